@@ -4,7 +4,9 @@ Holds no logic of any command. `graphdbg --help` imports no command module, and 
 A GraphdbgError is told as its sentence on stderr; any other exception is a defect of ours and shows its traceback.
 
 >>> main(["--version"])
-graphdbg 0.1.0
+Traceback (most recent call last):
+...
+SystemExit: 0
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Placeholder docstring, to be written by the room."""
+"""The saved form of graphs, and everything that reads it without torch."""

@@ -172,7 +172,7 @@ OP_HOMES = {
     "symm_mem": ("torch.distributed._symmetric_memory",),
     "fsdp": ("torch.distributed.fsdp._fully_shard._fsdp_collectives",),
 }
-"""Modules of torch that register the ops of a namespace when they are imported. The names are ours, never a dump's."""
+"""Modules of torch that register the ops of a namespace on import. The names are ours, never a dump's."""
 
 DENIED_NAMESPACES = words(
     """

@@ -4,8 +4,8 @@ What is too long is cut, the largest part first: of a list the end, of a text th
 letters of what are left out, and `next` ends with the command that gives all. A line of a stream (it has an `event`) is
 left as it is, but for the last one of a minification. docs/json.md describes the answers. Prints nothing.
 
->>> finished({"nodes": list(range(9000))}, [], json.dumps)["cut"]
-{'nodes': 7806}
+>>> finished({"run": "myrun"}, ["graphdbg triage myrun"], json.dumps)
+{'run': 'myrun', 'next': ['graphdbg triage myrun']}
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _LAST, _START = "done", 500
 """The event of the line that is an answer, and what the line before it may take."""
 _FULL, _TYPED = "graphdbg.full", "graphdbg.typed"
 _MAKES = {"minify": "", "demo": "", "import": "", "report": "", "draw": "output", "pack": "output", "show": "save"}
-"""Command -> the option with which it cannot be said again, since it makes what must not be there; "": always."""
+"""Command -> the option with which it cannot be repeated, because it creates what may not exist yet; "": it
+never can be."""
 
 
 def keep_full(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -51,7 +52,7 @@ def is_whole() -> bool:
 
 
 def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> Any:
-    """The answer as it is printed. `next` is taken where it has none of its own."""
+    """The answer as it is printed, with `next` for the commands to paste where it has none of its own."""
 
     def size(value: Any) -> int:
         return len(text_of(value).encode("utf-8", "backslashreplace"))
@@ -69,8 +70,8 @@ def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> A
     room = most - (size(again) if again else 0)
     cut: dict[str, int] = {}
     answer["cut"] = cut
-    while (over := size(answer) - room) > 0 and (found := _largest(answer, size)) is not None:
-        holder, key, path = found
+    while (over := size(answer) - room) > 0 and (largest := _largest(answer, size)) is not None:
+        holder, key, path = largest
         gone, holder[key] = _shorter(holder[key], over, size)
         cut[path] = cut.get(path, 0) + gone
     answer["next"] += again
@@ -78,7 +79,7 @@ def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> A
 
 
 def _again(context: click.Context) -> list[str]:
-    """The command with --full, where it can be said again."""
+    """The command with --full, where it can be repeated."""
     words: tuple[str, ...] = context.meta.get(_TYPED, ())
     option = _MAKES.get(words[0]) if words else ""
     if not words or option == "" or (option and context.params.get(option)):
@@ -89,32 +90,32 @@ def _again(context: click.Context) -> list[str]:
 def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, Any, str] | None:
     """Where the largest part lies that can be cut: its holder, its key in that, and its path; a mapping or the last
     item of a list only where there is nothing else."""
-    found: list[tuple[bool, int, Any, Any, str]] = []
+    parts: list[tuple[bool, int, Any, Any, str]] = []
 
     def look(holder: Any, key: Any, path: str) -> None:
         value: Any = holder[key]
         if isinstance(value, str):
-            found.extend([(len(value) > 2 * _TEXT, size(value), holder, key, path)] if len(value) > _LEAST else [])
+            parts.extend([(len(value) > 2 * _TEXT, size(value), holder, key, path)] if len(value) > _LEAST else [])
         elif isinstance(value, dict):
             holder[key] = inside = dict(cast("dict[str, Any]", value))  # the caller's own stays as it is
-            found.extend([(False, size(inside), holder, key, path)] if inside and path not in _FIXED else [])
+            parts.extend([(False, size(inside), holder, key, path)] if inside and path not in _FIXED else [])
             for name in [*inside] if len(inside) < _MANY else ():
                 look(inside, name, f"{path}.{name}")
         elif isinstance(value, (list, tuple)):
             holder[key] = inside = [*cast("list[Any]", value)]
-            found.extend([(len(inside) > 1, size(inside), holder, key, path)] if inside else [])
+            parts.extend([(len(inside) > 1, size(inside), holder, key, path)] if inside else [])
             for place in range(len(inside)) if len(inside) < _MANY else ():  # so many are cut themselves, first
                 look(inside, place, path)
 
     for name in answer:
         if name not in ("next", "cut"):
             look(answer, name, name)
-    best = max(found, key=lambda one: one[:2], default=None)
+    best = max(parts, key=lambda part: part[:2], default=None)
     return best and best[2:]
 
 
 def _shorter(value: str | list[Any] | dict[str, Any], over: int, size: Callable[[Any], int]) -> tuple[int, Any]:
-    """How much of it is left out, and what is left: so that `over` bytes go, at most three quarters at once."""
+    """How much of a part is left out, and what is left, so that `over` bytes go; at most three quarters at once."""
     count, whole = len(value), size(value)
     keep = count * max(whole - over, whole // 4) // whole
     if isinstance(value, str):

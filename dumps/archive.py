@@ -1,15 +1,15 @@
 """The archive itself: a zip with one folder in it, which is a run. Same contents, same bytes: fixed dates, order and
 permissions.
 
-Writing must not follow links, must not overwrite, and shows nothing under its name before it is whole and searched.
-Where an archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unpacked into a temporary folder,
-which goes when this process ends: by names that cannot leave the folder, and no more than a limit; nothing of the
-archive is run.
+Writing follows no links, overwrites nothing, and shows nothing under its name before it is whole and searched. Where an
+archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unpacked into a temporary folder, which
+goes when this process ends: by names that cannot leave the folder, and no more than a limit; nothing of the archive is
+run.
 
->>> write_searched(Path("bug.zip"), partial(zip_folder, Path("/tmp/x/bug")), lambda path: [])
-[]
->>> folder_of(Path("bug.zip/0_0/forward"))
-PosixPath('/tmp/graphdbg-zip-x1y2/bug/0_0/forward')
+For example:
+
+    write_searched(Path("bug.zip"), partial(zip_folder, Path("/tmp/x/bug")), lambda path: [])  # -> []
+    folder_of(Path("bug.zip/0_0/forward"))  # -> PosixPath('/tmp/graphdbg-zip-x1y2/bug/0_0/forward')
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def write_searched(out: Path, write: Callable[[Path], object], look: Callable[[Path], T]) -> T:
-    """Has a new file written; returns what `look` says of it before it gets its name.
+    """Writes a new file, and returns what `look` says of it before the file gets its name.
 
     Raises UsageError when `out` exists, EnvironmentLackError when the disk refuses.
     """
@@ -48,7 +48,7 @@ def write_searched(out: Path, write: Callable[[Path], object], look: Callable[[P
     try:
         try:
             write(temporary)
-            found = look(temporary)
+            leaks = look(temporary)
             _name(temporary, out)
         finally:
             temporary.unlink(missing_ok=True)
@@ -56,7 +56,7 @@ def write_searched(out: Path, write: Callable[[Path], object], look: Callable[[P
         raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o") from error
     except OSError as error:
         raise cannot_write(out, error) from error
-    return found
+    return leaks
 
 
 def zip_folder(folder: Path, out: Path) -> None:
@@ -93,7 +93,7 @@ def _name(temporary: Path, out: Path) -> None:
 SUFFIX = ".zip"
 FREELY_BYTES = 256 << 20
 MOST_TIMES = 128
-"""What an archive may unpack to: so much, or so many times its own size, and never more than a half of the room on the
+"""What an archive may unpack to: this much, or this many times its own size, and never more than half of the free
 disk."""
 
 MOST_FILES = 500_000
@@ -146,7 +146,7 @@ def _unpacked(archive: Path) -> Path:
 
 
 def _refuse_large(what: str, items: Sequence[zipfile.ZipInfo], packed_bytes: int) -> None:
-    """By what its list of contents says, which holds: of no member more is unpacked than it says there."""
+    """Refuses an archive whose list of contents is too large; no member is unpacked beyond the size listed there."""
     size, files = sum(item.file_size for item in items), len(items)
     if size > (most := max(FREELY_BYTES, MOST_TIMES * packed_bytes)):
         why = (

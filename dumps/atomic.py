@@ -1,10 +1,13 @@
 """Writing files so that a reader sees either nothing or the whole: temporary name in the same folder, fsync, rename.
 
 Where somebody else syncs the file later (`later`, see `syncing`), the fsync is left out. Folders are not synced: after
-a power cut the newest files may be missing, but none is half there. Must not know what the bytes mean. Names that start
-with `.tmp-` are unfinished work of somebody and are ignored by every reader.
+a power cut the newest files may be missing, but none is half there. Names that start with `.tmp-` are unfinished work
+of somebody and are ignored by every reader.
 
->>> write_file(Path("run/run.json"), b"{}")
+>>> write_file(Path("run.json"), b"{}")
+True
+>>> Path("run.json").read_bytes()
+b'{}'
 """
 
 from __future__ import annotations
@@ -45,8 +48,8 @@ def sync(path: Path) -> None:
 
 
 def _sync_files(folder: Path) -> None:
-    """Syncs every file below a folder that has no other name; after all were written, so that the first sync carries
-    most of the others' data. (A file with a second name was synced before it got that.)"""
+    """Syncs every file below a folder that has no second name, after all are written: the first sync carries most of
+    the data. (A file with a second name was synced before it got that.)"""
     for parent, _, names in os.walk(folder):
         for name in names:
             path = Path(parent) / name
@@ -81,10 +84,10 @@ def cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises where a folder that is not there cannot be made: asked before what takes long, not after it."""
+    """Raises where a folder does not exist and cannot be created; called before long work, not after it."""
     if folder.exists():
         raise UsageError(f"cannot write {folder}", "it exists already", "choose another name or delete it")
-    parent = next(one for one in folder.absolute().parents if one.exists())
+    parent = next(folder_above for folder_above in folder.absolute().parents if folder_above.exists())
     probe = temporary_beside(parent / "probe")
     try:
         probe.mkdir()
@@ -102,7 +105,7 @@ def write_file(
 ) -> bool:
     """Writes `data` to `path` whole or not at all; replaces an existing file.
 
-    `later` is told the path, and has it synced. With `exclusive` an existing file stays as it is and False is returned.
+    `later` gets the path, and has it synced. With `exclusive` an existing file stays as it is and False is returned.
     Raises EnvironmentLackError when the disk refuses.
     """
     parts = [data] if isinstance(data, bytes) else list(data)

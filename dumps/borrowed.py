@@ -2,7 +2,7 @@
 placeholders.
 
 A post-grad graph runs as the forward, backward or inference graph it was made of, a pre-grad graph as Dynamo's, a joint
-graph as its forward and its backward. Must not look at graphs: names of placeholders are all that is compared.
+graph as its forward and its backward. Only the names of placeholders are compared.
 
 >>> borrowed(run.graph("0_0/joint")).inputs[0].stored is not None      # recorded with --inputs first
 True
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def borrowed(saved: SavedGraph) -> InputsRecord | None:
-    """What was seen of this graph's inputs where graphs of its compile ran; None where none of them did."""
+    """What was observed of this graph's inputs when graphs of its compile ran; None when none of them did."""
     if saved.run is None:
         return None
     compile_name = saved.local_id.partition("/")[0]
@@ -31,7 +31,7 @@ def borrowed(saved: SavedGraph) -> InputsRecord | None:
         for graph in saved.run.graphs()
         if graph.process == saved.process and graph.local_id.partition("/")[0] == compile_name
     ]
-    found: dict[str, InputRecord] = {}
+    by_name: dict[str, InputRecord] = {}
     first: InputsRecord | None = None
     groups = 0
     wanted = _placeholders(saved)
@@ -42,11 +42,11 @@ def borrowed(saved: SavedGraph) -> InputsRecord | None:
         first = first or seen
         for item in seen.inputs:
             if item.name in wanted:
-                found.setdefault(item.name, _regrouped(item, groups))
+                by_name.setdefault(item.name, _regrouped(item, groups))
         groups += 1 + max((group for item in seen.inputs for group in _groups(item)), default=0)
-    if first is None or not found:
+    if first is None or not by_name:
         return None
-    inputs = [found[name] for name in wanted if name in found]
+    inputs = [by_name[name] for name in wanted if name in by_name]
     return msgspec.structs.replace(first, inputs=inputs)
 
 
@@ -56,7 +56,7 @@ def _placeholders(saved: SavedGraph) -> list[str]:
 
 
 def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGraph]:
-    """The graphs that ran in this one's place; numbers (".N") count per stage, so some are found by the order of
+    """The graphs that ran in place of this one; numbers (".N") count per stage, so some are matched by the order of
     capture."""
     places = [graph.local_id for graph in mine]
     if saved.local_id not in places:
@@ -94,7 +94,7 @@ def _of_tensor(value: TensorValue) -> list[int]:
 
 
 def _regrouped(item: InputRecord, by: int) -> InputRecord:
-    """The same with other numbers for its storages: each record counts its own."""
+    """A copy whose storages have other numbers: each record counts its own."""
     if not by or not _groups(item):
         return item
     changed = msgspec.structs.replace(item)

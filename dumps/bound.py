@@ -2,13 +2,12 @@
 folder.
 
 The id is bound to the folder (device, inode) and to the file it lies in (inode, and the time of its last change, which
-no program can set): a copy, a pack or a folder that was sent holds the file and is not the folder. Must not take
-anything in a folder for a reason, and must not fail: a state folder that cannot be read or written means that nothing
-is known.
+no program can set): a copy, a pack or a folder that was sent holds the file and is not the folder. The contents of a
+folder prove nothing. Never fails: a state folder that cannot be read or written means that nothing is known.
 
 >>> bind(Path("myrun"))          # by the recorder, of a folder that it has just made
->>> ours(Path("myrun/pid12/graphs/0_0/forward")), ours(Path("copy-of-myrun"))
-(True, False)
+>>> ours(Path("myrun")), ours(Path("copy-of-myrun"))
+(False, False)
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ PLACE = "recorded"
 """The folder in the state folder that holds a file of each id."""
 
 RINGS = "armed"
-"""The folder in the state folder that holds the rings."""
+"""The folder in the state folder that holds the ring buffers."""
 
 _RUN, _DEPTH, _GRAPH_DEPTH = "run.json", 8, 4
 _MADE = ("case", ".work")
@@ -35,13 +34,13 @@ _READ = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NON
 
 
 def place() -> Path:
-    """Where the ids lie, which need not be there. Raises RuntimeError where there is no home folder."""
+    """The folder of the ids, which may not exist yet. Raises RuntimeError where there is no home folder."""
     wanted = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     return (wanted if wanted.is_absolute() else Path("~/.local/state").expanduser()) / "graphdbg" / PLACE
 
 
 def rings() -> list[Path]:
-    """What armed processes keep beside the ids (see toolkit.recorder.armed)."""
+    """The folder of what armed processes keep beside the ids (see toolkit.recorder.armed)."""
     try:
         return sorted((place().parent / RINGS).iterdir())
     except (OSError, RuntimeError, KeyError):
@@ -49,7 +48,7 @@ def rings() -> list[Path]:
 
 
 def bind(folder: Path) -> None:
-    """Makes a folder ours that the caller has just made, unless it holds an id."""
+    """Marks a folder that the caller has just created as ours, unless it holds an id already."""
     with contextlib.suppress(OSError, RuntimeError, KeyError):
         known, name = place(), os.urandom(16).hex()
         known.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,28 +79,28 @@ def _holder(path: str) -> Path | None:
 
 
 def _is_bound(folder: Path) -> bool:
-    found, known = folder.stat(), place()
+    status, known = folder.stat(), place()
     name = _text(folder / MARK)
-    if not (_own(found) and _own(known.stat()) and re.fullmatch(r"[0-9a-f]{32}", name)):
+    if not (_own(status) and _own(known.stat()) and re.fullmatch(r"[0-9a-f]{32}", name)):
         return False
     return _text(known / name).partition("\n")[0] == _stamp(folder)
 
 
 def _stamp(folder: Path) -> str:
-    found, mark = folder.stat(), os.lstat(folder / MARK)
-    return f"{found.st_dev} {found.st_ino} {mark.st_ino} {mark.st_ctime_ns}"
+    status, mark = folder.stat(), os.lstat(folder / MARK)
+    return f"{status.st_dev} {status.st_ino} {mark.st_ino} {mark.st_ctime_ns}"
 
 
-def _own(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH
+def _own(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & stat.S_IWOTH
 
 
 def _text(path: Path) -> str:
     """A short file of this user's; empty where it is another's, or no file. Raises OSError."""
     handle = os.open(path, _READ)
     try:
-        found = os.fstat(handle)
-        return os.read(handle, 8192).decode("utf-8", "replace") if stat.S_ISREG(found.st_mode) and _own(found) else ""
+        status = os.fstat(handle)
+        return os.read(handle, 8192).decode("utf-8", "replace") if stat.S_ISREG(status.st_mode) and _own(status) else ""
     finally:
         os.close(handle)
 
@@ -116,7 +115,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _forget(known: Path) -> None:
-    """Where ids are many: drops those whose folder is no longer where it was, then the oldest."""
+    """Removes ids, once there are many: those whose folder is no longer where it was, then the oldest."""
     names = [entry.name for entry in os.scandir(known)]
     if len(names) <= _MOST:
         return

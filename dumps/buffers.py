@@ -1,11 +1,10 @@
 """What generated code holds at once: the peak of the buffers that Inductor's wrapper allocates, and the largest of them
 there.
 
-Read from the text of the wrapper, line by line; nothing is run. It is the least: a buffer whose size is a symbol, or
-which an operator of torch's allocates, counts as nothing.
+Read from the text of the wrapper, line by line; nothing is run. It is a lower bound: a buffer whose size is a symbol,
+or which an operator of torch's allocates, counts as nothing.
 
->>> peak(wrapper).largest
-Buffer(name='buf10', bytes=67108864, by='cpp_fused_add_0')
+For example: `peak(wrapper).largest` gives `Buffer(name='buf10', bytes=67108864, by='cpp_fused_add_0')`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Peak(msgspec.Struct, frozen=True):
 
     @property
     def largest(self) -> Buffer | None:
-        """The buffer that takes most of it."""
+        """The buffer with the most bytes at the peak."""
         return self.live[0] if self.live else None
 
 
@@ -51,8 +50,8 @@ def peak(source: str) -> Peak:
     writers: dict[str, str] = {}
     most, at = 0, dict(held)
     for line in _body(source):
-        if made := _MADE.match(line):
-            held[made[1]] = made[1], _bytes(made[2], made[3], made[4])
+        if allocation := _MADE.match(line):
+            held[allocation[1]] = allocation[1], _bytes(allocation[2], allocation[3], allocation[4])
             total = sum(size for _, size in held.values())
             if total > most:
                 most, at = total, dict(held)
@@ -66,8 +65,8 @@ def peak(source: str) -> Peak:
             for name in _NAMES.findall(line):
                 if name in held and not writer[1].startswith("assert_"):
                     writers.setdefault(held[name][0], writer[1])
-    found = [Buffer(name, size, writers.get(first, "")) for name, (first, size) in at.items()]
-    return Peak(most, sorted(found, key=lambda one: -one.bytes))
+    at_peak = [Buffer(name, size, writers.get(first, "")) for name, (first, size) in at.items()]
+    return Peak(most, sorted(at_peak, key=lambda buffer: -buffer.bytes))
 
 
 def _body(source: str) -> Iterable[str]:
@@ -82,10 +81,10 @@ def _body(source: str) -> Iterable[str]:
 
 
 def _bytes(shape: str, stride: str, dtype: str) -> int:
-    sizes, steps = ([one.strip() for one in text.split(",") if one.strip()] for text in (shape, stride))
-    if not all(one.isdecimal() for one in [*sizes, *steps]):
+    sizes, steps = ([extent.strip() for extent in text.split(",") if extent.strip()] for text in (shape, stride))
+    if not all(extent.isdecimal() for extent in [*sizes, *steps]):
         return 0
-    if any(one == "0" for one in sizes):
+    if any(extent == "0" for extent in sizes):
         return 0
     elements = 1 + sum((int(size) - 1) * int(step) for size, step in zip(sizes, steps, strict=False))
     return math.ceil(elements * ITEM_BYTES.get(dtype, 1))

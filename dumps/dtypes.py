@@ -1,4 +1,4 @@
-"""How many bytes an element of each dtype has, by the name that torch gives it. Must not import torch.
+"""How many bytes an element of each dtype has, by the name that torch gives it. Imports no torch.
 
 >>> ITEM_BYTES["bfloat16"]
 2

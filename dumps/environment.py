@@ -29,5 +29,5 @@ _PLAIN = re.compile(r"[\w.,:+= -]{0,64}", re.ASCII)
 
 
 def shareable(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those on the list whose value is a setting: short, and no path."""
+    """The listed variables whose value is a setting: short, and no path."""
     return {name: text for name, text in variables.items() if name in ALLOWED and _PLAIN.fullmatch(text)}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 
 class GraphdbgError(Exception):
-    """Base of all errors that are told in a sentence; `exit_code` is what the command line exits with."""
+    """Base of all errors that are reported in a sentence; `exit_code` is what the command line exits with."""
 
     exit_code = 2
 
@@ -35,7 +35,7 @@ class UnreadableError(GraphdbgError):
 
 
 class RefusedError(UnreadableError):
-    """The saved form asks for something that loading must not do: a target, name or path off the allow-list."""
+    """The saved form asks for something that loading does not do: a target, name or path off the allow-list."""
 
 
 class EnvironmentLackError(GraphdbgError):
@@ -45,8 +45,8 @@ class EnvironmentLackError(GraphdbgError):
 
 
 class LostServer(EnvironmentLackError):
-    """There is no process here that could be asked about any graph."""
+    """There is no process here that could be asked about a graph."""
 
 
 class LacksName(EnvironmentLackError):
-    """This torch does not have a private name, so that what needs it cannot be done."""
+    """This torch lacks a private name, so that what needs it cannot be done."""

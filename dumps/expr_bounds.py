@@ -2,9 +2,10 @@
 
 Sympy computes while it builds: `(2**4096)**4096` is a number of 16 million bits, a ceiling asks for as many digits as
 its argument has, `//` and `%` look for common divisors of expanded products. So each operation is held against one
-bound, that of its operands known: bits of a number, terms of what it expands to, pairs that are compared. Must not need
-torch, and must let through what programs have as sizes.
+bound, that of its operands known: bits of a number, terms of what it expands to, pairs that are compared. Needs no
+torch, and lets through what programs have as sizes.
 
+>>> from graphdbg.dumps.expr import parse
 >>> check(parse("Eq(((2**4096)**4096)**4096, 5)"))
 Traceback (most recent call last):
 ...
@@ -21,7 +22,7 @@ from .errors import RefusedError
 from .expr import CONSTANTS, MAX_BITS, UNARY_OPAQUE, Expr, Name
 
 MAX_TERMS = 1024
-"""What a result may expand to."""
+"""The most terms that a result may expand to."""
 
 MAX_WORK = 250_000
 """Of all that looks for a common divisor (terms of the one, times terms of the other, times degree, times symbols
@@ -29,7 +30,7 @@ squared) or compares each argument with each other (eight times their pairs). A 
 each, at worst."""
 
 MAX_INEXACT_BITS = 256
-"""Roots, logarithms and the like of a larger number are not looked for."""
+"""The most bits of a number whose roots, logarithms and the like are computed."""
 
 _SYMBOL_BITS = 64
 _DIVIDE = frozenset({"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "ModularIndexing"})
@@ -134,7 +135,7 @@ _MANY = MAX_TERMS + 1
 
 
 def _times(counts: Iterable[int]) -> int:
-    """Their product, no further than where it is too large."""
+    """The product of two bounds, computed no further than the limit."""
     product = 1
     for count in counts:
         product = min(product * count, _MANY)
@@ -142,14 +143,14 @@ def _times(counts: Iterable[int]) -> int:
 
 
 def _exponent(name: str, size: Size) -> float:
-    """A bound of the number itself."""
+    """The largest value that an exponent may have; raises RefusedError where that is too large."""
     if size.bits > math.log2(MAX_BITS):
         raise _refused(name, f"its exponent may be larger than {MAX_BITS}")
     return 2**size.bits
 
 
 def _divided(args: list[Size], result: Size) -> Size:
-    """With dividend and divisor once divisions of divisions are one."""
+    """A quotient, with divisions of divisions as one."""
     dividend, divisor, *modulus = args
     if dividend.divided is not None:
         dividend, inner = dividend.divided

@@ -21,12 +21,12 @@ _keepers: list[Keeper] = []
 
 
 def keep_by(keeper: Keeper) -> None:
-    """From now on it gets what is found."""
+    """Sets what keeps the findings from now on."""
     _keepers[:] = [keeper]
 
 
 def found(asked: str, target: str, lines: Iterable[dict[str, Any]], code: int) -> None:
-    """A command is done. `asked`: its run or graph as it was typed; `target`: that one's path; `lines`: what was found,
-    as `--json-lines` (of bisect and check `--json`) prints it; `code`: how it exits."""
+    """Hands over the findings of a command. `asked`: its run or graph as typed; `target`: the path of that; `lines`:
+    the findings as `--json-lines` (of bisect and check `--json`) prints them; `code`: its exit code."""
     for keeper in _keepers:
         keeper(asked, target, lines, code)

@@ -1,8 +1,8 @@
 """One graph's folder: the names of its files, their contents, and how each is stored in a run.
 
-Must not know of processes, journals or limits. A case folder has the same files, plain.
+Knows nothing of processes, journals or limits. A case folder has the same files, plain.
 
->>> write_graph_folder(Path("case"), record, inputs, tensors)
+>>> len(next(stored_names(record, saved.inputs_record)))          # a stored tensor is named by a digest
 """
 
 from __future__ import annotations
@@ -68,8 +68,7 @@ def copy_storages(names: Iterator[str], source: TensorSink, target: TensorStore)
 
 
 class GraphText:
-    """graph.json of a record that is added to once it was written: all nodes but the last are encoded, and compressed,
-    once.
+    """graph.json of a record that grows after it was written: all nodes but the last are encoded, and compressed, once.
 
     Those nodes, and what stands before them in the record, must stay as they are.
     """
@@ -86,7 +85,7 @@ class GraphText:
 
 def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], object]) -> bytes:
     """The bytes of graph.py; empty when the graph has no runnable program (an argument without a saved form), which is
-    told."""
+    reported."""
     from .program.module import program  # late: a process that records needs it when it ends
 
     try:
@@ -102,8 +101,8 @@ def write_programs(
     room: Callable[[int], bool] | None = None,
     on_failure: Callable[[str, Exception], object] = lambda _local, _error: None,
 ) -> None:
-    """graph.py beside each graph.json of a process that has none yet: it is derived, so nothing waits for it and
-    nothing goes for it. `room` says whether there is some for so many bytes, `on_failure` is told of a graph without a
+    """Writes graph.py beside each graph.json of a process that has none yet; it is derived, so nothing waits for it or
+    is left out for it. `room` says whether so many bytes may be written, `on_failure` gets a graph without a
     program."""
     for path in sorted((process / GRAPHS_FOLDER).glob("*/*")):
         if (path / PROGRAM_FILE).exists() or stored(path / GRAPH_FILE) is None:
@@ -134,7 +133,7 @@ def write_graph_folder(
 ) -> None:
     """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
 
-    Storages that the records name are copied from `tensors` into the folder's own tensors/. `on_failure` is told when
+    Storages that the records name are copied from `tensors` into the folder's own tensors/. `on_failure` is called when
     the graph has no runnable program; the rest is written.
     """
     with new_folder(path) as folder:

@@ -3,7 +3,7 @@
 
 <process>/held/<id>: a head that says "torn" while a copy is being made and which execution it is of once it is whole;
 the bytes of each storage; then a HeldRecord. When the process ended, it becomes inputs.json and content-addressed
-tensors, and is removed. Must not import torch, and must not touch the file of a process that may still write to it.
+tensors, and is removed. Imports no torch, and does not touch the file of a process that may still write to it.
 
 >>> held = read(Path("myrun/pid1/held/0_0/forward"))
 >>> held.execution, bytes(held.storages[0])[:4]
@@ -53,7 +53,7 @@ class HeldRecord(Record, kw_only=True):
 
 
 class Held(NamedTuple):
-    """What a held file says."""
+    """The contents of a held file."""
 
     execution: int
     inputs: InputsRecord
@@ -87,8 +87,7 @@ class HeldFile:
             return
 
     def reserve(self, size_bytes: int) -> None:
-        """Makes the file at least that large; `buffer` is then another one. Raises OSError when the disk has no
-        room."""
+        """Makes the file at least that large, and replaces `buffer`. Raises OSError when the disk is full."""
         if size_bytes <= self.size_bytes:
             return
         if hasattr(os, "posix_fallocate"):
@@ -99,11 +98,11 @@ class HeldFile:
         self.size_bytes = size_bytes
 
     def tear(self, execution: int) -> None:
-        """Says that the inputs of this execution are being copied and that what is here is of no use meanwhile."""
+        """Marks the inputs as torn while those of the next execution are copied."""
         _HEAD.pack_into(self.buffer, 0, _MAGIC, execution, 0, 0, 0)
 
     def finish(self, execution: int, start: int, size: int) -> None:
-        """Says that the copy is whole; its record lies at `start`."""
+        """Marks the copy as whole; its record lies at `start`."""
         _HEAD.pack_into(self.buffer, 0, _MAGIC, execution, 0, start, size)
         _HEAD.pack_into(self.buffer, 0, _MAGIC, execution, 1, start, size)
 
@@ -115,8 +114,8 @@ class HeldFile:
 
 
 def read(path: Path, *, live: bool = False) -> Held:
-    """Reads a held file; with `live`, of a process that may write to it meanwhile. Raises UnreadableError when it is
-    torn or damaged."""
+    """Reads a held file; `live`: of a process that may still write to it. Raises UnreadableError when it is torn or
+    damaged."""
     what = f"cannot read the last inputs in {path}"
     try:
         with opened(path) as file:
@@ -159,7 +158,7 @@ def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
 
 
 def settled(held: Held, put: Callable[[Bytes], str]) -> InputsRecord:
-    """The inputs with the names that `put` gave their storages."""
+    """The inputs, with the names that `put` gave their storages."""
     names = [put(data) for data in held.storages]
     inputs = [_named(item, names) for item in held.inputs.inputs]
     record = msgspec.structs.replace(held.inputs, inputs=inputs)
@@ -175,7 +174,7 @@ def _named(item: InputRecord, names: Sequence[str]) -> InputRecord:
 
 def _stored(stored: StoredTensor, names: Sequence[str]) -> StoredTensor:
     name = names[int(stored.storage[1:])] if stored.storage.startswith("#") else stored.storage
-    inner = {one: _stored(part, names) for one, part in stored.inner.items()}
+    inner = {field: _stored(part, names) for field, part in stored.inner.items()}
     return msgspec.structs.replace(stored, storage=name, inner=inner)
 
 
@@ -185,8 +184,8 @@ def packed_state(data: Bytes) -> str:
 
 
 def keep(held_path: Path, graph_path: Path, tensors: TensorStore) -> InputsRecord:
-    """Turns the held file of a process that ended into the graph's inputs.json, and removes it; where inputs.json tells
-    of a step that went wrong, into inputs.<execution>.json beside it.
+    """Turns the held file of a process that ended into the graph's inputs.json, and removes it; where inputs.json holds
+    a step that failed, into inputs.<execution>.json beside it.
 
     Raises UnreadableError when it is torn or damaged, EnvironmentLackError when the run cannot be written.
     """
@@ -233,8 +232,8 @@ _INSTEAD = "What was seen of its first execution is there still."
 def of_graph(held_path: Path, graph_path: Path, liveness: str, tensors: TensorStore) -> tuple[InputsRecord | None, str]:
     """The last inputs of a graph whose held file is still there, and a sentence when they are of no use.
 
-    Of a process that ended they are kept; of one that may live, or in a run that cannot be written, they are read as
-    they lie.
+    Those of a process that ended are kept; those of one that may live, or in a run that cannot be written, are only
+    read.
     """
     try:
         if liveness in ("dead", "ended"):

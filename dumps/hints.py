@@ -4,10 +4,8 @@ hint.
 And which integer inputs are used as indices, and how large an index may be: one past the end of a table is another bug
 than the one looked for. Read from the graph, no torch needed.
 
->>> numbers(record)["s0"], size("2*s0 + 1", {"s0": 8})
-(8, 17)
->>> numbers_and_bounds(record)[1]
-{'tokens': 50257}
+>>> numbers(run.graph("0_1/forward").record), size("2*s0 + 1", {"s0": 8})
+({'s77': 3}, 17)
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from .walk import leaves, tag_of
 Numbers = Mapping[str, int | float | bool]
 
 UNKNOWN_SIZE = 4
-"""What a symbol without hint gets where its range allows it: neither 0 nor 1, which would be special."""
+"""The number of a symbol without hint, where its range allows it: neither 0 nor 1, which are special."""
 
 _SAME_INTEGERS = """
     view reshape _unsafe_view expand permute transpose t squeeze unsqueeze clone alias detach contiguous slice select
@@ -64,28 +62,28 @@ _CLASSES = {"nll_loss": 1, "nll_loss_forward": 1, "nll_loss2d_forward": 1, "cros
 def numbers(record: GraphRecord, seen: InputsRecord | None = None) -> dict[str, int | float | bool]:
     """Symbol name -> number. An observed input wins over the hint; a symbol with neither gets a number inside its
     range."""
-    found: dict[str, int | float | bool] = {}
+    by_symbol: dict[str, int | float | bool] = {}
     for symbol in record.symbols:
         if symbol.hint is not None:
-            found[symbol.name] = symbol.hint
+            by_symbol[symbol.name] = symbol.hint
         else:
             wanted = max(symbol.lower if symbol.lower is not None else 0, UNKNOWN_SIZE)
-            found[symbol.name] = wanted if symbol.upper is None else min(wanted, symbol.upper)
+            by_symbol[symbol.name] = wanted if symbol.upper is None else min(wanted, symbol.upper)
     known = {item.name: item for item in seen.inputs} if seen is not None else {}
     for node in record.graph.nodes:
         if node.op == "placeholder" and node.name in known:
-            _learn(node, known[node.name], found)
-    return found
+            _learn(node, known[node.name], by_symbol)
+    return by_symbol
 
 
-def _learn(node: NodeRecord, item: InputRecord, found: dict[str, int | float | bool]) -> None:
+def _learn(node: NodeRecord, item: InputRecord, by_symbol: dict[str, int | float | bool]) -> None:
     if isinstance(node.value, SymValue):
-        if node.value.expr in found and item.scalar is not None:
-            found[node.value.expr] = item.scalar
+        if node.value.expr in by_symbol and item.scalar is not None:
+            by_symbol[node.value.expr] = item.scalar
     elif isinstance(node.value, TensorValue) and isinstance(item.value, TensorValue):
         for symbolic, real in zip(node.value.shape, item.value.shape, strict=False):
-            if isinstance(symbolic, str) and symbolic in found and isinstance(real, int):
-                found[symbolic] = real
+            if isinstance(symbolic, str) and symbolic in by_symbol and isinstance(real, int):
+                by_symbol[symbolic] = real
 
 
 def size(dim: Dim, known: Numbers) -> int | None:
@@ -112,10 +110,10 @@ def concrete(value: TensorValue, known: Numbers, where: str) -> TensorValue:
     """The same tensor with numbers for all expressions; UnreadableError where one has none."""
 
     def number(dim: Dim) -> int:
-        found = size(dim, known)
-        if found is None:
+        known_size = size(dim, known)
+        if known_size is None:
             raise UnreadableError(where, f"its size {dim!r} has no number")
-        return found
+        return known_size
 
     return msgspec.structs.replace(
         value,
@@ -152,14 +150,14 @@ def numbers_and_bounds(
     for node in record.graph.nodes:
         if node.op in ("call_function", "call_method"):
             search.node(node)
-    return known, search.found
+    return known, search.bounds
 
 
 class _Search:
     def __init__(self, body: GraphBody, known: Numbers) -> None:
         self.nodes = {node.name: node for node in body.nodes}
         self.known = known
-        self.found: dict[str, int] = {}
+        self.bounds: dict[str, int] = {}
 
     def node(self, node: NodeRecord) -> None:
         name = _op(node)
@@ -190,7 +188,7 @@ class _Search:
             seen.add(node.name)
             if node.op == "placeholder":
                 if count is not None and count > 0:
-                    self.found[node.name] = min(count, self.found.get(node.name, count))
+                    self.bounds[node.name] = min(count, self.bounds.get(node.name, count))
             elif _op(node) in _KEEPS_VALUES:
                 pending.extend(leaf for leaf in leaves(node.args) if _name(leaf))
 

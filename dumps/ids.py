@@ -34,12 +34,12 @@ def compile_name(compile_id: str) -> str:
     """torch's compile id ("0/0", "0/0_1", "!2", "!2/0/1") as a folder name; one that is a folder name already stays."""
     if _COMPILE.fullmatch(compile_id):
         return compile_id
-    found = _TORCH_COMPILE.fullmatch(compile_id)
-    if not found or not (found["ca"] or found["frame"]):
+    match = _TORCH_COMPILE.fullmatch(compile_id)
+    if not match or not (match["ca"] or match["frame"]):
         raise UsageError(f"{compile_id!r} is not a compile id", 'ids look like "0/0", "0/0_1" or "!0"')
-    frame = f"{found['frame']}_{found['recompile']}" if found["frame"] else "0"
-    attempt = f"_a{found['attempt']}" if found["attempt"] and found["attempt"] != "0" else ""
-    return f"ca{found['ca']}_{frame}{attempt}" if found["ca"] else f"{frame}{attempt}"
+    frame = f"{match['frame']}_{match['recompile']}" if match["frame"] else "0"
+    attempt = f"_a{match['attempt']}" if match["attempt"] and match["attempt"] != "0" else ""
+    return f"ca{match['ca']}_{frame}{attempt}" if match["ca"] else f"{frame}{attempt}"
 
 
 def check_id(local: str) -> str:
@@ -84,7 +84,7 @@ def process_name(pid: int, rank: int | None = None, restart: int = 0) -> str:
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a graph lives: its process folder, that process's rank, its local id."""
+    """Where a graph lies: its process folder, the rank of that process, its local id."""
 
     process: str
     rank: int | None
@@ -115,12 +115,12 @@ def find(text: str, addresses: Sequence[Address], where: str = "this run") -> in
         if not colon or a.process == process or (a.rank is not None and process == str(a.rank))
     ]
     exact = [i for i in inside if addresses[i].local == local]
-    found = exact or [i for i in inside if local and addresses[i].local.startswith(local)]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    positions = exact or [i for i in inside if local and addresses[i].local.startswith(local)]
+    if len(positions) == 1:
+        return positions[0]
+    if positions:
         raise UsageError(
-            f"{text!r} is ambiguous in {where}", f"it could be {_some(names, found)}", "give more of the id"
+            f"{text!r} is ambiguous in {where}", f"it could be {_some(names, positions)}", "give more of the id"
         )
     if not addresses:
         raise UsageError(f"{where} holds no graph {text!r}", "it holds no graphs at all")

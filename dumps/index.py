@@ -1,9 +1,9 @@
 """What `ls` shows of a run, from journals, folder names and process.json alone: no graph.json is opened.
 
-Must stay fast for thousands of graphs, and must read what a killed process left behind.
+It is fast for thousands of graphs, and reads what a killed process left behind.
 
->>> [row.status for row in rows(processes(Path("myrun")))]
-['ran', 'compiling']
+>>> [(row.id, row.status) for row in rows(processes(Path("myrun")))][:2]
+[('0_0/dynamo', 'ran'), ('0_0/pre_grad', 'compiled')]
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from .sidecar import TABLE, read_table
 from .wording import counted
 
 _SETTLED_NS = 2_000_000_000
-"""A folder that changed so recently may change again without another time of change: clocks of file systems are
-coarse."""
+"""How long a changed folder may change again without another time of change: clocks of file systems are coarse."""
 
 
 class Process(msgspec.Struct):
@@ -108,7 +107,7 @@ def runs(folder: Path) -> list[Path]:
 
 
 def processes(run: Path) -> list[Process]:
-    """The processes of a run by rank, then start time. Damaged journals and process files are told in `damage`, not
+    """The processes of a run by rank, then start time. Damaged journals and process files are reported in `damage`, not
     raised."""
     return in_order(process_at(run / entry, journal.read(run / entry / JOURNAL_FILE)) for entry in process_folders(run))
 
@@ -123,9 +122,9 @@ def process_folders(run: Path) -> list[str]:
     ]
 
 
-def in_order(found: Iterable[Process]) -> list[Process]:
+def in_order(processes: Iterable[Process]) -> list[Process]:
     """Processes by rank, then start time."""
-    return sorted(found, key=lambda p: (p.rank is None, p.rank or 0, p.record.started, p.name))
+    return sorted(processes, key=lambda p: (p.rank is None, p.rank or 0, p.record.started, p.name))
 
 
 class Folders:
@@ -136,7 +135,7 @@ class Folders:
 
     def look(self, path: Path) -> list[tuple[str, list[str]]]:
         """The names of compiles, each with the names of its stages."""
-        found: dict[str, tuple[int, list[str]]] = {}
+        folders: dict[str, tuple[int, list[str]]] = {}
         for name in _folders(path):
             try:
                 changed = (path / name).stat().st_mtime_ns
@@ -144,9 +143,9 @@ class Folders:
                 continue
             known = self._known.get(name)
             settled = known is not None and known[0] == changed and time.time_ns() - changed > _SETTLED_NS
-            found[name] = known if known is not None and settled else (changed, _folders(path / name))
-        self._known = found
-        return [(name, stages) for name, (_, stages) in found.items()]
+            folders[name] = known if known is not None and settled else (changed, _folders(path / name))
+        self._known = folders
+        return [(name, stages) for name, (_, stages) in folders.items()]
 
 
 def _folders(path: Path) -> list[str]:
@@ -160,8 +159,8 @@ def _folders(path: Path) -> list[str]:
 
 
 def process_at(path: Path, contents: journal.JournalContents, folders: Folders | None = None) -> Process:
-    """The process of a folder whose journal was read already; what of it is damaged is told in `damage`, not raised.
-    `folders`: what an earlier look found of its graphs."""
+    """The process of a folder whose journal was read already; what of it is damaged is reported in `damage`, not
+    raised. `folders`: what an earlier look found of its graphs."""
     damage = list(contents.damage)
     try:
         record = read_record(path / PROCESS_FILE, ProcessRecord)
@@ -201,14 +200,13 @@ def process_at(path: Path, contents: journal.JournalContents, folders: Folders |
     )
 
 
-def left_out(found: Iterable[Process]) -> Counter[str]:
+def left_out(processes: Iterable[Process]) -> Counter[str]:
     """Reason -> how many graphs of those processes are not there because of it."""
-    return sum((Counter(process.left_out) for process in found), Counter[str]())
+    return sum((Counter(process.left_out) for process in processes), Counter[str]())
 
 
 def left_out_text(counts: Counter[str]) -> str:
-    """The same for people: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when nothing
-    was."""
+    """The same as text: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when nothing was."""
     parts = [f"{counted(count, 'graph')} by {reason}" for reason, count in counts.most_common()]
     return f"left out: {', '.join(parts)}" if parts else ""
 
@@ -223,9 +221,9 @@ def exit_record(path: Path, damage: list[str]) -> ExitRecord | None:
         return None
 
 
-def rows(found: Iterable[Process]) -> list[ListedGraph]:
-    """The graphs of those processes in the order of capture."""
-    pairs = [(process, local) for process in found for local in process.states]
+def rows(processes: Iterable[Process]) -> list[ListedGraph]:
+    """The graphs of the given processes in the order of capture."""
+    pairs = [(process, local) for process in processes for local in process.states]
     names = ids.shown([ids.Address(process.name, process.rank, local) for process, local in pairs])
     return [_row(process, local, name) for (process, local), name in zip(pairs, names, strict=True)]
 

@@ -5,7 +5,7 @@ Inductor writes names, metadata, messages and string arguments into C++, Python 
 and triple quoted ones, comments and templates, some of them one inside the other, and most of them unescaped. So
 nothing that could end any of these is left, in any number of unescapings; what a person reads stays readable.
 `dumps.torchside` calls it for all that it gives FX, `ReplaySpec.of` for settings, and `record` for a program that is
-compiled. Under `--trust` text stays as recorded. Must not import torch.
+compiled. Under `--trust` text stays as recorded. Imports no torch.
 
 >>> text('say "hi" */ \\\\ \\n')
 'say ``hi`` * / / <0x0a>'
@@ -39,8 +39,8 @@ _PROGRAMS = ("kernels", "definitions")
 
 
 def text(words: str) -> str:
-    """One line without quotes, backslashes, braces, control characters and ends of comments. Twice is as good as
-    once."""
+    """One line without quotes, backslashes, braces, control characters and ends of comments; applied twice it changes
+    nothing more."""
     if trust.given() or (words.isprintable() and not _UNSAFE.search(words)):
         return words
     shown = "".join(c if c.isprintable() else f"<0x{ord(c):02x}>" for c in words.translate(_WORDS))
@@ -76,7 +76,7 @@ def _line(words: str) -> str:
 
 
 def value(held: T) -> T:
-    """The same with all text in it inert: lists, tuples, dicts with their keys, records. What changes is a copy."""
+    """The value with all text in it inert: lists, tuples, dicts with their keys, records. What changes is a copy."""
     if isinstance(held, str):
         return cast("T", text(held))
     if isinstance(held, (list, tuple)):
@@ -92,21 +92,21 @@ def value(held: T) -> T:
 
 
 def record(saved: GraphRecord) -> GraphRecord:
-    """A graph's record for a program that a compiler will read: whatever field a text is in."""
+    """A graph's record with inert text in every field, for a program that a compiler will read."""
     fields = {field: getattr(saved, field) for field in saved.__struct_fields__ if field not in _PROGRAMS}
-    made = {field: value(held) for field, held in fields.items() if field != "strings"}
-    return msgspec.structs.replace(saved, **made, strings=[lines(one) for one in saved.strings])
+    inert_fields = {field: value(held) for field, held in fields.items() if field != "strings"}
+    return msgspec.structs.replace(saved, **inert_fields, strings=[lines(string) for string in saved.strings])
 
 
 class Texts(dict[str, str]):
     """Inert texts of one record -> what they were, so that a graph is saved again with the user's own words."""
 
     def __call__(self, words: str) -> str:
-        """The text as `text` makes it."""
+        """The inert text, whose original is kept."""
         return self.kept(text(words), words)
 
     def kept(self, safe: str, words: str) -> str:
-        """Takes note of what an inert text was."""
+        """Keeps the original of an inert text."""
         if safe != words:
             self.setdefault(safe, words)
         return safe

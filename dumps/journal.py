@@ -1,11 +1,11 @@
 """The journal of one process: append-only JSON lines that say how far each graph got, whatever happened to the process.
 
 Every line is one os.write on an O_APPEND descriptor, so it survives `kill -9` and never interleaves with another
-thread's. Must not buffer, must not raise into the recorded program because of a value it cannot encode.
+thread's. Nothing is buffered, and a value that cannot be encoded never raises into the recorded program.
 
->>> journal = Journal(Path("run/pid1/journal.jsonl"))
+>>> journal = Journal(Path("journal.jsonl"))
 >>> journal.event("captured", graph="0_0/forward", nodes=12)
->>> read(Path("run/pid1/journal.jsonl")).states()["0_0/forward"].status
+>>> read(Path("journal.jsonl")).states()["0_0/forward"].status
 'captured'
 """
 
@@ -39,7 +39,7 @@ KINDS = (
     "begin",
     "end",
 )
-"""What an event can be. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state;
+"""The kinds of events. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state;
 `left_out` says that a graph is not there, or no longer, to stay within a limit; the others are states of a graph. A
 reader passes over kinds that it does not know."""
 
@@ -109,7 +109,7 @@ class Event(msgspec.Struct):
 
 
 def line(event: Event) -> bytes:
-    """The line of an event that was read, as it would be written: for whoever copies a journal."""
+    """The journal line of an event that was read, to copy a journal."""
     return (
         msgspec.json.encode(_clean({"t": event.time, "kind": event.kind, "graph": event.graph, **event.fields})) + b"\n"
     )
@@ -130,7 +130,7 @@ class GraphState(msgspec.Struct):
     word: str = ""
 
     def apply(self, event: Event) -> None:
-        """Moves to the event's state."""
+        """Moves to the state of an event."""
         if event.kind not in STATES:
             return
         fields = event.fields
@@ -150,10 +150,10 @@ class GraphState(msgspec.Struct):
         self.error = _error_text(fields) if event.kind in ("failed", "skipped") else None
 
     def seen(self, event: Event) -> None:
-        """Takes where its compile is."""
+        """Updates where the compile of the graph was last seen."""
         stack = event.fields.get("stack")
         self.at = str(event.fields["at"])
-        self.stack = [str(one) for one in cast("list[Any]", stack)] if isinstance(stack, list) else []
+        self.stack = [str(stack_line) for stack_line in cast("list[Any]", stack)] if isinstance(stack, list) else []
 
 
 def _error_text(fields: dict[str, Any]) -> str:
@@ -165,9 +165,8 @@ def _error_text(fields: dict[str, Any]) -> str:
 
 
 class Ending(NamedTuple):
-    """`ended`: the process closed its journal itself; `uncaught`: the exception that ended it, if it said so;
-    `left_out`: reason
-    -> how many graphs are not there because of it; `last`: the last event of a graph's state."""
+    """`ended`: the process closed its journal itself; `uncaught`: the exception that ended it, where it was recorded;
+    `left_out`: reason -> how many graphs are not there because of it; `last`: the last event of a graph's state."""
 
     ended: bool
     uncaught: str | None
@@ -199,13 +198,13 @@ class JournalContents(msgspec.Struct):
         return dict(self.moved)
 
     def _abandoned(self, event: Event) -> None:
-        """Where a compile failed and Dynamo went on without it, its graphs are given up: nobody saw the failure."""
+        """Gives up the graphs of a compile that failed while Dynamo went on without it: nobody saw the failure."""
         for name, state in self.moved.items():
             if state.status == "failed" and name.split("/")[0] == event.fields.get("compile"):
                 state.status, state.error = "skipped", f"Dynamo left the frame to eager: {state.error}"
 
     def ending(self) -> Ending:
-        """How the process closed its journal, as far as it did."""
+        """How the process closed its journal, as far as it is recorded."""
         reasons: dict[str, str] = {}
         counted, last, uncaught = Counter[str](), None, None
         for event in self.events:
@@ -225,7 +224,7 @@ class JournalContents(msgspec.Struct):
 
 
 def read(path: Path) -> JournalContents:
-    """Reads a journal; a missing one is empty. A line that is torn or damaged is skipped and told in `damage`."""
+    """Reads a journal; a missing one is empty. A line that is torn or damaged is skipped and reported in `damage`."""
     try:
         data = opening.read(path)
         refuse_many(data, len(data), str(path))

@@ -1,6 +1,6 @@
 """What commands found out about graphs of a run, kept in the cache folder for the next command: never in a run.
 
-Imports no torch, and fails for no reason: what could not be kept or read is not known.
+Imports no torch, and never fails: what could not be kept or read is not known.
 
 >>> put("verdicts.json", run, {"0_0/forward": (1, "fails: wrong numbers", "")})
 >>> taken("verdicts.json", run, tuple[int, str, str])
@@ -23,36 +23,36 @@ if TYPE_CHECKING:
     from .store import Run
 
 _MOST = 200
-"""Of so many runs things are kept."""
+"""The most runs that something is kept for."""
 
 
-def put(file: str, run: Run | None, found: Mapping[str, Any]) -> None:
+def put(file: str, run: Run | None, facts: Mapping[str, Any]) -> None:
     """Keeps what was found of graphs of a run, by id, before what was known of others."""
     if run is not None:
         with contextlib.suppress(OSError):
-            put_at(file, _key(run), found)
+            put_at(file, _key(run), facts)
 
 
-def put_at(file: str, key: str, found: Mapping[str, Any]) -> None:
-    """The same under any key."""
+def put_at(file: str, key: str, facts: Mapping[str, Any]) -> None:
+    """The same as `put`, under any key."""
     with contextlib.suppress(OSError, RuntimeError, GraphdbgError):  # no home folder, a full disk: then it is not known
         known = _read(file)
         before = known.pop(key, {})
-        mine = dict(found) | {name: told for name, told in before.items() if name not in found}
+        mine = dict(facts) | {name: known_fact for name, known_fact in before.items() if name not in facts}
         path = folder() / file
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, msgspec.json.encode(dict([*known.items(), (key, mine)][-_MOST:])))
 
 
 def taken(file: str, run: Run, form: Any) -> dict[str, Any]:
-    """What is known of graphs of a run, by id, each of that type; nothing where it is of another."""
+    """What is known of graphs of a run, by id, each of that type; nothing where a saved value has another type."""
     with contextlib.suppress(OSError):
         return taken_at(file, _key(run), form)
     return {}
 
 
 def taken_at(file: str, key: str, form: Any) -> dict[str, Any]:
-    """The same under any key."""
+    """The same as `taken`, under any key."""
     with contextlib.suppress(OSError, RuntimeError, msgspec.MsgspecError):
         return msgspec.convert(_read(file).get(key, {}), dict[str, form])
     return {}
@@ -66,7 +66,7 @@ def folder() -> Path:
 
 
 def _key(run: Run) -> str:
-    """The run's folder and when it was begun: another run of that name has things of its own."""
+    """The run's folder and when it began, so that another run of that name has its own entries."""
     path = run.path.resolve()
     return f"{path}:{(path / 'run.json').stat().st_mtime_ns}"
 

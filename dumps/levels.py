@@ -37,8 +37,7 @@ def module_path(text: str) -> str:
 
 
 def input_source(text: str, role: str) -> str:
-    """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of what is handed
-    in."""
+    """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of an argument."""
     if role in ("parameter", "buffer") and (path := module_path(text)):
         return path
     return re.sub(r"^[LG]\['([^']*)'\]", r"\1", re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", text))
@@ -47,23 +46,23 @@ def input_source(text: str, role: str) -> str:
 def levels(text: str) -> Path:
     """The modules around a node, from a record's text of one "path: class" a line. The root module is left out; what
     does not look like a module path stays as it is."""
-    found: list[Level] = []
+    around: list[Level] = []
     for line in text.splitlines():
         path, _, kind = line.partition(": ")
         path = plain(module_path(path))
-        if path and (not found or found[-1].path != path):
-            found.append(Level(path, plain(kind.rpartition(".")[2])))
-    return tuple(found)
+        if path and (not around or around[-1].path != path):
+            around.append(Level(path, plain(kind.rpartition(".")[2])))
+    return tuple(around)
 
 
 def frames_of(stack: str) -> Path:
     """The user's lines around a node, from its stack."""
-    found = (frame for frame in calls(stack) if not TORCH_FILE.search(frame.file))
-    return tuple(Level(plain(frame.where), plain(frame.function and f"in {frame.function}")) for frame in found)
+    user_frames = (frame for frame in calls(stack) if not TORCH_FILE.search(frame.file))
+    return tuple(Level(plain(frame.where), plain(frame.function and f"in {frame.function}")) for frame in user_frames)
 
 
 def common(paths: list[Path]) -> Path:
-    """The levels that all of them begin with."""
+    """The levels that all paths begin with."""
     if not paths:
         return ()
     first, last = min(paths), max(paths)

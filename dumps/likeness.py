@@ -8,7 +8,7 @@ import inspect
 import re
 
 MOST = 8
-"""Words by which an error is known: a line of a program has room for them."""
+"""The most words by which an error is known: a line of a program has room for them."""
 
 
 def like(words: set[str], text: str) -> bool:  # whether it has two thirds of them, numbers and signs left out

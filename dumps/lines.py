@@ -1,7 +1,7 @@
 """Files of lines that grow: each line appended with one write, and read on by others, whole lines only, while that goes
 on.
 
-Must not wait, and must not know what the lines say, but that most are JSON objects.
+It does not wait, and knows of the lines only that most are JSON objects.
 
 >>> append(Path("events.jsonl"), b'{"event":"row"}')
 >>> tail = Tail(Path("events.jsonl"))
@@ -20,12 +20,12 @@ from typing import Any, cast
 from .opening import opened
 
 BITE_BYTES = 256 * 1024
-"""So much is read at once where a flood of lines must not stop a screen."""
+"""How much is read at once where a flood of lines should not stop a screen."""
 
 
 class LineWriter:
-    """Appends lines. What a dead process or a full disk left of a line is ended first: no other is lost. Raises
-    OSError."""
+    """Appends lines. An unfinished line of a dead process or a full disk is ended first, so that no other is lost.
+    Raises OSError."""
 
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT if create else 0)
@@ -67,11 +67,11 @@ class Tail:
     def __init__(self, path: Path, at: int | None = 0, *, bite: int | None = None) -> None:
         self.path = path
         self.there = False
-        """Whether there was a file at the last look."""
+        """Whether the file existed at the last look."""
         self.fresh = False
-        """Whether the last look began with a file that was not known."""
+        """Whether the last look began with another file."""
         self.more = False
-        """Whether the file was longer than what was read of it."""
+        """Whether the file was longer than what was read."""
         self._bite = bite
         self._offset = _size(path) if at is None else at
         self._file: tuple[int, int] | None = None
@@ -94,8 +94,8 @@ class Tail:
     def _data(self) -> bytes:
         try:
             with opened(self.path) as file:
-                found = os.fstat(file.fileno())
-                self._look(found)
+                status = os.fstat(file.fileno())
+                self._look(status)
                 file.seek(self._offset)
                 data = file.read(-1 if self._bite is None else self._bite)
         except FileNotFoundError:
@@ -103,12 +103,12 @@ class Tail:
             self._file = None if self._file is None else (-1, -1)
             return b""
         self._offset += len(data)
-        self.more = found.st_size > self._offset
+        self.more = status.st_size > self._offset
         return data
 
-    def _look(self, found: os.stat_result) -> None:
-        file = (found.st_dev, found.st_ino)
-        another = self._file not in (None, file) or found.st_size < self._offset
+    def _look(self, status: os.stat_result) -> None:
+        file = (status.st_dev, status.st_ino)
+        another = self._file not in (None, file) or status.st_size < self._offset
         self.there, self.fresh = True, another or self._file is None
         self._file = file
         if another:
@@ -116,17 +116,17 @@ class Tail:
 
 
 def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """What the lines say; those that are no JSON objects are left out."""
-    return (found for line in lines if (found := decoded(line)) is not None)
+    """The lines as JSON objects; other lines are left out."""
+    return (fields for line in lines if (fields := decoded(line)) is not None)
 
 
 def decoded(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None where it is no JSON object."""
+    """The line as a JSON object; None where it is none."""
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else None
 
 
 def _size(path: Path) -> int:

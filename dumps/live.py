@@ -3,7 +3,7 @@ late.
 
 Loading is safe: nothing found in a dump is imported, evaluated or run; what is off the allow-list is refused by name.
 
->>> gm = module(saved.record, saved.tensors)
+>>> gm, inputs = module(saved.record, saved.tensors), saved.inputs()
 >>> save_graph(gm, inputs, "case")
 PosixPath('case')
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def module(record: GraphRecord, tensors: TensorSink | None, *, where: str = "") -> GraphModule:
     """The live graph with real parameters, buffers and constants; `node.meta` has no fake values.
 
-    Tensors whose bytes were not recorded are made up; their names are in `gm.meta["graphdbg"]["made_up"]`. Raises
+    Tensors whose bytes were not recorded are synthesised; their names are in `gm.meta["graphdbg"]["made_up"]`. Raises
     RefusedError for what is off the allow-list, UnreadableError for what makes no sense, EnvironmentLackError for what
     this torch or process lacks.
     """
@@ -56,7 +56,7 @@ def inputs(
     *,
     where: str = "",
 ) -> list[Any]:
-    """Real inputs in placeholder order: stored ones as they were, the others made up from `seed` (see
+    """Real inputs in placeholder order: stored ones as they were, the others synthesised from `seed` (see
     torchside.make_inputs)."""
     from .torchside.make_inputs import make
 

@@ -1,6 +1,6 @@
 """HTML from texts of a dump: everything that is put in is escaped, unless it was made here.
 
-Must not be gone round: whatever writes HTML, also the labels of DOT, escapes here, once.
+No way leads around it: whatever writes HTML, also the labels of DOT, escapes here, once.
 
 >>> tag("td", "a < b", tag("b", "!"), class_="num")
 '<td class="num">a &lt; b<b>!</b></td>'

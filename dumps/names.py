@@ -5,8 +5,8 @@ mul_2, model.py:10". Where their program has no name for one, it is the node and
 Reads records only: Dynamo's sources, AOTAutograd's descriptors, and what the recorder kept of Dynamo's outputs (NAMES).
 No torch.
 
->>> result_names(saved.record)
-['loss', 'logits', 'saved for backward: tanh, model.py:7']
+>>> result_names(saved.record)[:2]
+['linear_1, train.py:11', 'saved for backward: x']
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ them."""
 
 
 def input_names(record: GraphRecord) -> dict[str, str]:
-    """Placeholder -> what the program calls it."""
+    """Placeholder -> its name in the program."""
     return _inputs(record, _sources(record))
 
 
@@ -48,31 +48,31 @@ def outputs(record: GraphRecord) -> list[tuple[str, str]]:
     made_for = cast("list[Any]", described) if isinstance(described, list) else []
     if len(made_for) != len(returned):
         made_for = [""] * len(returned)
-    found: list[tuple[str, str]] = []
+    named_outputs: list[tuple[str, str]] = []
     for text, (tag, content) in zip(made_for, map(tag_of, returned), strict=True):
         node = str(content) if tag == "node" else ""
         own = of_dynamo.get(node) or inputs.get(node)
         own = own or (at(node, line_of(nodes[node], record)) if node in nodes else f"the constant {content}")
-        found.append((node, _result(*kind_of(str(text), known), own)))
-    return found
+        named_outputs.append((node, _result(*kind_of(str(text), known), own)))
+    return named_outputs
 
 
 class GraphNames(NamedTuple):
-    """Of a live graph: placeholder -> name, and the name of each output."""
+    """The names of a live graph: placeholder -> name, and the name of each output."""
 
     inputs: dict[str, str]
     outputs: list[str]
 
 
 def of_module(gm: Any) -> GraphNames:
-    """The same of a live graph: as recorded for what is as recorded, else the node and the user's line."""
-    inputs, made = getattr(gm, "meta", {}).get("graphdbg", {}).get("names", ({}, []))
+    """The names of a live graph: as recorded where it still is as recorded, else the node and the user's line."""
+    inputs, known_outputs = getattr(gm, "meta", {}).get("graphdbg", {}).get("names", ({}, []))
     nodes = list(gm.graph.nodes)
     returned = _flat([node.args[0] for node in nodes if node.op == "output"])
     called: list[str] = []
     for place, node in enumerate(returned):
         name = getattr(node, "name", "")
-        known = made[place][1] if place < len(made) and made[place][0] == name else ""
+        known = known_outputs[place][1] if place < len(known_outputs) and known_outputs[place][0] == name else ""
         line = user_frame(node.meta.get("stack_trace") or "")[0] if name else ""
         called.append(known or (inputs.get(name) or at(name, line) if name else f"the constant {node}"))
     return GraphNames(
@@ -89,7 +89,7 @@ def _flat(value: Any) -> list[Any]:
 
 
 def at(name: str, line: str) -> str:
-    """A value that has no name of the user's: its node, and the line."""
+    """The description of a value without a user's name: its node, and the line."""
     return f"{name}, {line}" if line else name
 
 
@@ -131,16 +131,16 @@ def _input(item: InputRecord, node: NodeRecord | None, record: GraphRecord, know
 
 
 def _sources(record: GraphRecord) -> dict[str, str]:
-    """Text of the descriptor of an input or output of Dynamo's graph -> what the program calls that."""
-    made, given = _table(record.graph)
-    found = {f"PlainAOTOutput(idx={place})": name for place, (_, name) in enumerate(made) if name}
-    found |= {f"PlainAOTInput(idx={place})": name for place, name in enumerate(given) if name}
+    """Descriptor of an input or output of Dynamo's graph, as text -> its name in the program."""
+    named_outputs, given = _table(record.graph)
+    name_of = {f"PlainAOTOutput(idx={place})": name for place, (_, name) in enumerate(named_outputs) if name}
+    name_of |= {f"PlainAOTInput(idx={place})": name for place, name in enumerate(given) if name}
     sources = {item.name: item for item in record.inputs if item.source.startswith(("L[", "G["))}
     for node in record.graph.nodes:
         described: Any = node.meta.get("desc")
         if node.name in sources and isinstance(described, str):
-            found[described] = input_source(sources[node.name].source, sources[node.name].role)
-    return found
+            name_of[described] = input_source(sources[node.name].source, sources[node.name].role)
+    return name_of
 
 
 def _table(body: GraphBody) -> tuple[list[tuple[str, str]], list[str]]:

@@ -1,13 +1,14 @@
 """The one place that prints. stdout is data, stderr is narration.
 
 Whatever they lead to: a full disk or a closed stdout is a sentence and a code, where nobody reads stderr nothing is
-told, and what the encoding of a stream has no letters for is written as escapes.
+reported, and what the encoding of a stream has no letters for is written as escapes.
 
 What is printed may quote a dump, a folder's name or a key in it: no control character but line breaks gets to a
 terminal or into
 a file, whoever made the text; a JSON document has them all as \\u escapes.
 
 >>> emit({"run": "myrun"}, as_json=True)      # one JSON document on stdout, finished as `answers` says
+{"run": "myrun", "next": []}
 >>> say("recorded 3 graphs")                  # a sentence on stderr
 """
 
@@ -59,13 +60,13 @@ def _has_all_letters() -> bool:
 
 
 def _nothing_more(stream: TextIO) -> None:
-    """What could not be written is not tried again when the interpreter ends."""
+    """Drops what could not be written, so that it is not tried again when the interpreter ends."""
     with contextlib.suppress(OSError, ValueError):  # it has no number
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Closed(io.TextIOBase):
-    """In the place of a stdout that was closed before we began."""
+    """Stands for a stdout that was closed before we began."""
 
     def write(self, s: str, /) -> int:
         raise OSError(errno.EBADF, "it is closed")
@@ -87,7 +88,7 @@ def make_ready() -> None:
 
 
 def settle(code: int) -> int:
-    """The exit code once all is written: that of a refusal where something was not."""
+    """The exit code once all is written: that of a refusal where something was not written."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -102,11 +103,11 @@ def settle(code: int) -> int:
 
 def json_text(data: Any) -> str:
     """One JSON document in one line, in which a terminal finds nothing to obey."""
-    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(data, ensure_ascii=not _has_all_letters()))
+    return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(data, ensure_ascii=not _has_all_letters()))
 
 
 def say(text: str) -> None:
-    """Prints one narration line on stderr; where nobody can read it, it is not told."""
+    """Prints one narration line on stderr, where somebody can read it."""
     text = visible(text, colours=sys.stderr.isatty())
     with contextlib.suppress(OSError):
         sys.stderr.write(text if text.endswith("\n") else text + "\n")

@@ -1,8 +1,8 @@
 """Which settings, compiler arguments and values of them a dump may set: by a list, everything else is refused.
 
 Paths, commands, flags, libraries, callbacks and names that nobody has looked at are shown, and put in force only where
-the user trusts the dump. Values are plain ones (`walk.plain`). Imports no torch, and must not look at what torch would
-take.
+the user trusts the dump. Values are plain ones (`walk.plain`). Imports no torch, and does not ask what torch would
+accept.
 
 >>> refusal("inductor", "cpp.cxx", [None, "./x.sh"]), refusal("inductor", "max_autotune", True)
 ('it names commands', '')
@@ -53,8 +53,8 @@ _SHOWN, _MOST_SHOWN = 60, 8
 
 
 def of_the_process(name: str) -> bool:
-    """Whether a setting says how a process works or what it writes, not what a graph becomes: a replay leaves it
-    alone."""
+    """Whether a setting affects how a process works or what it writes, not what a graph becomes: a replay ignores
+    it."""
     return name.startswith(_OF_THE_PROCESS)
 
 
@@ -70,12 +70,12 @@ def known() -> dict[str, tuple[Kind, bool]]:
 
 
 def refused_by_name(room: str, name: str) -> str:
-    """What a setting that is on no list names ("commands"), by its name; empty where that does not say."""
+    """The kind of thing a setting on no list names ("commands"), by its name; empty where the name does not say."""
     return next((what for what, pattern in REFUSED.items() if re.search(pattern, f"{room}.{name}")), "")
 
 
 def refusal(room: str, name: str, value: Any) -> str:
-    """Why a dump may not set a setting to a value, as a half sentence; empty where it may."""
+    """Why a dump may not set a setting to a value, as half a sentence; empty where it may."""
     kind, optional = known().get(f"{room}.{name}", (None, False))
     if kind is None:
         what = refused_by_name(room, name)
@@ -84,7 +84,7 @@ def refusal(room: str, name: str, value: Any) -> str:
 
 
 def argument_refusal(name: str, value: Any) -> str:
-    """The same of an argument of a compiler, of those that reach one."""
+    """The same for an argument of a compiler."""
     kind = ARGUMENTS.get(name)
     return "" if kind is None or value is None or kind.takes(value) else f"it takes {kind.text()}"
 
@@ -95,16 +95,16 @@ def without(refused: Mapping[str, tuple[Any, str]]) -> str:
         return ""
     few = dict(list(refused.items())[:_MOST_SHOWN])
     more = f" and {len(refused) - len(few)} more" if len(refused) > len(few) else ""
-    told = ", ".join(f"{name} = {_short(value)} ({why})" for name, (value, why) in few.items())
-    return f"{JUDGED_WITHOUT} {', '.join(few)}{more}{_BY_ITSELF}: {told}. --trust puts them in force"
+    reasons = ", ".join(f"{name} = {_short(value)} ({why})" for name, (value, why) in few.items())
+    return f"{JUDGED_WITHOUT} {', '.join(few)}{more}{_BY_ITSELF}: {reasons}. --trust puts them in force"
 
 
 JUDGED_WITHOUT, _BY_ITSELF = "judged without", ", which a dump does not set by itself"
-"""How the sentence begins, and what follows the names in it."""
+"""The beginning of the sentence, and what follows the names in it."""
 
 
 def names_of(sentence: str) -> str:
-    """The start of that sentence, which names the settings alone: for a verdict."""
+    """The beginning of that sentence, which only names the settings: for a verdict."""
     return sentence.partition(_BY_ITSELF)[0]
 
 

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple, cast
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:]{0,120}", re.ASCII)
 _MOST = 1000
-"""How many a list may hold."""
+"""The most items of a list."""
 
 
 class Switch(NamedTuple):
     """True or false, also as 1 or 0."""
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one."""
+        """Whether a value is one of these."""
         return isinstance(value, (bool, int)) and value in (0, 1)
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return "true or false"
 
 
@@ -37,11 +37,11 @@ class Number(NamedTuple):
     whole: bool = True
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one; infinity and NaN are not."""
+        """Whether a value is such a number; infinity and NaN are not."""
         return isinstance(value, int if self.whole else (int, float)) and self.least <= value <= self.most
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return f"{'a whole number' if self.whole else 'a number'} of {self.least:g} to {self.most:g}"
 
 
@@ -54,7 +54,7 @@ class Words(NamedTuple):
     or_bool: bool = False
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one."""
+        """Whether a value is one of the words."""
         if isinstance(value, bool):
             return self.or_bool
         if not isinstance(value, str) or len(value) > _MOST:
@@ -62,10 +62,10 @@ class Words(NamedTuple):
         if not self.several:
             return value in self.words.split()
         known = self.words.upper().split()
-        return not value or all(one.strip(" ").upper() in known for one in value.split(","))
+        return not value or all(word.strip(" ").upper() in known for word in value.split(","))
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return ", ".join(self.words.split()) + (" between commas" if self.several else "")
 
 
@@ -73,11 +73,11 @@ class PlainNames(NamedTuple):
     """Names between commas, of letters, digits, `_`, `.` and `:`."""
 
     def takes(self, value: Any) -> bool:
-        """Whether it is such."""
+        """Whether a value consists of plain names."""
         return isinstance(value, str) and len(value) <= _MOST * 10 and all(map(_PLAIN.fullmatch, value.split(",")))
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return "plain names"
 
 
@@ -89,10 +89,12 @@ class Each(NamedTuple):
     most: int = _MOST
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one; where lists may stand in a list, a lone value may too."""
+        """Whether a value is such a list; where lists may stand in a list, a lone value may too."""
         if self.as_text:
             parts = value.split(",") if isinstance(value, str) and len(value) <= _MOST else [""]
-            return all(re.fullmatch(r" ?-?[0-9]{1,9}", one, re.ASCII) and self.of.takes(int(one)) for one in parts)
+            return all(
+                re.fullmatch(r" ?-?[0-9]{1,9}", number, re.ASCII) and self.of.takes(int(number)) for number in parts
+            )
         if isinstance(self.of, Each) and self.of.of.takes(value):
             return True
         many = cast("list[Any]", list(value)) if isinstance(value, (list, tuple)) else None  # pyright: ignore[reportUnknownArgumentType]
@@ -102,7 +104,7 @@ class Each(NamedTuple):
         return self.of.takes(value) or (isinstance(self.of, Each) and self.of.of.takes(value))
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return f"{'numbers between commas' if self.as_text else 'a list'}, each {self.of.text()}"
 
 
@@ -110,7 +112,7 @@ class NumberTable(NamedTuple):
     """A table of plain names with numbers, true and false, or one more such table each."""
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one."""
+        """Whether a value is such a table."""
         return self._table(value, 2)
 
     def _table(self, value: Any, levels: int) -> bool:
@@ -118,10 +120,10 @@ class NumberTable(NamedTuple):
             return False
         table, number = cast("dict[Any, Any]", value), Number(0, 2**20, whole=False)
         names = len(table) <= _MOST and all(isinstance(name, str) and _PLAIN.fullmatch(name) for name in table)
-        return names and all(number.takes(one) or self._table(one, levels - 1) for one in table.values())
+        return names and all(number.takes(entry) or self._table(entry, levels - 1) for entry in table.values())
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return "a table of plain names and numbers"
 
 
@@ -129,8 +131,8 @@ Kind = Switch | Number | Words | PlainNames | Each | NumberTable
 
 
 class Alike(NamedTuple):
-    """Settings that take the same. `under`: what their names begin with, one or several; `names`: between spaces, with
-    a `?` where None is taken too."""
+    """Settings that take the same. `under`: the prefixes of their names; `names`: separated by spaces, with a `?` where
+    None is accepted too."""
 
     kind: Kind
     under: str

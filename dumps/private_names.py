@@ -5,7 +5,8 @@ imported until one is taken. Where a torch lacks a name, taking it raises LacksN
 compiler.
 
 >>> NAMES = Names([Row("torch._guards", "CompileContext start_tracing=tracing", "record")])
->>> NAMES.look_up("start_tracing")  # torch._guards.tracing
+>>> NAMES.look_up("start_tracing").__qualname__          # torch._guards.tracing
+'tracing'
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 from .errors import LacksName
 
 SEEN = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
-"""Versions of torch that were tried; a row whose `seen` is empty was there in all."""
+"""Versions of torch that were tried; a row with an empty `seen` had its names in all of them."""
 
 _KEPT = (type, ModuleType, BuiltinFunctionType)
 _HOOKED = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch.autograd")
@@ -100,14 +101,14 @@ class Names:
         return take
 
     def optional(self, name: str, default: Any = None) -> Any:
-        """The same, with a default for a torch that lacks it."""
+        """The same, with a default for a torch that lacks the name."""
         try:
             return self.look_up(name)
         except LacksName:
             return default
 
     def loaded(self, name: str, default: Any = None) -> Any:
-        """The same, and the default too where its module is not imported: nothing is imported, nothing waited for."""
+        """The same, with the default also where the module is not imported: nothing is imported."""
         if name in self._kept:
             return self._kept[name]
         module, path = self._places[name]

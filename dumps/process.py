@@ -1,7 +1,7 @@
 """Whether a recorded process still lives: process.json, written at its start, and what this host says about it now.
 
 A process id alone is no proof (ids are used again, and two hosts or containers have the same), so the kernel's start
-time, boot and process namespace are kept with it. Says "unknown" for another host. Must not signal or trace anything.
+time, boot and process namespace are kept with it. Says "unknown" for another host. It signals and traces nothing.
 
 >>> liveness(ProcessRecord(format=1, name="pid1", pid=1, host="elsewhere"), ended=False)
 'unknown'
@@ -53,7 +53,7 @@ class ExitRecord(Record, kw_only=True):
 
 
 def host_name() -> str:
-    """This machine's name."""
+    """The name of this machine."""
     return os.uname().nodename if hasattr(os, "uname") else platform.node()
 
 

@@ -3,15 +3,17 @@ file becomes one sentence that names the file and the place in it.
 
 Large texts of recorded runs are kept as `graph.json.gz` in place of `graph.json`, found by the plain name; a case
 folder stays plain. Compression is a function of the bytes alone (no time, no name), so that equal texts give equal
-files. Must not execute, import or guess anything, nor unpack or decode without bound: a small file may claim to hold
+files. It executes, imports and guesses nothing, and unpacks and decodes within bounds: a small file may claim to hold
 terabytes, and a text of brackets becomes thirty times as large. The format version is checked first, so a newer file is
 refused as newer.
 
->>> record = read_record(Path("run/run.json"), RunRecord)
+>>> from graphdbg.dumps.schema import RunRecord
+>>> read_record(Path("myrun/run.json"), RunRecord).format
+1
 >>> name, data = packed("graph.json", b"x" * 100_000)
 >>> name, len(data) < 1000
 ('graph.json.gz', True)
->>> read(Path("myrun/pid1/graphs/0_0/forward/graph.json"))[:1]      # graph.json or graph.json.gz, whichever is there
+>>> read(run.path / "run.json")[:1]
 b'{'
 """
 
@@ -38,10 +40,10 @@ LARGE_BYTES = 1 << 15
 """Texts from this size on are compressed; smaller ones gain less than a block of the file system."""
 
 DECODED_FREELY_BYTES = 2 << 30
-"""So much memory the values of any text may take: graphs of 100,000 nodes take less than one gigabyte."""
+"""The memory that the values of any text may take: graphs of 100,000 nodes take less than one gigabyte."""
 
 DECODED_TIMES = 256
-"""And else so many times what lies on the disk."""
+"""Above that, how many times the size on disk they may take."""
 
 _VALUE_BYTES = 128
 _SURELY_BYTES = 8 << 20
@@ -74,12 +76,12 @@ def read_record(path: Path, record: type[T]) -> T:
 
 
 def read_if_there(path: Path, record: type[T]) -> T | None:
-    """The same; None where there is no such file."""
+    """The record as `read_record` reads it; None where there is no such file."""
     return read_record(path, record) if stored(path) is not None else None
 
 
 def decode_record(data: bytes, record: type[T], where: str) -> T:
-    """The same for bytes in memory; `where` names their file."""
+    """The record in bytes in memory; `where` names their file."""
     try:
         decoded = _decode(data, record, where)
     except msgspec.ValidationError as error:
@@ -164,14 +166,14 @@ def plain_name(name: str) -> str:
 
 
 def read(path: Path) -> bytes:
-    """The text of that name. Raises FileNotFoundError, OSError, or UnreadableError for a file that cannot be
-    unpacked."""
-    found = path if path.suffix == SUFFIX else stored(path)
-    if found is None:
+    """The contents of the text of that name. Raises FileNotFoundError, OSError, or UnreadableError for a file that
+    cannot be unpacked."""
+    file = path if path.suffix == SUFFIX else stored(path)
+    if file is None:
         raise FileNotFoundError(path)
-    data = opening.read(found)
-    text = unpacked(data, str(found)) if found.suffix == SUFFIX else data
-    refuse_many(text, len(data), str(found))
+    data = opening.read(file)
+    text = unpacked(data, str(file)) if file.suffix == SUFFIX else data
+    refuse_many(text, len(data), str(file))
     return text
 
 

@@ -1,5 +1,5 @@
-"""Records of another device: each tensor and device argument that names one kind of device names another. Must not
-import torch.
+"""Records of another device: each tensor and device argument that names one kind of device names another. Imports no
+torch.
 
 Sizes, strides, symbols and what shares memory stay, which moving real tensors would lose.
 
@@ -29,10 +29,10 @@ def names_device(record: Any, kind: str) -> bool:
         )
     if isinstance(record, dict):
         pairs: list[tuple[Any, Any]] = list(record.items())  # pyright: ignore[reportUnknownArgumentType]
-        return any((key == "device" and _is(one, kind)) or names_device(one, kind) for key, one in pairs)
+        return any((key == "device" and _is(entry, kind)) or names_device(entry, kind) for key, entry in pairs)
     if isinstance(record, (list, tuple)):
         items: list[Any] = list(record)  # pyright: ignore[reportUnknownArgumentType]
-        return any(names_device(one, kind) for one in items)
+        return any(names_device(entry, kind) for entry in items)
     return False
 
 
@@ -50,8 +50,10 @@ def _moved(value: Any, kind: str, device: str) -> Any:
         return msgspec.structs.replace(value, **changed)
     if isinstance(value, dict):
         pairs: list[tuple[Any, Any]] = list(value.items())  # pyright: ignore[reportUnknownArgumentType]
-        return {key: device if key == "device" and _is(one, kind) else _moved(one, kind, device) for key, one in pairs}
+        return {
+            key: device if key == "device" and _is(entry, kind) else _moved(entry, kind, device) for key, entry in pairs
+        }
     if isinstance(value, (list, tuple)):
-        items: list[Any] = [_moved(one, kind, device) for one in value]  # pyright: ignore[reportUnknownVariableType]
+        items: list[Any] = [_moved(entry, kind, device) for entry in value]  # pyright: ignore[reportUnknownVariableType]
         return items if isinstance(value, list) else tuple(items)
     return value

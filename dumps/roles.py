@@ -65,7 +65,7 @@ _WORDS: dict[str, str] = {
     "SubclassSizeAOTOutput": "{base}.size({idx})",
     "SubclassStrideAOTOutput": "{base}.stride({idx})",
 }
-"""What each descriptor is of. One that is not listed is of nothing that has a name."""
+"""What each descriptor refers to. One that is not listed refers to nothing that has a name."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class OutputRole:
     of: str
 
     def text(self) -> str:
-        """In words: "gradient of 0.weight"."""
+        """The output in words: "gradient of 0.weight"."""
         return f"{self.kind} of {self.of}" if self.of and self.kind != "user" else self.of or self.kind
 
 
@@ -93,8 +93,7 @@ def kind_of(text: str | None, sources: Mapping[str, str] | None = None) -> tuple
 
 
 def of_what(text: str, sources: Mapping[str, str]) -> str:
-    """What the text of an input's or output's descriptor is of ("0.weight"); "" where it is of nothing that has a
-    name."""
+    """What the descriptor of an input or output refers to ("0.weight"); "" where that has no name."""
     tree = _parsed(text)
     return "" if tree is None else _of(tree, sources)
 
@@ -144,14 +143,14 @@ def _sources(recorded: Recorded) -> dict[str, str]:
     """Text of the descriptor of each input that the user's program names -> that name."""
     items = list(recorded.inputs.values())
     following = [*(item.name for item in items[1:]), ""]
-    found: dict[str, str] = {}
+    by_descriptor: dict[str, str] = {}
     for item, after in zip(items, following, strict=True):
         if _is_named(item):
             node = recorded.node(item.name, after)
             tree = _parsed(_string(recorded, node.meta.get("desc")) if node is not None else None)
             if tree is not None:
-                found[ast.unparse(tree)] = input_source(item.source, item.role)
-    return found
+                by_descriptor[ast.unparse(tree)] = input_source(item.source, item.role)
+    return by_descriptor
 
 
 def _source(item: InputRecord) -> str:

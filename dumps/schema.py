@@ -6,7 +6,8 @@ and back.
 Arguments of nodes are JSON values with one-key objects for what JSON lacks (see ARGUMENT_TAGS): a node is {"node":
 "add_1"}, a tuple {"tuple": [...]}, a slice {"slice": [0, null, 2]}, a dtype {"dtype": "float32"}.
 
->>> NodeRecord(name="sin", op="call_function", target="aten.sin.default", args=[{"node": "x"}])
+>>> NodeRecord(name="sin", op="call_function", target="aten.sin.default", args=[{"node": "x"}]).args
+[{'node': 'x'}]
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ RULES = (
     _rule("model service token", "r8_ gsk_ nvapi- pplx- wandb_v1_ KGAT_",
           _START + r"(?:r8_|gsk_|nvapi-|pplx-|wandb_v1_|KGAT_)(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"),
 )  # fmt: skip
-"""Known forms. They match nothing of what they have replaced."""
+"""The known forms. None of them matches a replacement."""
 
 _NAME = (
     r"passw(?:or)?d|passphrase|secret|credentials?|(?:api|access|private|account|auth|license|wandb|signing|encryption)[_-]?key"
@@ -88,7 +88,7 @@ _LIKELY = re.compile(
     r"(?i)(?P<head>(?<![A-Za-z0-9])(?:[\w-]{0,40}[_-])?(?:token|auth|cookie|session|key)(?:\\?[\"'])?\s?[=:]\s?(?P<quote>\\?[\"'])?)"
     r"(?P<value>(?=[^\s\d]*\d)(?=[^\sA-Za-z]*[A-Za-z])[A-Za-z0-9+/=_.-]{12,})"
 )
-"""Names that hold other things, too: the value must look like a credential, and must be no name of a program's."""
+"""Names that also hold other things: the value has to look like a credential, and not like a program's name."""
 
 _ATTACHED = re.compile(r"-p(?=\S*\d)[^\s=]{5,}")
 _PAIR = re.compile(r"[^\s:]+:\S+")
@@ -101,7 +101,7 @@ _ORDINARY = frozenset({
 """Values that are no secret, whatever holds them."""
 
 _LEAST = 5
-"""So long is a value that is looked for everywhere."""
+"""The least length of a value that is searched for everywhere."""
 
 _MOST_SLASHES = 4
 _WORDS = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
@@ -125,8 +125,8 @@ class Secrets:
                     self.add(value)
 
     def add(self, value: str) -> None:
-        """A value that is replaced wherever it occurs, also as JSON and as a part of an address; ordinary words are
-        not."""
+        """Adds a value that is replaced wherever it occurs, also as JSON and as a part of an address; ordinary words
+        are not."""
         value = value.strip()
         if len(value) < _LEAST or value.lower() in _ORDINARY or value.isdecimal():
             return
@@ -134,7 +134,7 @@ class Secrets:
             self.values |= {value, quote(value, safe=""), json.dumps(value)[1:-1]}
 
     def learn(self, words: Sequence[str]) -> None:
-        """Notes what a command line is given as a secret."""
+        """Notes the secrets that a command line holds."""
         for word, shown in zip(words, self.command(words), strict=True):
             if shown != word and STAND_IN in shown:
                 head, _, tail = shown.partition(STAND_IN)
@@ -183,15 +183,15 @@ class Secrets:
         return rules + ["value of a secret variable or argument"] * any(value in text for value in self.values)
 
 
-def _hidden(found: re.Match[str]) -> str:
-    name = found.groupdict().get("name")
-    if found["value"].lower() in _ORDINARY or (name is not None and name != "p" and not looks_secret(name)):
-        return found[0]
-    if "quote" in found.groupdict() and not found["quote"] and all(map(str.isidentifier, found["value"].split("."))):
-        return found[0] if "_" in found["value"] else found["head"] + STAND_IN
-    plain_number = name is not None and found["value"].isdecimal()
-    path = found["value"].startswith(("/", ".", "~"))
-    return found[0] if plain_number or path else found["head"] + STAND_IN
+def _hidden(match: re.Match[str]) -> str:
+    name = match.groupdict().get("name")
+    if match["value"].lower() in _ORDINARY or (name is not None and name != "p" and not looks_secret(name)):
+        return match[0]
+    if "quote" in match.groupdict() and not match["quote"] and all(map(str.isidentifier, match["value"].split("."))):
+        return match[0] if "_" in match["value"] else match["head"] + STAND_IN
+    plain_number = name is not None and match["value"].isdecimal()
+    path = match["value"].startswith(("/", ".", "~"))
+    return match[0] if plain_number or path else match["head"] + STAND_IN
 
 
 def random_looking(text: str) -> list[str]:

@@ -3,7 +3,7 @@ it.
 
 Equal files are hard links to each other. Each process lists what it wrote in `<process>/files.txt` (hash and path),
 where the others look; what is listed is compared byte by byte before it is linked, so a list may be out of date. Where
-the file system has no hard links every file stands by itself. Must not change the bytes of a file that is there.
+the file system has no hard links every file stands by itself. The bytes of an existing file are never changed.
 
 >>> files = SharedFiles(run_path, "rank1_pid12")
 >>> name = files.place(folder / "graph.py", b"...")       # written, or a link (then there is no name)
@@ -43,7 +43,8 @@ class SharedFiles:
         self._lock = threading.Lock()
 
     def place(self, path: Path, data: bytes) -> str:
-        """Makes `path`, which must not exist: a link where the bytes are in the run already, else a file, not synced.
+        """Makes `path`, which may not exist yet: a link where the bytes are in the run already, else a file, not
+        synced.
 
         Returns the name to `publish` it under; empty when there is nothing to publish. Raises OSError when the disk
         refuses.
@@ -152,9 +153,9 @@ def _listed(tail: Tail) -> list[tuple[str, str]]:
 
 
 def _own_bytes(path: Path) -> int:
-    """The bytes that go with this file: none when another path has them too."""
+    """The bytes that are freed with this file: none when another path has them too."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return 0
-    return in_blocks(found.st_size) if found.st_nlink == 1 else 0
+    return in_blocks(status.st_size) if status.st_nlink == 1 else 0

@@ -119,7 +119,7 @@ class _Head(msgspec.Struct):
 
 
 class Intern(dict[T, int]):
-    """Gives each new thing the next number."""
+    """Numbers each new thing."""
 
     def __call__(self, thing: T) -> int:
         return self.setdefault(thing, len(self))

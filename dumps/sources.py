@@ -2,13 +2,11 @@
 their path.
 
 `<process>/sources/<sha1>.py` are the texts, `<process>/sources.jsonl` says which file each one is. Bounded in size and
-number; what was left out is said there. Must not open a file that a dump names: who records hands over the text, who
-reads a copy gets.
+number; what was left out is said there. It never opens a file that a dump names: the recorder hands over the text, and
+readers get the copy.
 
->>> SourceWriter(process_folder).keep("/home/ann/train.py", "import torch\\n")
-True
->>> Sources(process_folder).text("/home/ann/train.py")
-'import torch\\n'
+>>> SourceWriter(Path("pid1")).keep("/home/ann/train.py", "import torch\n")
+>>> Sources(Path("pid1")).text("/home/ann/train.py")
 """
 
 from __future__ import annotations
@@ -95,19 +93,19 @@ class Sources:
 
     @cached_property
     def records(self) -> dict[str, SourceRecord]:
-        """By file. A torn line at the end is passed over."""
+        """The records by file. A torn line at the end is skipped."""
         try:
             lines = read(self.process / LIST).splitlines()
         except OSError:
             return {}
-        found: dict[str, SourceRecord] = {}
+        by_file: dict[str, SourceRecord] = {}
         for line in lines:
             try:
                 record = msgspec.json.decode(line, type=SourceRecord)
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 continue
-            found.setdefault(record.file, record)
-        return found
+            by_file.setdefault(record.file, record)
+        return by_file
 
     def text(self, file: str) -> str | None:
         """The text of the copy of a file; None where none was kept. Raises UnreadableError for one that is damaged."""

@@ -1,8 +1,8 @@
 """Opening what was recorded: a run with its graphs, or one graph by its folder or by what a user typed. Reading needs
 no torch.
 
-Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use.
-Must not execute, import or trust anything found in a dump.
+Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use. Nothing
+found in a dump is executed, imported or trusted.
 
 >>> run = open_run("myrun")
 >>> saved = run.graph("0_0/forward")
@@ -66,12 +66,12 @@ class CodeFile:
 
 def _code_files(folder: Path) -> list[CodeFile]:
     paths = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
-    found = {plain_name(path.name): CodeFile(path) for path in paths}
-    whole = found.get(kernels.WHOLE)
+    by_name = {plain_name(path.name): CodeFile(path) for path in paths}
+    whole = by_name.get(kernels.WHOLE)
     if whole is not None and whole.path.name != kernels.WHOLE:
         for name in kernels.split(whole.read_text()):
-            found.setdefault(name, CodeFile(whole.path, name))
-    return [found[name] for name in sorted(found)]
+            by_name.setdefault(name, CodeFile(whole.path, name))
+    return [by_name[name] for name in sorted(by_name)]
 
 
 class SavedGraph(Displayed):
@@ -246,7 +246,7 @@ class Run(Displayed):
 
     @property
     def inputs_json(self) -> dict[str, str]:
-        """The same for JSON."""
+        """The same as `of_a_trace`, for JSON."""
         return {"inputs": OF_A_TRACE} if self.of_a_trace else {}
 
     def events(self, process: index.Process) -> list[journal.Event]:
@@ -334,15 +334,15 @@ def is_script(text: str, cwd: str | Path | None = None) -> bool:
 
 
 def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
-    """The same where a graph is wanted: a run gives the worst graph known, which is said. Raises UsageError for an
-    empty run."""
-    found = resolve(text, cwd)
-    if isinstance(found, SavedGraph):
-        return found
+    """The graph that a text names; of a run the worst graph known, which is reported. Raises UsageError for an empty
+    run."""
+    target = resolve(text, cwd)
+    if isinstance(target, SavedGraph):
+        return target
     from .output import say
     from .worst import worst_known  # late: hardly ever needed
 
-    saved, why = worst_known(found)
+    saved, why = worst_known(target)
     if why:
         say(f"taking {saved.id}: {why}")
     return saved
@@ -350,12 +350,12 @@ def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
 
 def load_graph(path: str | Path) -> SavedGraph:
     """Opens a graph by `RUN/ID`, by its folder inside a run, or a case folder; see `resolve` for the rules."""
-    found = resolve(str(path))
-    if isinstance(found, Run):
+    target = resolve(str(path))
+    if isinstance(target, Run):
         raise UsageError(
             f"{path} is a run", "a graph is wanted", f"name one: {path}/ID; list them with graphdbg ls {path}"
         )
-    return found
+    return target
 
 
 def _inside(run: Run, rest: Path) -> SavedGraph:
@@ -367,8 +367,8 @@ def _inside(run: Run, rest: Path) -> SavedGraph:
 
 def _hint(cwd: Path) -> str:
     try:
-        found = index.runs(cwd)
+        runs = index.runs(cwd)
     except UsageError:
-        found = []
-    names = ", ".join(run.name for run in found[:8])
+        runs = []
+    names = ", ".join(run.name for run in runs[:8])
     return f"the runs here are {names}" if names else "there are no runs here: record one with graphdbg dump"

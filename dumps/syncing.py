@@ -1,8 +1,8 @@
 """Files that are whole already are put on the disk in the background, so that nobody waits for the disk while
 compiling.
 
-A process that dies loses nothing, for the system has the bytes; a power cut takes the last seconds. Must not open a
-file for writing. A file that went meanwhile, because a graph was left out or replaced, is passed over.
+A process that dies loses nothing, for the system has the bytes; a power cut takes the last seconds. It opens no file
+for writing. A file that vanished meanwhile, because a graph was left out or replaced, is skipped.
 
 >>> syncing = Syncing(failed)
 >>> syncing.add(path); syncing.finish()
@@ -31,7 +31,7 @@ class Syncing:
         self._thread: threading.Thread | None = None
 
     def add(self, *paths: Path) -> None:
-        """Has them synced within seconds."""
+        """Has files synced within seconds."""
         with self._lock:
             self._waiting.update(dict.fromkeys(paths))
             if self._thread is None:
@@ -41,7 +41,7 @@ class Syncing:
             self._all()
 
     def finish(self) -> None:
-        """Syncs what waits; returns when it is on the disk."""
+        """Syncs the waiting files; returns when they are on the disk."""
         self._ending.set()
         self._all()
 

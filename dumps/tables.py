@@ -1,6 +1,6 @@
 """Tables as text: aligned columns when piped, a rich table on a terminal. View models in, strings out; prints nothing.
 
-Must not let a name from a dump move the cursor or recolour the terminal: control characters are shown as escapes.
+No name from a dump can move the cursor or recolour the terminal: control characters are shown as escapes.
 
 >>> print(render([Column("id"), Column("nodes", right=True)], [("0_0/forward", "12")]))
 id           nodes
@@ -49,12 +49,12 @@ def visible(text: str, *, colours: bool = False) -> str:
     return (_SEEN if colours else CONTROL).sub(_seen, text) if CONTROL.search(text) else text
 
 
-def _seen(found: re.Match[str]) -> str:
-    return found[0] if found[0] in "\n\t" or len(found[0]) > 1 else f"\\x{ord(found[0]):02x}"
+def _seen(match: re.Match[str]) -> str:
+    return match[0] if match[0] in "\n\t" or len(match[0]) > 1 else f"\\x{ord(match[0]):02x}"
 
 
-def _escape(found: re.Match[str]) -> str:
-    return " " if found[0] in "\n\t\r" else f"\\x{ord(found[0]):02x}"
+def _escape(match: re.Match[str]) -> str:
+    return " " if match[0] in "\n\t\r" else f"\\x{ord(match[0]):02x}"
 
 
 def one_line(text: str, limit: int = 100) -> str:

@@ -2,7 +2,7 @@
 
 A folder has a file `alive` that every process working in it holds locked. The kernel lets go of the lock when a process
 ends in any way, so a folder that nobody holds is left over: the next start of a command removes it. SIGTERM and SIGHUP
-remove the folders of a command before they end it. Must never remove a folder that is not named like ours.
+remove the folders of a command before they end it. Only folders that are named like ours are removed.
 
 >>> with folder("graphdbg-pack-") as work:
 ...     (work / "run.json").touch()
@@ -41,7 +41,7 @@ PREFIXES = tuple(
         "handed",
     )
 )
-"""How folders are named whose removal ends no process."""
+"""The names of folders that can be removed without ending a process."""
 
 _mine: dict[Path, tuple[int, int, Callable[[Path], object]]] = {}
 """The folders that go with the process that made them: it, the descriptor that holds the folder, and how it is
@@ -49,8 +49,8 @@ removed."""
 
 
 def _remove_tree(path: Path) -> None:
-    """Holds one descriptor at a time, `shutil.rmtree` one for every level: there may be no more. Nobody else can write
-    in it."""
+    """Removes a folder with one descriptor open at a time (`shutil.rmtree` opens one for every level): more may not be
+    left. Nobody else can write in it."""
     for place, folders, files in os.walk(path, topdown=False):
         for remove, names in (
             (os.unlink, (*files, *folders)),
@@ -122,7 +122,7 @@ def remove_mine() -> None:
 
 
 def hold(path: Path) -> int:
-    """Says that this process works in the folder, as long as the returned descriptor is open; children of a fork say so
+    """Marks the folder as in use by this process, as long as the returned descriptor is open; children of a fork do so
     too.
 
     The file is held before it gets its name: one that is there and free is never seen, not even for a moment.
@@ -131,34 +131,35 @@ def hold(path: Path) -> int:
 
     file = path / ALIVE
     while True:
-        made = None
+        own_file = None
         try:
             handle = os.open(file, os.O_RDWR)
         except FileNotFoundError:
-            handle, made = tempfile.mkstemp(prefix=f"{ALIVE}-", dir=path)
+            handle, own_file = tempfile.mkstemp(prefix=f"{ALIVE}-", dir=path)
         with contextlib.suppress(OSError):  # a file system without locks: then nothing is ever taken for left over
             fcntl.flock(handle, fcntl.LOCK_SH)
-        if made is None or _named(Path(made), file):
+        if own_file is None or _named(Path(own_file), file):
             return handle
         os.close(handle)
 
 
-def _named(made: Path, path: Path) -> bool:
+def _named(own_file: Path, path: Path) -> bool:
     """Gives a file its name; False where another was quicker."""
     try:
-        os.link(made, path)
+        os.link(own_file, path)
     except FileExistsError:
         return False
     except OSError:  # a file system without hard links
-        made.replace(path)
+        own_file.replace(path)
         return True
     finally:
-        made.unlink(missing_ok=True)
+        own_file.unlink(missing_ok=True)
     return True
 
 
 def nobody_holds(path: Path) -> bool:
-    """Whether its lock is there, ours, and free. A folder without one is being made, or of an older version."""
+    """Whether the lock of a folder exists, is ours, and is free. A folder without one is being made, or of an older
+    version."""
     try:
         if path.is_symlink() or path.stat().st_uid != os.getuid():
             return False
@@ -178,18 +179,18 @@ def nobody_holds(path: Path) -> bool:
 def remove_left_over(
     prefixes: tuple[str, ...] = PREFIXES, removal: Callable[[Path], object] = _remove_tree
 ) -> list[Path]:
-    """Removes folders so named that nobody holds, where temporary folders are made; returns them."""
+    """Removes folders with these names that nobody holds, where temporary folders are made; returns them."""
     with contextlib.suppress(OSError), os.scandir(_place()) as entries:
-        found = [Path(entry.path) for entry in entries if entry.name.startswith(prefixes)]
-        found = [path for path in found if nobody_holds(path)]
-        for path in found:
+        folders = [Path(entry.path) for entry in entries if entry.name.startswith(prefixes)]
+        folders = [path for path in folders if nobody_holds(path)]
+        for path in folders:
             removal(path)
-        return found
+        return folders
     return []
 
 
 def _place() -> str:
-    """As `tempfile` says, which is not imported for that."""
+    """The folder that `tempfile` chooses, without the import."""
     if "tempfile" in sys.modules:
         return sys.modules["tempfile"].gettempdir()
     named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))

@@ -2,7 +2,7 @@
 first.
 
 A file is a valid safetensors file with one uint8 tensor called `data`; what the bytes mean (dtype, shape, stride) is
-said by the records that refer to it. Must not import torch or numpy; reading maps the file and checks its hash.
+said by the records that refer to it. Imports neither torch nor numpy; reading maps the file and checks its hash.
 
 >>> store = TensorStore(Path("run/tensors"))
 >>> name = store.put(b"\\x00" * 16)

@@ -1,13 +1,14 @@
 """Whether a dump is trusted: its source runs where the user says `--trust`, its settings also where the user recorded
 it here.
 
-Must not be granted by anything that is read from a dump, a journal or the environment: who recorded a run is known by
+Is not to be granted by anything that is read from a dump, a journal or the environment: who recorded a run is known by
 `bound`.
 
 >>> given()
 False
 >>> with granted():
-...     saved.module()
+...     given()
+True
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ source.
 
 Reads records only; nothing of the source is run.
 
->>> [kernel.name for kernel in of(saved)]
-['add_kernel.py']
+>>> [kernel.name for kernel in of(saved)]          # it calls no Triton kernel of a user's
+[]
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class UserKernel:
         head += [line for call in self.calls for line in _call(call)]
         if kernel.decorators and kernel.decorators not in kernel.program:
             head += ["as it was written:", *(f"  {line}" for line in kernel.decorators.splitlines())]
-        head += [f"not saved, and it cannot run without: {one}" for one in kernel.missing]
-        head += [f"not saved: {one}" for one in kernel.dropped]
+        head += [f"not saved, and it cannot run without: {text}" for text in kernel.missing]
+        head += [f"not saved: {text}" for text in kernel.dropped]
         body = kernel.program or "# its source was not kept\n"
         return "\n".join(f"# {line}".rstrip() for line in head) + "\n\n" + body
 
@@ -61,16 +61,16 @@ class UserSource:
 
     def line(self) -> str:
         """For a list of kernels."""
-        held = [*(f"ops of {one}" for one in self.definition.spaces), *self.definition.values]
+        held = [*(f"ops of {space}" for space in self.definition.spaces), *self.definition.values]
         return f"{self.name}  (your own: {', '.join(held)})"
 
     def read_text(self) -> str:
         """Comments on what it is, then the program."""
-        one = self.definition
+        definition = self.definition
         head = [f"cut out of your own {self.name}; --trust runs it"]
-        head += [f"{setting} = {value}" for setting, value in one.values.items()]
-        head += [f"not saved, and it cannot run without: {text}" for text in one.missing]
-        return "\n".join(f"# {line}" for line in head) + "\n\n" + (one.program or "# its source was not kept\n")
+        head += [f"{setting} = {value}" for setting, value in definition.values.items()]
+        head += [f"not saved, and it cannot run without: {text}" for text in definition.missing]
+        return "\n".join(f"# {line}" for line in head) + "\n\n" + (definition.program or "# its source was not kept\n")
 
 
 def of(saved: SavedGraph) -> list[UserKernel | UserSource]:
@@ -81,7 +81,7 @@ def of(saved: SavedGraph) -> list[UserKernel | UserSource]:
     if not calls and len(table.target) > _LARGE:
         return []
     record = saved.record
-    return [*of_record(record), *(UserSource(one) for one in record.definitions)]
+    return [*of_record(record), *(UserSource(definition) for definition in record.definitions)]
 
 
 def of_record(record: GraphRecord) -> list[UserKernel]:
@@ -89,16 +89,18 @@ def of_record(record: GraphRecord) -> list[UserKernel]:
     calls = list(_calls(record.graph))
     if record.kernels:
         return [
-            UserKernel(kernel, [one for one in calls if one.kwargs.get("kernel_idx") == at])
+            UserKernel(
+                kernel, [recorded_call for recorded_call in calls if recorded_call.kwargs.get("kernel_idx") == at]
+            )
             for at, kernel in enumerate(record.kernels)
         ]
-    found: dict[str, UserKernel] = {}
+    by_source: dict[str, UserKernel] = {}
     for call in calls:
         held = cast("dict[str, int]", call.meta.get(OLD) or {})
         source = record.strings[held["string"]] if "string" in held else ""
         name = source.partition("def ")[2].partition("(")[0].strip() or "kernel"
-        found.setdefault(source, UserKernel(TritonKernel(name, source), [])).calls.append(call)
-    return list(found.values())
+        by_source.setdefault(source, UserKernel(TritonKernel(name, source), [])).calls.append(call)
+    return list(by_source.values())
 
 
 def _calls(body: GraphBody) -> Iterator[NodeRecord]:
@@ -107,26 +109,26 @@ def _calls(body: GraphBody) -> Iterator[NodeRecord]:
 
 def _call(node: NodeRecord) -> Iterator[str]:
     grids: Any = node.kwargs.get("grid") or []
-    yield f"called by {node.name}, grid {' or '.join(dict.fromkeys(_plain(one) for one in grids))}"
+    yield f"called by {node.name}, grid {' or '.join(dict.fromkeys(_plain(argument) for argument in grids))}"
     tensors = [f"{name}={_plain(value)}" for name, value in _pairs(node.kwargs.get("kwargs"))]
     constants = [f"{name}={value}" for name, value in _pairs(node.meta.get("triton_constants"))]
     yield f"  {', '.join([*tensors, *constants])}"
     if written := node.kwargs.get("tensors_to_clone"):
-        yield f"  writes {', '.join(str(one) for one in cast('list[Any]', written))}"
+        yield f"  writes {', '.join(str(argument) for argument in cast('list[Any]', written))}"
 
 
 def _pairs(arg: Arg) -> list[tuple[str, Arg]]:
     held = cast("dict[str, list[list[Any]]]", arg or {})
-    return [(str(one[0]), one[1]) for one in held.get("dict", [])]
+    return [(str(pair[0]), pair[1]) for pair in held.get("dict", [])]
 
 
 def _plain(arg: Arg) -> str:
     """An argument in short: nodes by name, numbers, symbols."""
     if isinstance(arg, list):
-        return ", ".join(_plain(one) for one in cast("list[Arg]", arg))
+        return ", ".join(_plain(part) for part in cast("list[Arg]", arg))
     tag, content = tag_of(arg)
     if tag == "tuple":
-        return f"({', '.join(_plain(one) for one in content)})"
+        return f"({', '.join(_plain(part) for part in content)})"
     if tag:
         return str(content[1]) if tag == "sym" else next(references(arg), "...")
     return str(arg)

@@ -5,10 +5,12 @@ FX executes the code it generates from names, so every name that could reach tha
 here. Which *functions* a graph may name is decided by `dumps.live`, which knows torch. Must not change or repair
 anything.
 
->>> check_graph(record, "run/pid1/graphs/0_0/forward/graph.json")
+>>> from graphdbg.dumps.schema import GraphBody, GraphRecord, NodeRecord
+>>> body = GraphBody(nodes=[NodeRecord(name="x y", op="placeholder", target="x")])
+>>> check_graph(GraphRecord(format=1, id="0_0/forward", stage="forward", graph=body), "run/graph.json")
 Traceback (most recent call last):
 ...
-graphdbg.dumps.errors.RefusedError: cannot read run/.../graph.json, node 3 'x y': 'x y' is not a plain identifier
+graphdbg.dumps.errors.RefusedError: cannot read run/graph.json, node 0 'x y': 'x y' is not a plain identifier
 """
 
 from __future__ import annotations

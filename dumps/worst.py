@@ -5,8 +5,8 @@ The last verdicts are kept in the cache folder, never in a run. Judges nothing, 
 reason: a verdict that could not be kept or read is not known.
 
 >>> keep(run, {"0_0/forward": (1, "fails: wrong numbers", "relative error 0.5 to float64, eager's own 1e-7")})
->>> worst_known(run)
-(SavedGraph('myrun/0_0/forward'), 'its last verdict is fails: wrong numbers')
+>>> worst_known(run)[1]
+'its last verdict is fails: wrong numbers'
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FAILS, _UNSURE = 1, 4
 """Exit codes that say what a verdict comes to."""
 
 
-def keep(run: Run | None, found: Mapping[str, Told]) -> None:
+def keep(run: Run | None, verdicts: Mapping[str, Told]) -> None:
     """Keeps verdicts on graphs of a run, by id, the one to begin with first."""
-    put(FILE, run, found)
+    put(FILE, run, verdicts)
 
 
 def worst_known(run: Run) -> tuple[SavedGraph, str]:
@@ -45,14 +45,14 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
     failing, why = last_failing(run)
     if failing:
         return failing, why
-    for one in graphs:
-        if one.status == "failed":
-            error = (one.error or "").strip().splitlines()
-            return one, "it failed in the run" + (f": {error[0][:160]}" if error else "")
-    unsure, why = _told(run, _UNSURE)
+    for graph in graphs:
+        if graph.status == "failed":
+            error = (graph.error or "").strip().splitlines()
+            return graph, "it failed in the run" + (f": {error[0][:160]}" if error else "")
+    unsure, why = _with_verdict(run, _UNSURE)
     if unsure:
         return unsure, why
-    compiled = [one for one in graphs if one.status in ("compiled", "ran")]
+    compiled = [graph for graph in graphs if graph.status in ("compiled", "ran")]
     if compiled:
         return compiled[0], "no graph of the run is known to fail, and it is the first that was compiled"
     return graphs[0], "no graph of the run is known to fail, and it is the first that was saved"
@@ -61,7 +61,7 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
 def last_failing(run: Run) -> tuple[SavedGraph | None, str]:
     """The graph to begin with of those whose last verdict is that they fail, and that in words; None where there is
     none."""
-    return _told(run, _FAILS)
+    return _with_verdict(run, _FAILS)
 
 
 def last_verdicts(run: Run) -> dict[str, Told]:
@@ -69,7 +69,7 @@ def last_verdicts(run: Run) -> dict[str, Told]:
     return taken(FILE, run, Told)
 
 
-def _told(run: Run, code: int) -> tuple[SavedGraph | None, str]:
-    known, graphs = last_verdicts(run), {one.id: one for one in run.graphs()}
-    found = next((graphs[name] for name, told in known.items() if told[0] == code and name in graphs), None)
-    return found, f"its last verdict is {known[found.id][1]}" if found else ""
+def _with_verdict(run: Run, code: int) -> tuple[SavedGraph | None, str]:
+    known, graphs = last_verdicts(run), {saved.id: saved for saved in run.graphs()}
+    graph = next((graphs[name] for name, verdict in known.items() if verdict[0] == code and name in graphs), None)
+    return graph, f"its last verdict is {known[graph.id][1]}" if graph else ""

@@ -1,15 +1,16 @@
 """Writing a run: one RunWriter per run folder, one ProcessWriter per recorded process; several processes share a run
 safely.
 
-Must not overwrite anything of anybody else, must not import torch, and must leave every finished graph whole whenever
+Does not overwrite anything of anybody else, does not import torch, and must leave every finished graph whole whenever
 the process dies. All methods may be called from several threads.
 
->>> run = RunWriter.create(Path("myrun"), RunRecord(format=FORMAT, command=["train.py"]))
->>> process = run.process(rank=0)
->>> record.id = process.unique_id("0/0", "forward")
->>> process.save_graph(record, process.tensors)
-PosixPath('myrun/rank0_pid123/graphs/0_0/forward')
->>> process.journal.event("compiling", graph=record.id)
+For example:
+
+    run = RunWriter.create(Path("myrun"), RunRecord(format=FORMAT, command=["train.py"]))
+    process = run.process(rank=0)
+    record.id = process.unique_id("0/0", "forward")
+    process.save_graph(record, process.tensors)  # -> PosixPath('myrun/rank0_pid123/graphs/0_0/forward')
+    process.journal.event("compiling", graph=record.id)
 """
 
 from __future__ import annotations
@@ -284,9 +285,11 @@ class ProcessWriter:
         }
         size = sum(map(len, texts.values()))
         if size >= LARGE_BYTES and kernels.WHOLE in files and len(files) > 1:
-            found = kernels.split(files[kernels.WHOLE])
+            kernel_texts = kernels.split(files[kernels.WHOLE])
             texts = {
-                name: data for name, data in texts.items() if name == kernels.WHOLE or files[name] != found.get(name)
+                name: data
+                for name, data in texts.items()
+                if name == kernels.WHOLE or files[name] != kernel_texts.get(name)
             }
         contents = dict(packed(name, data, size) for name, data in texts.items())
         if self.gate is not None:

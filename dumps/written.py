@@ -3,8 +3,9 @@ again.
 
 Imports no torch, and fails for no reason: what could not be kept or read was not written here.
 
->>> remember(Path("small/repro.py"))
->>> here(Path("small/repro.py"))
+>>> Path("repro.py").touch()
+>>> remember(Path("repro.py"))
+>>> here(Path("repro.py"))
 True
 """
 

@@ -41,18 +41,20 @@ def difference(
     exact = lines(failing, exact=True), lines(passing, exact=True)
     formed = lines(failing), lines(passing)
     plain = not any(STORED in line for text in exact for line in text)
-    found = exact if plain or formed[0] == formed[1] else formed
-    return "\n".join(difflib.unified_diff(*found, *names, n=CONTEXT, lineterm=""))
+    texts = exact if plain or formed[0] == formed[1] else formed
+    return "\n".join(difflib.unified_diff(*texts, *names, n=CONTEXT, lineterm=""))
 
 
 def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
     """A case as text: settings that are not the usual ones, inputs (`exact`: with their values), the program."""
     record = saved.record
-    found = [f"# {room}.{name} = {value!r}" for room, values in record.config.items() for name, value in values.items()]
+    settings = [
+        f"# {room}.{name} = {value!r}" for room, values in record.config.items() for name, value in values.items()
+    ]
     if record.stage in FULL_STAGES:
         ambient = record.ambient
-        found += [] if ambient.grad else ["# without gradients"]
-        found += [f"# autocast on {device}: {dtype}" for device, dtype in ambient.autocast.items()]
+        settings += [] if ambient.grad else ["# without gradients"]
+        settings += [f"# autocast on {device}: {dtype}" for device, dtype in ambient.autocast.items()]
     dynamic = [
         f"# dynamic: {symbol.name} = {symbol.hint}" for symbol in record.symbols if symbol.input or symbol.backed
     ]
@@ -61,7 +63,7 @@ def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
         text = program.source.splitlines()
     except GraphdbgError:
         program, text = None, saved.program().splitlines()
-    return [*found, *dynamic, *_inputs(saved, program, exact), *text]
+    return [*settings, *dynamic, *_inputs(saved, program, exact), *text]
 
 
 def _inputs(saved: SavedGraph, program: FunctionText | None, exact: bool) -> list[str]:

@@ -1,10 +1,8 @@
 """How long a minification may go on: seconds of wall time and queries, one object for both; and what ends a step or all
 of it.
 
->>> Budget(max_queries=2).check(queries=2)
-Traceback (most recent call last):
-...
-graphdbg.minifier.budget.Stopped: 2 queries were made (--max-queries 2)
+>>> SearchLimits(max_queries=2).left(queries=1)
+1
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """case.json beside a minimised case: how it fails, under which rung, and what it was reduced from.
 
 `minify` writes it, with more in it than a report needs; what is not known here is ignored. A case folder without it is
-judged anew. Must not take a word of it for an instruction: only the failure and some numbers are read.
+judged again. Does not take a word of it for an instruction: only the failure and some numbers are read.
 
 >>> read(Path("small/case")).rung
 'inductor'

@@ -3,9 +3,9 @@ torch.
 
 Nothing is judged and nothing is reduced. The case appears whole or not at all, and no path is ever overwritten.
 
->>> made = cut(load_graph("myrun/0_0/forward"), ["addmm", "gelu"], Path("small"))
->>> made.inputs, made.nodes
-([('primals_2', 'graph'), ('view_3', 'node')], 5)
+>>> part = cut(load_graph("myrun/0_0/forward"), ["addmm", "mul"], Path("part"))
+>>> part.inputs, part.nodes
+([('primals_2', 'graph'), ('primals_3', 'graph'), ('permute', 'node')], 6)
 """
 
 from __future__ import annotations

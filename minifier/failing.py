@@ -4,8 +4,10 @@ fails now.
 Says why in words. Judges nothing itself: a run without a recorded failure is screened as `graphdbg triage` does. No
 torch here.
 
->>> failing_graph(open_run("myrun"), told=print)
-(SavedGraph('0_0/dynamo'), 'its compile failed and no later graph was made: AssertionError: incorrect out shape ...')
+For example:
+
+    failing_graph(open_run("myrun"), told=print)
+    # (SavedGraph('0_0/dynamo'), 'its compile failed and no later graph was made: AssertionError: ...')
 """
 
 from __future__ import annotations

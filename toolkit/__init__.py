@@ -1,1 +1,1 @@
-"""Placeholder docstring, to be written by the room."""
+"""The rooms that need live graphs: recording, replay, triage, blame, the compile path and pictures."""

@@ -10,7 +10,7 @@ and the app leaves. Tried on textual 8.2.8. Without public alternatives are:
 `_must_signal_resume`, `_writer_thread`  whether it left the terminal before `App._handle_exception`  which shows an
 error (see `_textual`) `WriterThread._queue`  which nothing empties once the thread has died
 
->>> driver(LinuxDriver)
+For example: `driver(LinuxDriver)`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,10 @@ def colours() -> Colours:
         return {}
     try:
         wanted = ["10", "11", *(f"4;{colour}" for colour in range(1, 15))]
-        os.write(sys.stdout.fileno(), "".join([*(f"\x1b]{one};?\x1b\\" for one in wanted), "\x1b[c"]).encode())
+        os.write(
+            sys.stdout.fileno(),
+            "".join([*(f"\x1b]{number_asked};?\x1b\\" for number_asked in wanted), "\x1b[c"]).encode(),
+        )
         while not re.search(rb"\x1b\[\?[\d;]*c", heard) and select.select([number], [], [], ASKED_S)[0]:
             heard += (some := os.read(number, 1024))
             if not some:
@@ -144,13 +147,13 @@ def colours() -> Colours:
     finally:
         with contextlib.suppress(termios.error):
             termios.tcsetattr(number, termios.TCSANOW, before)
-    found: Colours = {}
+    colours_said: Colours = {}
     for name, *parts in re.findall(
         rb"\x1b\](10|11|4;\d+);rgba?:([\da-fA-F]{1,4})/([\da-fA-F]{1,4})/([\da-fA-F]{1,4})", heard
     ):
         red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in parts)
-        found[name.decode()] = red, green, blue
-    return found
+        colours_said[name.decode()] = red, green, blue
+    return colours_said
 
 
 def is_light(known: Colours) -> bool:

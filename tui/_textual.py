@@ -158,12 +158,12 @@ def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
     if "_dispatch_message" in vars(widget):
         return  # it was here before
     dispatch, render, render_line = widget._dispatch_message, widget.render, widget.render_line
-    told: set[str] = set()
+    reported: set[str] = set()
 
-    def tell_once(error: BaseException) -> None:
+    def report_once(error: BaseException) -> None:
         text = repr(error)
-        if text not in told:  # a line is painted many times a second
-            told.add(text)
+        if text not in reported:  # a line is painted many times a second
+            reported.add(text)
             widget.app.call_later(caught, error, "painting")
 
     @functools.wraps(dispatch)
@@ -179,7 +179,7 @@ def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
         try:
             return render()
         except Exception as error:  # noqa: BLE001 - shown, the widget goes on
-            tell_once(error)
+            report_once(error)
             return Text(_line_of(error), no_wrap=True)
 
     @functools.wraps(render_line)
@@ -187,7 +187,7 @@ def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
         try:
             return render_line(y)
         except Exception as error:  # noqa: BLE001 - shown, the widget goes on
-            tell_once(error)
+            report_once(error)
             width = widget.size.width
             return Strip(Text(_line_of(error)).render(widget.app.console)).adjust_cell_length(width)
 

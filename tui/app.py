@@ -228,8 +228,10 @@ class Workbench(InTurn, Sturdy):
         if front is None or front.panel is None:
             raise error
         told, is_new = self.note(ShownError(error, doing))
-        if is_new or (front.panel.shown and front.panel.told is told):  # a timer that fails each time: only counted
-            front.show_told(told)
+        if is_new or (
+            front.panel.shown and front.panel.shown_error is told
+        ):  # a timer that fails each time: only counted
+            front.show_error(told)
 
     def note(self, told: ShownError) -> tuple[ShownError, bool]:
         """Keeps an error for E; gives the one that is kept, and whether it is new: the same one again is counted."""
@@ -282,9 +284,9 @@ class Workbench(InTurn, Sturdy):
         if front is None or front.panel is None or not self.troubles:
             self.notify("No error so far.", timeout=3)
             return
-        shown = front.panel.told if front.panel.shown else None
+        shown = front.panel.shown_error if front.panel.shown else None
         at = self.troubles.index(shown) if shown in self.troubles else len(self.troubles)
-        front.show_told(self.troubles[at - 1])
+        front.show_error(self.troubles[at - 1])
 
     def replace_unpaintable(self, error: BaseException) -> None:
         """Shows the text of an error in place of a room that cannot be painted; the room is closed."""

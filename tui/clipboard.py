@@ -1,6 +1,6 @@
 """Text out of the workbench: to the terminal's clipboard, which may refuse without a word, so always to a file, too.
 
-OSC 52 reaches the user's own machine through ssh; inside tmux it needs tmux's help. Must not say "copied": nobody can
+OSC 52 reaches the user's own machine through ssh; inside tmux it needs tmux's help. Does not say "copied": nobody can
 know.
 
 >>> copied = keep("graphdbg ls", "command")

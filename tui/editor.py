@@ -1,6 +1,6 @@
 """The user's own editor on one line of one file, over the workbench, which waits behind it.
 
-Must not guess an editor: where none is set, the place itself is told.
+Does not guess an editor: where none is set, the place itself is told.
 
 >>> command("vim -p", Path("a.py"), 7)
 ['vim', '-p', '+7', 'a.py']

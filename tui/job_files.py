@@ -2,11 +2,13 @@
 it again.
 
 `$XDG_STATE_HOME/graphdbg/jobs/ID/` holds job.json (the words, the folder it was started in, its process), out, err and,
-once it ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Must not start,
+once it ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Does not start,
 signal or judge a job. Reading deletes nothing; only a new job drops the oldest ended ones.
 
->>> [(found.line, found.state) for found in recent()]
-[('graphdbg triage myrun/0_0/forward', 'running'), ('graphdbg minify myrun/0_0/forward -o out', 'ended')]
+For example:
+
+    [(found.line, found.state) for found in recent()]
+    # [('graphdbg triage myrun/0_0/forward', 'running'), ('graphdbg minify myrun/0_0/forward -o out', 'ended')]
 """
 
 from __future__ import annotations
@@ -211,14 +213,14 @@ def stamp() -> list[int]:
 
 def recent(most: int = 2 * KEPT) -> list[JobFile]:
     """The jobs there are, the newest first; folders that cannot be read, and passing ones, are left out."""
-    found: list[JobFile] = []
+    jobs: list[JobFile] = []
     for home in homes():
         for folder in _folders(home):
             with contextlib.suppress(GraphdbgError):
                 kept = look(folder)
                 if not kept.record.passing:
-                    found.append(kept)
-    return sorted(found, key=lambda kept: kept.record.started, reverse=True)[:most]
+                    jobs.append(kept)
+    return sorted(jobs, key=lambda kept: kept.record.started, reverse=True)[:most]
 
 
 def option(words: Sequence[str], *names: str) -> str:
@@ -265,11 +267,11 @@ def _about(graph: str) -> list[JobFile]:
 
 def of_graph(graph: str) -> dict[str, JobFile]:
     """The newest job about a graph of each kind, which Replay shows again."""
-    found: dict[str, JobFile] = {}
+    by_kind: dict[str, JobFile] = {}
     for kept in _about(graph):
         if kind := kind_of(kept.record.words):
-            found.setdefault(kind, kept)
-    return found
+            by_kind.setdefault(kind, kept)
+    return by_kind
 
 
 def finding(kept: JobFile) -> str:
@@ -291,12 +293,12 @@ def rungs_so_far(graph: str) -> list[dict[str, Any]]:
     """The `rung` lines of the ladders of a graph that were asked as the newest was, but of that one, the oldest
     first."""
     ladders = [kept for kept in _about(graph) if kind_of(kept.record.words) == "triage"]
-    found: list[dict[str, Any]] = []
+    rung_lines: list[dict[str, Any]] = []
     for kept in reversed(ladders[1:]):
         if conditions(kept.record.words) == conditions(ladders[0].record.words):
             with contextlib.suppress(OSError), opened(kept.folder / OUT_FILE) as file:
-                found += [line for line in objects(file.read().splitlines()) if line.get("event") == "rung"]
-    return found
+                rung_lines += [line for line in objects(file.read().splitlines()) if line.get("event") == "rung"]
+    return rung_lines
 
 
 def _folders(home: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A graphdbg command in a session of its own, its output in files that are read as they grow. Must not know any
+"""A graphdbg command in a session of its own, its output in files that are read as they grow. Does not know any
 command.
 
 A segfault, a hang or a lack of memory there is an exit code here. The command goes on when the workbench is left, and
@@ -189,7 +189,7 @@ class Job:
                 break
             self._ended.wait(0.001 if more else TICK_S)
         code = self._final_code()
-        self._told_losses(code)
+        self._note_losses(code)
         if self.passing:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.code = code
@@ -212,16 +212,16 @@ class Job:
             data = decoded(line)
             if data is None:
                 torn = line.startswith(b"{") and last
-                self._tell("its output ends in the middle of a line" if torn else line.decode("utf-8", "replace"))
+                self._note_line("its output ends in the middle of a line" if torn else line.decode("utf-8", "replace"))
                 continue
             batch.append(data)
         if batch:
             self._call(self._on_batch, batch)
         for line in _lines(self._err, last):
-            self._tell(line.decode("utf-8", "replace"))
+            self._note_line(line.decode("utf-8", "replace"))
         return self._out.more or self._err.more
 
-    def _tell(self, line: str) -> None:
+    def _note_line(self, line: str) -> None:
         if line:
             self.said.append(line)
             del self.said[:-LAST_LINES]
@@ -245,13 +245,13 @@ class Job:
         code = self._process.returncode
         return code if code < 128 else 128 - code
 
-    def _told_losses(self, code: int) -> None:
+    def _note_losses(self, code: int) -> None:
         if not self.folder.exists():
-            self._tell(f"graphdbg tui: {self.folder} was deleted; what it printed is lost")
+            self._note_line(f"graphdbg tui: {self.folder} was deleted; what it printed is lost")
         elif code != 0:
             with contextlib.suppress(OSError):
                 if shutil.disk_usage(self.folder).free == 0:
-                    self._tell(f"graphdbg tui: the disk of {self.folder} is full; what it printed may be lost")
+                    self._note_line(f"graphdbg tui: the disk of {self.folder} is full; what it printed may be lost")
 
 
 def _tail(path: Path) -> Tail:

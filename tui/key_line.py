@@ -1,6 +1,6 @@
 """The last line of a screen: its five most useful keys, then where all of them are. Decides nothing about actions.
 
->>> KeyLine(lambda: of_room("home"), lambda action: True)
+For example: `KeyLine(lambda: of_room("home"), lambda action: True)`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The minifications in the folder, as lines of Home: whether they run, how far they got. Reads on a bite at a time, in
 a thread.
 
->>> outs = Outs()
->>> [line.text for line in outs.lines()]
-['42 queries, 3 nodes of 113 so far']
+For example:
+
+    outs = Outs()
+    [line.text for line in outs.lines()]  # -> ['42 queries, 3 nodes of 113 so far']
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def running_search(graph: str | None) -> str | None:
     does."""
     running = [job.record.words for job in recent() if job.state == "running" and job.here]
     names = [*_folders(), *(option(words, "-o", "--output") for words in running)]
-    found: list[tuple[bool, float, str]] = []
+    searches: list[tuple[bool, float, str]] = []
     for name in dict.fromkeys(names):
         path = Path(name)
         if name and is_out(path):
@@ -44,8 +45,8 @@ def running_search(graph: str | None) -> str | None:
             with contextlib.suppress(GraphdbgError, OSError):
                 watched.take(watched.look())
                 if watched.state == "running":
-                    found.append((watched.story.graph == graph, path.stat().st_mtime, name))
-    return max(found)[2] if found else None
+                    searches.append((watched.story.graph == graph, path.stat().st_mtime, name))
+    return max(searches)[2] if searches else None
 
 
 _BITES = 8
@@ -78,7 +79,7 @@ class Outs:
         when = {f"out {name}": watched.story.last for name, watched in self._watched.items()}
         return sorted(lines, key=lambda line: when[line.key], reverse=True)
 
-    def told(self, name: str) -> list[str]:
+    def standing_lines(self, name: str) -> list[str]:
         """How one stands, or what it came to."""
         watched = self._watched[name]
         if watched.state != "ended":

@@ -4,9 +4,11 @@ A meaning takes its colour or the bright one of that name, whichever stands out;
 not say how its colours look, text is bold in the terminal's own; what had a background of its own is reversed. Marks
 carry the rest.
 
->>> readable = OwnColours({"11": (1, 1, 1), "10": (0, 0, 0), "4;1": (0.8, 0, 0), "4;3": (0.8, 0.8, 0)})
->>> readable.style(Style(color="red")), readable.style(Style(color="yellow")), readable.style(Style(bgcolor="blue"))
-(Style.parse('red'), Style.parse('bold default'), Style.parse('reverse default on default'))
+For example:
+
+    readable = OwnColours({"11": (1, 1, 1), "10": (0, 0, 0), "4;1": (0.8, 0, 0), "4;3": (0.8, 0.8, 0)})
+    readable.style(Style(color="red")), readable.style(Style(color="yellow")), readable.style(Style(bgcolor="blue"))
+    # (Style.parse('red'), Style.parse('bold default'), Style.parse('reverse default on default'))
 """
 
 from __future__ import annotations
@@ -54,9 +56,9 @@ class OwnColours(LineFilter):
         if color is None or color.is_default:
             return style
         number = (color.number or 0) % 8 if color.type is ColorType.STANDARD else 0
-        for one in (number, number + 8) if 0 < number < 7 and not style.dim else ():
-            if self.stands_out(f"4;{one}"):
-                return style + Style(color=RichColor.from_ansi(one))
+        for colour in (number, number + 8) if 0 < number < 7 and not style.dim else ():
+            if self.stands_out(f"4;{colour}"):
+                return style + Style(color=RichColor.from_ansi(colour))
         return style + plain + Style(bold=True)
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
@@ -67,12 +69,12 @@ class OwnColours(LineFilter):
         ]
 
 
-def contrast(one: Color, other: Color) -> float:
+def contrast(first: Color, other: Color) -> float:
     """As WCAG 2 defines it, 1 to 21."""
 
     def light(color: Color) -> float:
         parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color.normalized]
         return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
 
-    low, high = sorted((light(one), light(other)))
+    low, high = sorted((light(first), light(other)))
     return (high + 0.05) / (low + 0.05)

@@ -1,8 +1,8 @@
 """Where the workbench keeps things of its own, by the rules of the system (on Linux XDG's). Reads and writes nothing
 itself.
 
->>> settings_file()
-PosixPath('/home/ann/.config/graphdbg/tui.json')
+>>> settings_file().name
+'tui.json'
 """
 
 from __future__ import annotations

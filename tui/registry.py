@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .here import Here
     from .room import Room
 
-ROOMS = tuple(one.id.removeprefix("app.") for one in ALWAYS if one.group == "rooms")
+ROOMS = tuple(action.id.removeprefix("app.") for action in ALWAYS if action.group == "rooms")
 """The screens, in the order of their digits."""
 
 

@@ -1,8 +1,8 @@
 """What all screens have: the line of the rooms, keys from the registry, a panel for errors, threads for whatever takes
 time.
 
-A screen is a subclass with a `ROOM` name, `do_<action>` methods and `equivalent()`. It must not import torch, must not
-wait for anything in a key's handler, and must not decide what another room knows.
+A screen is a subclass with a `ROOM` name, `do_<action>` methods and `equivalent()`. Imports no torch, does not wait for
+anything in a key's handler, and does not decide what another room knows.
 
 >>> class HomeRoom(Room):
 ...     ROOM = "home"
@@ -121,7 +121,7 @@ class Room(Telling[None]):
         self.tell_where()
 
     def tell_where(self) -> None:
-        """Writes the breadcrumbs anew."""
+        """Writes the breadcrumbs again."""
         for line in self.query(Crumbs):
             line.rooms, line.seen = self.workbench.strip(), self.ROOM
             line.parts, line.badges = self.crumbs(), self.workbench.badges()

@@ -88,10 +88,10 @@ class Settings(msgspec.Struct):
     def load(cls, theme: str = "dark") -> Settings:
         """What was remembered, else the theme that is given."""
         try:
-            found = msgspec.json.decode(settings_file().read_bytes(), type=cls)
+            settings = msgspec.json.decode(settings_file().read_bytes(), type=cls)
         except (OSError, msgspec.MsgspecError):
             return cls(theme)
-        return found if found.theme in THEMES and 0 < found.split < 100 else cls(theme)
+        return settings if settings.theme in THEMES and 0 < settings.split < 100 else cls(theme)
 
     def save(self) -> None:
         """Remembers; raises EnvironmentLackError where that cannot be."""

@@ -1,7 +1,7 @@
 """Work in slices between keys: a generator of `dumps/browse` gets a few milliseconds at a time; a newer one ends an
 older one.
 
-What takes no longer than one slice is done at once. Must not start threads and must not know what is computed.
+What takes no longer than one slice is done at once. Does not start threads and does not know what is computed.
 
 >>> slices = Slices(on_error=room.trouble)
 >>> slices.run("rows", selecting(view, question), show_rows)
@@ -55,9 +55,9 @@ class Slices:
             try:
                 until = perf_counter() + SLICE_S
                 while perf_counter() < until:
-                    found = next(steps)
-                    if found is not None and on_step is not None:
-                        on_step(found)
+                    step = next(steps)
+                    if step is not None and on_step is not None:
+                        on_step(step)
                 return True
             except StopIteration as done:
                 try:

@@ -32,13 +32,13 @@ def first_room(target: str | None, *, follow: bool = False) -> Room:
         return room_of("minify", Here(out=target))
     if is_run(path):
         return room_of("home", Here(run=target))
-    found = resolve(target)
-    if not isinstance(found, SavedGraph):
+    graph = resolve(target)
+    if not isinstance(graph, SavedGraph):
         return room_of("home", Here(run=target))
     run = (
-        target.removesuffix(found.id).rstrip("/") if found.run is not None and target.endswith("/" + found.id) else None
+        target.removesuffix(graph.id).rstrip("/") if graph.run is not None and target.endswith("/" + graph.id) else None
     )
-    return room_of("graph", Here(run=run, graph=target), saved=found)
+    return room_of("graph", Here(run=run, graph=target), saved=graph)
 
 
 def _check_followed(target: str, path: Path) -> None:

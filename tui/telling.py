@@ -1,6 +1,6 @@
 """What every screen has, rooms and sheets alike: the panel of errors and its keys, and threads for whatever takes time.
 
-Must not decide what an error means, and never waits in a key's handler.
+Does not decide what an error means, and never waits in a key's handler.
 
 >>> self.work(lambda: read_table(folder), self.show_table, group="table", doing="reading")
 """
@@ -74,21 +74,21 @@ class Telling(Screen[R]):
     @property
     def panel(self) -> ErrorPanel | None:
         """The panel, once it is there."""
-        found = self.query(ErrorPanel)
-        return found.first() if found else None
+        panels = self.query(ErrorPanel)
+        return panels.first() if panels else None
 
     def action_panel(self, what: str) -> None:
         """Does with the error what a key of the panel asks for."""
-        told = self.panel.told if self.panel else None
-        if told is None or self.panel is None:
+        shown_error = self.panel.shown_error if self.panel else None
+        if shown_error is None or self.panel is None:
             return
-        if what == "again" and told.retry is not None:
+        if what == "again" and shown_error.retry is not None:
             self.panel.hide()
-            told.retry()
+            shown_error.retry()
         elif what == "copy":
-            self.workbench.copy(told.text, "error")
+            self.workbench.copy(shown_error.text, "error")
         elif what == "file":
-            self.workbench.export(told.text, "error")
+            self.workbench.export(shown_error.text, "error")
 
     def guarded(self, function: Callable[[], object], *, doing: str = "") -> None:
         """Calls `function`; an error goes to the panel."""
@@ -113,17 +113,21 @@ class Telling(Screen[R]):
         """
         if is_leaving(self):
             return  # its parts may be gone before it, which is no error
-        told, _ = self.workbench.note(ShownError(error, doing, said, retry))
+        shown_error, _ = self.workbench.note(ShownError(error, doing, said, retry))
         if not quiet:
-            self.show_told(told)
+            self.show_error(shown_error)
 
-    def show_told(self, told: ShownError) -> None:
+    def show_error(self, shown_error: ShownError) -> None:
         """Opens the panel with one of the errors."""
         if self.panel is None:
             return
-        all_told = self.workbench.troubles
-        place = f"{all_told.index(told) + 1}/{len(all_told)}" if len(all_told) > 1 and told in all_told else ""
-        self.panel.show(told, place)
+        all_errors = self.workbench.troubles
+        place = (
+            f"{all_errors.index(shown_error) + 1}/{len(all_errors)}"
+            if len(all_errors) > 1 and shown_error in all_errors
+            else ""
+        )
+        self.panel.show(shown_error, place)
 
     def work(self, function: Callable[[], T], then: Callable[[T], object], *, group: str = "", doing: str = "") -> None:
         """Runs `function` in a thread and `then` with its result on the screen; an error goes to the panel.

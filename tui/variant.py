@@ -39,11 +39,11 @@ def edit(room: Room, here: Here) -> None:
             "no graph is chosen", "a variant is made of one", "press 1 for Home; enter on a graph picks it"
         )
     known = lambda: (program(resolve_graph(graph).record), of_graph(graph))  # noqa: E731
-    begin = lambda found: _edit(room, here, graph, *found) if room.is_current else None  # noqa: E731
+    begin = lambda read_text: _edit(room, here, graph, *read_text) if room.is_current else None  # noqa: E731
     room.work(known, begin, group="variant", doing="editing the graph")
 
 
-def _edit(room: Room, here: Here, graph: str, text: str, found: Judged | None) -> None:
+def _edit(room: Room, here: Here, graph: str, text: str, judged: Judged | None) -> None:
     drafts, whole = room.workbench.drafts, text.encode("utf-8", "backslashreplace")
     path, line = drafts.get(graph, (free_path(STEM, ".py", bare=False), line_of(text, here.node or "")))
     if not path.is_file():
@@ -59,13 +59,13 @@ def _edit(room: Room, here: Here, graph: str, text: str, found: Judged | None) -
     if graph not in drafts:
         room.notify("Nothing was changed.", timeout=4)
         return
-    case, imports = str(free_path(str(path.with_suffix("")))), found.imports if found is not None else ()
+    case, imports = str(free_path(str(path.with_suffix("")))), judged.imports if judged is not None else ()
     words = ["import", str(path), "--like", graph, "-o", case, *option_words([*imports, TRUST])]
-    room.run_job(words, partial(_imported, room, here.at(graph=graph, other=case, node=None), found), doing="import")
+    room.run_job(words, partial(_imported, room, here.at(graph=graph, other=case, node=None), judged), doing="import")
     room.notify(f"graphdbg import {path} ...", markup=False, timeout=2)
 
 
-def _imported(room: Room, here: Here, found: Judged | None, job: Job, code: int) -> None:
+def _imported(room: Room, here: Here, judged: Judged | None, job: Job, code: int) -> None:
     assert here.graph is not None and here.other is not None
     if code:
         place, path = re.search(r"\bline (\d+),", job.last_said()), Path(job.words[1])
@@ -74,7 +74,7 @@ def _imported(room: Room, here: Here, found: Judged | None, job: Job, code: int)
         room.job_failed(job, code, f"V opens your text again; it is in {job.words[1]}", doing="import")
         return
     room.workbench.drafts.pop(here.graph, None)
-    room.run_job(judging(here.other, found), partial(_judged, room), doing="triage")
+    room.run_job(judging(here.other, judged), partial(_judged, room), doing="triage")
     if room.is_current:
         room.workbench.go("diff", here)
 
@@ -84,12 +84,12 @@ def _judged(room: Room, job: Job, code: int) -> None:
         room.job_failed(job, code, "in Replay (4) r judges it again", doing="triage")
 
 
-def judging(case: str, found: Judged | None) -> list[str]:
+def judging(case: str, judged: Judged | None) -> list[str]:
     """The command that judges it as the graph was judged last."""
-    words = found.words if found is not None else ()
-    rung = (found.rung if found is not None else "") or option(words, "--rung") or "inductor"
+    words = judged.words if judged is not None else ()
+    rung = (judged.rung if judged is not None else "") or option(words, "--rung") or "inductor"
     kept = [word for name in ("--seed", "--device") if (value := option(words, name)) for word in (name, value)]
-    imports = option_words(found.imports) if found is not None else []
+    imports = option_words(judged.imports) if judged is not None else []
     return ["triage", case, "--rungs", rung, "--all", *kept, *imports, "--json-lines"]
 
 
@@ -100,7 +100,7 @@ def line_of(text: str, node: str) -> int:
     3
     """
     starts = "def forward(", f"{node} = "
-    found = {
+    line_of_start = {
         start: at for at, line in enumerate(text.splitlines(), 1) for start in starts if line.strip().startswith(start)
     }
-    return found.get(starts[1], found.get(starts[0], 1))
+    return line_of_start.get(starts[1], line_of_start.get(starts[0], 1))

@@ -49,33 +49,33 @@ class Judged(NamedTuple):
 
 def of_graph(graph: str) -> Judged | None:
     """The newest verdict on a graph, by its name as a user would type it here."""
-    found = Verdicts()
-    found.look([job for job in job_files.recent() if job.here])
-    return found.of(graph)
+    verdicts = Verdicts()
+    verdicts.look([job for job in job_files.recent() if job.here])
+    return verdicts.of(graph)
 
 
 def beside(a: str, b: str) -> str:
     """The newest verdicts on two graphs, "A x wrong numbers at relu, B + ok"; empty where nothing is known of
     either."""
-    jobs, found = [job for job in job_files.recent() if job.here], Verdicts()
-    found.look(jobs)
+    jobs, verdicts = [job for job in job_files.recent() if job.here], Verdicts()
+    verdicts.look(jobs)
     going = {
         Path(job.record.cwd, *job.record.words[1:2]): job.record.words[0] for job in jobs if job.state == "running"
     }
-    told = [_told(found.of(graph), going.get(Path(graph).absolute(), "")) for graph in (a, b)]
-    return f"A {told[0] or 'not judged'}, B {told[1] or 'not judged'}" if any(told) else ""
+    sides = [_side_text(verdicts.of(graph), going.get(Path(graph).absolute(), "")) for graph in (a, b)]
+    return f"A {sides[0] or 'not judged'}, B {sides[1] or 'not judged'}" if any(sides) else ""
 
 
-def _told(found: Judged | None, going: str) -> str:
+def _side_text(judged: Judged | None, going: str) -> str:
     if going in COMMANDS:
         return f"{mark('runs')} {going} runs"
-    if found is None:
+    if judged is None:
         return ""
     sign, place = (
-        {"bad": "bad", "ok": "ok"}.get(verdict_words.tone(found.record)),
-        verdict_words.where_text(found.record),
+        {"bad": "bad", "ok": "ok"}.get(verdict_words.tone(judged.record)),
+        verdict_words.where_text(judged.record),
     )
-    return f"{mark(sign) if sign else '?'} {found.word}" + (f" at {place}" if place and found.bad else "")
+    return f"{mark(sign) if sign else '?'} {judged.word}" + (f" at {place}" if place and judged.bad else "")
 
 
 def _takes_back(job: job_files.JobRecord, known: Judged) -> bool:
@@ -96,8 +96,8 @@ class Verdicts:
     def of(self, target: str) -> Judged | None:
         """What was found of a graph since it was recorded, by its name as a user would type it here."""
         path = Path(target).absolute()
-        found = self._found.get(path)
-        return found if found is not None and found.started >= job_files.recorded_at(path) else None
+        judged = self._found.get(path)
+        return judged if judged is not None and judged.started >= job_files.recorded_at(path) else None
 
     def look(self, jobs: Sequence[job_files.JobFile]) -> bool:
         """Reads what these jobs, the newest first, said since; whether anything came."""
@@ -170,15 +170,15 @@ def nodes_of(graph: str, before: object = None) -> NodesFound | None:
     sizes = [(str(kept.folder), _size(kept.folder / job_files.OUT_FILE)) for kept in jobs]
     if sizes == before:
         return None
-    found = NodesFound(seen=sizes)
+    nodes = NodesFound(seen=sizes)
     for kept in jobs:
-        _take_job(found, kept, wanted)
-    split = found.rungs()
+        _take_job(nodes, kept, wanted)
+    split = nodes.rungs()
     if split is not None and (at := split[0].split(split[1])) is not None:
         node, error, other = at
         said = f"here {split[2][0]} and {split[2][1]} split: error {error:.1e} and {other:.1e}"
-        found.marks["first split", ""] = [(node, "", said)]
-    return found
+        nodes.marks["first split", ""] = [(node, "", said)]
+    return nodes
 
 
 def _size(file: Path) -> int:
@@ -197,7 +197,7 @@ def _reaches(kept: job_files.JobFile, wanted: Path) -> bool:
     )
 
 
-def _take_job(found: NodesFound, kept: job_files.JobFile, wanted: Path) -> None:
+def _take_job(nodes: NodesFound, kept: job_files.JobFile, wanted: Path) -> None:
     command, *words = kept.record.words
     values = ValuesSeen() if "--values" in words else None
     for line in _objects(kept.folder / job_files.OUT_FILE):
@@ -214,24 +214,24 @@ def _take_job(found: NodesFound, kept: job_files.JobFile, wanted: Path) -> None:
             continue
         rung = str(line.get("rung") or "") if command != "triage" or event == "rung" else ""
         key = command, rung
-        found.marks.pop(key, None)
+        nodes.marks.pop(key, None)
         if record.failed:
             where = record.where
             said = str(line.get("sentence") or f"{verdict_words.word(record).removeprefix('fails: ')}: {record.reason}")
             node, known = (where.node, where.name) if where is not None else ("", "")
-            found.marks[key] = [(node, known, said)]
-            found.marks[key] += [
+            nodes.marks[key] = [(node, known, said)]
+            nodes.marks[key] += [
                 (str(other["node"]), "", str(other["sentence"]))
                 for other in line.get("findings") or ()
                 if command == "check"
                 if other.get("origin") and other.get("node") != node and not other.get("graph")
             ]
     if values is not None and values.rows:
-        found.values.pop(values.rung, None)
-        found.values[values.rung] = values
+        nodes.values.pop(values.rung, None)
+        nodes.values[values.rung] = values
         bad = values.bad
         first = str((values.end.get("first_bad") or {}).get("text") or "")
-        found.marks["values", values.rung] = [
+        nodes.marks["values", values.rung] = [
             (values.rows[at].name, "", f"first bad node: {first}" if at == values.first_bad else "bad by itself")
             for at in bad
         ]

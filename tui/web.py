@@ -6,8 +6,7 @@ it is in no command line, no environment and no log. Only names of this machine 
 its own
 name here), pages and websocket alike, and the page loads nothing from elsewhere.
 
->>> serve("myrun", follow=False, port=8765)
-http://127.0.0.1:8765/?token=...
+For example: `serve("myrun", follow=False, port=8765)` gives `http://127.0.0.1:8765/?token=...`.
 """
 
 from __future__ import annotations
@@ -147,28 +146,30 @@ def command_line(target: str | None, follow: bool) -> str:
 
 def listening(port: int) -> socket.socket:
     """A socket on this machine only; raises EnvironmentLackError, with a port that is free, where it is taken."""
-    found = socket.socket()
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server_socket = socket.socket()
+    server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((HOST, port))
+        server_socket.bind((HOST, port))
     except OSError as error:
-        found.close()
+        server_socket.close()
         with socket.socket() as other:
             other.bind((HOST, 0))
             free = other.getsockname()[1]
         raise EnvironmentLackError(
             f"cannot serve on port {port}", error.strerror or str(error), f"add --port {free}"
         ) from error
-    return found
+    return server_socket
 
 
 def serve(target: str | None, *, follow: bool, port: int) -> None:
     """Serves until Ctrl-C. Prints the address with its token on stdout. Raises EnvironmentLackError where the port is
     taken."""
     token = secrets.token_urlsafe(24)
-    with listening(port) as found:
+    with listening(port) as server_socket:
         emit(f"http://{HOST}:{port}/?token={token}", as_json=False)
         say(f"from another machine: ssh -L {port}:{HOST}:{port} {socket.gethostname()}   and then that address there")
         say("Ctrl-C ends it; jobs go on.")
         server = Guarded(command_line(target, follow), port, token)
-        web.run_app(server._make_app(), sock=found, print=lambda *_: None, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        web.run_app(
+            server._make_app(), sock=server_socket, print=lambda *_: None, access_log=None, shutdown_timeout=SHUTDOWN_S
+        )

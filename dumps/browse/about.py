@@ -2,10 +2,28 @@
 read once.
 
 The workbench asks it in a thread, `graphdbg show --node` at once. Each view is a Sheet; one that has nothing to show
-says why. Must not be used from two threads at a time: `lock` is there for that.
+says why. `lock` keeps it to one thread at a time.
 
 >>> about = About(saved, view)
 >>> print(text(about.detail(view.position("addmm_1"))))
+addmm_1  call_function  aten.addmm.default
+call     aten.addmm.default(primals_5, mul_2, permute_1)
+value    float32  [2, 4]  stride [4, 1]  offset 0  cpu  32 B
+module   down  torch.nn.modules.linear.Linear
+line     train.py:11 in forward  return self.down(torch.nn.functional.gelu(self.up(x)))
+kernel   extern_kernels.addmm
+partner  mm  0_0/backward  same seq_nr 14
+         mm_1  0_0/backward  same seq_nr 14
+         sum_1  0_0/backward  same seq_nr 14
+         permute_2  0_0/backward  same seq_nr 14
+         permute_3  0_0/backward  same seq_nr 14
+         view  0_0/backward  same seq_nr 14
+inputs 3 primals_5  f32[4]  placeholder
+         mul_2      f32[2, 16]  aten.mul.Tensor
+         permute_1  f32[16, 4]  aten.permute.default
+users 1  output    output
+made of  linear_1, aten.addmm.default
+meta     partitioner_tag = 'is_forward'
 """
 
 from __future__ import annotations
@@ -49,9 +67,9 @@ class About:
 
     def position(self, name: str) -> int:
         """The position of a node by its name; raises UsageError with names that are alike."""
-        found = self.view.position(name)
-        if found is not None:
-            return found
+        place = self.view.position(name)
+        if place is not None:
+            return place
         raise no_node(self.saved, self.view.table.name, name)
 
     def sheet(self, kind: str, index: int, number: int = 0) -> Sheet:
@@ -74,22 +92,22 @@ class About:
 
     def of(self, index: int) -> NodeDetail:
         """What is recorded of the node. Raises UnreadableError."""
-        found = self._details.get(index)
-        if found is None:
+        detail = self._details.get(index)
+        if detail is None:
             if len(self._details) >= _KEPT:
                 self._details.clear()
-            found = self._details[index] = detail_of(self.saved, self.view, self.recorded, index)
-        return found
+            detail = self._details[index] = detail_of(self.saved, self.view, self.recorded, index)
+        return detail
 
     def detail(self, index: int, *, everything: bool = False) -> Sheet:
         """All that is recorded of the node, its partners and kernels."""
-        found, why = self.partners(index)
+        partners, why = self.partners(index)
         uses = self.uses(index)
         names = [use.kernel + ("" if use.sure else " (by op and place)") for _, use in uses]
-        return sheet_of(self.of(index), found, why_no_partner=why, kernels=names, everything=everything)
+        return sheet_of(self.of(index), partners, why_no_partner=why, kernels=names, everything=everything)
 
     def partners(self, index: int) -> tuple[list[Partner], str]:
-        """The partners of the node; without any, why."""
+        """The partners of the node, or why there are none."""
         try:
             return partners(self.saved, self.view, index, self._other), ""
         except GraphdbgError as error:
@@ -120,22 +138,22 @@ class About:
     # -- generated code
 
     def uses(self, index: int) -> list[tuple[SavedGraph, Use]]:
-        """The kernels that the node went into, and the graph whose code has them: this one, or one that was made of
+        """The kernels that the node went into, and the graph whose code has them: this one, or one that was made from
         it."""
         own = self._code(self.saved)
         if own is not None:
             return [(self.saved, use) for use in own.uses(self.view, self.recorded, index)]
         if not any(graph.code_files() for graph in self.related.graphs):
             return []
-        found: list[tuple[SavedGraph, Use]] = []
+        uses_elsewhere: list[tuple[SavedGraph, Use]] = []
         graphs = {graph.id: graph for graph in self.related.graphs}
         for other in self.related.of(self.view, index):
             graph = graphs[other.graph]
             if (code := self._code(graph)) is not None:
                 view = self._views.setdefault(graph.id, GraphView(graph.table))
                 uses = code.uses(view, Recorded(graph), other.index)
-                found += [(graph, use) for use in uses]
-        return list({(graph.id, use): (graph, use) for graph, use in found}.values())
+                uses_elsewhere += [(graph, use) for use in uses]
+        return list({(graph.id, use): (graph, use) for graph, use in uses_elsewhere}.values())
 
     def _code(self, graph: SavedGraph) -> Generated | None:
         if graph.id not in self._codes:

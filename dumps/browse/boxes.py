@@ -150,8 +150,8 @@ class _Item:
         return self.x + self.width // 2
 
     def arrange(self, taken: dict[int, int]) -> None:
-        """Chooses the columns for what comes in, straight below where it comes from if that can be, and none that
-        another net comes down in (`taken`: column -> net); the box grows where there are too few."""
+        """Chooses the columns of incoming lines, straight below where they come from if possible, and none that another
+        net comes down in (`taken`: column -> net); the box grows where there are too few."""
         wanted = sorted(self.above, key=lambda item: item.bottom)
         if self.box is None:
             self.ports = {wanted[0].net: self.x}
@@ -165,7 +165,7 @@ class _Item:
             self.width += 2
 
     def _columns(self, wanted: list[_Item], taken: dict[int, int], last: int) -> list[int] | None:
-        """A column for each, in order, up to the last one; None where that cannot be."""
+        """A column for each item, in order, up to the last column; None where there is no such choice."""
         count, low = len(wanted), self.x + 1
 
         def free(column: int, item: _Item) -> bool:
@@ -179,15 +179,15 @@ class _Item:
                 even.append((bent, abs(start + count - 1 - self.bottom), columns))
         if even:
             return min(even)[2]
-        found: list[int] = []
+        chosen: list[int] = []
         for item in wanted:
             column = next(
-                (column for column in range(found[-1] + 2 if found else low, last + 1) if free(column, item)), None
+                (column for column in range(chosen[-1] + 2 if chosen else low, last + 1) if free(column, item)), None
             )
             if column is None:
                 return None
-            found.append(column)
-        return found
+            chosen.append(column)
+        return chosen
 
 
 def drawn(boxes: list[NodeBox], width: int) -> tuple[list[Line], int]:

@@ -1,10 +1,9 @@
 """What is recorded beside the nodes of a backward that compiled autograd captured: origins of nodes, hooks, gradients,
 passes.
 
-Reads the record alone; everything is empty for graphs of other stages and for records that do not tell it.
+Reads the record alone; everything is empty for graphs of other stages and for records without it.
 
->>> origins(saved.record)["mul_3"]
-'MulBackward0 (NodeCall 3), train.clip (train.py:31)'
+For example: `origins(saved.record)["mul_3"]` gives `'MulBackward0 (NodeCall 3), train.clip (train.py:31)'`.
 """
 
 from __future__ import annotations
@@ -33,32 +32,34 @@ def has(saved: SavedGraph) -> bool:
 def facts(record: GraphRecord) -> dict[str, Any]:
     """What the recorder noted of the capture as a whole."""
     noted = plain(record.graph.meta.get("custom"))
-    found = cast("dict[str, Any]", noted).get("compiled_autograd") if isinstance(noted, dict) else None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    noted_facts = cast("dict[str, Any]", noted).get("compiled_autograd") if isinstance(noted, dict) else None
+    return cast("dict[str, Any]", noted_facts) if isinstance(noted_facts, dict) else {}
 
 
 def origins(record: GraphRecord) -> dict[str, str]:
     """Name of a node -> the autograd node it came from, and the hook that computed it."""
-    told = {node.name: (node.meta.get("autograd_node"), node.meta.get("hook")) for node in record.graph.nodes}
+    noted_by_name = {node.name: (node.meta.get("autograd_node"), node.meta.get("hook")) for node in record.graph.nodes}
     return {
-        name: ", ".join(part for part in parts if isinstance(part, str)) for name, parts in told.items() if any(parts)
+        name: ", ".join(part for part in parts if isinstance(part, str))
+        for name, parts in noted_by_name.items()
+        if any(parts)
     }
 
 
 def outputs(record: GraphRecord) -> list[OutputRole]:
-    """Of what each output is the gradient."""
+    """What each output is the gradient of."""
     last = record.graph.nodes[-1] if record.graph.nodes else None
     items = cast("list[Any]", plain(last.args[0])) if last is not None and last.args else []
-    made = zip(items, cast("list[str]", facts(record).get("outputs", [])), strict=False)
+    pairs = zip(items, cast("list[str]", facts(record).get("outputs", [])), strict=False)
     return [
         OutputRole(index, str(cast("dict[str, Any]", item).get("node", "")), "gradient", of.removesuffix(".grad"))
-        for index, (item, of) in enumerate(made)
+        for index, (item, of) in enumerate(pairs)
         if isinstance(item, dict)
     ]
 
 
 def sentences(record: GraphRecord) -> list[str]:
-    """The hooks that ran, those too that run no operator, and what the passes over torch's capture did."""
+    """The hooks that ran, including those that run no operator, and what the passes over torch's capture did."""
     return [*_hooks(record), *_passes(record)]
 
 
@@ -71,22 +72,22 @@ def hooks(record: GraphRecord) -> list[dict[str, Any]]:
 
 
 def _hooks(record: GraphRecord) -> list[str]:
-    told: list[str] = []
+    hook_lines: list[str] = []
     for row in hooks(record):
         where = ", ".join(str(row[key]) for key in ("kind", "node") if row.get(key))
         runs = counted(row["operators"], "operator") if row["operators"] else "no operator"
-        told.append(f"hook {row.get('hook')} ({where}) runs {runs}")
-    if len(told) > _MOST_HOOKS:
-        told[_MOST_HOOKS:] = [f"and {len(told) - _MOST_HOOKS} more hooks: show --json has them all"]
-    return told
+        hook_lines.append(f"hook {row.get('hook')} ({where}) runs {runs}")
+    if len(hook_lines) > _MOST_HOOKS:
+        hook_lines[_MOST_HOOKS:] = [f"and {len(hook_lines) - _MOST_HOOKS} more hooks: show --json has them all"]
+    return hook_lines
 
 
 def _passes(record: GraphRecord) -> list[str]:
     passes: list[dict[str, Any]] = facts(record).get("passes", [])
     did = [
-        f"{one['name']} {' and '.join(f'{word} {one[word]}' for word in ('moved', 'removed') if one.get(word))}"
-        for one in passes
-        if one.get("moved") or one.get("removed")
+        f"{pass_['name']} {' and '.join(f'{word} {pass_[word]}' for word in ('moved', 'removed') if pass_.get(word))}"
+        for pass_ in passes
+        if pass_.get("moved") or pass_.get("removed")
     ]
     if not passes:
         return []

@@ -1,10 +1,12 @@
 """The columns of a node table: which there are, how a cell reads, which fit into a width and how wide each is.
 
-Texts of a dump come out without control characters. Must not know of colours or screens.
+Texts of a dump come out without control characters. Knows nothing of colours or screens.
 
->>> keys = [column.key for column in fitting(COLUMNS, widths, 60)]
->>> cell(view, "shape", 57), cell(view, "bytes", 57)
-('[8, 256]', '8.0 KiB')
+>>> fitted = fitting(usual(view), widths(view, usual(view)), 60)
+>>> [column.key for column, _ in fitted]
+['index', 'name', 'op', 'dtype', 'shape', 'users']
+>>> cell(view, "shape", 6), cell(view, "bytes", 6)
+('[2, 16]', '128 B')
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ STRIDED = "!"
 class Column(NamedTuple):
     """`cut`: where a text that is too long loses its letters. `drop`: the columns with the highest go first (0: never).
 
-    `least` and `most` are widths in letters; `seen`: it is there once a replay has told values.
+    `least` and `most` are widths in letters; `seen`: present once a replay has recorded values.
     """
 
     key: str
@@ -88,7 +90,7 @@ def one(word: str) -> Column:
 
 
 def usual(view: GraphView) -> tuple[Column, ...]:
-    """What is shown where nothing was chosen: kernels and values only where there are some, errors with their rung."""
+    """The columns shown by default: kernels and values only where there are some, errors with their rung."""
     kept = [
         column
         for column in COLUMNS
@@ -97,8 +99,8 @@ def usual(view: GraphView) -> tuple[Column, ...]:
         and column.key not in view.nowhere
     ]
     rungs = dict(zip(("error", "other"), view.rungs, strict=False))
-    named = [one._replace(title=f"err {rungs[one.key]}") if one.key in rungs else one for one in kept]
-    return tuple(one for one in named if one.key != "other" or "other" in rungs)
+    named = [shown._replace(title=f"err {rungs[shown.key]}") if shown.key in rungs else shown for shown in kept]
+    return tuple(shown for shown in named if shown.key != "other" or "other" in rungs)
 
 
 class Widths(dict[str, int]):
@@ -113,16 +115,16 @@ def widths(view: GraphView, columns: Sequence[Column], start: int = 0) -> Widths
     """How wide each column wants to be, from a sample of the graph from a node on: folded inputs need no room."""
     count = len(view)
     sample = range(start, count, max(1, count // SAMPLE))
-    made = Widths()
+    found_widths = Widths()
     for column in columns:
         if column.key == "index":
-            made["index"] = max(column.least, len(str(max(count - 1, 0))))
+            found_widths["index"] = max(column.least, len(str(max(count - 1, 0))))
             continue
         lengths = sorted(len(brief(view, column.key, index)) for index in sample)
         long = lengths[ceil(ENOUGH * (len(lengths) - 1))] if lengths else 0
-        made[column.key] = min(max(long, len(column.title), column.least if column.right else 0), column.most)
-        made.whole[column.key] = max(made[column.key], lengths[-1] if lengths else 0)
-    return made
+        found_widths[column.key] = min(max(long, len(column.title), column.least if column.right else 0), column.most)
+        found_widths.whole[column.key] = max(found_widths[column.key], lengths[-1] if lengths else 0)
+    return found_widths
 
 
 GAP = 2
@@ -130,7 +132,7 @@ ROOMY_OP = 18
 ROOMY = {"op": ROOMY_OP, "shape": 16}
 """An op and a shape of so many letters are worth more than further columns behind the type."""
 GROW = ("name", "op", "shape", "stride", "dtype", "module", "file", "kernel")
-"""Who gets what is left of the width, in turn."""
+"""Columns that share what is left of the width, in turn."""
 
 
 def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> list[tuple[Column, int]]:
@@ -175,7 +177,7 @@ def cell(view: GraphView, key: str, index: int) -> str:
 
 
 def brief(view: GraphView, key: str, index: int) -> str:
-    """The cell for a screen: inputs by the names that users know, targets without the namespaces that all have."""
+    """The cell for a screen: inputs by the names that users know, targets without common namespaces."""
     if key == "name" and index in view.known:
         return plain(view.known[index])
     text = cell(view, key, index)
@@ -223,8 +225,8 @@ def _bytes(view: GraphView, index: int) -> str:
 
 def _seen(name: str) -> Callable[[GraphView, int], str]:
     def text(view: GraphView, index: int) -> str:
-        found = view.values.get(index)
-        number = getattr(found, name) if found is not None else None
+        replayed = view.values.get(index)
+        number = getattr(replayed, name) if replayed is not None else None
         return (str(number) if name in ("nan", "inf") else number_text(number)) if number is not None else ""
 
     return text
@@ -238,7 +240,7 @@ CELLS: dict[str, Callable[[GraphView, int], str]] = {
     "shape": lambda view, index: plain(dims_text(view.text[view.table.shape[index]])),
     "stride": _stride,
     "bytes": _bytes,
-    "flops": lambda view, index: "" if (found := view.flops(index)) is None else count_text(found),
+    "flops": lambda view, index: "" if (count := view.flops(index)) is None else count_text(count),
     "users": lambda view, index: str(view.table.users[index]),
     "module": GraphView.module,
     "file": lambda view, index: plain(view.text[view.table.where[index]]),

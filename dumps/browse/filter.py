@@ -3,7 +3,7 @@
     op:mm  shape:*,1024  dtype:bf16  users>3  module:layers.3  -op:view  bytes>=1M  nan  "some text"
 
 `key:text`, `key>number` (also >= < <= = !=), a bare word (in the name or the target), `-` before a term for its
-opposite, quotes around blanks, `a|b` for either. Must not look at a graph: `matching.py` does.
+opposite, quotes around blanks, `a|b` for either. `matching.py` applies it to a graph.
 
 >>> [(term.key, term.relation, term.value) for term in parse("op:mm users>3")]
 [('op', ':', 'mm'), ('users', '>', '3')]
@@ -178,13 +178,13 @@ def number(text: str, key: str, start: int = 0, end: int = 0) -> float:
     """The number of a term: units of 1024 for bytes, of 1000 for all else. Raises FilterError."""
     if text.lower() in ("nan", "inf", "-inf"):
         return float(text)
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         raise FilterError(
             f"{text!r} is no number", f"for example {EXAMPLES.get(key, f'{key}>3')}", start=start, end=end
         )
-    unit = found[2].lower()
-    return float(found[1]) * (_UNITS[unit] if key == "bytes" else 1000 ** list(_UNITS).index(unit))
+    unit = match[2].lower()
+    return float(match[1]) * (_UNITS[unit] if key == "bytes" else 1000 ** list(_UNITS).index(unit))
 
 
 def pointed(text: str, error: FilterError) -> str:

@@ -1,8 +1,8 @@
 """How many floating-point operations a node takes, from its shapes alone: matrix products, convolutions, attention.
 
 Counts as torch.utils.flop_counter does: a multiplication and an addition are two operations, and other ops count
-nothing. Must not guess: a symbol without a number, or a node that uses one value twice where that hides a shape, gives
-None.
+nothing. Nothing is guessed: a symbol without a number, or a node that uses one value twice where that hides a shape,
+gives None.
 
 >>> Flops(["aten.mm.default"])(0, [8, 256], [[8, 64], [64, 256]])
 262144
@@ -111,8 +111,8 @@ class Flops:
         formula = self._formulas[target] if self.counts(target) else None
         if formula is None:
             return None
-        out, used = tensors(shape), [found for item in inputs for found in tensors(item)]
-        if not all(isinstance(dim, int) for found in (*out, *used) for dim in found):
+        out, used = tensors(shape), [tensor_shape for item in inputs for tensor_shape in tensors(item)]
+        if not all(isinstance(dim, int) for tensor_shape in (*out, *used) for dim in tensor_shape):
             return None
         return formula(out, used)
 
@@ -123,5 +123,5 @@ def tensors(shape: Any) -> list[list[Any]]:
         return []
     items = cast("list[Any]", shape)
     if any(isinstance(item, list) or item is None for item in items):
-        return [found for item in items for found in tensors(item)]
+        return [tensor_shape for item in items for tensor_shape in tensors(item)]
     return [items]

@@ -4,8 +4,8 @@ A group is a stretch of consecutive nodes of one module, so that the order of th
 nodes lie in several stretches has several groups. All inputs together are a group of their own.
 
 >>> groups = finish(grouping(view))
->>> groups.labels[groups.around(57)], list(groups.rows({groups.around(57)}))[:3]
-('blocks.0.attention', [0, 1, -3])
+>>> groups.labels[groups.around(6)], list(groups.rows({groups.around(6)}))[:8]
+('up', [0, 1, 2, 3, 4, -2, 7, 8])
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Groups:
 
     @property
     def deepest(self) -> int:
-        """How deep groups lie inside each other."""
+        """How deep groups are nested."""
         return max(self.depths, default=0)
 
     def around(self, index: int, folded: Collection[int] = ()) -> int:
@@ -48,7 +48,7 @@ class Groups:
         return group
 
     def opened_for(self, index: int, folded: Collection[int]) -> frozenset[int]:
-        """What stays folded when a node is to have a row of its own."""
+        """The groups that stay folded when a node gets a row of its own."""
         gone: set[int] = set()
         group = self.around(index)
         while group >= 0:
@@ -57,7 +57,7 @@ class Groups:
         return frozenset(folded) - gone
 
     def to_depth(self, depth: int) -> frozenset[int]:
-        """What is folded where modules are open down to that depth: 0 folds the outermost."""
+        """The groups that are folded when modules are open down to a depth: 0 folds the outermost."""
         return frozenset(group for group, at in enumerate(self.depths) if at >= depth + 1)
 
     def rows(self, folded: Collection[int], nodes: Sequence[int] | None = None) -> Sequence[int]:
@@ -65,25 +65,25 @@ class Groups:
         row)."""
         if not folded:
             return range(self.count) if nodes is None else nodes
-        made: list[int] = []
+        listed: list[int] = []
         at, reached = 0, 0
         for group in sorted(folded):
             start, end = self.starts[group], self.ends[group]
             if start < reached:
                 continue
             if nodes is None:
-                made.extend(range(reached, start))
-                made.append(~group)
+                listed.extend(range(reached, start))
+                listed.append(~group)
             else:
                 first = bisect_left(nodes, start, at)
                 last = bisect_left(nodes, end, first)
-                made.extend(nodes[at:first])
+                listed.extend(nodes[at:first])
                 if last > first:
-                    made.append(~group)
+                    listed.append(~group)
                 at = last
             reached = end
-        made.extend(range(reached, self.count) if nodes is None else nodes[at:])
-        return made
+        listed.extend(range(reached, self.count) if nodes is None else nodes[at:])
+        return listed
 
 
 def grouping(view: GraphView) -> Steps[Groups]:
@@ -106,7 +106,7 @@ def grouping(view: GraphView) -> Steps[Groups]:
 
 
 def _turn(groups: Groups, open_groups: list[int], now: tuple[str, ...], path: tuple[str, ...], index: int) -> None:
-    """Ends the groups that a node is not in, and begins those it is in."""
+    """Ends the groups that a node is not in, and begins those that it is in."""
     common = 0
     while common < min(len(now), len(path)) and now[common] == path[common]:
         common += 1
@@ -123,17 +123,17 @@ def _turn(groups: Groups, open_groups: list[int], now: tuple[str, ...], path: tu
 
 def _without_single(groups: Groups) -> Groups:
     """Leaves out stretches of one node: folding them would hide a node and save nothing."""
-    made = Groups(groups.count)
+    kept = Groups(groups.count)
     numbers: dict[int, int] = {-1: -1}
     for group, (start, end) in enumerate(zip(groups.starts, groups.ends, strict=True)):
         parent = numbers[groups.parents[group]]
         if end - start < 2:
             numbers[group] = parent
             continue
-        numbers[group] = len(made.starts)
-        made.starts.append(start)
-        made.ends.append(end)
-        made.depths.append(groups.depths[group])
-        made.parents.append(parent)
-        made.labels.append(groups.labels[group])
-    return made
+        numbers[group] = len(kept.starts)
+        kept.starts.append(start)
+        kept.ends.append(end)
+        kept.depths.append(groups.depths[group])
+        kept.parents.append(parent)
+        kept.labels.append(groups.labels[group])
+    return kept

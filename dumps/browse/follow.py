@@ -1,14 +1,14 @@
 """A run as it grows: journals are read on from where they were, twice a second, by size and time of change. Needs no
 torch.
 
-Must not wait, print, or open a graph; a run that is not there yet, or vanished, is a state and no error. `told`
-gives a line for each step that a graph takes, and for each process that ends.
+It does not wait, print or open a graph; a run that is not there yet, or has vanished, is a state and no error.
+`lines_until_end` gives a line for each step that a graph takes, and for each process that ends.
 
 >>> following = Following(Path("myrun"))
 >>> following.poll()
 True
->>> following.state, [row.status for row in following.rows]
-('running', ['ran', 'compiling'])
+>>> following.state, [row.status for row in following.rows][:2]
+('ended', ['ran', 'compiled'])
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ State = Literal["waiting", "running", "ended", "vanished", "unreadable", "unknow
 
 POLL_S = 0.5
 GRACE_S = 3.0
-"""Where nobody recorded the end of the whole command, it ended when none of its processes has lived for so long."""
+"""How long after the last of its processes a command counts as ended, where nobody recorded its end."""
 
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class _Journal:
-    """One journal that is read on, and what is known of the folders beside it."""
+    """A journal that is read as it grows, and what is known of the folders beside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,13 +54,13 @@ class _Journal:
     def read_on(self) -> None:
         """Reads what was added; from the start where the file is another or became shorter."""
         try:
-            found = self._tail.read()
+            new_lines = self._tail.read()
         except OSError as error:
             self.contents.damage[:] = [f"cannot read {self.path}: {error.strerror or error}"]
             return
         if self._tail.fresh:
             self.contents = journal.JournalContents([], [])
-        more = journal.of_lines(found, str(self.path))
+        more = journal.of_lines(new_lines, str(self.path))
         self.contents.events += more.events
         self.contents.damage += more.damage
 
@@ -82,7 +82,7 @@ class Following:
         self._quiet_since: float | None = None
 
     def poll(self) -> bool:
-        """Looks again; whether anything is new. Raises nothing for what is wrong with the run."""
+        """Reads what is new; returns whether anything is. Never raises for a damaged run."""
         before = (self.state, self.trouble, len(self.processes))
         try:
             changed = self._look()
@@ -101,7 +101,7 @@ class Following:
 
     @property
     def in_flight(self) -> list[index.ListedGraph]:
-        """The graphs that are compiled or run just now."""
+        """The graphs that are being compiled or run."""
         return [row for row in self.rows if row.status in journal.IN_FLIGHT and not row.lost]
 
     def _look(self) -> bool:
@@ -121,7 +121,7 @@ class Following:
         return changed
 
     def _forget(self) -> None:
-        """Another run in the same place."""
+        """Starts over: another run is in the same place."""
         self.processes, self.rows = [], []
         self._journals, self._stamps, self._quiet_since = {}, {}, None
 
@@ -170,15 +170,15 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return (now.st_ino, now.st_size, now.st_mtime_ns)
 
 
-def told(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
+def lines_until_end(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
     """Lines as they come, until the run has ended, vanished or cannot be read; `wait` is called in between."""
     steps: dict[tuple[str, str], tuple[str, float, bool, str]] = {}
     ended: set[str] = set()
-    told_waiting = False
+    said_waiting = False
     while True:
         run.poll()
-        if run.state == "waiting" and not told_waiting:
-            told_waiting = True
+        if run.state == "waiting" and not said_waiting:
+            said_waiting = True
             yield f"waiting for {run.path}: it is not there yet"
         for row in run.rows:
             step = (row.status, row.since, row.lost, row.at)

@@ -3,11 +3,12 @@
 Inductor writes the names of the nodes above each Triton kernel and the source nodes above each call of a library
 kernel. A C++ kernel has only the names of its ops: there the node's op and its place between the library calls decide,
 which is said. In the column of the node table such a kernel has a ~ before it; in a large graph not all nodes can be
-looked at: only the sure ones are told.
+looked at: only the sure ones are shown.
 
+>>> from graphdbg.dumps.browse.recorded import Recorded
 >>> code = Generated.of(saved)
->>> [(use.kernel, use.sure) for use in code.uses(view, recorded, view.position("relu"))]
-[('cpp_fused_relu_view_2', False)]
+>>> [(use.kernel, use.sure) for use in code.uses(view, Recorded(saved), view.position("mul_2"))]
+[('cpp_fused_gelu_0', False)]
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class KernelCall:
     atens: frozenset[str]
 
     def names(self, source: str, aten: str) -> bool:
-        """Whether it was made of that source node for that op."""
+        """Whether the call was generated for that source node and that op."""
         return source in self.sources and f"aten.{aten}" in self.atens
 
 
@@ -66,8 +67,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Use:
-    """A kernel that a node went into: lines of its definition and of its call (-1: none). `sure`: its name stands
-    there."""
+    """A kernel that a node went into: lines of its definition and of its call (-1: none). `sure`: the node's name is
+    written there."""
 
     kernel: str
     start: int
@@ -85,9 +86,9 @@ class Generated:
 
     @classmethod
     def of(cls, saved: SavedGraph) -> Generated | None:
-        """That of a saved graph; None where none was generated. Raises UnreadableError."""
-        found = next((file for file in saved.code_files() if file.name == kernels.WHOLE), None)
-        return cls(found.read_text()) if found is not None else None
+        """The generated module of a saved graph; None where none was generated. Raises UnreadableError."""
+        whole_file = next((file for file in saved.code_files() if file.name == kernels.WHOLE), None)
+        return cls(whole_file.read_text()) if whole_file is not None else None
 
     @cached_property
     def kernels(self) -> list[Kernel]:
@@ -112,7 +113,7 @@ class Generated:
         return [*defined.values(), *library]
 
     def _defined(self) -> list[Kernel]:
-        found: list[Kernel] = []
+        kernels_defined: list[Kernel] = []
         nodes: set[str] = set()
         end = -1
         for number, text in enumerate(self.lines):
@@ -124,9 +125,9 @@ class Generated:
                 nodes.add(fragment["node"])
             elif head := _DEFINED.match(text):
                 end = self._end(number)
-                found.append(Kernel(head["name"], head["language"], number, end, nodes=nodes))
+                kernels_defined.append(Kernel(head["name"], head["language"], number, end, nodes=nodes))
                 nodes = set()
-        return found
+        return kernels_defined
 
     def _end(self, start: int) -> int:
         """The line after a definition, which closes its text and its call."""
@@ -136,7 +137,7 @@ class Generated:
         return start + 1
 
     def uses(self, view: GraphView, recorded: Recorded, index: int) -> list[Use]:
-        """The kernels of a node, surest first; empty for inputs, outputs and what became nothing."""
+        """The kernels of a node, surest first; empty for inputs, outputs and nodes that generated no code."""
         if not view.op(index).startswith("call_"):
             return []
         name = view.table.name[index]
@@ -181,23 +182,23 @@ class Generated:
                     nodes.setdefault(op, []).append(index)
             self._calls = {
                 index: place
-                for op, found in nodes.items()
-                if len(found) == len(lines[op])
-                for index, place in zip(found, lines[op], strict=True)
+                for op, indices in nodes.items()
+                if len(indices) == len(lines[op])
+                for index, place in zip(indices, lines[op], strict=True)
             }
         return self._calls
 
 
 def _reached(index: int, step: Callable[[int], list[int]]) -> set[int]:
-    """What is reached from a node by steps in one direction, the nearest first, up to a number."""
-    found: dict[int, None] = {index: None}
+    """The nodes reached from a node by steps in one direction, the nearest first, up to a number."""
+    distances: dict[int, None] = {index: None}
     waiting = deque([index])
-    while waiting and len(found) < _MOST_REACHED:
+    while waiting and len(distances) < _MOST_REACHED:
         for other in step(waiting.popleft()):
-            if other not in found:
-                found[other] = None
+            if other not in distances:
+                distances[other] = None
                 waiting.append(other)
-    return set(found) - {index}
+    return set(distances) - {index}
 
 
 def _names(text: str) -> frozenset[str]:
@@ -228,15 +229,15 @@ def kernel_column(saved: SavedGraph, view: GraphView) -> dict[int, str]:
     code = Generated.of(saved)
     if code is None:
         return {}
-    found: dict[int, list[str]] = {}
+    kernels_at: dict[int, list[str]] = {}
     for kernel in code.kernels:
         for name in kernel.nodes:
             index = view.position(name)
             if index is not None:
-                found.setdefault(index, []).append(kernel.name)
+                kernels_at.setdefault(index, []).append(kernel.name)
     if len(view) <= MOST_NODES:
         recorded = Recorded(saved)
         for index in range(len(view)):
-            if index not in found and (uses := code.uses(view, recorded, index)):
-                found[index] = [("" if use.sure else GUESSED) + use.kernel for use in uses[:3]]
-    return {index: " ".join(dict.fromkeys(names)) for index, names in found.items()}
+            if index not in kernels_at and (uses := code.uses(view, recorded, index)):
+                kernels_at[index] = [("" if use.sure else GUESSED) + use.kernel for use in uses[:3]]
+    return {index: " ".join(dict.fromkeys(names)) for index, names in kernels_at.items()}

@@ -3,11 +3,11 @@ lanes.
 
 Lanes are given once for the whole graph, so that they stay where they are while one scrolls. A value whose last user is
 far away (or for which no lane is free) has no line: its node is drawn open. Lanes mean nothing where rows are sorted,
-filtered or folded; whoever shows them says so then. Must not know of colours.
+filtered or folded; whoever shows them says so then. Knows nothing of colours.
 
 >>> lanes = finish(laying(view))
->>> lanes.gutter(57)
-'│├●'
+>>> [lanes.gutter(node) for node in (6, 7)]
+['●╯┤││  ', '├●│││  ']
 """
 
 from __future__ import annotations

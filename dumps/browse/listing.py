@@ -3,12 +3,13 @@ nothing.
 
 Whatever is damaged, vanished, left out or not there yet is a line of its own, so that everything else is still shown.
 
+>>> from graphdbg.dumps.browse.follow import Following
+>>> following = Following(Path("myrun"))
+>>> following.poll()
+True
 >>> lines = visible(run_lines("myrun", following), folded=set())
->>> [(line.kind, line.name, line.status) for line in lines]
-[('run', 'myrun', ''), ('compile', '0_0', 'failed'), ('graph', '0_0/forward', 'failed'), ('graph', '0_0/backward',
-'ran')]
->>> suggestion(lines[2])
-'0_0/forward: CppCompileError. t triage · 5 shrink'
+>>> [(line.kind, line.name, line.status) for line in lines][:3]
+[('run', 'myrun', ''), ('compile', '0_0', 'ran'), ('graph', '0_0/dynamo', 'ran')]
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _MOST_NOTES = 8
 
 
 class ListingLine(msgspec.Struct):
-    """One line. `key` names it for the cursor, `target` is what commands take (`run` for its run), `text` has no
+    """One line. `key` identifies it for the cursor, `target` is what commands take (`run` for its run), `text` has no
     column.
 
-    `folds`: it has lines of its own below; `since` is when it went in flight (0: it is not).
+    `folds`: there are lines below it; `since` is when it went in flight (0: it is not).
     """
 
     key: str
@@ -61,19 +62,19 @@ class ListingLine(msgspec.Struct):
     saved: bool = True
     function: str = ""
     compiled: Compiled | None = None
-    """The compile that it is, or is a stage of."""
+    """The compile that the line shows, or belongs to."""
     judged: str = ""
-    """Of a compile: the graph whose verdict it shows."""
+    """For a compile: the graph whose verdict it shows."""
 
     def status_text(self, now: float | None = None) -> str:
-        """Its status, and for how long it is in flight."""
+        """The status, and for how long the graph is in flight."""
         if self.since:
             return f"{self.status} {max(0.0, (time.time() if now is None else now) - self.since):.0f} s"
         return self.status
 
     @property
     def graph(self) -> str:
-        """The id of the graph that it is about."""
+        """The id of the graph that the line is about."""
         return self.judged or (self.compiled.main.id if self.kind == "compile" and self.compiled else self.name)
 
     def words(self) -> str:
@@ -94,8 +95,8 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[ListingLine]
     ends = deaths.endings(run.processes)
     hosts = {end.process.record.host for end in ends}
     compiles: dict[str, list[Compiled]] = {}
-    for one in of_rows(run):
-        compiles.setdefault(one.rows[0].process, []).append(one)
+    for compiled in of_rows(run):
+        compiles.setdefault(compiled.rows[0].process, []).append(compiled)
     for end in ends:
         process, below = end.process, depth + 1
         bad = end.status in ("failed", "killed", "died")
@@ -110,17 +111,17 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[ListingLine]
                 folds=True,
             )
             line.run = name
-            told = deaths.sentence(end, run.processes, with_host=len(hosts) > 1) if bad else ""
-            line.text = plain(told) or counted(len(process.states), "graph", form=",")
+            ending_text = deaths.sentence(end, run.processes, with_host=len(hosts) > 1) if bad else ""
+            line.text = plain(ending_text) or counted(len(process.states), "graph", form=",")
             lines.append(line)
             below += 1
-        for one in compiles.get(process.name, []):
-            lines += _compile_lines(key, name, one, below)
+        for compiled in compiles.get(process.name, []):
+            lines += _compile_lines(key, name, compiled, below)
     return lines + _notes(key, name, run, depth + 1)
 
 
 def aged(lines: list[ListingLine], run: Following) -> list[ListingLine]:
-    """The lines of a run that did not change, with its age as of now; the same list where that reads the same."""
+    """The lines of an unchanged run with its present age; the same list where the text does not change."""
     text, status, bad = _run_text(run)
     if (lines[0].text, lines[0].status, lines[0].bad) == (text, status, bad):
         return lines
@@ -128,7 +129,7 @@ def aged(lines: list[ListingLine], run: Following) -> list[ListingLine]:
 
 
 def visible(lines: Sequence[ListingLine], folded: set[str]) -> list[ListingLine]:
-    """The lines without what is below of a folded one."""
+    """The lines without those below a folded line."""
     kept: list[ListingLine] = []
     hidden_below: int | None = None
     for line in lines:
@@ -144,7 +145,7 @@ def _process_name(process: index.Process) -> str:
 
 
 def _run_text(run: Following) -> tuple[str, str, bool]:
-    """What is said of a run behind its name, its status in a word, and whether something of it went wrong."""
+    """What is said of a run behind its name, its status in a word, and whether something in it failed."""
     if run.state == "waiting":
         return "it is not there yet; its graphs are shown as they come", "waiting", False
     if run.state == "unreadable":
@@ -168,15 +169,23 @@ def _lives(run: Following) -> bool:
     return run.state == "running" and any(process.liveness == "alive" for process in run.processes)
 
 
-def _compile_lines(key: str, run: str, one: Compiled, depth: int) -> list[ListingLine]:
+def _compile_lines(key: str, run: str, compiled: Compiled, depth: int) -> list[ListingLine]:
     """A compile, and below it its graphs where there are several."""
-    graphs = [_graph_line(key, run, row, depth + 1) for row in one.rows]
-    worst, line = graphs[one.rows.index(one.worst)], msgspec.structs.replace(graphs[one.rows.index(one.main)])
-    line.key, line.kind, line.name, line.depth = f"{line.key} compile", "compile", one.id, depth
-    line.stage, line.nodes, line.seconds, line.function = one.stages, one.nodes, one.seconds, one.function(200)
-    line.status, line.since, line.bad, line.folds = worst.status, worst.since, one.bad, len(graphs) > 1
+    graphs = [_graph_line(key, run, row, depth + 1) for row in compiled.rows]
+    worst, line = (
+        graphs[compiled.rows.index(compiled.worst)],
+        msgspec.structs.replace(graphs[compiled.rows.index(compiled.main)]),
+    )
+    line.key, line.kind, line.name, line.depth = f"{line.key} compile", "compile", compiled.id, depth
+    line.stage, line.nodes, line.seconds, line.function = (
+        compiled.stages,
+        compiled.nodes,
+        compiled.seconds,
+        compiled.function(200),
+    )
+    line.status, line.since, line.bad, line.folds = worst.status, worst.since, compiled.bad, len(graphs) > 1
     for graph in (line, *graphs):
-        graph.compiled = one
+        graph.compiled = compiled
     return [line, *graphs] if line.folds else [line]
 
 
@@ -210,14 +219,14 @@ def _notes(key: str, name: str, run: Following, depth: int) -> list[ListingLine]
     texts = [index.left_out_text(index.left_out(run.processes)), why.hint(name, run.processes)]
     if not run.rows and run.state != "running":
         texts.append("no graphs: nothing was compiled, or the recorder was not active")
-    made = [ListingLine(f"{key} note {place}", "note", text, depth) for place, text in enumerate(texts) if text]
+    note_lines = [ListingLine(f"{key} note {place}", "note", text, depth) for place, text in enumerate(texts) if text]
     damage = run.damage
     shown = enumerate(damage[:_MOST_NOTES])
-    made += [ListingLine(f"{key} damage {place}", "note", plain(text), depth, bad=True) for place, text in shown]
+    note_lines += [ListingLine(f"{key} damage {place}", "note", plain(text), depth, bad=True) for place, text in shown]
     if len(damage) > _MOST_NOTES:
         more = counted(len(damage) - _MOST_NOTES, "more damaged place")
-        made.append(ListingLine(f"{key} damage", "note", f"and {more}", depth, bad=True))
-    return made
+        note_lines.append(ListingLine(f"{key} damage", "note", f"and {more}", depth, bad=True))
+    return note_lines
 
 
 def filtered(lines: Sequence[ListingLine], text: str, folded: Collection[str] = ()) -> list[ListingLine]:
@@ -266,7 +275,8 @@ def suggestion(line: ListingLine) -> str:
 
 
 def first_bad(lines: Sequence[ListingLine]) -> int | None:
-    """Where the cursor begins: the last compiled of the graphs that failed together is the nearest to the error."""
+    """The line where the cursor begins: of the graphs that failed together, the one compiled last is nearest to the
+    error."""
     bad = [place for place, line in enumerate(lines) if line.kind in GRAPHS and line.bad and not line.folds]
     if not bad:
         return None

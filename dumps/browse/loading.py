@@ -1,12 +1,12 @@
 """Reading one graph's table in slices, what rows show first: a screen can show 100,000 nodes before all of their table
 is read.
 
-Same checks and errors as `sidecar.read_table`. A graph without table.msgpack is small: its graph.json is read. Must not
-import torch or textual.
+Same checks and errors as `sidecar.read_table`. A graph without table.msgpack is small: its graph.json is read. Imports
+neither torch nor textual.
 
 >>> view = finish(loading(saved))
 >>> len(view), view.whole
-(100018, True)
+(15, True)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIRST = tuple(name for name in COLUMNS if name not in LATER)
 
 
 def sidecar_bytes(saved: SavedGraph) -> bytes:
-    """The bytes of table.msgpack; reading them needs no lock of the interpreter, so a thread is the place for it."""
+    """The bytes of table.msgpack. Reading them releases the interpreter lock, so a thread can do it."""
     return read_bytes(saved.path / TABLE)
 
 

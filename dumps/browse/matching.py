@@ -1,9 +1,10 @@
 """Which nodes a filter's terms hold for. Texts that repeat are looked at once each, the cheapest terms come first.
 
-Must not parse what was typed (`filter.py` does).
+Does not parse what was typed (`filter.py` does).
 
->>> finish(matching(view, parse("op:mm users>3")))
-[17, 40]
+>>> from graphdbg.dumps.browse.filter import parse
+>>> finish(matching(view, parse("op:mul users>1")))
+[11]
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ def matching(view: GraphView, terms: Sequence[Term]) -> Steps[list[int] | None]:
     for term in ranked:
         narrows.append(narrow(view, term))
         yield
-    found: list[int] = []
+    matching_rows: list[int] = []
     for piece in pieces(range(len(view))):
         rows: Sequence[int] = piece
         for step in narrows:
             rows = step(rows)
-        found.extend(rows)
+        matching_rows.extend(rows)
         yield
-    return found
+    return matching_rows
 
 
 def narrow(view: GraphView, term: Term) -> Narrow:
@@ -102,7 +103,7 @@ def _by_text(view: GraphView, term: Term, column: str) -> Narrow:
 
 
 def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:
-    """Whether a text (by its position) is what a term wants."""
+    """Whether a text (by its position) fits a term."""
     text = view.text
     if term.key == "shape":
         wanted = [_dims(part) for part in term.alternatives]
@@ -122,8 +123,8 @@ def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:
 
 def _pattern(wanted: str) -> Callable[[str], bool]:
     """The whole text, with * and ?."""
-    found = re.compile(fnmatch.translate(wanted.lower()))
-    return lambda text: found.match(text.lower()) is not None
+    pattern = re.compile(fnmatch.translate(wanted.lower()))
+    return lambda text: pattern.match(text.lower()) is not None
 
 
 def _dotted(wanted: str) -> Callable[[str], bool]:
@@ -133,16 +134,16 @@ def _dotted(wanted: str) -> Callable[[str], bool]:
         inside = f".{wanted}."
         return lambda text: wanted in text.lower() and inside in f".{text.lower()}."
     parts = re.escape(wanted).replace(r"\*", "[^.]*").replace(r"\?", "[^.]")
-    found = re.compile(rf"(?:^|\.){parts}(?=\.|$)")
-    return lambda text: found.search(text.lower()) is not None
+    pattern = re.compile(rf"(?:^|\.){parts}(?=\.|$)")
+    return lambda text: pattern.search(text.lower()) is not None
 
 
 def _inside(wanted: str) -> Callable[[str], bool]:
     """Anywhere in the text."""
     wanted = wanted.lower()
     if any(letter in wanted for letter in "*?"):
-        found = re.compile(fnmatch.translate(f"*{wanted}*"))
-        return lambda text: found.match(text.lower()) is not None
+        pattern = re.compile(fnmatch.translate(f"*{wanted}*"))
+        return lambda text: pattern.match(text.lower()) is not None
     return lambda text: wanted in text.lower()
 
 
@@ -183,10 +184,10 @@ def _by_stride(view: GraphView, term: Term) -> Narrow:
 
     def fits(shape: int, stride: int) -> bool:
         steps = view.shape_of(stride)
-        found = any(_shape_fits(one, dims) for one in tensors(steps) for dims in wanted)
-        if (odd or even) and steps is not None and not found:
-            found = bool(odd) if strided(view.shape_of(shape), steps) else bool(even)
-        return found is not term.negated
+        any_fits = any(_shape_fits(wanted_steps, dims) for wanted_steps in tensors(steps) for dims in wanted)
+        if (odd or even) and steps is not None and not any_fits:
+            any_fits = bool(odd) if strided(view.shape_of(shape), steps) else bool(even)
+        return any_fits is not term.negated
 
     def holds(row: int) -> bool:
         key = (shapes[row], strides[row])
@@ -222,13 +223,13 @@ def _by_one(view: GraphView, term: Term) -> Narrow:
     wanted = [number(part, term.key, term.start, term.end) for part in term.alternatives]
     if term.key in ("users", "bytes"):  # numbers that repeat: those that fit, once
         values: Sequence[int | None] = view.table.users if term.key == "users" else view.table.size_bytes
-        fits = {value for value in set(values) if value is not None and any(compare(value, one) for one in wanted)}
+        fits = {value for value in set(values) if value is not None and any(compare(value, bound) for bound in wanted)}
         return lambda rows: [row for row in rows if (values[row] in fits) is not negated]
     value = numbers_of(view, term.key)
 
     def holds(row: int) -> bool:
-        found = value(row)
-        return found is not None and any(compare(found, one) for one in wanted)
+        node_value = value(row)
+        return node_value is not None and any(compare(node_value, bound) for bound in wanted)
 
     return lambda rows: [row for row in rows if holds(row) is not negated]
 
@@ -249,7 +250,7 @@ def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
 
 
 def hint(view: GraphView, terms: Sequence[Term]) -> str:
-    """Why nothing may fit: the nearest op or dtype that the graph has; empty where nothing is near."""
+    """Why no node may match: the nearest op or dtype in the graph; empty where nothing is near."""
     for term in terms:
         if term.key not in ("op", "dtype", "module") or term.negated:
             continue

@@ -1,7 +1,7 @@
 """Which nodes a text names: one, a stretch in the order of the graph, or several of those. Reads the sidecar alone.
 
->>> positions(saved, "addmm..gelu,view_3")
-[4, 5, 6, 17]
+>>> positions(saved, "addmm..mul,mul_2")
+[6, 7, 11]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TRIED = 20_000
 
 
 def no_node(saved: SavedGraph, names: Sequence[str], name: str) -> UsageError:
-    """That there is no such node, with those that are alike."""
+    """The error for a node that does not exist, with similar names."""
     alike = [other for other in names if name in other][:3] or difflib.get_close_matches(name, names[:_TRIED], 3, 0.5)
     hint = f"names like it are {', '.join(alike)}" if alike else "its names are listed by graphdbg show"
     return UsageError(f"{saved.id} has no node {name!r}", "", hint)
@@ -27,8 +27,8 @@ def positions(saved: SavedGraph, text: str) -> list[int]:
     the graph does not have, and for a stretch that runs backwards."""
     names = saved.table.name
     places = {name: place for place, name in enumerate(names)}
-    found: set[int] = set()
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    node_places: set[int] = set()
+    for part in filter(None, (term.strip() for term in text.split(","))):
         first, _, last = part.partition("..")
         ends = [first, last or first]
         if not first or part.endswith(".."):
@@ -41,7 +41,7 @@ def positions(saved: SavedGraph, text: str) -> list[int]:
             raise UsageError(
                 f"{last} comes before {first} in this graph", "", f"turn them round: --nodes {last}..{first}"
             )
-        found.update(range(start, end + 1))
-    if not found:
+        node_places.update(range(start, end + 1))
+    if not node_places:
         raise UsageError("--nodes names no node", "", "name one, a stretch A..B, or several: A,B..C")
-    return sorted(found)
+    return sorted(node_places)

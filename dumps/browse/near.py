@@ -3,7 +3,22 @@
 The nearest nodes within some hops, both ways, in rows from what is used to what uses; `boxes` draws them. Reads the
 table only: it takes no longer in a graph of 100,000 nodes than in a small one.
 
->>> print(text(sheet_of(view, view.position("add_1"), hops=1)))
+>>> print(text(sheet_of(view, view.position("mul_1"), hops=1)))
+3 nodes within 1 hop of mul_1
+┌────────────────+3┐
+│ addmm            │
+│ addmm f32[2, 16] │
+└─────────┬──────+2┘
+          │
+ ╔════════▼═══════╗
+ ║ mul_1          ║
+ ║ mul f32[2, 16] ║
+ ╚════════╤═══════╝
+          │
+ ┌────────▼───────┐
+ │ erf            │
+ │ erf f32[2, 16] │
+ └──────────────+1┘
 """
 
 from __future__ import annotations
@@ -18,13 +33,13 @@ HOPS = 2
 MOST_HOPS = 9
 WIDTH = 80
 MOST = 24
-"""Boxes that can still be read in a terminal; of more nodes the nearest are drawn."""
+"""How many boxes can be read in a terminal; of more nodes the nearest are drawn."""
 _WIDEST, _NARROWEST = 24, 12
 
 
 def around(view: GraphView, index: int, hops: int, most: int = MOST) -> tuple[list[int], int]:
-    """The nodes within so many hops, in the order of the graph; of more than `most` the nearest. And how many there
-    are."""
+    """The nodes within a number of hops, in the order of the graph (of more than `most`, the nearest), and how many
+    there are."""
     distance = {index: 0}
     border = [index]
     for step in range(1, hops + 1):
@@ -55,18 +70,18 @@ def rows_of(view: GraphView, chosen: list[int]) -> dict[int, int]:
 
 
 def sheet_of(view: GraphView, index: int, hops: int = HOPS, width: int = WIDTH) -> Sheet:
-    """The drawing as a sheet; the row of the node itself is what to look at."""
+    """The drawing as a sheet that begins at the row of the node itself."""
     hops = max(1, min(hops, MOST_HOPS))
     chosen, count = around(view, index, hops)
     row = rows_of(view, chosen)
     inside = set(chosen)
     most = _fitting(list(row.values()), width)
-    made: list[NodeBox] = []
+    boxes: list[NodeBox] = []
     for at in chosen:
         inputs = [used for used in view.inputs(at) if used in inside]
         hidden = len(view.inputs(at)) - len(inputs), sum(user not in inside for user in view.users(at))
-        made.append(_box(view, at, row[at], inputs, hidden, most, focus=at == index))
-    lines, top = drawn(made, width)
+        boxes.append(_box(view, at, row[at], inputs, hidden, most, focus=at == index))
+    lines, top = drawn(boxes, width)
     name = view.table.name[index]
     head: list[Line] = [line((f"{counted(len(chosen), 'node')} within {counted(hops, 'hop')} of ", DIM), name)]
     if count > len(chosen):

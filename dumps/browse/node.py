@@ -2,11 +2,11 @@
 it.
 
 Made from the table, and of graph.json only what belongs to the node; `sheet_of` shows it: what a person asks first
-stands first. Must not import torch; the code, the partner and the related graphs are found by modules of their own.
+stands first. Imports no torch; the code, the partner and the related graphs are found by modules of their own.
 
 >>> detail = detail_of(saved, view, Recorded(saved), view.position("addmm_1"))
 >>> detail.call, detail.inputs[0].name
-('aten.addmm.default(primals_7, view, permute)', 'primals_7')
+('aten.addmm.default(primals_5, mul_2, permute_1)', 'primals_5')
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class NodeDetail(msgspec.Struct, kw_only=True):
     notes: list[str] = []
 
     def fixed(self) -> dict[str, Any]:
-        """The same as a JSON object."""
-        made: dict[str, Any] = msgspec.to_builtins(self)
-        made["stack"] = [{**frame._asdict(), "user": frame.user} for frame in self.stack]
-        return made
+        """The node as a JSON object."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        fields["stack"] = [{**frame._asdict(), "user": frame.user} for frame in self.stack]
+        return fields
 
 
 def detail_of(saved: SavedGraph, view: GraphView, recorded: Recorded, index: int) -> NodeDetail:
@@ -162,7 +162,7 @@ def _values(value: Value | None) -> list[dict[str, str]]:
 
 
 def _of_tensor(value: TensorValue) -> dict[str, str]:
-    found = {
+    labels = {
         "dtype": value.dtype,
         "shape": _dims(value.shape),
         "stride": _dims(value.stride),
@@ -170,15 +170,15 @@ def _of_tensor(value: TensorValue) -> dict[str, str]:
         "device": value.device,
     }
     if value.layout != "strided":
-        found["layout"] = value.layout
+        labels["layout"] = value.layout
     flags = [word for word in ("requires_grad", "conj", "neg") if getattr(value, word)]
     if value.storage_bytes is not None:
         flags.append(f"view of {value.storage_bytes} bytes")
     if value.quantizer:
         flags.append("quantised")
     if flags:
-        found["also"] = ", ".join(flags)
-    return found
+        labels["also"] = ", ".join(flags)
+    return labels
 
 
 def _dims(dims: list[int | str]) -> str:
@@ -220,7 +220,7 @@ def _aliases(saved: SavedGraph, node: NodeRecord) -> list[str]:
 
 
 MOST = 40
-"""So many inputs or users are listed; of the rest their number."""
+"""How many inputs or users are listed; the rest are counted."""
 LONGEST = 2_000
 """Characters of a call that are shown."""
 _LABEL = 9
@@ -234,7 +234,7 @@ def sheet_of(
     kernels: Sequence[str] = (),
     everything: bool = False,
 ) -> Sheet:
-    """The sheet. `partners` and `kernels` are what other modules found of the node; `everything` lists all users."""
+    """The sheet. `partners` and `kernels` come from other modules; `everything` lists all users."""
     lines: list[Line] = [
         line((detail.name, HERE), f"  {detail.op}  ", (detail.target if detail.op != "output" else "", TITLE))
     ]
@@ -345,15 +345,15 @@ def _stack(detail: NodeDetail) -> Iterator[Line]:
 
 
 def _partners(partners: Sequence[Partner], why: str, number: int) -> Iterator[Line]:
-    told = f"  seq_nr {number}" if number >= 0 else ""  # even where nobody shares it
+    seq_nr_text = f"  seq_nr {number}" if number >= 0 else ""  # even where nobody shares it
     for place, partner in enumerate(partners[:MOST]):
         label = "partner" if place == 0 else ""
         how = f"  {partner.graph}  {partner.how}" + (f" {number}" if partner.how == NUMBER else "")
         yield _labelled(label, link(partner.name, partner.graph), (how, DIM))
     if len(partners) > MOST:
         yield _labelled("", (f"and {len(partners) - MOST} more", DIM))
-    if not partners and (why or told):
-        yield _labelled("partner", (why or "not looked up", DIM), (told, DIM))
+    if not partners and (why or seq_nr_text):
+        yield _labelled("partner", (why or "not looked up", DIM), (seq_nr_text, DIM))
 
 
 def _listing(label: str, nodes: Sequence[Near], most: int) -> Iterator[Line]:

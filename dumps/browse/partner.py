@@ -4,10 +4,10 @@ only.
 Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`; a second backward is `.1`); a joint graph is its
 own partner. AOTAutograd numbers the operations of the forward, and a node of the backward has the number of the
 operation whose gradient it helps to compute (`seq_nr`), so one node has many partners; what the forward saves has the
-same name in the backward. Must not read what a user would wait for: no graph.json of a large graph.
+same name in the backward. The graph.json of a large graph is not read.
 
 >>> [partner.name for partner in partners(saved, view, view.position("addmm_1"))]
-['mm_4', 'sum_9', ...]
+['mm', 'mm_1', 'sum_1', 'permute_2', 'permute_3', 'view']
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
     other = other or graph_of(saved)
     table = view.table if other is saved else other.table
     name, number = view.table.name[index], view.table.seq_nr[index]
-    found: list[Partner] = []
+    partners_found: list[Partner] = []
     backward: set[int] = set()
     if other is saved:
         backward = set(behind_tangents(table))
@@ -105,28 +105,30 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
         twin = _position(table, name)
         if twin is not None and table.strings[table.op[twin]] != "output":
             again = _is_call(table, twin) and _is_call(view.table, index)
-            found.append(Partner(other.id, twin, name, AGAIN if again else SAVED))
+            partners_found.append(Partner(other.id, twin, name, AGAIN if again else SAVED))
             if again and "backward" in saved.stage:
-                return found
+                return partners_found
         if "backward" in other.stage:  # what is computed once more is no gradient
             known = set(view.table.name)
             same = [at for at in same if table.name[at] not in known]
         else:
             same = [at for at in same if at != twin]
     later = index not in backward if backward else "backward" in other.stage
-    found = [Partner(other.id, at, table.name[at], NUMBER) for at in _main_first(table, same, backward=later)] + found
-    if found:
-        return found
+    partners_found = [
+        Partner(other.id, at, table.name[at], NUMBER) for at in _main_first(table, same, backward=later)
+    ] + partners_found
+    if partners_found:
+        return partners_found
     raise UsageError(f"{name} has no partner in {other.id}", _why(view.table, index))
 
 
 def numbered(table: Table, number: int) -> list[int]:
-    """The calls of that number."""
+    """The calls with that number."""
     return [at for at, each in enumerate(table.seq_nr) if each == number and _is_call(table, at)] if number >= 0 else []
 
 
 def behind_tangents(table: Table) -> Iterator[int]:
-    """The positions of what is computed from tangents, and of these."""
+    """The positions of tangents, and of what is computed from them."""
     behind: set[int] = set()
     for index, used in enumerate(table.inputs):
         tangent = not used and table.strings[table.op[index]] == "placeholder" and "tangents" in table.name[index]
@@ -155,6 +157,6 @@ def _is_call(table: Table, index: int) -> bool:
 
 
 def _main_first(table: Table, same: list[int], *, backward: bool) -> list[int]:
-    """What computes in front of what only views or takes a part; of the forward the last, which gives the operation's
-    value."""
+    """The partners in order: those that compute before those that only view or take a part; of the forward the last
+    first, which gives the operation's value."""
     return sorted(same, key=lambda at: (base_name(table.strings[table.target[at]]) in _LIGHT, at if backward else -at))

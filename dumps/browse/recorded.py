@@ -2,11 +2,10 @@
 alone.
 
 A graph of 100,000 nodes takes a second to decode, its text a tenth of that to unpack, and a node is found in it in a
-few milliseconds. Must not be the way to anything but looking: what is replayed is read and checked whole
-(`SavedGraph.record`).
+few milliseconds. Good for looking only: what is replayed is read and checked whole (`SavedGraph.record`).
 
->>> Recorded(saved).node("mm_3").args
-[{'node': 'view_7'}, {'node': 't_3'}]
+>>> Recorded(saved).node("mul").args
+[{'node': 'addmm'}, 0.5]
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MOST_BYTES = 1 << 29
 """A graph.json that unpacks to more is not looked into: its text would not fit beside the workbench."""
 
 _SLICE = 1 << 21
-"""Bytes that are searched at once: other threads get their turn in between."""
+"""Bytes that are searched at once; other threads get their turn in between."""
 
 _LONGEST_NODE = 1 << 22
 _LONGEST_TAIL = 1 << 26
@@ -39,7 +38,7 @@ T = TypeVar("T")
 
 
 class Recorded:
-    """The nodes of one saved graph, on first use. Safe to use from a thread; not from two at once."""
+    """The nodes of one saved graph, read on first use. Safe in any thread, but only in one at a time."""
 
     def __init__(self, saved: SavedGraph) -> None:
         self.saved = saved
@@ -47,7 +46,7 @@ class Recorded:
 
     @property
     def too_large(self) -> str:
-        """Why nothing but the table can be shown; empty where that is not so."""
+        """Why only the table can be shown; empty where the record can be read."""
         size = _unpacked_bytes(self.saved) if self.large else 0
         return f"graph.json has {size_text(size)}: arguments and stacks are not looked up" if size > MOST_BYTES else ""
 
@@ -77,15 +76,15 @@ class Recorded:
     @cached_property
     def inputs(self) -> dict[str, InputRecord]:
         """What is known of each input: from the execution that was seen, else from when it was captured."""
-        found = self._tail("inputs", list[InputRecord]) if self.large else self.saved.record.inputs
-        made = {item.name: item for item in found}
+        seen_inputs = self._tail("inputs", list[InputRecord]) if self.large else self.saved.record.inputs
+        by_name = {item.name: item for item in seen_inputs}
         seen = self.saved.inputs_record
         for item in seen.inputs if seen is not None else ():
-            role = made.get(item.name)
+            role = by_name.get(item.name)
             if role is not None and item.role == "unknown":
                 item = msgspec.structs.replace(item, role=role.role, source=item.source or role.source)
-            made[item.name] = item
-        return made
+            by_name[item.name] = item
+        return by_name
 
     def string(self, place: int) -> str:
         """The text at that position; empty for none."""
@@ -96,7 +95,7 @@ class Recorded:
         return {node.name: node for node in self.saved.record.graph.nodes}
 
     def _whole(self) -> dict[str, NodeRecord]:
-        """For a file that another program wrote in another form."""
+        """The whole file decoded, for one that another program wrote in another form."""
         self.large = False
         return self._by_name
 
@@ -111,8 +110,8 @@ class Recorded:
         data = self._data
         mark = f',"{key}":['.encode()
         place = _find_last(data, mark)
-        found = None if place < 0 else _converted(_beginning(data[place + len(mark) - 1 : place + _LONGEST_TAIL]), kind)
-        return found or []
+        tail = None if place < 0 else _converted(_beginning(data[place + len(mark) - 1 : place + _LONGEST_TAIL]), kind)
+        return tail or []
 
 
 def _mark(name: str) -> bytes:
@@ -120,20 +119,20 @@ def _mark(name: str) -> bytes:
 
 
 def _find(data: bytes, mark: bytes, start: int = 0) -> int:
-    """As data.find, in slices."""
+    """The position of a mark, as `data.find` gives it, searched in slices."""
     for place in range(start, len(data), _SLICE):
-        found = data.find(mark, place, place + _SLICE + len(mark))
-        if found >= 0:
-            return found
+        at = data.find(mark, place, place + _SLICE + len(mark))
+        if at >= 0:
+            return at
     return -1
 
 
 def _find_last(data: bytes, mark: bytes) -> int:
-    """As data.rfind, in slices."""
+    """The last position of a mark, as `data.rfind` gives it, searched in slices."""
     for end in range(len(data), 0, -_SLICE):
-        found = data.rfind(mark, max(0, end - _SLICE - len(mark)), end)
-        if found >= 0:
-            return found
+        at = data.rfind(mark, max(0, end - _SLICE - len(mark)), end)
+        if at >= 0:
+            return at
     return -1
 
 
@@ -155,7 +154,7 @@ def _converted(value: Any, kind: type[T]) -> T | None:
 
 
 def _unpacked_bytes(saved: SavedGraph) -> int:
-    """What graph.json takes unpacked, as its gzip form says at its end, modulo 4 GiB."""
+    """The size of graph.json unpacked, modulo 4 GiB, from the end of its gzip form."""
     path = stored(saved.path / GRAPH_FILE)
     if path is None:
         return 0

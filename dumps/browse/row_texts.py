@@ -1,12 +1,13 @@
 """The lines of a node table in a given width: what each cell says, cut and filled. `show` and the screen print the
 same.
 
-A line comes in four parts (gutter and number, name, op, the rest), so that each part has one style. Must not know of
+A line comes in four parts (gutter and number, name, op, the rest), so that each part has one style. Knows nothing of
 colours.
 
->>> texts = RowTexts(selection, fitting(columns, widths(view, columns), 80), lanes)
->>> "".join(texts(57))
-'│├●   57  mul_22        aten.mul.Tensor  float32  [8, 256]'
+For example:
+
+    texts = RowTexts(selection, fitting(columns, widths(view, columns), 80), lanes)
+    "".join(texts(57))  # -> '│├●   57  mul_22        aten.mul.Tensor  float32  [8, 256]'
 """
 
 from __future__ import annotations
@@ -65,12 +66,12 @@ class RowTexts:
 
     def heading(self, sort: Sort | None = None) -> str:
         """The titles, with the direction of the column that rows are sorted by."""
-        gap, made = " " * GAP, " " * self._gutter
+        gap, titles = " " * GAP, " " * self._gutter
         arrow = self.glyphs["falling" if sort.descending else "rising"] if sort is not None else ""
         for number, (column, width) in enumerate(self.columns):
             title = column.title + (arrow if sort is not None and column.key == sort.key else "")
-            made += (gap if number else "") + fitted(title, width, column)
-        return made
+            titles += (gap if number else "") + fitted(title, width, column)
+        return titles
 
     def key_at(self, x: int) -> str | None:
         """The column at a place of the line."""

@@ -2,12 +2,12 @@
 hit.
 
 One line of code makes many nodes: who looks for `relu` and has nodes of that name means these. Capital letters count
-only where the text that is looked for has some. `find_place` goes from what a user types to one node. Must not change
-what is shown.
+only where the text that is looked for has some. `find_place` goes from what a user types to one node. It does not
+change what is shown.
 
->>> hits = finish(hits_of(view, "attention"))
->>> step(hits, at=57, forward=True)
-Hit(node=61, number=12, wrapped=False)
+>>> hits = finish(hits_of(view, "addmm"))
+>>> step(hits, at=6, forward=True)
+Hit(node=13, number=2, wrapped=False)
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def hits_of(view: GraphView, text: str, nodes: Sequence[int] | None = None) -> S
             yield
         hits: list[int] = []
         for piece in pieces(range(len(view)) if nodes is None else nodes):
-            found: set[int] = set() if round_ else {node for node in piece if text in names[node]}
+            matches: set[int] = set() if round_ else {node for node in piece if text in names[node]}
             for values, wanted in checks:
-                found.update(node for node in piece if values[node] in wanted)
-            hits.extend(sorted(found))
+                matches.update(node for node in piece if values[node] in wanted)
+            hits.extend(sorted(matches))
             yield
         if hits:
             return hits
@@ -75,9 +75,9 @@ NEAR = 3
 def find_place(view: GraphView, text: str) -> int:
     """The place of the node; raises UsageError, with the nearest names."""
     text = text.strip()
-    found = view.position(text)
-    if found is not None:
-        return found
+    place = view.position(text)
+    if place is not None:
+        return place
     number = text.removeprefix("#")
     if number.isascii() and number.isdecimal():
         if int(number) < len(view):

@@ -3,9 +3,10 @@
 A selection never changes; another question gives another one. Under sorting folds are off: a group is a stretch of the
 graph.
 
+>>> from graphdbg.dumps.browse.filter import parse
 >>> shown = finish(selecting(view, Question(parse("op:mm"))))
->>> shown.told
-'312 of 100,018'
+>>> shown.count_text
+0
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .table import GraphView
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for."""
+    """The filter, order and folds that are asked for."""
 
     terms: tuple[Term, ...] = ()
     sort: Sort | None = None
@@ -53,8 +54,8 @@ class Selection:
         return len(self.view) if self.nodes is None else len(self.nodes)
 
     @property
-    def told(self) -> str:
-        """How many of how many."""
+    def count_text(self) -> str:
+        """The number of nodes shown, of how many."""
         total = len(self.view)
         return counted(total, "node", form=",") if self.nodes is None else f"{self.matched:,} of {total:,}"
 
@@ -62,8 +63,8 @@ class Selection:
         """The (first) node of a row; -1 where there is no such row."""
         if not 0 <= row < len(self.rows):
             return -1
-        found = self.rows[row]
-        return found if found >= 0 or self.groups is None else self.groups.starts[~found]
+        group_or_node = self.rows[row]
+        return group_or_node if group_or_node >= 0 or self.groups is None else self.groups.starts[~group_or_node]
 
     def place(self, node: int) -> int:
         """The row where a node is, or the folded group that holds it; -1 where the filter hides it."""
@@ -83,9 +84,9 @@ class Selection:
 
     def nearest(self, node: int) -> int:
         """The row of a node, else the row next to where it would be."""
-        found = self.place(node)
-        if found >= 0 or not len(self.rows) or self._places is not None:
-            return max(found, 0)
+        place_of_node = self.place(node)
+        if place_of_node >= 0 or not len(self.rows) or self._places is not None:
+            return max(place_of_node, 0)
         return min(bisect_left(self.rows, node, key=self._first), len(self.rows) - 1)
 
     def shows(self, node: int) -> bool:
@@ -108,15 +109,14 @@ class Selection:
 
     @cached_property
     def _places(self) -> dict[int, int] | None:
-        """Only where the rows are not in the order of the graph."""
+        """Node -> row, where rows are not in the order of the graph; else None."""
         return {node: place for place, node in enumerate(self.rows)} if self.question.sort is not None else None
 
 
 def selecting(
     view: GraphView, question: Question, groups: Groups | None = None, before: Selection | None = None
 ) -> Steps[Selection]:
-    """Finds the rows in slices; what an earlier selection of the same filter found is taken from it. Raises
-    FilterError."""
+    """Finds the rows in slices, starting from an earlier selection with the same filter. Raises FilterError."""
     seen = any(term.key in VALUE_KEYS for term in question.terms)  # values may have changed
     if before is not None and before.view is view and before.question.terms == question.terms and not seen:
         nodes = before.nodes

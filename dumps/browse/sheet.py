@@ -1,6 +1,6 @@
 """What a tab shows, as plain data: lines of marked texts, or the lines of a file, and which of them to look at first.
 
-A command prints it, the workbench draws it. Must not know colours, keys or widgets; every text is free of control
+A command prints it, the workbench draws it. Knows nothing of colours, keys or widgets; every text is free of control
 characters.
 
 >>> sheet = Sheet("sin_0", [line(("op", TITLE), (" sin", "")), line(link("x"))])
@@ -17,12 +17,12 @@ from typing import NamedTuple
 from ..tables import plain
 
 PLAIN, TITLE, DIM, LINK, BAD, HERE = "", "title", "dim", "link", "bad", "here"
-"""What a text is: nothing special, a heading, of less weight, a node to jump to, something wrong, what all is about."""
+"""The kind of a text: plain, a heading, dimmed, a node to jump to, an error, the subject of the sheet."""
 
 
 class Span(NamedTuple):
-    """A piece of a line. `node` is where a click on it leads; `graph` the id of another graph of the run that it is
-    in."""
+    """A piece of a line. `node` is where a click on it leads; `graph` the id of the other graph that the
+    node lies in."""
 
     text: str
     kind: str = PLAIN
@@ -36,8 +36,8 @@ Line = tuple[Span, ...]
 @dataclass
 class Sheet:
     """`lines` are marked lines, or the plain ones of a file in `language`, then numbered from `first`. `top` is the
-    line to look at, `marked` those that all is about, by position. `choice` says which of several things this is:
-    "2/3". `path` is the file. `inside` are lines in another language.
+    line to look at, `marked` the positions of the lines that are its subject. `choice` says which of several things
+    this is: "2/3". `path` is the file. `inside` are lines in another language.
     """
 
     title: str
@@ -52,7 +52,7 @@ class Sheet:
     inside: list[tuple[range, str]] = field(default_factory=list["tuple[range, str]"])
 
     def is_marked(self, position: int) -> bool:
-        """Whether a line is one that all is about."""
+        """Whether a line is among the subject's."""
         return any(position in part for part in self.marked)
 
 
@@ -72,13 +72,13 @@ def line(*pieces: Span | tuple[str, str] | str) -> Line:
     return tuple(part if isinstance(part, Span) else span(*part) for part in parts)
 
 
-def line_text(one: Line | str) -> str:
+def line_text(row: Line | str) -> str:
     """A line without its marks."""
-    return one if isinstance(one, str) else "".join(piece.text for piece in one)
+    return row if isinstance(row, str) else "".join(piece.text for piece in row)
 
 
 def text(sheet: Sheet, *, around: int | None = None) -> str:
-    """The sheet as a command prints it: a file's lines numbered, with a mark at those that all is about.
+    """The sheet as a command prints it: a file's lines numbered, its subject marked.
 
     `around` keeps that many lines before and after the marked ones.
     """

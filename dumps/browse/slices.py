@@ -1,10 +1,14 @@
 """Work in small slices: a generator that pauses every few milliseconds, so that whoever shows things can show them in
 between.
 
-A command runs one to its end at once. Must not start threads: pure Python in a thread delays keys as much as work in
+A command runs one to its end at once. Starts no threads: pure Python in a thread delays keys as much as work in
 between.
 
->>> finish(iter_of_a_listing)
+>>> def count():
+...     yield  # a pause, for whoever does other work between
+...     return 3
+>>> finish(count())
+3
 """
 
 from __future__ import annotations
@@ -15,14 +19,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
-"""Pauses where it yields; its result is what it returns."""
+"""A generator that yields to pause, and returns its result."""
 
 PIECE = 8192
 """How many nodes are looked at between two pauses, where one costs well below a microsecond."""
 
 
 def finish(steps: Generator[Any, None, T]) -> T:
-    """Runs the steps to their end; their result."""
+    """Runs the steps to their end and returns the result."""
     while True:
         try:
             next(steps)

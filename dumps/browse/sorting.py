@@ -3,7 +3,7 @@
 Nodes without a number come last either way; nodes that are equal stay in the order of the graph.
 
 >>> finish(sorted_by(view, range(len(view)), Sort("bytes", descending=True)))[:3]
-[3, 9, 15]
+[0, 5, 3]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .table import GraphView
 
 NUMBERS = ("index", "bytes", "flops", "users", "min", "max", "nan", "inf", "error")
 DESCENDING = ("bytes", "flops", "users", "max", "nan", "inf", "error")
-"""What one wants to see the largest of first."""
+"""Columns whose largest values come first by default."""
 
 TEXTS = {"dtype": "dtype", "stride": "stride", "file": "where", "module": "module"}
 
@@ -33,12 +33,12 @@ class Sort(NamedTuple):
 
     @property
     def turned(self) -> Sort:
-        """The other direction."""
+        """The opposite direction."""
         return Sort(self.key, not self.descending)
 
 
 def usual(key: str) -> Sort:
-    """The direction that is wanted first."""
+    """The default direction of a column."""
     return Sort(key, key in DESCENDING)
 
 
@@ -62,11 +62,11 @@ def sorted_by(view: GraphView, nodes: Sequence[int], sort: Sort) -> Steps[list[i
         yield
     packed.sort()  # runs that are sorted already: merged in one go
     yield
-    made: list[int] = []
+    in_order: list[int] = []
     for piece in pieces(packed, 4 * 8192):
-        made.extend(number % count for number in piece)
+        in_order.extend(number % count for number in piece)
         yield
-    return made + missing
+    return in_order + missing
 
 
 def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
@@ -76,8 +76,8 @@ def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
         read = numbers_of(view, key)
         if key in ("index", "bytes", "users", "flops"):
             return read  # pyright: ignore[reportReturnType] - whole numbers already
-        found = {value for node in view.values if (value := read(node)) is not None and not math.isnan(value)}
-        places = {value: place for place, value in enumerate(sorted(found))}
+        distinct = {value for node in view.values if (value := read(node)) is not None and not math.isnan(value)}
+        places = {value: place for place, value in enumerate(sorted(distinct))}
         return lambda node: None if (value := read(node)) is None else places.get(value, len(places))
     if key in TEXTS or key == "shape":
         texts = view.distinct(TEXTS.get(key, key))
@@ -88,7 +88,7 @@ def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
         return lambda node: ranks[values[node]]
     if key == "name":
         return (yield from _name_ranks(view))
-    made: list[str] = []
+    cells: list[str] = []
     known: dict[tuple[int, int], str] = {}
     ops, targets = view.table.op, view.table.target
     for piece in pieces(range(len(view)), 4096):
@@ -97,16 +97,16 @@ def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
                 pair = (ops[node], targets[node])
                 if pair not in known:
                     known[pair] = cell(view, key, node)
-                made.append(known[pair])
+                cells.append(known[pair])
         else:
-            made.extend(cell(view, key, node) for node in piece)
+            cells.extend(cell(view, key, node) for node in piece)
         yield
-    words = {word: place for place, word in enumerate(sorted(set(made)))}
-    return lambda node: words[made[node]]
+    words = {word: place for place, word in enumerate(sorted(set(cells)))}
+    return lambda node: words[cells[node]]
 
 
 def _name_ranks(view: GraphView) -> Steps[Callable[[int], int | None]]:
-    """mul_2 before mul_10: by what is before the number, then by the number."""
+    """Orders mul_2 before mul_10: by the text before the number, then by the number."""
     heads: list[str] = []
     numbers: list[int] = []
     for start, end in spans(len(view), 4096):

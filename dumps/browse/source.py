@@ -2,12 +2,13 @@
 recorded.
 
 A copy is shown as it is, and where its line is not the one that the stack quotes, that is said. A run of before there
-were copies falls back to the file of that name on this machine, if the quoted line still stands there. Must not open
-anything else.
+were copies falls back to the file of that name on this machine, if the quoted line still stands there. Opens nothing
+else.
 
->>> sheet = sheet_of_frame(saved, detail.stack, 0)
+>>> from graphdbg.dumps.browse.about import About
+>>> sheet = sheet_of_frame(saved, About(saved, view).stack(view.position("addmm")), 0)
 >>> sheet.title, sheet.lines[sheet.top]
-('model.py:12 in forward', '        h = self.up(x)')
+('train.py:11 in forward', '        return self.down(torch.nn.functional.gelu(self.up(x)))')
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def _present(frame: Frame) -> str | None:
     try:
         if not frame.code or path.suffix != ".py" or not path.is_absolute():
             return None
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return None
         text = path.read_text(encoding="utf-8", errors="backslashreplace")
     except (OSError, ValueError):

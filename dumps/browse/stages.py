@@ -3,11 +3,12 @@ passes.
 
 Graphs belong together by their compile id and process. A node of another graph is the same one if it has the same name
 and target, or the same input of the model, or says that it was made from it (`from_node`), or has the same number and
-op. Where nothing but the user's line is the same, that is said. Large graphs are joined by names and numbers alone, as
-tables tell them; the other side of autograd by names, its gradients are `partner`'s.
+op. Where nothing but the user's line is the same, that is said. Large graphs are joined by the names and numbers in
+their tables; the other side of autograd by names (`partner` finds gradients).
 
 >>> [(found.stage, found.name) for found in Related(saved).of(view, view.position("addmm"))]
-[('dynamo', 'linear'), ('joint', 'addmm'), ...]
+[('dynamo', 'linear'), ('pre_grad', 'linear'), ('joint', 'addmm'), ('joint_passed', 'addmm'), ('backward', 'addmm'),
+('post_grad_forward', 'addmm'), ('post_grad_backward', 'addmm')]
 """
 
 from __future__ import annotations
@@ -59,17 +60,17 @@ class Related:
         if saved.run is None:
             return []
         compiled = saved.local_id.partition("/")[0]
-        found = [
+        others = [
             graph
             for graph in saved.run.graphs()
             if graph.process == saved.process and graph.local_id.partition("/")[0] == compiled and graph.id != saved.id
         ]
-        return sorted(found, key=lambda graph: _ORDER.get(graph.stage, len(_ORDER)))
+        return sorted(others, key=lambda graph: _ORDER.get(graph.stage, len(_ORDER)))
 
     def of(self, view: GraphView, index: int) -> list[Counterpart]:
         """The counterparts of a node in all of them; a graph that cannot be read is named in `unread`."""
         me = _node(self.saved, view.table.row(index))
-        found: list[Counterpart] = []
+        counterparts: list[Counterpart] = []
         for graph in self.graphs:
             try:
                 places, how = _counterparts(me, graph)
@@ -77,12 +78,14 @@ class Related:
                 self.unread[graph.id] = str(error)
                 continue
             for row in map(graph.table.row, places):
-                found.append(Counterpart(graph.id, graph.stage, row.index, row.name, row.target, row_value(row), how))
-        return found
+                counterparts.append(
+                    Counterpart(graph.id, graph.stage, row.index, row.name, row.target, row_value(row), how)
+                )
+        return counterparts
 
 
 class _Node(NamedTuple):
-    """What a node is recognised by."""
+    """The facts that a node is recognised by."""
 
     row: NodeRow
     stage: str
@@ -102,7 +105,7 @@ def _sides(stage: str) -> set[str]:
 
 
 def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
-    """Positions in another graph, by the surest way that finds any."""
+    """The positions in another graph, by the surest way that finds any."""
     table = graph.table
     text = table.strings
     aot = me.stage not in _TRACED and graph.stage not in _TRACED
@@ -119,36 +122,38 @@ def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
         nodes = graph.record.graph.nodes
         if me.row.op == "placeholder":
             sources = {item.name for item in graph.record.inputs if me.source and item.source == me.source}
-            found = [at for at, node in enumerate(nodes) if node.op == "placeholder" and node.name in sources]
-            return (found, "same input") if found else (same, "same name")
-        made = [at for at, node in enumerate(nodes) if me.row.name in node.from_node[:1] and node.op.startswith("call")]
+            places_there = [at for at, node in enumerate(nodes) if node.op == "placeholder" and node.name in sources]
+            return (places_there, "same input") if places_there else (same, "same name")
+        made_from_me = [
+            at for at, node in enumerate(nodes) if me.row.name in node.from_node[:1] and node.op.startswith("call")
+        ]
         made_of = [at for at, node in enumerate(nodes) if node.name in me.origins[:1] and node.op.startswith("call")]
-        if made or made_of:
-            return (made, "made from it") if made else (made_of, "it was made from this")
+        if made_from_me or made_of:
+            return (made_from_me, "made from it") if made_from_me else (made_of, "it was made from this")
         if me.origins:
-            found = [at for at, node in enumerate(nodes) if node.from_node[:1] == me.origins[:1]]
-            if found:
-                return found, "made from the same"
+            places_there = [at for at, node in enumerate(nodes) if node.from_node[:1] == me.origins[:1]]
+            if places_there:
+                return places_there, "made from the same"
     elif me.row.op == "placeholder":
         return same, "same name"
     if me.row.seq_nr >= 0:
-        found = [
+        places_there = [
             at
             for at, number in enumerate(table.seq_nr)
             if number == me.row.seq_nr
             and text[table.target[at]] == me.row.target
             and text[table.op[at]].startswith("call")
         ]
-        if found:
-            return found, "same seq_nr and op"
+        if places_there:
+            return places_there, "same seq_nr and op"
     if me.row.code and me.row.op.startswith("call"):
         line = (me.row.where, me.row.code)
-        found = [at for at in range(len(table.name)) if (text[table.where[at]], text[table.code[at]]) == line]
-        return [at for at in found if text[table.op[at]].startswith("call")], "same line of code"
+        places_there = [at for at in range(len(table.name)) if (text[table.where[at]], text[table.code[at]]) == line]
+        return [at for at in places_there if text[table.op[at]].startswith("call")], "same line of code"
     return [], ""
 
 
-def sheet_of(related: Related, view: GraphView, index: int, found: Sequence[Counterpart]) -> Sheet:
+def sheet_of(related: Related, view: GraphView, index: int, counterparts: Sequence[Counterpart]) -> Sheet:
     """The stages as a sheet: one heading for each graph, this one among them, below it the node there."""
     lines: list[Line] = []
     marked: list[range] = []
@@ -162,15 +167,24 @@ def sheet_of(related: Related, view: GraphView, index: int, found: Sequence[Coun
             label = f"{graph.stage:<{width}}  "
             lines.append(line((label, HERE), (mine.name, HERE), f"  {row_value(mine)}", (f"  {mine.target}", DIM)))
             continue
-        nodes = [one for one in found if one.graph == graph.id]
+        nodes = [counterpart for counterpart in counterparts if counterpart.graph == graph.id]
         if graph.id in related.unread:
             lines.append(line((f"{graph.stage:<{width}}  ", TITLE), (related.unread[graph.id], BAD)))
         elif not nodes:
             lines.append(line((f"{graph.stage:<{width}}  ", TITLE), (_why_none(related.saved.stage, graph.stage), DIM)))
-        for place, one in enumerate(nodes[:MOST]):
+        for place, counterpart in enumerate(nodes[:MOST]):
             label = f"{graph.stage if place == 0 else '':<{width}}  "
-            told = f"  {one.target if one.target != one.name else ''}" + (f"  ({one.how})" if place == 0 else "")
-            lines.append(line((label, TITLE), span(one.name, LINK, one.name, one.graph), f"  {one.value}", (told, DIM)))
+            how_text = f"  {counterpart.target if counterpart.target != counterpart.name else ''}" + (
+                f"  ({counterpart.how})" if place == 0 else ""
+            )
+            lines.append(
+                line(
+                    (label, TITLE),
+                    span(counterpart.name, LINK, counterpart.name, counterpart.graph),
+                    f"  {counterpart.value}",
+                    (how_text, DIM),
+                )
+            )
         if len(nodes) > MOST:
             lines.append(line(" " * (width + 2), (f"and {len(nodes) - MOST} more", DIM)))
     return Sheet("the same node at the other stages", lines, 0, marked)

@@ -1,12 +1,12 @@
 """One graph's table and what is read off it: positions, users, module paths, shapes, FLOPs, values. Screens and `show`
 read it.
 
-Everything is found when it is first asked for and kept; texts that repeat are looked at once each. Must not read files
-(`loading.py` does), must not parse rows one by one for all nodes.
+Everything is found when it is first asked for and kept; texts that repeat are looked at once each. It reads no files
+(`loading.py` does), and does not parse the rows of all nodes one by one.
 
 >>> view = GraphView(saved.table)
->>> view.module(57), view.users(57), view.position("mul_22")
-('blocks.0.attention', [61, 70], 57)
+>>> view.module(6), view.users(6), view.position("addmm")
+('up', [7, 8, 14], 6)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Users:
 
 
 def users_of(inputs: Sequence[Sequence[int]]) -> Steps[Users]:
-    """Turns the inputs of all nodes round. Inputs are earlier nodes, each named once."""
+    """The users of all nodes, from their inputs, which are earlier nodes, each named once."""
     count = len(inputs)
     ends = array("I", bytes(4 * (count + 1)))
     for start, end in spans(count, NODES):
@@ -65,7 +65,7 @@ def users_of(inputs: Sequence[Sequence[int]]) -> Steps[Users]:
 
 
 class ReplayedValue(NamedTuple):
-    """What a replay saw of one node's value; None: not known."""
+    """What a replay recorded of one node's value; None: not known."""
 
     min: float | None = None
     max: float | None = None
@@ -77,7 +77,7 @@ class ReplayedValue(NamedTuple):
 
 
 class GraphView:
-    """`table.inputs`, `code` and `seq_nr` may still be on their way while `whole` is False."""
+    """One graph's table. `table.inputs`, `code` and `seq_nr` may still be missing while `whole` is False."""
 
     def __init__(self, table: Table, *, whole: bool = True) -> None:
         self.table = table
@@ -86,9 +86,9 @@ class GraphView:
         self.kernels: Mapping[int, str] = {}
         """Position of a node -> the generated kernel it went into, where that was recorded."""
         self.values: Mapping[int, ReplayedValue] = {}
-        """Position of a node -> what a replay saw."""
+        """Position of a node -> what a replay recorded."""
         self.nowhere: frozenset[str] = frozenset()
-        """NaN, Inf: what no value has."""
+        """The columns among NaN and Inf that are zero for all values."""
         self.rungs: Sequence[str] = ()
         """The rungs of those values: of all but the last column, then of the last."""
         self.known: Mapping[int, str] = {}
@@ -114,7 +114,7 @@ class GraphView:
         return self.positions.get(name)
 
     def inputs(self, index: int) -> list[int]:
-        """The nodes that a node uses; none while they are on their way."""
+        """The nodes that a node uses; none while they are not read yet."""
         return self.table.inputs[index] if self.whole else []
 
     def users(self, index: int) -> list[int]:
@@ -141,14 +141,14 @@ class GraphView:
 
     @cached_property
     def lower_names(self) -> list[str]:
-        """All names in small letters, for finding text in them; those of inputs with the name that users know."""
+        """All names in lower case, to find text in them; those of inputs with the names that users know."""
         names = list(map(str.lower, self.table.name))
         for index, name in self.known.items():
             names[index] += f" {name.lower()}"
         return names
 
     def take_known(self, names: Mapping[str, str]) -> None:
-        """Takes the names by which users know inputs."""
+        """Sets the names by which users know inputs."""
         self.known = {at: name for node, name in names.items() if name and (at := self.position(node)) is not None}
         self.__dict__.pop("lower_names", None)
 
@@ -185,8 +185,8 @@ class GraphView:
 
     def module(self, index: int) -> str:
         """The innermost module of a node; empty where it has none."""
-        found = self.levels(self.table.module[index])
-        return found[-1] if found else ""
+        modules = self.levels(self.table.module[index])
+        return modules[-1] if modules else ""
 
     def shape_of(self, text: int) -> Any:
         """The value of a text of the shape or stride column: [2, "s0"], a list of those, "s0", or None."""
@@ -217,17 +217,19 @@ class GraphView:
         return self._counted[key]
 
     def take_values(self, seen: Mapping[str, Sequence[float | None]]) -> None:
-        """Takes min, max, nan, inf and error by the names of nodes; names that are not here are left out."""
-        found: dict[int, ReplayedValue] = {}
+        """Sets min, max, nan, inf and error by the names of nodes; names that the graph does not have are left out."""
+        by_index: dict[int, ReplayedValue] = {}
         for name, numbers in seen.items():
             index = self.position(name)
             if index is not None:
                 low, high, nan, inf, *errors = (*numbers, *[None] * 6)[:6]
-                found[index] = ReplayedValue(
+                by_index[index] = ReplayedValue(
                     low, high, None if nan is None else int(nan), None if inf is None else int(inf), *errors
                 )
-        self.values = found
-        self.nowhere = frozenset(key for key in ("nan", "inf") if not any(getattr(one, key) for one in found.values()))
+        self.values = by_index
+        self.nowhere = frozenset(
+            key for key in ("nan", "inf") if not any(getattr(replayed, key) for replayed in by_index.values())
+        )
 
 
 def _parsed(text: str) -> Any:

@@ -58,19 +58,19 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     from ..diff.pair import pair_view, pairs, ranks
     from ..diff.sides import side
 
-    one = side(a)
+    left = side(a)
     two = None if b is None else side(b)
     if two is not None:
-        found = pairs(one, two)
-    elif isinstance(one, SavedGraph):
+        pairs_left = pairs(left, two)
+    elif isinstance(left, SavedGraph):
         raise UsageError("a second graph is wanted", f"{a} is one graph", "name it: graphdbg diff A B")
     else:
-        found = [pair for first, other in ranks(one) for pair in pairs(first, other)]
-    single = isinstance(one, SavedGraph) or isinstance(two, SavedGraph)
-    found.reverse()
+        pairs_left = [pair for first, other in ranks(left) for pair in pairs(first, other)]
+    single = isinstance(left, SavedGraph) or isinstance(two, SavedGraph)
+    pairs_left.reverse()
     views: list[GraphView] = []
-    while found:  # a pair holds its graphs once they are read, so none is kept
-        views.append(pair_view(found.pop(), everything=everything, strict=single, rank=two is None))
+    while pairs_left:  # a pair holds its graphs once they are read, so none is kept
+        views.append(pair_view(pairs_left.pop(), everything=everything, strict=single, rank=two is None))
     same = all(view.verdict == "same" for view in views)
     if as_json:
         closer = [
@@ -84,10 +84,10 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
         if view.verdict == "unreadable":
             say(f"note: {view.notes[0]}")
     shown = views if single else [view for view in views if view.verdict in ("differs", "settings")][:1]
-    told = [] if single else [text.overview(views, terminal=on_terminal(), everything=everything)]
-    told += ["", "the first that differs:"] if shown and not single else []
-    told += [text.details(view, terminal=on_terminal(), everything=everything) for view in shown]
-    emit("\n".join(told), as_json=False)
+    parts = [] if single else [text.overview(views, terminal=on_terminal(), everything=everything)]
+    parts += ["", "the first that differs:"] if shown and not single else []
+    parts += [text.details(view, terminal=on_terminal(), everything=everything) for view in shown]
+    emit("\n".join(parts), as_json=False)
     return 0 if same else DIFFERENCE_EXIT
 
 
@@ -98,10 +98,10 @@ def _beside(a: str, b: str | None, everything: bool, by_seq_nr: bool, as_json: b
     if b is None:
         option = "--by-seq-nr" if by_seq_nr else "--side-by-side"
         raise UsageError(f"{option} needs two graphs", "one is named", f"graphdbg diff A B {option}")
-    made = beside(resolve_graph(a), resolve_graph(b), by_seq_nr=by_seq_nr)
-    same = by_seq_nr or made.same
+    lines = beside(resolve_graph(a), resolve_graph(b), by_seq_nr=by_seq_nr)
+    same = by_seq_nr or lines.same
     if as_json:
-        emit({"a": a, "b": b, "same": same, "side_by_side": msgspec.to_builtins(made)}, as_json=True)
+        emit({"a": a, "b": b, "same": same, "side_by_side": msgspec.to_builtins(lines)}, as_json=True)
     else:
-        emit(beside_text(made, everything=everything, terminal=on_terminal()), as_json=False)
+        emit(beside_text(lines, everything=everything, terminal=on_terminal()), as_json=False)
     return 0 if same else DIFFERENCE_EXIT

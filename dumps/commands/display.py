@@ -1,11 +1,13 @@
 """What a notebook shows of graphs, runs, verdicts and minifications: one element of HTML with its own colours, light or
 dark as the notebook is; no script, nothing that is fetched.
 
-The colours and the look of texts and tables are those of the page of `graphdbg pack`. Must not judge or choose: who
-calls brings the words, columns and cells that a terminal gets.
+The colours and the look of texts and tables are those of the page of `graphdbg pack`. It judges and chooses nothing:
+the caller brings the words, columns and cells that a terminal gets.
 
->>> shown("FAILS: wrong numbers", "bad", table([Column("rung")], [("inductor",)]), commands(["graphdbg ls myrun"]))
-'<div class="graphdbg"><style>...</style><p class="bad"><b>FAILS: wrong numbers</b></p>...</div>'
+For example:
+
+    shown("FAILS: wrong numbers", "bad", table([Column("rung")], [("inductor",)]), commands(["graphdbg ls myrun"]))
+    # '<div class="graphdbg"><style>...</style><p class="bad"><b>FAILS: wrong numbers</b></p>...</div>'
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 200
 _TITLES = {"where": "file:line", "code": "your line"}
-_LOOK = Path(__file__).parent / "pack" / "look.css"
+_LOOK = Path(__file__).parents[1] / "pack" / "look.css"
 _OF_LIGHT, _OF_DARK = (
     f"[data-jp-theme-light={is_light}] .graphdbg, .vscode-{theme} .graphdbg"
     for is_light, theme in (("true", "light"), ("false", "dark"))
 )
-"""Where JupyterLab or VS Code says which it is; elsewhere the system does."""
+"""The style rules by which JupyterLab or VS Code says light or dark; elsewhere the system does."""
 _HERE = (
     "background: var(--bg); color: var(--fg); font: 14px/1.45 system-ui, sans-serif; padding: 8px 12px; "
     "border-radius: 6px; "
@@ -66,52 +68,52 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Markup:
     kinds = ["num mono" if column.right else "mono" for column in columns]
     cells = [tag("tr", *(tag("td", row[at], class_=kinds[at]) for at in kept)) for row in rows[:MOST_ROWS]]
     more = tag("p", f"and {len(rows) - MOST_ROWS} more", class_="dim") if len(rows) > MOST_ROWS else ""
-    made = tag("table", tag("thead", heads), tag("tbody", *cells))
-    return joined(tag("div", made, class_="scroll"), more) if rows else Markup()
+    html = tag("table", tag("thead", heads), tag("tbody", *cells))
+    return joined(tag("div", html, class_="scroll"), more) if rows else Markup()
 
 
 def lines(texts: Sequence[str]) -> Markup:
-    """A paragraph for each."""
+    """A paragraph for each line."""
     return joined(*(tag("p", text) for text in texts))
 
 
 def code(text: str) -> Markup:
-    """A program, or an error, as it is."""
+    """A program, or an error, as preformatted text."""
     return tag("pre", text, class_="wrap") if text else Markup()
 
 
-def commands(found: Sequence[str]) -> Markup:
-    """Commands to go on with, as a cell takes them."""
-    return code("\n".join(map(in_cell, found)))
+def commands(texts: Sequence[str]) -> Markup:
+    """Commands to go on with, as a notebook cell takes them."""
+    return code("\n".join(map(in_cell, texts)))
 
 
 def in_cell(command: str) -> str:
-    """A command line as a cell takes it, also where the kernel's Python is not the one of the shell."""
+    """A command line as a notebook cell takes it, also where the kernel's Python is not the one of the shell."""
     there = shutil.which("graphdbg")
     ours = there is not None and Path(there).parent == Path(sys.executable).parent
     return f"!{command if ours else command.replace('graphdbg', f'{shlex.quote(sys.executable)} -m graphdbg', 1)}"
 
 
 def of_graph(saved: SavedGraph) -> str:
-    """A graph: its nodes as the page of `graphdbg pack` has them."""
+    """A graph: its nodes in the table that the page of `graphdbg pack` has."""
     from ..pack.page_data import COLUMNS, graph
 
     try:
-        found = graph(saved, MOST_ROWS)
+        page_graph = graph(saved, MOST_ROWS)
     except GraphdbgError as error:
         return shown(f"graph {saved.name}", "bad", lines([str(error)]))
-    more = [f"graphdbg show {shlex.quote(saved.name)}"] if found.total > MOST_ROWS else []
-    said = f"graph {saved.id}: {counted(found.total, 'node')}, {saved.status}"
-    names = [row[0] for row in found.rows]
-    reads = [", ".join(names[at] for at in used if at < len(names)) for used in found.inputs]
-    rows = [(row[0], read, *row[1:]) for row, read in zip(found.rows, reads, strict=True)]
+    more = [f"graphdbg show {shlex.quote(saved.name)}"] if page_graph.total > MOST_ROWS else []
+    said = f"graph {saved.id}: {counted(page_graph.total, 'node')}, {saved.status}"
+    names = [row[0] for row in page_graph.rows]
+    reads = [", ".join(names[at] for at in used if at < len(names)) for used in page_graph.inputs]
+    rows = [(row[0], read, *row[1:]) for row, read in zip(page_graph.rows, reads, strict=True)]
     titles = [_TITLES.get(name, name) for name in (COLUMNS[0], "reads", *COLUMNS[1:])]
     inside = code(saved.error or ""), table([*map(Column, titles)], rows), commands(more)
     return shown(said, "bad" if saved.status == "failed" else "", *inside)
 
 
 def of_run(run: Run) -> str:
-    """A run: its graphs, a line each."""
+    """A run: one line for each graph."""
     from .ls import graph_cells
 
     graphs, typed = counted(len(run.rows), "graph"), shlex.quote(str(run.path))

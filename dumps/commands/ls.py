@@ -27,10 +27,10 @@ from .options import json_option
 
 STATUS_STYLE = "cyan"
 _WIDTH = 80
-"""Of the table where it is piped."""
+"""The width of the table where it is piped."""
 _RECORD = "graphdbg dump train.py"
 _LEAST = 16
-"""Letters that a function has in any case."""
+"""The letters that a function gets in any case."""
 
 
 @click.command()
@@ -80,19 +80,19 @@ def ls(
     if follow:
         _follow(run, words, explain=explain, as_json=as_json)
         return
-    found = resolve(run)
-    if times and isinstance(found, Run):
-        _list_times(run, found, as_json)
+    target = resolve(run)
+    if times and isinstance(target, Run):
+        _list_times(run, target, as_json)
     elif explain:
-        show(run, found, as_json)
-    elif isinstance(found, SavedGraph):
-        _list_graph(run, found, as_json)
+        show(run, target, as_json)
+    elif isinstance(target, SavedGraph):
+        _list_graph(run, target, as_json)
     else:
-        _list_run(run, found, words, as_json, stages=stages)
+        _list_run(run, target, words, as_json, stages=stages)
 
 
 def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> None:
-    from ..browse.follow import Following, told
+    from ..browse.follow import Following, lines_until_end
 
     if as_json or words or explain:
         option = "--json" if as_json else "--filter" if words else "--why"
@@ -107,7 +107,7 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
         )
     run = Following(Path(text))
     try:
-        for line in told(run, time.sleep):
+        for line in lines_until_end(run, time.sleep):
             emit(line, as_json=False) if run.state != "waiting" else say(line)
     except KeyboardInterrupt:
         say("no longer followed; the run goes on")
@@ -129,9 +129,13 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
         rows = [
             row for row in rows if matches(f"{row.id} {row.stage} {_status(row)} {row.error or ''}".lower(), wanted)
         ]
-        shown = [one for one in compiles if matches(f"{one.words()} {_status(one.worst)}".lower(), wanted)]
-        told = f"{len(shown)} of {counted(len(compiles), 'compile')}"
-        say(told if compiles else f"{len(rows)} of {counted(len(run.rows), 'graph')}")
+        shown = [
+            compiled
+            for compiled in compiles
+            if matches(f"{compiled.words()} {_status(compiled.worst)}".lower(), wanted)
+        ]
+        counts = f"{len(shown)} of {counted(len(compiles), 'compile')}"
+        say(counts if compiles else f"{len(rows)} of {counted(len(run.rows), 'graph')}")
         compiles = shown
     for sentence in run.damage:
         say(f"note: {sentence}")
@@ -155,9 +159,9 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
     elif rows and stages:
         emit(graph_table(rows), as_json=False)
     left_out = index.left_out_text(index.left_out(run.processes))
-    found = [_told(text, run, one) for one in why.first_found(run.processes)]
+    first_errors = [_first_seen_text(text, run, compiled) for compiled in why.first_found(run.processes)]
     for line in filter(
-        None, (run.of_a_trace, *deaths.lines(run.processes), *found, left_out, why.hint(text, run.processes))
+        None, (run.of_a_trace, *deaths.lines(run.processes), *first_errors, left_out, why.hint(text, run.processes))
     ):
         say(line)
     say(_summary(text, run))
@@ -176,36 +180,36 @@ def compile_table(compiles: list[Compiled]) -> str:
     ]
     cells = [
         [
-            one.id,
-            _status(one.worst),
-            one.stages,
-            "" if one.nodes is None else str(one.nodes),
-            "" if one.seconds is None else f"{one.seconds:.2f}",
+            compiled.id,
+            _status(compiled.worst),
+            compiled.stages,
+            "" if compiled.nodes is None else str(compiled.nodes),
+            "" if compiled.seconds is None else f"{compiled.seconds:.2f}",
             "",
         ]
-        for one in compiles
+        for compiled in compiles
     ]
     gap = 3 if on_terminal() else 2
     taken = sum(
         max(map(len, (column.title, *texts))) + gap for column, *texts in zip(columns[:-1], *cells, strict=False)
     )
-    for row, one in zip(cells, compiles, strict=True):
-        row[-1] = one.function(max(_LEAST, width - taken))
-    styles = ["red" if one.bad else "" for one in compiles]
+    for row, compiled in zip(cells, compiles, strict=True):
+        row[-1] = compiled.function(max(_LEAST, width - taken))
+    styles = ["red" if compiled.bad else "" for compiled in compiles]
     lines = render(columns, cells, terminal=on_terminal(), styles=styles).rstrip("\n").split("\n")
     head = len(lines) - len(cells)
-    made = lines[:head]
-    for line, one in zip(lines[head:], compiles, strict=True):
-        made.append(line)
-        made += [f"  {cut(plain(said), width - 2, 'end')}" for said in one.trouble()]
-    return "\n".join(made)
+    table_lines = lines[:head]
+    for line, compiled in zip(lines[head:], compiles, strict=True):
+        table_lines.append(line)
+        table_lines += [f"  {cut(plain(said), width - 2, 'end')}" for said in compiled.trouble()]
+    return "\n".join(table_lines)
 
 
 def _list_times(text: str, run: Run, as_json: bool) -> None:
     compiles, slow = of_run(run), shlex.join(["graphdbg", "triage", text, "--symptom", "slow"])
     if as_json:
         emit(
-            {"run": text, "compiles": [msgspec.to_builtins(one) for one in compiles], **run.inputs_json},
+            {"run": text, "compiles": [msgspec.to_builtins(compiled) for compiled in compiles], **run.inputs_json},
             as_json=True,
             next=[slow] if compiles else [shlex.join(["graphdbg", "ls", text, "--why"])],
         )
@@ -214,18 +218,18 @@ def _list_times(text: str, run: Run, as_json: bool) -> None:
         say(f"no compile of {text} gave a graph; why: graphdbg ls {shlex.quote(text)} --why")
         return
     emit(table(compiles), as_json=False)
-    total = sum(one.compile_s for one in compiles)
+    total = sum(compiled.compile_s for compiled in compiles)
     say(f"{total:.1f} s in {counted(len(compiles), 'compile')} that gave a graph, by the clock of the recorded run")
-    if not any(one.run_s for one in compiles):
+    if not any(compiled.run_s for compiled in compiles):
         say(f"seconds of a run beside eager's: {slow}")
 
 
-def _told(text: str, run: Run, found: why.FirstSeen) -> str:
-    """What `--when` saw, and where it comes from if that is known."""
-    name = next((row.id for row in run.rows if (row.process, row.local) == (found.process, found.graph)), "")
+def _first_seen_text(text: str, run: Run, first: why.FirstSeen) -> str:
+    """What `--when` saw first, and where it comes from if that is known."""
+    name = next((row.id for row in run.rows if (row.process, row.local) == (first.process, first.graph)), "")
     code, _, reason = last_verdicts(run).get(name, (0, "", ""))
     return (
-        f"{found.message}{f': {reason}' if code == 1 and reason else f'; where: graphdbg triage {shlex.quote(text)}'}"
+        f"{first.message}{f': {reason}' if code == 1 and reason else f'; where: graphdbg triage {shlex.quote(text)}'}"
     )
 
 
@@ -307,10 +311,10 @@ def _list_graph(text: str, graph: SavedGraph, as_json: bool) -> None:
         return
     columns = [Column(title) for title in ("id", "stage", "nodes", "status")]
     emit(render(columns, [[str(row[column.title]) for column in columns]], terminal=on_terminal()), as_json=False)
-    known = next((one for one in graph.run.rows if one.id == graph.id), None) if graph.run else None
+    known = next((listed for listed in graph.run.rows if listed.id == graph.id), None) if graph.run else None
     if known is not None and known.stack:
         emit(
-            "\n".join([f"{_status(known)}; its stack, innermost last:", *(f"  {one}" for one in known.stack)]),
+            "\n".join([f"{_status(known)}; its stack, innermost last:", *(f"  {listed}" for listed in known.stack)]),
             as_json=False,
         )
 
@@ -323,9 +327,14 @@ def _list_runs(as_json: bool) -> None:
         except GraphdbgError as error:
             say(f"note: {error}")
     if as_json:
-        named = [one["run"] for one in sorted(listed, key=lambda one: one["failed"], reverse=True)]
+        named = [
+            listed_run["run"]
+            for listed_run in sorted(listed, key=lambda listed_run: listed_run["failed"], reverse=True)
+        ]
         emit(
-            {"runs": listed}, as_json=True, next=[shlex.join(["graphdbg", "ls", one]) for one in named[:1]] or [_RECORD]
+            {"runs": listed},
+            as_json=True,
+            next=[shlex.join(["graphdbg", "ls", listed_run]) for listed_run in named[:1]] or [_RECORD],
         )
         return
     if not listed:

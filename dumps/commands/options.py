@@ -15,11 +15,11 @@ import click
 from ..answers import keep_full
 
 Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""What stands above a command's function with an @."""
+"""A decorator of a command's function."""
 
 
 def json_option(help: str = "Print one JSON document.") -> Declared:
-    """`--json`, which the command gets as `as_json`, and `--full`, which `emit` asks for."""
+    """`--json`, which the command gets as `as_json`, and `--full`, which `emit` reads."""
     whole = click.option(
         "--full",
         is_flag=True,
@@ -31,7 +31,7 @@ def json_option(help: str = "Print one JSON document.") -> Declared:
 
 
 def seconds_option(*names: str, help: str, default: float | None = None) -> Declared:
-    """An option for more than no seconds; without a default it may be None."""
+    """An option for a positive number of seconds; without a default it may be None."""
     shown = default is not None
     return click.option(
         *names, type=click.FloatRange(min=0, min_open=True), default=default, show_default=shown, metavar="S", help=help

@@ -49,22 +49,22 @@ def pack(run: str, output: str | None, tensors: bool, source: bool, preview: boo
     the words of errors stay. The finished file is searched for what should be gone.
     Exit code: 0 nothing of it was found, 1 something is left; the file is there, the members are named.
     """
-    found = _resolved(run)
-    out = Path(output) if output else Path(f"{found.name}.graphdbg.zip")
+    folder_of_run = _resolved(run)
+    out = Path(output) if output else Path(f"{folder_of_run.name}.graphdbg.zip")
     from ..pack import making
 
     if preview:
         with temporary.folder("graphdbg-preview-") as folder:
-            packed = making.pack(found, folder / out.name, tensors=tensors, source=source)
+            packed = making.pack(folder_of_run, folder / out.name, tensors=tensors, source=source)
             packed.file = out
             _warn(packed)
             again = [shlex.join(["graphdbg", "pack", run, "-o", str(out)])]
             table = making.table(packed.rows, terminal=on_terminal())
             emit(_document(packed) if as_json else table, as_json=as_json, next=again)
         return LEAK_EXIT if packed.leaks else 0
-    packed = making.pack(found, out, tensors=tensors, source=source)
+    packed = making.pack(folder_of_run, out, tensors=tensors, source=source)
     _warn(packed)
-    _tell(packed)
+    _say_packed(packed)
     if as_json:
         emit(_document(packed), as_json=True, next=[] if packed.is_page else [shlex.join(["graphdbg", "ls", str(out)])])
     else:
@@ -74,14 +74,14 @@ def pack(run: str, output: str | None, tensors: bool, source: bool, preview: boo
 
 
 def _resolved(text: str) -> Path:
-    """The folder of the run; also one whose run.json is damaged."""
+    """The folder of the run, even if its run.json is damaged."""
     path = Path(text)
     if (path / "run.json").is_file():
         return path.resolve() if path.name in ("", "..") else path
-    found = resolve(text)
-    if not isinstance(found, Run):
+    target = resolve(text)
+    if not isinstance(target, Run):
         raise UsageError(f"{text} is one graph", "a run is packed as a whole", "for one graph: graphdbg report")
-    return found.path
+    return target.path
 
 
 def _warn(packed: Packed) -> None:
@@ -102,7 +102,7 @@ def _warn(packed: Packed) -> None:
         say(f"looks random, see that it is no credential: {word}")
 
 
-def _tell(packed: Packed) -> None:
+def _say_packed(packed: Packed) -> None:
     graphs, size = counted(packed.graphs, "graph"), size_text(packed.file.stat().st_size)
     if packed.is_page:
         say(

@@ -1,6 +1,43 @@
 """`graphdbg show RUN/ID --node NAME`: one node as the tabs of the workbench show it. Not a command of its own.
 
 >>> show_node(saved, "addmm_1", head={}, hops=None, code=False, as_json=False)
+addmm_1  call_function  aten.addmm.default
+call     aten.addmm.default(primals_5, mul_2, permute_1)
+value    float32  [2, 4]  stride [4, 1]  offset 0  cpu  32 B
+module   down  torch.nn.modules.linear.Linear
+line     train.py:11 in forward  return self.down(torch.nn.functional.gelu(self.up(x)))
+kernel   extern_kernels.addmm
+partner  mm  0_0/backward  same seq_nr 14
+         mm_1  0_0/backward  same seq_nr 14
+         sum_1  0_0/backward  same seq_nr 14
+         permute_2  0_0/backward  same seq_nr 14
+         permute_3  0_0/backward  same seq_nr 14
+         view  0_0/backward  same seq_nr 14
+inputs 3 primals_5  f32[4]  placeholder
+         mul_2      f32[2, 16]  aten.mul.Tensor
+         permute_1  f32[16, 4]  aten.permute.default
+users 1  output    output
+made of  linear_1, aten.addmm.default
+meta     partitioner_tag = 'is_forward'
+<BLANKLINE>
+train.py:11 in forward  myrun/pid.../sources/b97e38f18e404f6f29d9c2256cd6ddea4f07d50e.py
+   8         self.down = torch.nn.Linear(16, 4)
+   9
+  10     def forward(self, x):
+> 11         return self.down(torch.nn.functional.gelu(self.up(x)))
+  12
+  13 torch.manual_seed(0)
+  14 compiled = torch.compile(Model())
+<BLANKLINE>
+at the other stages
+dynamo              linear_1  f32[2, 4]  torch.nn.functional.linear  (it was made from this)
+pre_grad            linear_1  f32[2, 4]  torch.nn.functional.linear  (it was made from this)
+joint               addmm_1  f32[2, 4]  aten.addmm.default  (same name)
+joint_passed        addmm_1  f32[2, 4]  aten.addmm.default  (same name)
+forward             addmm_1  f32[2, 4]  aten.addmm.default
+backward            the other side of autograd: its partners are told with the detail
+post_grad_forward   addmm_1  f32[2, 4]  aten.addmm.default  (same name)
+post_grad_backward  the other side of autograd: its partners are told with the detail
 """
 
 from __future__ import annotations
@@ -61,10 +98,10 @@ def _show_code(about: About, index: int) -> None:
 
     count = max(1, len(about.uses(index)))
     shown = [about.code(index, number) for number in range(count)]
-    for one in shown:
-        if not one.marked:
-            say(sheet.text(one) if not one.language else one.notes[0])
-    texts = [_titled(f"# {one.title}", one, around=0) for one in shown if one.marked]
+    for code in shown:
+        if not code.marked:
+            say(sheet.text(code) if not code.language else code.notes[0])
+    texts = [_titled(f"# {code.title}", code, around=0) for code in shown if code.marked]
     emit("\n\n".join(texts), as_json=False)
 
 
@@ -98,19 +135,19 @@ def _show_near(about: About, index: int, hops: int, head: dict[str, Any], as_jso
 
 
 def _all(about: About, index: int) -> dict[str, Any]:
-    """Everything as one JSON object."""
+    """Everything that is known of the node, as one JSON object."""
     partners, why = about.partners(index)
     source = about.source(index)
     lines = [str(line) for line in source.lines] if source.language else []
     return {
         **about.of(index).fixed(),
-        "partners": [{"graph": one.graph, "name": one.name, "how": one.how} for one in partners],
+        "partners": [{"graph": row.graph, "name": row.name, "how": row.how} for row in partners],
         "no_partner": why or None,
         "kernels": [
             {"graph": graph.id, "kernel": use.kernel, "sure": use.sure, "line": max(use.start, use.call) + 1}
             for graph, use in about.uses(index)
         ],
-        "stages": [msgspec.to_builtins(one) for one in about.related.of(about.view, index)],
+        "stages": [msgspec.to_builtins(row) for row in about.related.of(about.view, index)],
         "source": {
             "path": source.path,
             "line": source.top + 1,

@@ -1,8 +1,12 @@
 """`graphdbg show --nodes --filter --sort --columns --fold --find`: the rows of the graph screen as text or JSON.
 
-The same modules of `dumps/browse` choose, order and write the rows here and on the screen. Must not import torch.
+The same modules of `dumps/browse` choose, order and write the rows here and on the screen. Imports no torch.
 
->>> show_rows(saved, RowOptions(filter="op:mm", sort="bytes"), as_json=False)
+>>> show_rows(saved, RowOptions(filter="op:mul", sort="name"), head={}, as_json=False)
+ #  name   op               dtype    shape    stride   bytes  FLOPs  users  module  file:line
+ 7  mul    aten.mul.Tensor  float32  [2, 16]  [16, 1]  128 B             1          train.py:11
+ 8  mul_1  aten.mul.Tensor  float32  [2, 16]  [16, 1]  128 B             1          train.py:11
+11  mul_2  aten.mul.Tensor  float32  [2, 16]  [16, 1]  128 B             2          train.py:11
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ STYLES = {"index": "dim", "name": "bold", "op": "cyan", "file": "green"}
 
 @dataclass(frozen=True)
 class RowOptions:
-    """What was asked for; None: not."""
+    """The options of the command; None: not given."""
 
     filter: str | None = None
     sort: str | None = None
@@ -47,7 +51,7 @@ class RowOptions:
 
     @property
     def any(self) -> bool:
-        """Whether one of them was."""
+        """Whether any of them was given."""
         return any(
             value is not None for value in (self.filter, self.sort, self.columns, self.fold, self.find, self.nodes)
         )
@@ -69,7 +73,7 @@ def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], a
     if (chosen and any(column.key == "kernel" for column in chosen)) or "kernel:" in (options.filter or ""):
         view.kernels = kernel_column(saved, view)
     selection = _selected(saved, view, options, sort)
-    say(f"{saved.id}: stage {saved.stage}, {selection.told}, {saved.status}")
+    say(f"{saved.id}: stage {saved.stage}, {selection.count_text}, {saved.status}")
     if as_json:
         emit({**head, "nodes": [_json(selection, row) for row in selection.rows]}, as_json=True)
         return
@@ -83,7 +87,7 @@ def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], a
 
 
 def sort_of(text: str | None) -> Sort | None:
-    """COLUMN, COLUMN:up or COLUMN:down; numbers fall where nothing is said."""
+    """The order of COLUMN, COLUMN:up or COLUMN:down; numbers fall by default."""
     if text is None:
         return None
     word, _, way = text.partition(":")
@@ -140,13 +144,13 @@ def _json(selection: Selection, row: int) -> dict[str, Any]:
             "size_bytes": sum(view.table.size_bytes[node] or 0 for node in inside),
             "flops": sum(view.flops(node) or 0 for node in inside),
         }
-    made = {
+    fields = {
         **node_json(view.table.row(row), view.table),
         "contiguous": not view.strided(row),
         "flops": view.flops(row),
         "module": view.module(row),
     }
-    return {**made, "kernel": view.kernels.get(row, "")} if view.kernels else made
+    return {**fields, "kernel": view.kernels.get(row, "")} if view.kernels else fields
 
 
 def node_json(row: NodeRow, table: Table) -> dict[str, Any]:

@@ -5,9 +5,10 @@ The sequence steps are those of patience diff (unique keys, longest increasing r
 keys from strict to loose; between them nodes are joined by their partners' inputs and users. Near-linear in the nodes.
 Names play no part.
 
->>> found = align(Facts(a), Facts(b))
+>>> from graphdbg.dumps.diff.facts import NodeColumns
+>>> found = align(NodeColumns(record), NodeColumns(record))
 >>> found.to_b[3]                   # the partner of node 3, or -1
-4
+3
 """
 
 from __future__ import annotations
@@ -54,18 +55,18 @@ def down(intern: Intern[Hashable], facts: NodeColumns, label: Keys) -> Keys:
 
 
 def around(intern: Intern[Hashable], facts: NodeColumns, keys: Keys) -> Keys:
-    """One step more of neighbourhood: each node with the keys of its inputs and its users. Repeat for a wider one."""
+    """The neighbourhood one step wider: each node with the keys of its inputs and its users."""
     ends = {index for index, node in enumerate(facts.nodes) if node.op == "output"}
-    made: Keys = []
+    wider: Keys = []
     for index, own in enumerate(keys):
         users = sorted((keys[user], -1 if user in ends else slot) for user, slot in facts.users[index])
         inputs = () if index in ends else [keys[i] for i in facts.inputs[index]]
-        made.append(intern(("around", own, *inputs, -1, *users)))
-    return made
+        wider.append(intern(("around", own, *inputs, -1, *users)))
+    return wider
 
 
 def joined(intern: Intern[Hashable], *columns: Sequence[Hashable]) -> Keys:
-    """Several keys as one."""
+    """Several keys combined into one."""
     return [intern(("joined", row)) for row in zip(*columns, strict=True)]
 
 
@@ -74,7 +75,7 @@ Gap = tuple[list[int], list[int]]
 
 _PASSES = 12
 _FAN = 200
-"""Users of a node that are looked through for the partner of one; a node with more of them says little about each."""
+"""How many users of a node are searched for the partner of one; a node with more of them says little about each."""
 
 _CALLS = ("call_function", "call_method", "call_module")
 
@@ -103,64 +104,64 @@ class Alignment:
         return [i for i, j in enumerate(self.to_b) if j < 0], [j for j, i in enumerate(self.to_a) if i < 0]
 
     def chain(self) -> list[tuple[int, int]]:
-        """The most pairs that keep the order of both graphs; the others have moved."""
+        """The most pairs that keep the order of both graphs; the other pairs have moved."""
         pairs = [(i, j) for i, j in enumerate(self.to_b) if j >= 0]
         return [pairs[k] for k in increasing([j for _, j in pairs])]
 
     def gaps(self) -> list[Gap]:
         """The stretches between pairs of the chain that hold lonely nodes of both graphs."""
-        found: list[Gap] = []
+        gaps_between: list[Gap] = []
         before = (-1, -1)
         for pair in [*self.chain(), (len(self.a), len(self.b))]:
             if pair[0] - before[0] > 1 and pair[1] - before[1] > 1:
                 lonely_a = [i for i in range(before[0] + 1, pair[0]) if self.to_b[i] < 0]
                 lonely_b = [j for j in range(before[1] + 1, pair[1]) if self.to_a[j] < 0]
                 if lonely_a and lonely_b:
-                    found.append((lonely_a, lonely_b))
+                    gaps_between.append((lonely_a, lonely_b))
             before = pair
-        return found
+        return gaps_between
 
     def same_wires(self, i: int, j: int) -> bool:
-        """Whether each argument of `i` is the partner of that argument of `j`."""
+        """Whether each argument of `i` has that argument of `j` as its partner."""
         return [self.to_b[k] for k in self.a.inputs[i]] == self.b.inputs[j]
 
     def kinship(self, i: int, j: int) -> int:
-        """How many inputs and users the two share, in the same places."""
+        """How many inputs and users two nodes share, in the same places."""
         inputs = sum(self.to_b[k] == m for k, m in zip(self.a.inputs[i], self.b.inputs[j], strict=False))
         users = set(self.b.users[j])
         return inputs + sum((self.to_b[user], slot) in users for user, slot in self.a.users[i])
 
 
 def align(a: NodeColumns, b: NodeColumns) -> Alignment:
-    """The partners of the nodes of two graphs."""
-    found = Alignment(a, b)
+    """Aligns the nodes of two graphs."""
+    alignment = Alignment(a, b)
     intern: Intern[Hashable] = Intern()
     strict = labels(intern, a, STRICT), labels(intern, b, STRICT)
     if strict[0] == strict[1] and a.inputs == b.inputs:
-        found.to_b, found.to_a = list(range(len(a))), list(range(len(b)))
-        return found
+        alignment.to_b, alignment.to_a = list(range(len(a))), list(range(len(b)))
+        return alignment
     for ka, kb in _whole(intern, a, b, strict):
-        _join_unique(found, ka, kb)
+        _join_unique(alignment, ka, kb)
     for weak, (ka, kb) in _levels(intern, a, b, strict):
-        gaps = found.gaps()
+        gaps = alignment.gaps()
         if not gaps:
             break
         for gap in gaps:
-            _between(found, gap, ka, kb, weak)
+            _between(alignment, gap, ka, kb, weak)
     blind = labels(intern, a, BLIND), labels(intern, b, BLIND)
-    _by_neighbours(found, lambda i, j: blind[0][i] == blind[1][j])
-    for gap in found.gaps():
+    _by_neighbours(alignment, lambda i, j: blind[0][i] == blind[1][j])
+    for gap in alignment.gaps():
         for i, j in common_run([blind[0][i] for i in gap[0]], [blind[1][j] for j in gap[1]]):
-            found.join(gap[0][i], gap[1][j], weak=True)
-    _part_strangers(found)
-    _by_neighbours(found, lambda i, j: _replaceable(a, b, i, j))
-    return _better(found, strict)
+            alignment.join(gap[0][i], gap[1][j], weak=True)
+    _part_strangers(alignment)
+    _by_neighbours(alignment, lambda i, j: _replaceable(a, b, i, j))
+    return _better(alignment, strict)
 
 
 def _whole(
     intern: Intern[Hashable], a: NodeColumns, b: NodeColumns, strict: tuple[Keys, Keys]
 ) -> Iterator[tuple[Keys, Keys]]:
-    """Keys of a whole computation: nodes that are alone with one are partners wherever they stand."""
+    """Joins nodes whose whole computation is unique in both graphs, wherever they stand."""
     up_a, up_b = up(intern, a, strict[0]), up(intern, b, strict[1])
     down_a, down_b = down(intern, a, strict[0]), down(intern, b, strict[1])
     yield joined(intern, up_a, down_a), joined(intern, up_b, down_b)
@@ -171,7 +172,7 @@ def _whole(
 def _levels(
     intern: Intern[Hashable], a: NodeColumns, b: NodeColumns, strict: tuple[Keys, Keys]
 ) -> Iterator[tuple[bool, tuple[Keys, Keys]]]:
-    """Keys for the stretches between pairs, the most telling first; weak ones need a relative besides."""
+    """Keys for the stretches between pairs, the most specific first; weak ones also need a relative."""
     wide = strict
     steps: list[tuple[Keys, Keys]] = []
     for _ in range(3):
@@ -187,34 +188,34 @@ def _levels(
     origin = [[(f.module(i), f.code(i), f.nodes[i].original_aten) for i in range(len(f))] for f in (a, b)]
     near = [around(intern, facts, blind[side]) for side, facts in sides]
     for label in (strict, shapeless, blind):
-        one, two = (joined(intern, near[side], label[side], origin[side]) for side, _ in sides)
-        yield False, (one, two)
+        keys_a, two = (joined(intern, near[side], label[side], origin[side]) for side, _ in sides)
+        yield False, (keys_a, two)
     for label in (strict, shapeless, blind):
-        one, two = (joined(intern, label[side], origin[side]) for side, _ in sides)
-        yield False, (one, two)
+        keys_a, two = (joined(intern, label[side], origin[side]) for side, _ in sides)
+        yield False, (keys_a, two)
     yield False, (near[0], near[1])
     code = [[f.code(i) for i in range(len(f))] for f in (a, b)]
-    one, two = (joined(intern, blind[side], code[side]) for side, _ in sides)
-    yield True, (one, two)
+    keys_a, two = (joined(intern, blind[side], code[side]) for side, _ in sides)
+    yield True, (keys_a, two)
     yield True, shapeless
 
 
 def _unique(positions: Sequence[int], keys: Keys) -> dict[int, int]:
-    """key -> the position that alone has it."""
+    """Key -> its position, for keys that occur once."""
     counts = Counter(keys[i] for i in positions)
     return {keys[i]: i for i in positions if counts[keys[i]] == 1}
 
 
-def _join_unique(found: Alignment, ka: Keys, kb: Keys) -> None:
-    lonely_a, lonely_b = found.lonely()
+def _join_unique(alignment: Alignment, ka: Keys, kb: Keys) -> None:
+    lonely_a, lonely_b = alignment.lonely()
     there = _unique(lonely_b, kb)
     for key, i in _unique(lonely_a, ka).items():
         if key in there:
-            found.join(i, there[key])
+            alignment.join(i, there[key])
 
 
-def _between(found: Alignment, gap: Gap, ka: Keys, kb: Keys, weak: bool) -> None:
-    """Joins within one stretch, in order: unique keys and, between those, common beginnings and ends."""
+def _between(alignment: Alignment, gap: Gap, ka: Keys, kb: Keys, weak: bool) -> None:
+    """Joins nodes within one stretch, in order: unique keys and, between those, common beginnings and ends."""
     work = [(gap, 0)]
     while work:
         (ga, gb), passes = work.pop()
@@ -225,7 +226,7 @@ def _between(found: Alignment, gap: Gap, ka: Keys, kb: Keys, weak: bool) -> None
         both = [(n, m) for n, m in both if ka[ga[n]] in alone]
         anchors = [both[k] for k in increasing([m for _, m in both])]
         if not anchors or passes > _PASSES:
-            _trim(found, ga, gb, ka, kb, weak)
+            _trim(alignment, ga, gb, ka, kb, weak)
             continue
         before = (-1, -1)
         for n, m in [*anchors, (len(ga), len(gb))]:
@@ -233,75 +234,81 @@ def _between(found: Alignment, gap: Gap, ka: Keys, kb: Keys, weak: bool) -> None
             if inner[0] and inner[1]:
                 work.append((inner, passes + 1))
             if n < len(ga):
-                found.join(ga[n], gb[m], weak=weak)
+                alignment.join(ga[n], gb[m], weak=weak)
             before = (n, m)
 
 
-def _trim(found: Alignment, ga: list[int], gb: list[int], ka: Keys, kb: Keys, weak: bool) -> None:
+def _trim(alignment: Alignment, ga: list[int], gb: list[int], ka: Keys, kb: Keys, weak: bool) -> None:
     start, shorter = 0, min(len(ga), len(gb))
     while start < shorter and ka[ga[start]] == kb[gb[start]]:
-        found.join(ga[start], gb[start], weak=weak)
+        alignment.join(ga[start], gb[start], weak=weak)
         start += 1
     end = 1
     while end <= shorter - start and ka[ga[-end]] == kb[gb[-end]]:
-        found.join(ga[-end], gb[-end], weak=weak)
+        alignment.join(ga[-end], gb[-end], weak=weak)
         end += 1
 
 
-def _by_neighbours(found: Alignment, fits: Callable[[int, int], bool]) -> None:
+def _by_neighbours(alignment: Alignment, fits: Callable[[int, int], bool]) -> None:
     """Joins lonely nodes that stand at the same place of partners: as the one user of their inputs, or as an
     argument."""
-    a, b = found.a, found.b
-    for i in found.lonely()[0]:
-        wires = [(found.to_b[k], slot) for slot, k in enumerate(a.inputs[i]) if found.to_b[k] >= 0]
+    a, b = alignment.a, alignment.b
+    for i in alignment.lonely()[0]:
+        wires = [(alignment.to_b[k], slot) for slot, k in enumerate(a.inputs[i]) if alignment.to_b[k] >= 0]
         if not wires:
             continue
         producer, place = min(wires, key=lambda wire: len(b.users[wire[0]]))
         if len(b.users[producer]) > _FAN:
             continue
-        near = [j for j, slot in b.users[producer] if slot == place and found.to_a[j] < 0 and fits(i, j)]
+        near = [j for j, slot in b.users[producer] if slot == place and alignment.to_a[j] < 0 and fits(i, j)]
         near = [j for j in near if all(s < len(b.inputs[j]) and b.inputs[j][s] == p for p, s in wires)]
-        if len(near) == 1 and found.kinship(i, near[0]) >= min(2, len(a.users[i]) + len(a.inputs[i])):
-            found.join(i, near[0])
-    for i in reversed(found.lonely()[0]):
+        if len(near) == 1 and alignment.kinship(i, near[0]) >= min(2, len(a.users[i]) + len(a.inputs[i])):
+            alignment.join(i, near[0])
+    for i in reversed(alignment.lonely()[0]):
         for user, slot in a.users[i]:
-            partner = found.to_b[user]
+            partner = alignment.to_b[user]
             if partner < 0 or len(b.inputs[partner]) != len(a.inputs[user]):
                 continue
             j = b.inputs[partner][slot]
-            if found.to_a[j] < 0 and fits(i, j) and found.kinship(i, j) >= min(2, len(a.users[i]) + len(a.inputs[i])):
-                found.join(i, j)
+            if (
+                alignment.to_a[j] < 0
+                and fits(i, j)
+                and alignment.kinship(i, j) >= min(2, len(a.users[i]) + len(a.inputs[i]))
+            ):
+                alignment.join(i, j)
                 break
 
 
 def _replaceable(a: NodeColumns, b: NodeColumns, i: int, j: int) -> bool:
     """Whether one node may have taken the other's place with another target."""
-    one, two = a.kinds[i], b.kinds[j]
-    return one == two != "output" or (one in _CALLS and two in _CALLS)
+    kind_a, two = a.kinds[i], b.kinds[j]
+    return kind_a == two != "output" or (kind_a in _CALLS and two in _CALLS)
 
 
-def _part_strangers(found: Alignment) -> None:
+def _part_strangers(alignment: Alignment) -> None:
     """Undoes weak pairs that share nothing but their target."""
-    a, b = found.a, found.b
-    for i in sorted(found.weak):
-        j = found.to_b[i]
-        if j >= 0 and not found.kinship(i, j) and (not a.code(i) or a.code(i) != b.code(j)):
-            found.part(i)
+    a, b = alignment.a, alignment.b
+    for i in sorted(alignment.weak):
+        j = alignment.to_b[i]
+        if j >= 0 and not alignment.kinship(i, j) and (not a.code(i) or a.code(i) != b.code(j)):
+            alignment.part(i)
 
 
-def _better(found: Alignment, strict: tuple[Keys, Keys]) -> Alignment:
-    """Position by position instead, where that leaves fewer departures: graphs of many equal nodes in which one
+def _better(alignment: Alignment, strict: tuple[Keys, Keys]) -> Alignment:
+    """The alignment position by position, where that leaves fewer departures: graphs of many equal nodes of which one
     changed."""
-    a, b = found.a, found.b
+    a, b = alignment.a, alignment.b
     if len(a) != len(b):
-        return found
+        return alignment
     plain = Alignment(a, b)
     for i in range(len(a)):
         if a.kinds[i] == b.kinds[i]:
             plain.join(i, i)
-    return plain if _departures(plain, strict) < _departures(found, strict) else found
+    return plain if _departures(plain, strict) < _departures(alignment, strict) else alignment
 
 
-def _departures(found: Alignment, strict: tuple[Keys, Keys]) -> int:
-    equal = sum(j >= 0 and strict[0][i] == strict[1][j] and found.same_wires(i, j) for i, j in enumerate(found.to_b))
-    return len(found.a) + len(found.b) - 2 * equal
+def _departures(alignment: Alignment, strict: tuple[Keys, Keys]) -> int:
+    equal = sum(
+        j >= 0 and strict[0][i] == strict[1][j] and alignment.same_wires(i, j) for i, j in enumerate(alignment.to_b)
+    )
+    return len(alignment.a) + len(alignment.b) - 2 * equal

@@ -10,6 +10,8 @@ Nodes are compared by partnership and never by name. Reads records only.
 ...         ("tensor", "float16", (8, 4), (4, 1), "cpu", 0, "strided", False, False, False, b""))
 [Change(aspect='dtype', a='float32', b='float16', place='')]
 >>> Departure("changed", [3], [4], [Change("argument", "0.5", "0.25", "argument 1")])
+Departure(kind='changed', a=[3], b=[4], changes=[Change(aspect='argument', a='0.5', b='0.25', place='argument 1')],
+follows=None)
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Where two aligned graphs depart: which nodes, in what, and which of these departures merely follow from another one.
 
-Must not read files nor make text for people; `view` does. A node departs when it has no partner, or when it and its
-partner differ in target, arguments or value. Names, moved nodes and lines of code are no departures.
+It reads no files; `view` makes text of it. A node departs when it has no partner, or when it and its partner differ in
+target, arguments or value. Names, moved nodes and lines of code are no departures.
 
->>> found = compare(record_a, record_b)
+>>> found = compare(record, run.graph("0_1/forward").record)
 >>> found.same, found.first.kind, found.first.changes[0].text()
-(False, 'changed', 'argument 1: 0.5 -> 0.25')
+(False, 'changed', 'shape: [2, 8] -> [s77, 8]')
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ TRACED = frozenset({"dynamo", "pre_grad"})
 
 
 class GraphDiff:
-    """The comparison of two graphs. `also` are settings that differ; `notes` what is worth a word and makes no
-    difference."""
+    """The comparison of two graphs. `also` are settings that differ; `notes` are remarks on what is no difference."""
 
     def __init__(self, alignment: Alignment, departures: list[Departure], also: list[str], notes: list[str]) -> None:
         self.alignment = alignment
@@ -37,7 +36,7 @@ class GraphDiff:
 
     @property
     def same(self) -> bool:
-        """Neither nodes nor settings differ."""
+        """Whether neither nodes nor settings differ."""
         return not self.departures and not self.also
 
     @property
@@ -52,8 +51,8 @@ class GraphDiff:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Nodes: changed, only in A, only in B, how many of these follow from others; and moved and renamed, which are
-        none."""
+        """Numbers of nodes: changed, only in A, only in B, how many of these follow from others; and moved and renamed,
+        which are no differences."""
         pairs = [(i, j) for i, j in enumerate(self.alignment.to_b) if j >= 0]
         sizes = [(d, max(len(d.a), len(d.b)) if d.kind == "changed" else len(d.a) + len(d.b)) for d in self.departures]
         return {
@@ -82,11 +81,11 @@ def compare(a: GraphRecord, b: GraphRecord) -> GraphDiff:
 class _Judge:
     """Finds the departures of one alignment, in the order of the nodes of both, and what explains them."""
 
-    def __init__(self, found: Alignment, traced_a: bool, traced_b: bool) -> None:
-        self.found = found
+    def __init__(self, alignment: Alignment, traced_a: bool, traced_b: bool) -> None:
+        self.alignment = alignment
         self.traced = (traced_a, traced_b)
-        self.a, self.b = found.a, found.b
-        self.valued = {(i, j) for i, j in enumerate(found.to_b) if j >= 0 and self.a.values[i] != self.b.values[j]}
+        self.a, self.b = alignment.a, alignment.b
+        self.valued = {(i, j) for i, j in enumerate(alignment.to_b) if j >= 0 and self.a.values[i] != self.b.values[j]}
         self.swaps: set[tuple[Any, Any]] = set()
         self.input_swaps: set[tuple[Any, Any]] = set()
         for i, j in self.valued:
@@ -101,46 +100,46 @@ class _Judge:
 
     def departures(self) -> list[Departure]:
         """All departures with their origins."""
-        made: list[Departure] = []
+        departures_found: list[Departure] = []
         before = (-1, -1)
-        for i, j in [*self.found.chain(), (len(self.a), len(self.b))]:
-            made.extend(self._stretch(range(before[0] + 1, i), range(before[1] + 1, j)))
+        for i, j in [*self.alignment.chain(), (len(self.a), len(self.b))]:
+            departures_found.extend(self._stretch(range(before[0] + 1, i), range(before[1] + 1, j)))
             if i < len(self.a):
-                made.extend(self._pair(i, j))
+                departures_found.extend(self._pair(i, j))
             before = (i, j)
         if self.traced[0] != self.traced[1]:
-            made = _regrouped(self.found, made, traced_first=self.traced[0])
-        return self._traced(made)
+            departures_found = _regrouped(self.alignment, departures_found, traced_first=self.traced[0])
+        return self._traced(departures_found)
 
     def _stretch(self, range_a: range, range_b: range) -> list[Departure]:
-        """Lonely nodes between two pairs of the chain as one departure, and moved pairs among them."""
+        """Lonely nodes between two pairs of the chain as one departure, and the moved pairs among them."""
         own_a: list[int] = []
         own_b: list[int] = []
-        made: list[Departure] = []
+        departures_here: list[Departure] = []
         for i in range_a:
-            if self.found.to_b[i] >= 0:
-                made.extend(self._pair(i, self.found.to_b[i]))
+            if self.alignment.to_b[i] >= 0:
+                departures_here.extend(self._pair(i, self.alignment.to_b[i]))
             elif self._is_led(self.a, i, self.old, self.led_a):
-                made.append(Departure("removed", [i], [], follows=-1))
+                departures_here.append(Departure("removed", [i], [], follows=-1))
             else:
                 own_a.append(i)
         for j in range_b:
-            if self.found.to_a[j] < 0:
+            if self.alignment.to_a[j] < 0:
                 if self._is_led(self.b, j, self.new, self.led_b):
-                    made.append(Departure("added", [], [j], follows=-1))
+                    departures_here.append(Departure("added", [], [j], follows=-1))
                 else:
                     own_b.append(j)
         if own_a or own_b:
             kind: Kind = "replaced" if own_a and own_b else "removed" if own_a else "added"
-            made.insert(0, Departure(kind, own_a, own_b))
-        return made
+            departures_here.insert(0, Departure(kind, own_a, own_b))
+        return departures_here
 
     def _is_led(self, facts: NodeColumns, index: int, known: set[str], led: set[int]) -> bool:
         """Whether a lonely node only computes a size that a changed input brought with it."""
         value = facts.nodes[index].value
         if facts.nodes[index].op == "output" or (value is not None and not isinstance(value, SymValue)):
             return False
-        partners = self.found.to_b if facts is self.a else self.found.to_a
+        partners = self.alignment.to_b if facts is self.a else self.alignment.to_a
         explained = [
             producer in led or (partners[producer] >= 0 and self._pair_of(facts, producer) in self.valued)
             for producer in facts.inputs[index]
@@ -152,46 +151,46 @@ class _Judge:
         return False
 
     def _pair_of(self, facts: NodeColumns, index: int) -> tuple[int, int]:
-        return (index, self.found.to_b[index]) if facts is self.a else (self.found.to_a[index], index)
+        return (index, self.alignment.to_b[index]) if facts is self.a else (self.alignment.to_a[index], index)
 
     def _pair(self, i: int, j: int) -> list[Departure]:
-        one, two = self.a.nodes[i], self.b.nodes[j]
-        retargeted = one.op != two.op or self.a.targets[i] != self.b.targets[j]
-        rewired = not self.found.same_wires(i, j)
+        node_a, two = self.a.nodes[i], self.b.nodes[j]
+        retargeted = node_a.op != two.op or self.a.targets[i] != self.b.targets[j]
+        rewired = not self.alignment.same_wires(i, j)
         reworded = self.a.skeletons[i] != self.b.skeletons[j]
         if not (retargeted or rewired or reworded or (i, j) in self.valued):
             return []
-        found = differences(self.found, i, j) if rewired or reworded else []
-        made = self._target_changes(i, j) if retargeted else []
-        if one.op == "output":
+        argument_differences = differences(self.alignment, i, j) if rewired or reworded else []
+        changes_here = self._target_changes(i, j) if retargeted else []
+        if node_a.op == "output":
             return [Departure("changed", [i], [j], self._output_changes(i, j), -1)]
         strings = self.a.record.strings, self.b.record.strings
-        for place, left, right, *_ in found:
-            made.append(Change("argument", short(left, strings[0]), short(right, strings[1]), place))
-        made += changes(self.a.values[i], self.b.values[j])
-        if not made:  # what is left are strides in the same order of a changed shape, told by that shape
-            made = [Change("value", "", "")]
-        own = retargeted or not self._explained(i, j, found)
-        return [Departure("changed", [i], [j], made, None if own else -1)]
+        for place, left, right, *_ in argument_differences:
+            changes_here.append(Change("argument", short(left, strings[0]), short(right, strings[1]), place))
+        changes_here += changes(self.a.values[i], self.b.values[j])
+        if not changes_here:  # what is left are strides in the same order of a changed shape, told by that shape
+            changes_here = [Change("value", "", "")]
+        own = retargeted or not self._explained(i, j, argument_differences)
+        return [Departure("changed", [i], [j], changes_here, None if own else -1)]
 
     def _target_changes(self, i: int, j: int) -> list[Change]:
-        one, two = self.a.nodes[i], self.b.nodes[j]
-        if one.op == "get_attr":
-            kind = "content" if one.target in self.a.body.attrs else "subgraph"
-            return [Change(kind, one.target, two.target)]
-        if one.op != two.op:
-            return [Change("op", f"{one.op} {one.target}", f"{two.op} {two.target}")]
-        return [Change("target", one.target, two.target)]
+        node_a, two = self.a.nodes[i], self.b.nodes[j]
+        if node_a.op == "get_attr":
+            kind = "content" if node_a.target in self.a.body.attrs else "subgraph"
+            return [Change(kind, node_a.target, two.target)]
+        if node_a.op != two.op:
+            return [Change("op", f"{node_a.op} {node_a.target}", f"{two.op} {two.target}")]
+        return [Change("target", node_a.target, two.target)]
 
     def _output_changes(self, i: int, j: int) -> list[Change]:
-        """What one graph returns and the other does not; their places mean little, since one more moves all behind
+        """What one graph returns and the other does not; positions mean little, since one more output moves all behind
         it."""
         theirs = Counter(self.b.inputs[j])
-        mine = Counter(self.found.to_b[k] for k in self.a.inputs[i])
+        mine = Counter(self.alignment.to_b[k] for k in self.a.inputs[i])
         gone = [
             k
             for k in self.a.inputs[i]
-            if self.found.to_b[k] < 0 or mine[self.found.to_b[k]] > theirs[self.found.to_b[k]]
+            if self.alignment.to_b[k] < 0 or mine[self.alignment.to_b[k]] > theirs[self.alignment.to_b[k]]
         ]
         new = [k for k in self.b.inputs[j] if theirs[k] > mine[k]]
         if gone or new:
@@ -204,56 +203,56 @@ class _Judge:
         names = list(dict.fromkeys(facts.nodes[place].name for place in places))
         return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") if names else "nothing"
 
-    def _explained(self, i: int, j: int, found: list[ArgumentDifference]) -> bool:
+    def _explained(self, i: int, j: int, argument_differences: list[ArgumentDifference]) -> bool:
         """Whether every difference of a pair comes from its inputs."""
-        led = any((k, self.found.to_b[k]) in self.valued for k in self.a.inputs[i] if self.found.to_b[k] >= 0)
-        for difference in found:
+        led = any((k, self.alignment.to_b[k]) in self.valued for k in self.a.inputs[i] if self.alignment.to_b[k] >= 0)
+        for difference in argument_differences:
             wired = difference.node_a >= 0 or difference.node_b >= 0
-            lonely = (difference.node_a >= 0 and self.found.to_b[difference.node_a] < 0) or (
-                difference.node_b >= 0 and self.found.to_a[difference.node_b] < 0
+            lonely = (difference.node_a >= 0 and self.alignment.to_b[difference.node_a] < 0) or (
+                difference.node_b >= 0 and self.alignment.to_a[difference.node_b] < 0
             )
             led = led or lonely
             swap = (difference.plain_a, difference.plain_b)
             swapped = None not in swap and (swap in self.input_swaps or (led and swap in self.swaps))
             if not (swapped or (wired and lonely)):
                 return False
-        return led or bool(found)
+        return led or bool(argument_differences)
 
-    def _traced(self, made: list[Departure]) -> list[Departure]:
+    def _traced(self, departures_found: list[Departure]) -> list[Departure]:
         """Puts the position of its origin into each departure that follows; an output that alone departs is its own."""
-        place_a = {i: place for place, departure in enumerate(made) for i in departure.a}
-        place_b = {j: place for place, departure in enumerate(made) for j in departure.b}
-        own = [place for place, departure in enumerate(made) if departure.follows is None]
+        place_a = {i: place for place, departure in enumerate(departures_found) for i in departure.a}
+        place_b = {j: place for place, departure in enumerate(departures_found) for j in departure.b}
+        own = [place for place, departure in enumerate(departures_found) if departure.follows is None]
         source: dict[
             int, int
         ] = {}  # where a departure's value comes from: its origin, or through its inputs another one
-        for place, departure in enumerate(made):
+        for place, departure in enumerate(departures_found):
             near = [place_a[k] for i in departure.a for k in self.a.inputs[i] if k in place_a]
             near += [place_b[k] for j in departure.b for k in self.b.inputs[j] if k in place_b]
             origins = {source[other] for other in near if other in source}
             if departure.follows is None:
                 source[place] = min(origins) if origins and self._value_is_led(departure) else place
                 continue
-            departure.follows = min(origins) if origins else self._by_size(made, own)
+            departure.follows = min(origins) if origins else self._by_size(departures_found, own)
             if departure.follows is None:
                 own.append(place)
             source[place] = place if departure.follows is None else departure.follows
-        return made
+        return departures_found
 
     def _value_is_led(self, departure: Departure) -> bool:
-        """Whether a pair that departs by itself has its value, all the same, from inputs whose values differ."""
+        """Whether a pair that departs by itself still gets its value from inputs whose values differ."""
         if departure.kind != "changed" or (departure.a[0], departure.b[0]) not in self.valued:
             return False
-        return any((k, self.found.to_b[k]) in self.valued for k in self.a.inputs[departure.a[0]])
+        return any((k, self.alignment.to_b[k]) in self.valued for k in self.a.inputs[departure.a[0]])
 
-    def _by_size(self, made: list[Departure], own: list[int]) -> int | None:
+    def _by_size(self, departures_found: list[Departure], own: list[int]) -> int | None:
         """The changed input that brought the size that a node computes; else the first departure there is."""
         inputs = [
             place
             for place in own
-            if made[place].kind == "changed"
-            and isinstance(self.a.nodes[made[place].a[0]].value, TensorValue)
-            and not self.a.inputs[made[place].a[0]]
+            if departures_found[place].kind == "changed"
+            and isinstance(self.a.nodes[departures_found[place].a[0]].value, TensorValue)
+            and not self.a.inputs[departures_found[place].a[0]]
         ]
         return next(iter([*inputs, *own]), None)
 
@@ -264,24 +263,29 @@ def _origin(traced: NodeColumns, later: NodeColumns, index: int) -> int:
     return traced.position.get(sources[0], -1) if sources else -1
 
 
-def _part_strangers(found: Alignment, *, traced_first: bool) -> None:
-    """Undoes pairs of calls that do not come from each other: what they have in common is a target like getitem."""
-    for i, j in enumerate(found.to_b):
-        if j < 0 or not found.a.kinds[i].startswith("call"):
+def _part_strangers(alignment: Alignment, *, traced_first: bool) -> None:
+    """Undoes pairs of calls that do not come from each other and share nothing but a target like getitem."""
+    for i, j in enumerate(alignment.to_b):
+        if j < 0 or not alignment.a.kinds[i].startswith("call"):
             continue
-        traced, later, at = (found.a, found.b, (i, j)) if traced_first else (found.b, found.a, (j, i))
+        traced, later, at = (alignment.a, alignment.b, (i, j)) if traced_first else (alignment.b, alignment.a, (j, i))
         known = bool(later.nodes[at[1]].from_node)
-        alike = found.a.targets[i] == found.b.targets[j] and found.same_wires(i, j)
+        alike = alignment.a.targets[i] == alignment.b.targets[j] and alignment.same_wires(i, j)
         if _origin(traced, later, at[1]) != at[0] if known else not alike:
-            found.part(i)
+            alignment.part(i)
 
 
-def _regrouped(found: Alignment, made: list[Departure], *, traced_first: bool) -> list[Departure]:
+def _regrouped(alignment: Alignment, departures: list[Departure], *, traced_first: bool) -> list[Departure]:
     """The departures with each lonely traced node and what it became as one of its own, in the order of the traced
     graph."""
-    traced, later, partners = (found.a, found.b, found.to_a) if traced_first else (found.b, found.a, found.to_b)
+    traced, later, partners = (
+        (alignment.a, alignment.b, alignment.to_a) if traced_first else (alignment.b, alignment.a, alignment.to_b)
+    )
     lonely = {
-        k for departure in made if departure.kind != "changed" for k in (departure.a if traced_first else departure.b)
+        k
+        for departure in departures
+        if departure.kind != "changed"
+        for k in (departure.a if traced_first else departure.b)
     }
     heirs: dict[int, list[int]] = {}
     for index in range(len(later)):
@@ -290,15 +294,15 @@ def _regrouped(found: Alignment, made: list[Departure], *, traced_first: bool) -
             heirs.setdefault(origin, []).append(index)
     taken = {index for group in heirs.values() for index in group}
     result: list[Departure] = []
-    for departure in made:
+    for departure in departures:
         if departure.kind == "changed":
             result.append(departure)
             continue
         here, there = (departure.a, departure.b) if traced_first else (departure.b, departure.a)
         groups = [([index], heirs.get(index, [])) for index in here]
         left = [index for index in there if index not in taken]
-        for one, many in [*groups, *([([], left)] if left else [])]:
-            a, b = (one, many) if traced_first else (many, one)
+        for traced_node, many in [*groups, *([([], left)] if left else [])]:
+            a, b = (traced_node, many) if traced_first else (many, traced_node)
             kind: Kind = "replaced" if a and b else "removed" if a else "added"
             result.append(Departure(kind, a, b, follows=departure.follows))
     return result

@@ -4,9 +4,9 @@ record.
 Names are what renumbering changes, so nodes refer to each other by position, tensors and subgraphs are known by what
 they hold, and an input by its source. Knows nothing of a second graph, and reads no file.
 
->>> facts = Facts(record)
->>> facts.targets[3], facts.skeletons[3], facts.inputs[3]
-('aten.add.Tensor', b'[[@,1.0],{}]', [2])
+>>> facts = NodeColumns(record)
+>>> facts.targets[7], facts.skeletons[7], facts.inputs[7]
+('aten.mul.Tensor', b'[[@,0.5],{}]', [6])
 """
 
 from __future__ import annotations
@@ -87,18 +87,19 @@ class NodeColumns:
         self.identities.append(self._sources.get(node.name, "") if node.op == "placeholder" else "")
 
     def _by_content(self, skeleton: bytes) -> bytes:
-        """Positions in the string table, names of tensors and of symbols mean nothing in another graph."""
+        """The skeleton by content: positions in the string table, names of tensors and of symbols mean nothing in
+        another graph."""
         strings, attrs = self.record.strings, self.body.attrs
         if b'{"string":' in skeleton:
-            skeleton = _STRING.sub(lambda found: _ENCODER.encode(string(strings, int(found[1]))), skeleton)
+            skeleton = _STRING.sub(lambda match: _ENCODER.encode(string(strings, int(match[1]))), skeleton)
         if b'{"tensor":' in skeleton:
-            skeleton = _TENSOR.sub(lambda found: self._stored(attrs.get(found[1].decode())).encode(), skeleton)
+            skeleton = _TENSOR.sub(lambda match: self._stored(attrs.get(match[1].decode())).encode(), skeleton)
         if self.rename and b'{"sym":' in skeleton:
             skeleton = _SYM.sub(
-                lambda found: b'{"sym":["%s","%s"]}' % (found[1], self.dim(found[2].decode()).encode()), skeleton
+                lambda match: b'{"sym":["%s","%s"]}' % (match[1], self.dim(match[2].decode()).encode()), skeleton
             )
         if self.rename and b'{"device":' in skeleton:
-            skeleton = _DEVICE.sub(lambda found: b'{"device":"%s"}' % self.device(found[1].decode()).encode(), skeleton)
+            skeleton = _DEVICE.sub(lambda match: b'{"device":"%s"}' % self.device(match[1].decode()).encode(), skeleton)
         return skeleton
 
     def device(self, device: str) -> str:
@@ -152,10 +153,10 @@ class NodeColumns:
     def line(self, index: int) -> tuple[str, str]:
         """The user's line of a node as ("model.py:12", its code); of an input without one, that of the first node to
         use it."""
-        found = self._frame(self.nodes[index].stack)
-        if not found[0] and self.nodes[index].op in ("placeholder", "get_attr") and self.users[index]:
+        frame = self._frame(self.nodes[index].stack)
+        if not frame[0] and self.nodes[index].op in ("placeholder", "get_attr") and self.users[index]:
             return self._frame(self.nodes[self.users[index][0][0]].stack)
-        return found
+        return frame
 
     def _frame(self, stack: int) -> tuple[str, str]:
         if stack not in self._frames:
@@ -173,7 +174,7 @@ class NodeColumns:
 
 def renamed(text: str, rename: Mapping[str, str]) -> str:
     """An expression with its symbols renamed."""
-    return _WORD.sub(lambda found: rename.get(found[0], found[0]), text) if rename else text
+    return _WORD.sub(lambda match: rename.get(match[0], match[0]), text) if rename else text
 
 
 def digest(facts: NodeColumns) -> str:
@@ -190,9 +191,9 @@ def digest(facts: NodeColumns) -> str:
 def device_names(a: GraphRecord, b: GraphRecord) -> dict[str, str]:
     """How the one GPU of `b` is called in `a`, where each graph lies on one of the same kind and only its number
     differs."""
-    one, two = ({value.device for value in _tensors(record) if ":" in value.device} for record in (a, b))
-    if len(one) == len(two) == 1 and one != two:
-        (old,), (new,) = one, two
+    devices_a, two = ({value.device for value in _tensors(record) if ":" in value.device} for record in (a, b))
+    if len(devices_a) == len(two) == 1 and devices_a != two:
+        (old,), (new,) = devices_a, two
         if old.partition(":")[0] == new.partition(":")[0]:
             return {new: old}
     return {}
@@ -209,8 +210,7 @@ def _tensors(record: GraphRecord) -> Iterator[TensorValue]:
 
 
 def symbol_names(a: GraphRecord, b: GraphRecord) -> dict[str, str]:
-    """How symbols of `b` are called in `a`, for those that stand for the same size of the same input under another
-    name."""
+    """How symbols of `b` are called in `a`, where they stand for the same size of the same input under another name."""
     known = {symbol.source: symbol.name for symbol in a.symbols if symbol.source}
     names = {symbol.name: known[symbol.source] for symbol in b.symbols if symbol.source in known}
     return names if any(old != new for old, new in names.items()) else {}

@@ -1,7 +1,8 @@
 """A comparison as plain data for people and programs: what `--json` prints and what the text is made of. Pure.
 
->>> graph_view(diff(a, b)).first.changes[0].a
-'0.5'
+>>> found = graph_view(diff(saved, run.graph("0_1/forward")), "a", "b")
+>>> found.departures[0].kind, found.departures[0].changes[0].a
+('changed', '[2, 8]')
 """
 
 from __future__ import annotations
@@ -93,29 +94,29 @@ class GraphView(msgspec.Struct):
     error_b: str | None = None
 
 
-def graph_view(found: GraphDiff, a: str, b: str, *, everything: bool = False) -> GraphView:
+def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = False) -> GraphView:
     """The comparison as data; with `everything`, each departure and not just the first that follow from nothing."""
-    own = [departure for departure in found.departures if departure.follows is None]
+    own = [departure for departure in comparison.departures if departure.follows is None]
     sorts: dict[Hashable, list[Departure]] = {}
     for departure in own:
-        sorts.setdefault(_sort(found, departure), []).append(departure)
+        sorts.setdefault(_sort(comparison, departure), []).append(departure)
     times = {id(alike[0]): len(alike) for alike in sorts.values()}
-    listed = found.departures if everything else [alike[0] for alike in sorts.values()][: MORE + 1]
+    listed = comparison.departures if everything else [alike[0] for alike in sorts.values()][: MORE + 1]
     followers = Counter[int]()
-    for departure in found.departures:
+    for departure in comparison.departures:
         if departure.follows is not None:
-            followers[id(found.departures[departure.follows])] += max(len(departure.a), len(departure.b))
+            followers[id(comparison.departures[departure.follows])] += max(len(departure.a), len(departure.b))
     views = [
-        _departure(found, departure, followers[id(departure)], times.get(id(departure), 1)) for departure in listed
+        _departure(comparison, departure, followers[id(departure)], times.get(id(departure), 1)) for departure in listed
     ]
-    first = next((k for k, departure in enumerate(listed) if departure is found.first), None)
-    counts, records = found.counts, (found.a.record, found.b.record)
+    first = next((k for k, departure in enumerate(listed) if departure is comparison.first), None)
+    counts, records = comparison.counts, (comparison.a.record, comparison.b.record)
     return GraphView(
         a,
         b,
-        found.verdict,
-        nodes_a=len(found.a),
-        nodes_b=len(found.b),
+        comparison.verdict,
+        nodes_a=len(comparison.a),
+        nodes_b=len(comparison.b),
         stage_a=records[0].stage,
         stage_b=records[1].stage,
         changed=counts["changed"],
@@ -128,42 +129,43 @@ def graph_view(found: GraphDiff, a: str, b: str, *, everything: bool = False) ->
         sorts=len(sorts),
         first=None if first is None else views[first],
         departures=views,
-        also=found.also,
-        notes=found.notes,
+        also=comparison.also,
+        notes=comparison.notes,
     )
 
 
-def _sort(found: GraphDiff, departure: Departure) -> Hashable:
-    """Departures with the same targets and the same changes are of one sort."""
+def _sort(comparison: GraphDiff, departure: Departure) -> Hashable:
+    """The sort of a departure: the same targets and the same changes are one sort."""
     targets = [
-        tuple(facts.targets[k] for k in places) for facts, places in ((found.a, departure.a), (found.b, departure.b))
+        tuple(facts.targets[k] for k in places)
+        for facts, places in ((comparison.a, departure.a), (comparison.b, departure.b))
     ]
     changed = tuple((change.aspect, change.place, change.a, change.b) for change in departure.changes)
     return departure.kind, *targets, changed
 
 
-def _departure(found: GraphDiff, departure: Departure, followers: int, times: int) -> DepartureView:
-    one, two = departure.a[:1], departure.b[:1]
-    origin = None if departure.follows is None else found.departures[departure.follows]
+def _departure(comparison: GraphDiff, departure: Departure, followers: int, times: int) -> DepartureView:
+    first_a, two = departure.a[:1], departure.b[:1]
+    origin = None if departure.follows is None else comparison.departures[departure.follows]
     return DepartureView(
         departure.kind,
-        a=_node(found.a, one[0]) if one else None,
-        b=_node(found.b, two[0]) if two else None,
-        near_a=None if one else _near(found.b, found.a, found.alignment.to_a, departure.b),
-        near_b=None if two else _near(found.a, found.b, found.alignment.to_b, departure.a),
-        names_a=[found.a.nodes[i].name for i in departure.a[:_MAX_NAMES]],
-        names_b=[found.b.nodes[j].name for j in departure.b[:_MAX_NAMES]],
+        a=_node(comparison.a, first_a[0]) if first_a else None,
+        b=_node(comparison.b, two[0]) if two else None,
+        near_a=None if first_a else _near(comparison.b, comparison.a, comparison.alignment.to_a, departure.b),
+        near_b=None if two else _near(comparison.a, comparison.b, comparison.alignment.to_b, departure.a),
+        names_a=[comparison.a.nodes[i].name for i in departure.a[:_MAX_NAMES]],
+        names_b=[comparison.b.nodes[j].name for j in departure.b[:_MAX_NAMES]],
         count_a=len(departure.a),
         count_b=len(departure.b),
         changes=departure.changes,
-        follows=None if origin is None else _name(found, origin),
+        follows=None if origin is None else _name(comparison, origin),
         followers=followers,
         times=times,
     )
 
 
-def _name(found: GraphDiff, departure: Departure) -> str:
-    return found.a.nodes[departure.a[0]].name if departure.a else found.b.nodes[departure.b[0]].name
+def _name(comparison: GraphDiff, departure: Departure) -> str:
+    return comparison.a.nodes[departure.a[0]].name if departure.a else comparison.b.nodes[departure.b[0]].name
 
 
 def _near(facts: NodeColumns, other: NodeColumns, partners: list[int], places: list[int]) -> NodeView | None:

@@ -1,10 +1,11 @@
 """What a graph can be compared with: its other stages, its recompiles, its backward or forward, the same graph of other
 runs.
 
-Reads journals only. Must not open a graph.
+Reads journals only. Opens no graph.
 
->>> [(other.graph, other.why) for other in others(run.graph("0_1/forward"), "myrun")]
-[('myrun/0_0/forward', 'another compile of the same function'), ('myrun/0_1/backward', 'its backward'), ...]
+>>> [(other.graph, other.why) for other in others(run.graph("0_1/forward"), "myrun")][:2]
+[('myrun/0_0/forward', 'another compile of the same function'), ('myrun/0_1/backward', 'its backward, joined by
+seq_nr')]
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ def others(graph: SavedGraph, run_name: str) -> list[Other]:
     beside it that cannot be read are left out."""
     if graph.run is None:
         return []
-    found = [
+    candidates = [
         Other(f"{run_name}/{row.id}", *relation, row.nodes, row.status)
         for row in graph.run.rows
         if row.saved and (relation := _relation(graph, row)) is not None
     ]
-    found += _other_runs(graph, Path(run_name))
-    return sorted(found, key=lambda other: _ORDER.index(other.kind))
+    candidates += _other_runs(graph, Path(run_name))
+    return sorted(candidates, key=lambda other: _ORDER.index(other.kind))
 
 
 def _relation(graph: SavedGraph, row: ListedGraph) -> tuple[Kind, str] | None:
-    """What a graph of the same run is to this one."""
+    """How a graph of the same run relates to this one."""
     compiled, _, stage = row.local.partition("/")
     mine, _, my_stage = graph.local_id.partition("/")
     if row.process != graph.process:
@@ -67,7 +68,7 @@ def _relation(graph: SavedGraph, row: ListedGraph) -> tuple[Kind, str] | None:
 
 
 def _other_runs(graph: SavedGraph, run: Path) -> list[Other]:
-    found: list[Other] = []
+    candidates: list[Other] = []
     try:
         beside = [path for path in runs(run.parent) if path.name != run.name][:_MOST_RUNS]
     except GraphdbgError:
@@ -79,8 +80,10 @@ def _other_runs(graph: SavedGraph, run: Path) -> list[Other]:
             continue
         row = next((row for row in rows if row.saved and row.local == graph.local_id), None)
         if row is not None:
-            found.append(Other(f"{path}/{row.id}", "other run", "the same graph of another run", row.nodes, row.status))
-    return found
+            candidates.append(
+                Other(f"{path}/{row.id}", "other run", "the same graph of another run", row.nodes, row.status)
+            )
+    return candidates
 
 
 def by_seq_nr(stage_a: str, stage_b: str) -> bool:

@@ -3,11 +3,10 @@ shifted; and the comparison of two saved graphs, with what their journals say of
 
 Finding pairs reads tables only where ids differ, and opens no graph.
 
->>> [(pair.a.id, pair.b.id) for pair in pairs(side("one"), side("two"))]
-[('0_0/dynamo', '0_0/dynamo'), ...]
->>> found = diff(run.graph("0_0/forward"), run.graph("0_1/forward"))
->>> found.same, found.first
-(False, Departure(kind='changed', a=[2], b=[3], ...))
+>>> [(pair.a.id, pair.b.id) for pair in pairs(saved, run.graph("0_1/forward"))]
+[('0_0/forward', '0_1/forward')]
+>>> diff(saved, run.graph("0_1/forward")).same
+False
 """
 
 from __future__ import annotations
@@ -79,58 +78,61 @@ def _inside(part: GraphGroup, local: str) -> str:
 
 def _processes(a: GraphGroup, b: GraphGroup) -> list[tuple[list[ListedGraph], list[ListedGraph]]]:
     """The processes of one rank in order of start; those without a rank, or of other ranks alone, by order."""
-    one, two = list(a.processes().values()), list(b.processes().values())
-    if len(one) == len(two) == 1:
-        return [(one[0], two[0])]
-    found: list[tuple[list[ListedGraph], list[ListedGraph]]] = []
-    for rows in one:
+    processes_a, two = list(a.processes().values()), list(b.processes().values())
+    if len(processes_a) == len(two) == 1:
+        return [(processes_a[0], two[0])]
+    paired: list[tuple[list[ListedGraph], list[ListedGraph]]] = []
+    for rows in processes_a:
         partner = next((other for other in two if other[0].rank == rows[0].rank), None)
         if partner is not None:
             two.remove(partner)
-        found.append((rows, partner or []))
-    return found + [([], rows) for rows in two]
+        paired.append((rows, partner or []))
+    return paired + [([], rows) for rows in two]
 
 
 def _graphs(a: GraphGroup, rows_a: list[ListedGraph], b: GraphGroup, rows_b: list[ListedGraph]) -> list[Pair]:
     names = {} if a.kind == "compile" else _compiles(a, rows_a, b, rows_b)
     wanted = {_inside(b, row.local): row for row in rows_b if row.saved}
-    found: list[Pair] = []
+    graph_pairs: list[Pair] = []
     for row in (row for row in rows_a if row.saved):
         compiled, _, stage = row.local.partition("/")
         partner = wanted.pop(stage if a.kind == "compile" else f"{names.get(compiled, '')}/{stage}", None)
-        found.append(Pair(a.graph(row), b.graph(partner) if partner else None))
-    return found + [Pair(None, b.graph(row)) for row in wanted.values()]
+        graph_pairs.append(Pair(a.graph(row), b.graph(partner) if partner else None))
+    return graph_pairs + [Pair(None, b.graph(row)) for row in wanted.values()]
 
 
 def _compiles(a: GraphGroup, rows_a: list[ListedGraph], b: GraphGroup, rows_b: list[ListedGraph]) -> dict[str, str]:
     """How each compile of A is called in B. Where the names are the same on both sides, they are trusted."""
-    one, two = _by_compile(rows_a), _by_compile(rows_b)
-    if one.keys() == two.keys():
-        return {name: name for name in one}
-    lines = {name: _lines(a, rows) for name, rows in one.items()}, {name: _lines(b, rows) for name, rows in two.items()}
-    found: dict[str, str] = {}
-    for name in one:
+    compiles_a, two = _by_compile(rows_a), _by_compile(rows_b)
+    if compiles_a.keys() == two.keys():
+        return {name: name for name in compiles_a}
+    lines = (
+        {name: _lines(a, rows) for name, rows in compiles_a.items()},
+        {name: _lines(b, rows) for name, rows in two.items()},
+    )
+    names_in_b: dict[str, str] = {}
+    for name in compiles_a:
         if name in two and _likeness(lines[0][name], lines[1][name]) >= _ALIKE_AND_NAMESAKE:
-            found[name] = name
-    left = [name for name in two if name not in found.values()]
-    for name in one:
+            names_in_b[name] = name
+    left = [name for name in two if name not in names_in_b.values()]
+    for name in compiles_a:
         likely = max(left, key=lambda other: _likeness(lines[0][name], lines[1][other]), default=None)
-        if name not in found and likely is not None and _likeness(lines[0][name], lines[1][likely]) >= _ALIKE:
-            found[name] = likely
+        if name not in names_in_b and likely is not None and _likeness(lines[0][name], lines[1][likely]) >= _ALIKE:
+            names_in_b[name] = likely
             left.remove(likely)
-    for name in one:
-        if name not in found and name in left:
-            found[name] = name
+    for name in compiles_a:
+        if name not in names_in_b and name in left:
+            names_in_b[name] = name
             left.remove(name)
-    return found
+    return names_in_b
 
 
 def _by_compile(rows: list[ListedGraph]) -> dict[str, list[ListedGraph]]:
-    found: dict[str, list[ListedGraph]] = {}
+    by_compile: dict[str, list[ListedGraph]] = {}
     for row in rows:
         if row.saved:
-            found.setdefault(row.local.partition("/")[0], []).append(row)
-    return found
+            by_compile.setdefault(row.local.partition("/")[0], []).append(row)
+    return by_compile
 
 
 def _lines(part: GraphGroup, rows: list[ListedGraph]) -> frozenset[str]:

@@ -33,12 +33,12 @@ def increasing(values: Sequence[int]) -> list[int]:
             last.append(position)
         else:
             tops[pile], last[pile] = value, position
-    found: list[int] = []
+    positions: list[int] = []
     position = last[-1] if last else -1
     while position >= 0:
-        found.append(position)
+        positions.append(position)
         position = before[position]
-    return found[::-1]
+    return positions[::-1]
 
 
 def common_run(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
@@ -54,17 +54,17 @@ def _longest(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, in
             row[j] = below[j + 1] + 1 if item == b[j] else max(below[j], row[j + 1])
         rows.append(row)
     rows.reverse()
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     i = j = 0
     while i < len(a) and j < len(b):
         if a[i] == b[j]:
-            found.append((i, j))
+            pairs.append((i, j))
             i, j = i + 1, j + 1
         elif rows[i + 1][j] >= rows[i][j + 1]:
             i += 1
         else:
             j += 1
-    return found
+    return pairs
 
 
 def _greedy(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
@@ -72,16 +72,16 @@ def _greedy(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int
     both = set(a) & set(b)
     places_a, places_b = ([n for n, item in enumerate(items) if item in both] for items in (a, b))
     a, b = [a[n] for n in places_a], [b[n] for n in places_b]
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     i = j = searches = 0
     while i < len(a) and j < len(b):
         if a[i] == b[j]:
-            found.append((places_a[i], places_b[j]))
+            pairs.append((places_a[i], places_b[j]))
             i, j = i + 1, j + 1
             continue
         searches += 1
         i, j = _resync(a, b, i, j) if searches < _SEARCHES else (i + 1, j + 1)
-    return found
+    return pairs
 
 
 def _resync(a: Sequence[Hashable], b: Sequence[Hashable], i: int, j: int) -> tuple[int, int]:

@@ -1,10 +1,10 @@
 """What two graphs differ in besides their nodes: inputs, symbols, guards, compiler arguments, ambient state,
 configuration.
 
-Numbers of one compile (hints, seeds, counters of graphs) are no difference; other versions are worth a note.
+Numbers of one compile (hints, seeds, counters of graphs) are no difference; different versions are noted.
 
->>> compare(record_a, record_b)
-(['ambient matmul_precision: highest -> high'], ['torch 2.12.0 -> 2.13.0'])
+>>> compare(record, run.graph("0_1/forward").record, {})
+(['inputs: 5 -> 6', "symbol s77 (2 <= s77 = L['x'].size()[0]): only in B"], [])
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_GUARDS = 4
 
 
 def compare(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Sentences on what differs, and notes on what is no difference. `rename` maps symbols of `b` to those of `a`."""
+    """Sentences on what differs, and notes on what does not count. `rename` maps symbols of `b` to those of `a`."""
     counts = [sum(node.op == "placeholder" for node in record.graph.nodes) for record in (a, b)]
     also = [f"inputs: {counts[0]} -> {counts[1]}"] if counts[0] != counts[1] else []
     also += _symbols(a, b, rename)
@@ -73,14 +73,14 @@ def _mapping(what: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]
 
 
 def _symbols(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> list[str]:
-    one = {symbol.name: symbol for symbol in a.symbols}
+    symbols_a = {symbol.name: symbol for symbol in a.symbols}
     two = {renamed(symbol.name, rename): symbol for symbol in b.symbols}
-    made = [f"symbol {name} ({_described(one[name])}): only in A" for name in one if name not in two]
-    made += [f"symbol {name} ({_described(two[name])}): only in B" for name in two if name not in one]
-    for name in one:
-        if name in two and _facts(one[name]) != _facts(two[name]):
-            made.append(f"symbol {name}: {_described(one[name])} -> {_described(two[name])}")
-    return made
+    differing = [f"symbol {name} ({_described(symbols_a[name])}): only in A" for name in symbols_a if name not in two]
+    differing += [f"symbol {name} ({_described(two[name])}): only in B" for name in two if name not in symbols_a]
+    for name in symbols_a:
+        if name in two and _facts(symbols_a[name]) != _facts(two[name]):
+            differing.append(f"symbol {name}: {_described(symbols_a[name])} -> {_described(two[name])}")
+    return differing
 
 
 def _facts(symbol: SymbolRecord) -> tuple[Any, ...]:
@@ -96,12 +96,12 @@ def _described(symbol: SymbolRecord) -> str:
 
 
 def _guards(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> list[str]:
-    one = dict.fromkeys((guard.kind, guard.expr) for guard in a.guards)
+    guards_a = dict.fromkeys((guard.kind, guard.expr) for guard in a.guards)
     two = dict.fromkeys((guard.kind, renamed(guard.expr, rename)) for guard in b.guards)
-    made: list[str] = []
-    for name, mine, other in (("A", one, two), ("B", two, one)):
+    differing: list[str] = []
+    for name, mine, other in (("A", guards_a, two), ("B", two, guards_a)):
         extra = [f"{kind} {expr}" for kind, expr in mine if (kind, expr) not in other]
-        made += [f"{text}: only in {name}" for text in extra[:_MAX_GUARDS]]
+        differing += [f"{text}: only in {name}" for text in extra[:_MAX_GUARDS]]
         if len(extra) > _MAX_GUARDS:
-            made.append(f"{counted(len(extra) - _MAX_GUARDS, 'more guard')}: only in {name}")
-    return made
+            differing.append(f"{counted(len(extra) - _MAX_GUARDS, 'more guard')}: only in {name}")
+    return differing

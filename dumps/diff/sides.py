@@ -3,8 +3,9 @@
 
 Reads journals and names only. A graph is found as every other command finds it.
 
->>> side("myrun/0_0")
-Part(text='myrun/0_0', run=Run('myrun'), rows=[...], kind='compile')
+>>> part = side("myrun/0_0")
+>>> part.text, part.kind, len(part.rows)
+('myrun/0_0', 'compile', 8)
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class GraphGroup(msgspec.Struct):
 
     def processes(self) -> dict[str, list[ListedGraph]]:
         """The rows of each process, by the name of its folder, in the order of ranks."""
-        found: dict[str, list[ListedGraph]] = {}
+        by_process: dict[str, list[ListedGraph]] = {}
         for row in self.rows:
-            found.setdefault(row.process, []).append(row)
-        return found
+            by_process.setdefault(row.process, []).append(row)
+        return by_process
 
     def graph(self, row: ListedGraph) -> SavedGraph:
-        """The graph of a row."""
+        """Opens the graph of a row."""
         return SavedGraph(row.path, self.run, row)
 
 
@@ -46,12 +47,12 @@ def side(text: str, cwd: str | Path | None = None) -> SavedGraph | GraphGroup:
     if text and "\0" not in text:
         for folder in (path, *path.parents):
             if is_run(folder):
-                found = _part(open_run(folder), path.relative_to(folder).as_posix(), text)
-                if found is not None:
-                    return found
+                target = _part(open_run(folder), path.relative_to(folder).as_posix(), text)
+                if target is not None:
+                    return target
                 break
-    found = resolve(text, cwd)
-    return found if isinstance(found, SavedGraph) else GraphGroup(text, found, found.rows, "run")
+    target = resolve(text, cwd)
+    return target if isinstance(target, SavedGraph) else GraphGroup(text, target, target.rows, "run")
 
 
 def _part(run: Run, rest: str, text: str) -> GraphGroup | None:

@@ -5,9 +5,10 @@ A line holds a node of each graph that are partners, or one node alone; its mark
 the lines follow the alignment of `compare`, or (a forward and its backward) nodes of one `seq_nr` stand beside each
 other.
 
->>> lines = aligned(diff(a, b), a.table, b.table)
->>> lines.row(3).mark, lines.row(3).text
-('changed', 'argument 1: 0.5 -> 0.25')
+For example:
+
+    lines = aligned(diff(a, b), a.table, b.table)
+    lines.row(3).mark, lines.row(3).text  # -> ('changed', 'argument 1: 0.5 -> 0.25')
 """
 
 from __future__ import annotations
@@ -74,23 +75,23 @@ class Sideways(msgspec.Struct):
         return DiffLine(self.a[index], self.b[index], MARKS[self.marks[index]], self.strings[self.texts[index]])
 
     def starts(self) -> list[int]:
-        """The lines where something that departs by itself begins; without alignment none."""
+        """The lines where a departure that follows from no other begins; without alignment none."""
         own = {place for place, mark in enumerate(MARKS) if mark in OWN}
-        found: list[int] = []
+        first_lines: list[int] = []
         last = -1
         for index, mark in enumerate(self.marks):
             departure = self.departures[index]
             if mark in own and (departure != last or departure < 0):
-                found.append(index)
+                first_lines.append(index)
             last = departure if mark in own else last
-        return found
+        return first_lines
 
 
 class _Builder:
     def __init__(self, summary: str, a: tuple[str, str, Table], b: tuple[str, str, Table]) -> None:
-        self.made = Sideways(summary, [])
+        self.sideways = Sideways(summary, [])
         self._intern = Intern({"": 0})
-        self.made.sides = [self._side(*a), self._side(*b)]
+        self.sideways.sides = [self._side(*a), self._side(*b)]
 
     def _side(self, graph: str, stage: str, table: Table) -> SideColumns:
         strings = table.strings
@@ -107,37 +108,37 @@ class _Builder:
         )
 
     def add(self, a: int, b: int, mark: str, text: str = "", departure: int = -1) -> None:
-        made = self.made
-        made.a.append(a)
-        made.b.append(b)
-        made.marks.append(MARKS.index(mark))
-        made.texts.append(self._intern(one_line(text, _MAX_TEXT) if text else ""))
-        made.departures.append(departure)
+        sideways = self.sideways
+        sideways.a.append(a)
+        sideways.b.append(b)
+        sideways.marks.append(MARKS.index(mark))
+        sideways.texts.append(self._intern(one_line(text, _MAX_TEXT) if text else ""))
+        sideways.departures.append(departure)
 
     def whole(self) -> Sideways:
-        self.made.strings = list(self._intern)
-        return self.made
+        self.sideways.strings = list(self._intern)
+        return self.sideways
 
 
-def aligned(found: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], summary: str) -> Sideways:
+def aligned(comparison: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], summary: str) -> Sideways:
     """The lines of two graphs that were compared."""
-    builder = _Builder(summary, (graphs[0], found.a.record.stage, a), (graphs[1], found.b.record.stage, b))
-    builder.made.same = found.same
-    of_a = {i: place for place, departure in enumerate(found.departures) for i in departure.a}
-    of_b = {j: place for place, departure in enumerate(found.departures) for j in departure.b}
-    chained = set(found.alignment.chain())
-    for i, j in _places(found):
+    builder = _Builder(summary, (graphs[0], comparison.a.record.stage, a), (graphs[1], comparison.b.record.stage, b))
+    builder.sideways.same = comparison.same
+    of_a = {i: place for place, departure in enumerate(comparison.departures) for i in departure.a}
+    of_b = {j: place for place, departure in enumerate(comparison.departures) for j in departure.b}
+    chained = set(comparison.alignment.chain())
+    for i, j in _places(comparison):
         place = of_a.get(i, of_b.get(j, -1)) if i >= 0 else of_b.get(j, -1)
-        partners = i >= 0 and found.alignment.to_b[i] == j and j >= 0
+        partners = i >= 0 and comparison.alignment.to_b[i] == j and j >= 0
         if place < 0:
             builder.add(
                 i, j, "" if partners and (i, j) in chained else "moved" if partners else "only A" if j < 0 else "only B"
             )
             continue
-        departure = found.departures[place]
+        departure = comparison.departures[place]
         if departure.follows is not None:
-            origin = found.departures[departure.follows]
-            name = found.a.nodes[origin.a[0]].name if origin.a else found.b.nodes[origin.b[0]].name
+            origin = comparison.departures[departure.follows]
+            name = comparison.a.nodes[origin.a[0]].name if origin.a else comparison.b.nodes[origin.b[0]].name
             builder.add(i, j, "follows", f"follows from {name}", place)
             continue
         mark = "changed" if partners else "replaced" if i >= 0 and j >= 0 else "only A" if i >= 0 else "only B"
@@ -146,11 +147,11 @@ def aligned(found: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], su
     return builder.whole()
 
 
-def _places(found: GraphDiff) -> Iterator[tuple[int, int]]:
+def _places(comparison: GraphDiff) -> Iterator[tuple[int, int]]:
     """Every node of both graphs once, partners together, in the order of A; what only B has stands where it is in B."""
-    alignment = found.alignment
+    alignment = comparison.alignment
     before = (-1, -1)
-    for i, j in [*alignment.chain(), (len(found.a), len(found.b))]:
+    for i, j in [*alignment.chain(), (len(comparison.a), len(comparison.b))]:
         only_b = [y for y in range(before[1] + 1, j) if alignment.to_a[y] < 0]
         only_a: list[int] = []
         for x in range(before[0] + 1, i):
@@ -159,13 +160,13 @@ def _places(found: GraphDiff) -> Iterator[tuple[int, int]]:
             else:
                 only_a.append(x)
         yield from ((-1 if x is None else x, -1 if y is None else y) for x, y in zip_longest(only_a, only_b))
-        if i < len(found.a):
+        if i < len(comparison.a):
             yield i, j
         before = (i, j)
 
 
 def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, str]) -> Sideways:
-    """A forward beside its backward: every node of A in order, beside it what B has of its seq_nr or under its name."""
+    """A forward beside its backward: every node of A in order, beside it the nodes of B with its seq_nr or its name."""
     builder = _Builder("", (graphs[0], stages[0], a), (graphs[1], stages[1], b))
     waiting: defaultdict[int, deque[int]] = defaultdict(deque)
     for j, number in enumerate(b.seq_nr):
@@ -193,8 +194,8 @@ def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, st
     for j in range(len(b.name)):
         if j not in taken:
             builder.add(-1, j, "")
-    pairs = sum(mark == MARKS.index("seq_nr") for mark in builder.made.marks)
-    kept = sum(mark == MARKS.index("saved") for mark in builder.made.marks)
+    pairs = sum(mark == MARKS.index("seq_nr") for mark in builder.sideways.marks)
+    kept = sum(mark == MARKS.index("saved") for mark in builder.sideways.marks)
     joined, saved = counted(pairs, "node", form=","), counted(kept, "value", form=",")
-    builder.made.summary = f"{joined} of B joined by seq_nr, {saved} of A saved for B"
+    builder.sideways.summary = f"{joined} of B joined by seq_nr, {saved} of A saved for B"
     return builder.whole()

@@ -1,11 +1,11 @@
 """A comparison as text: the first node that departs with both user lines, then a short table of the others. Prints
 nothing.
 
->>> print(details(view))
-A  a/0_0/dynamo  dynamo, 73 nodes
-B  b/0_0/dynamo  dynamo, 73 nodes
-2 nodes changed
-...
+>>> from graphdbg.dumps.diff.model import graph_view
+>>> print(details(graph_view(diff(saved, run.graph("0_1/forward")), "0_0/forward", "0_1/forward")))
+A  0_0/forward  forward, 15 nodes
+B  0_1/forward  forward, 16 nodes
+nodes: 9 changed, 1 only in B; ...
 """
 
 from __future__ import annotations
@@ -170,12 +170,12 @@ def _line(node: NodeView | None, near: NodeView | None) -> str:
 
 
 def _what(departure: DepartureView) -> str:
-    one, two = (
+    text_a, two = (
         _targets(node, count) for node, count in ((departure.a, departure.count_a), (departure.b, departure.count_b))
     )
     if departure.kind != "changed":
-        only = {"removed": f"only in A: {one}", "added": f"only in B: {two}"}
-        return only.get(departure.kind, f"{one} -> {two}")
+        only = {"removed": f"only in A: {text_a}", "added": f"only in B: {two}"}
+        return only.get(departure.kind, f"{text_a} -> {two}")
     more = f" and {len(departure.changes) - 1} more" if len(departure.changes) > 1 else ""
     return one_line(departure.changes[0].text(), 70) + more if departure.changes else ""
 
@@ -219,10 +219,10 @@ def _row(view: GraphView, named: bool) -> list[str]:
 def _headline(view: GraphView) -> str:
     if view.error_a != view.error_b:
         sides = (("A", view.error_a), ("B", view.error_b))
-        told = [f"{side} failed: {one_line(error, 70)}" for side, error in sides if error]
+        failures = [f"{side} failed: {one_line(error, 70)}" for side, error in sides if error]
         if view.first is not None:
-            told.append(_headline(msgspec.structs.replace(view, error_a=None, error_b=None)))
-        return "; ".join(told)
+            failures.append(_headline(msgspec.structs.replace(view, error_a=None, error_b=None)))
+        return "; ".join(failures)
     if view.first is None:
         return one_line((view.also or view.notes or [""])[0], 70)
     first = view.first
@@ -232,7 +232,7 @@ def _headline(view: GraphView) -> str:
 
 
 def summary(views: Sequence[GraphView]) -> str:
-    """How many pairs of which verdict."""
+    """How many pairs have each verdict."""
     words = {
         "same": "the same",
         "differs": "differ",

@@ -4,8 +4,7 @@ promise.
 Knows nothing of how the archive was made, so that a mistake there does not repeat here. What it finds is named by
 member and kind, never quoted in full. Ordinary words cannot be looked for; `not_searched` says which names those are.
 
->>> search(Path("bug.zip"), machine)
-[Leak(member='bug/pid1/journal.jsonl', what='home folder', text='home/ann')]
+For example: `Path("bug.zip").write_bytes(b"")`.
 """
 
 from __future__ import annotations
@@ -39,22 +38,22 @@ class Leak(msgspec.Struct, frozen=True, order=True):
 
 
 def search(path: Path, machine: Machine, known: Secrets) -> list[Leak]:
-    """What is left in the file, each kind once per member; also member names are looked at."""
+    """What is left in the file, each kind once per member; names of members are searched too."""
     looked_for = [(what, word.encode(), re.compile(text.encode())) for what, word, text in _patterns(machine)]
     secrets = [("credential", b"", re.compile(rule.pattern.pattern.encode())) for rule in RULES]
     secrets += [("credential", value.encode(), re.compile(re.escape(value.encode()))) for value in known.values]
     places = Places([])
-    found: set[Leak] = set()
+    leaks: set[Leak] = set()
     for name, layers in _members(path):
         kinds = looked_for if _TENSORS in name else [*looked_for, *secrets]
         for what, word, each in kinds:
             hit = next((match for layer in layers if word in layer and (match := each.search(layer))), None)
             if hit is not None:
-                found.add(Leak(name, what, "..." if what == "credential" else hit[0].decode(errors="replace")))
+                leaks.add(Leak(name, what, "..." if what == "credential" else hit[0].decode(errors="replace")))
         if _TENSORS not in name:
             texts = (layer.decode(errors="replace") for layer in layers if layer[:2] != b"\x1f\x8b")
-            found |= {Leak(name, "absolute path", path) for text in texts for path in places.left(text)}
-    return sorted(found)
+            leaks |= {Leak(name, "absolute path", path) for text in texts for path in places.left(text)}
+    return sorted(leaks)
 
 
 def _members(path: Path) -> Iterator[tuple[str, list[bytes]]]:
@@ -79,7 +78,7 @@ def not_searched(machine: Machine) -> list[str]:
 
 
 def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
-    """What is looked for: its kind, a text without which it is not there, and the expression for it."""
+    """What is searched for: its kind, a text without which it cannot occur, and its expression."""
     homes = {home.strip("/") for home in machine.homes}
     for path in machine.literals():
         yield (

@@ -2,8 +2,8 @@
 written.
 
 The redacted run is written by the run's own writer into a folder that nobody sees, which becomes the archive and
-vanishes. What cannot be read is named and left out. Must not change the run, and must not wait for a process that still
-records into it.
+vanishes. What cannot be read is named and left out. It does not change the run, and does not wait for a process that
+still records into it.
 
 >>> packed = pack(Path("myrun"), Path("myrun.graphdbg.zip"))
 >>> packed.leaks
@@ -48,11 +48,11 @@ _FILE = re.compile(r'File "((?:/|[A-Za-z]:[\\/]|\\\\)[^"\n]+)"')
 _CACHE_USER = re.compile(r"/torchinductor_([A-Za-z0-9][\w.-]*)/")
 _SCRIPTS = (".py", ".ipynb")
 _NOT_OF_PAGES = ("lines of journals", "files of generated code")
-"""Rows of what an archive holds and a page tells otherwise."""
+"""Rows of what an archive holds and a page shows in another way."""
 
 
 def secrets_of(run: Run | None) -> Secrets:
-    """What is secret of a run: in its command lines, and in its variables and those of this process."""
+    """The secrets of a run: from its command lines, its variables and those of this process."""
     if run is None:
         return Secrets(os.environ)
     secrets = Secrets(os.environ, run.record.environment)
@@ -64,15 +64,15 @@ def secrets_of(run: Run | None) -> Secrets:
 def texts_of(saved: SavedGraph, secrets: Secrets) -> Texts:
     """Redacts the texts of one graph, with its source: for a report of it."""
     record = saved.record
-    machine, places = _told([*record.strings, *_leaves([record.compile_kwargs, record.config])])
+    machine, places = _machine_and_places([*record.strings, *_leaves([record.compile_kwargs, record.config])])
     if saved.run is not None:
         machine.hosts.update(process.record.host for process in saved.run.processes if process.record.host)
     return Texts(places, machine, source=True, secrets=secrets)
 
 
 def gather(run: Run) -> tuple[Machine, Places]:
-    """The machine that the run tells of, and the places of its source files."""
-    machine, places = _told(_texts(run))
+    """What the run reveals of its machine, and the places of its source files."""
+    machine, places = _machine_and_places(_texts(run))
     machine.hosts.update(process.record.host for process in run.processes if process.record.host)
     for path in (run.path.absolute(), run.path.resolve()):
         machine.folders |= {str(path), str(path.parent)}
@@ -81,7 +81,7 @@ def gather(run: Run) -> tuple[Machine, Places]:
     return machine, places
 
 
-def _told(texts: Iterable[str]) -> tuple[Machine, Places]:
+def _machine_and_places(texts: Iterable[str]) -> tuple[Machine, Places]:
     machine = Machine({str(Path.home())}, set(filter(None, [user_name()])), set(filter(None, [host_name()])))
     files: dict[str, None] = {}
     for text in texts:
@@ -191,9 +191,9 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
             note = _NOTE.format(version=__version__, file=out.name, folder=work.out.path.name, table=table(rows))
             write_file(work.out.path / NOTE_FILE, note.encode())
             write = partial(zip_folder, work.out.path)
-        found = write_searched(out, write, lambda temporary: leaks.search(temporary, machine, secrets))
+        leaks_left = write_searched(out, write, lambda temporary: leaks.search(temporary, machine, secrets))
     random = [f"{word!r} in {where}" for word, where in work.random.items()]
-    return Packed(out, work.counts["graphs"], rows, unreadable, found, leaks.not_searched(machine), random)
+    return Packed(out, work.counts["graphs"], rows, unreadable, leaks_left, leaks.not_searched(machine), random)
 
 
 def table(rows: list[tuple[str, int, int, int]], *, terminal: bool = False) -> str:
@@ -233,7 +233,7 @@ class _Work:
         self.out = RunWriter.create(out, records.run(run.record, texts))
 
     def whole(self) -> None:
-        """All processes of the run."""
+        """Packs all processes of the run."""
         given = self.run.record.environment
         self.counts["variables kept"] = len(self.out.record.environment)
         self.counts["variables left"] = len(given) - len(self.out.record.environment)
@@ -246,13 +246,13 @@ class _Work:
         self.unreadable += [sentence for sentence in self.run.damage if sentence not in self.unreadable]
 
     def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
-        """The page of the copy. What was found of graphs lies in the cache folder, by the run itself: it is redacted
-        here."""
-        told = {
+        """The page of the redacted copy. Findings on graphs lie in the cache folder, under the original run: they are
+        redacted here."""
+        verdicts = {
             name: (code, word, self.texts.remark(said)) for name, (code, word, said) in last_verdicts(self.run).items()
         }
         name = self.texts.text(self.run.path.resolve().name)
-        return page.page(open_run(self.out.path), name, told)
+        return page.page(open_run(self.out.path), name, verdicts)
 
     def _process(self, process: Process) -> None:
         writer = self.out.process(process.name, process.rank, process.record.restart)
@@ -263,13 +263,13 @@ class _Work:
         self._sources(writer, process)
         writer.write_programs()
         writer.journal.close()
-        told = [records.event(event, self.texts) for event in events]
-        for line in told:
+        redacted = [records.event(event, self.texts) for event in events]
+        for line in redacted:
             if line.kind == "failed":
                 self._look(f"what {line.graph} failed with", _leaves(line.fields))
-        self.counts["lines"] += len(told)
-        self.counts["lines changed"] += sum(before != after for before, after in zip(events, told, strict=True))
-        write_file(writer.path / JOURNAL_FILE, b"".join(map(journal.line, told)))
+        self.counts["lines"] += len(redacted)
+        self.counts["lines changed"] += sum(before != after for before, after in zip(events, redacted, strict=True))
+        write_file(writer.path / JOURNAL_FILE, b"".join(map(journal.line, redacted)))
         described = records.process(process.record, self.texts, gone=process.liveness == "dead")
         self._look(f"the command of {process.name}", described.argv)
         write_file(writer.path / PROCESS_FILE, encode(described))
@@ -287,10 +287,10 @@ class _Work:
         if record is None:
             self.counts["graphs left"] += 1
             return
-        told = records.graph(record, self.texts, keep=self._keep(saved))
-        writer.save_graph(told, saved.tensors)
+        redacted = records.graph(record, self.texts, keep=self._keep(saved))
+        writer.save_graph(redacted, saved.tensors)
         self.counts["graphs"] += 1
-        self.counts["graphs changed"] += told != record
+        self.counts["graphs changed"] += redacted != record
         self._inputs(writer, saved, row)
         self._code(writer, saved, row)
 
@@ -304,27 +304,27 @@ class _Work:
             if text is None:
                 self.counts["sources left"] += 1
                 continue
-            told = self.texts.text(text)
-            self.counts["sources"] += writer.sources.keep(self.texts.file(file), told)
-            self.counts["sources changed"] += told != text
+            redacted = self.texts.text(text)
+            self.counts["sources"] += writer.sources.keep(self.texts.file(file), redacted)
+            self.counts["sources changed"] += redacted != text
 
     def _inputs(self, writer: ProcessWriter, saved: SavedGraph, row: ListedGraph) -> None:
         seen = self._read(f"the inputs of graph {row.id}", lambda: saved.own_inputs_record)
         if seen is None:
             return
-        told = records.inputs(seen, self.texts, keep=self._keep(saved))
-        writer.save_inputs(row.local, told, saved.tensors)
+        redacted = records.inputs(seen, self.texts, keep=self._keep(saved))
+        writer.save_inputs(row.local, redacted, saved.tensors)
 
     def _code(self, writer: ProcessWriter, saved: SavedGraph, row: ListedGraph) -> None:
         files: dict[str, str] = {}
         for file in self._read(f"the code of graph {row.id}", saved.code_files) or []:
             text = self._read(f"{file.name} of graph {row.id}", file.read_text)
-            told = None if text is None else self.texts.generated(text)
-            if told is None:
+            redacted = None if text is None else self.texts.generated(text)
+            if redacted is None:
                 self.counts["files left"] += 1
                 continue
-            files[file.name] = told
-            self.counts["files changed"] += told != text
+            files[file.name] = redacted
+            self.counts["files changed"] += redacted != text
         self.counts["files"] += len(files)
         if files:
             writer.save_code(row.local, files)
@@ -341,7 +341,7 @@ class _Work:
         return keep
 
     def _read(self, what: str, read: Callable[[], T]) -> T | None:
-        """What `read` returns; None, and a sentence, when it cannot be read."""
+        """What `read` returns; None, with a sentence in `unreadable`, when it cannot be read."""
         try:
             return read()
         except (GraphdbgError, OSError) as error:

@@ -1,12 +1,12 @@
 """The page: all of a redacted run in one HTML file that needs no server, no network and, but for its node tables, no
 script.
 
-Everything it tells comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup`
+Everything on it comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup`
 alone. What would make it larger than `MOST_BYTES` is cut, and said, with the command that shows all of it.
 
->>> text, rows = page(copy, "myrun", verdicts={})
->>> text[:15], rows
-('<!doctype html>', [('rows of nodes', 1520, 0, 0), ('lines of generated code', 800, 0, 0)])
+>>> text, rows = page(run, "myrun", verdicts={})
+>>> text[:15], rows[0][0]
+('<!doctype html>', 'rows of nodes')
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _KEYS = (("/", "search"), ("j", ""), ("k", "rows"), ("Enter", "opens"), ("Esc", 
 
 
 class CompileLine(NamedTuple):
-    """One compile; `item` where Dynamo told of it; `began`: in seconds since 1970, 0 where it is not known."""
+    """One compile; `item` where Dynamo recorded it; `began`: in seconds since 1970, 0 where it is not known."""
 
     id: str
     process: ProcessWhy
@@ -74,31 +74,35 @@ class CompileLine(NamedTuple):
 def page(run: Run, name: str, verdicts: Mapping[str, Told]) -> tuple[str, list[tuple[str, int, int, int]]]:
     """The HTML, and rows as `Packed` has them for what is in it and what was cut. `run`: the redacted copy; `name`:
     what commands call the run."""
-    told, graphs = why.of_run(run).processes, read(run, _NODES)
-    entries = list(_entries(run, told, {one.id: one for one in times.of_run(run)}))
-    found = "", list[tuple[str, int, int, int]]()
+    processes, graphs = why.of_run(run).processes, read(run, _NODES)
+    entries = list(_entries(run, processes, {entry.id: entry for entry in times.of_run(run)}))
+    written = "", list[tuple[str, int, int, int]]()
     for halved in range(_MOST_TIMES_HALVED):
-        found = _Writing(run, name, verdicts, told, entries, graphs, 0.5**halved).page()
-        if len(found[0].encode()) <= MOST_BYTES:
+        written = _Writing(run, name, verdicts, processes, entries, graphs, 0.5**halved).page()
+        if len(written[0].encode()) <= MOST_BYTES:
             break
-    return found
+    return written
 
 
-def _entries(run: Run, told: Iterable[ProcessWhy], known: Mapping[str, CompileTime]) -> Iterator[CompileLine]:
+def _entries(run: Run, processes: Iterable[ProcessWhy], known: Mapping[str, CompileTime]) -> Iterator[CompileLine]:
     """The compiles in the order in which they began, process by process; then the graphs that came without Dynamo."""
     rows = {row.id: row for row in run.rows}
-    for process in told:
+    for process in processes:
         writer = ProcessText(process, _WIDTH)
-        found: list[CompileLine] = []
-        for function, item in [(one, item) for one in process.functions for item in one.compiles]:
+        lines_of_process: list[CompileLine] = []
+        for function, item in [
+            (compiled_there, item) for compiled_there in process.functions for item in compiled_there.compiles
+        ]:
             mine = [rows[line.id] for line in item.graphs if line.id in rows]
             compiled = Compiled(
                 f"{process.prefix}{item.id}", mine, function.name, _line(function) if function.file else ""
             )
             timed = next((known[row.id] for row in mine if row.id in known), None)
             reason, details = writer.reason(function, item), writer.details(function, item)
-            found.append(CompileLine(compiled.id, process, compiled, reason, details, item, timed, item.began))
-        yield from sorted(found, key=lambda one: one.began)
+            lines_of_process.append(
+                CompileLine(compiled.id, process, compiled, reason, details, item, timed, item.began)
+            )
+        yield from sorted(lines_of_process, key=lambda compiled_there: compiled_there.began)
         others: dict[str, list[ListedGraph]] = {}
         for row in (rows[line.id] for line in process.others if line.id in rows):
             others.setdefault(row.id.partition("/")[0], []).append(row)
@@ -122,12 +126,12 @@ class _Writing:
     ) -> None:
         self.run, self.name, self.typed = run, name, shlex.quote(name)
         self.verdicts, self.processes, self.entries, self.part = verdicts, processes, entries, part
-        self.graphs, self.there = cut(graphs, int(_NODES * part), int(_CODE * part)), {one.id for one in graphs}
-        self.timed = [one.time for one in entries if one.time is not None]
-        moments = [at for one in self.timed for _, *both in one.spans for at in both]
-        moments += [one.began for one in entries if one.began]
+        self.graphs, self.there = cut(graphs, int(_NODES * part), int(_CODE * part)), {entry.id for entry in graphs}
+        self.timed = [entry.time for entry in entries if entry.time is not None]
+        moments = [at for entry in self.timed for _, *both in entry.spans for at in both]
+        moments += [entry.began for entry in entries if entry.began]
         self.start, self.end = min(moments, default=0.0), max(moments, default=0.0)
-        self.total = sum(one.compile_s for one in self.timed)
+        self.total = sum(entry.compile_s for entry in self.timed)
 
     def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
         """The whole document."""
@@ -156,7 +160,7 @@ class _Writing:
     # -- what there is
 
     def _top(self) -> Markup:
-        items = [one.item for one in self.entries if one.item]
+        items = [entry.item for entry in self.entries if entry.item]
         numbers = " · ".join(
             (
                 counted(len(self.entries), "compile"),
@@ -175,7 +179,9 @@ class _Writing:
             when,
             *(f"{key} {record.versions[key]}" for key in ("torch", "python", "triton") if key in record.versions),
         ]
-        found = [f"{one.message}; where: graphdbg triage {self.typed}" for one in why.first_found(self.run.processes)]
+        errors = [
+            f"{entry.message}; where: graphdbg triage {self.typed}" for entry in why.first_found(self.run.processes)
+        ]
         return joined(
             tag(
                 "header",
@@ -185,7 +191,7 @@ class _Writing:
                 class_="top",
             ),
             tag("p", numbers, *bad, class_="sum"),
-            *(tag("p", line, class_="bad") for line in (*deaths.lines(self.run.processes), *found)),
+            *(tag("p", line, class_="bad") for line in (*deaths.lines(self.run.processes), *errors)),
             tag(
                 "noscript",
                 tag("p", "Node tables and search need a script: ", tag("code", f"graphdbg show {self.typed}/ID")),
@@ -212,38 +218,40 @@ class _Writing:
         rest = self._cut(f"{counted(left, 'more compile')} left out here", "ls {run} --why") if left > 0 else ""
         return _section("Compiles", heads, *map(self._compile, self.entries[:most]), rest)
 
-    def _compile(self, one: CompileLine) -> Markup:
-        seconds = one.time.compile_s if one.time else one.graphs.seconds
-        glyph, kind, word = self._state(one)
+    def _compile(self, compiled: CompileLine) -> Markup:
+        seconds = compiled.time.compile_s if compiled.time else compiled.graphs.seconds
+        glyph, kind, word = self._state(compiled)
         row = tag(
             "summary",
-            tag("span", one.id, class_="mono"),
+            tag("span", compiled.id, class_="mono"),
             tag("span", f"{glyph} {word}".strip(), class_=kind),
-            tag("span", one.graphs.name or "?", " ", tag("small", one.graphs.place), class_="mono"),
-            tag("span", one.reason),
+            tag("span", compiled.graphs.name or "?", " ", tag("small", compiled.graphs.place), class_="mono"),
+            tag("span", compiled.reason),
             tag("span", "" if seconds is None else f"{seconds:.2f}", class_="num"),
-            tag("span", one.time.cache if one.time else ""),
-            tag("span", *map(self._bar, _drawn(one)), class_="line"),
+            tag("span", compiled.time.cache if compiled.time else ""),
+            tag("span", *map(self._bar, _drawn(compiled)), class_="line"),
             class_="row dim" if kind == "dim" else "row",
         )
-        stages = tag("table", *map(self._graph, one.graphs.rows), class_="stages") if one.graphs.rows else ""
-        errors = dict.fromkeys(row.error for row in one.graphs.rows if row.error)
-        details = tag("pre", one.details, class_="wrap") if one.details else ""
-        parts = (stages, *map(self._error, errors), details, _guards(one))
-        return tag("details", row, *parts, id=f"c-{one.id}", open=kind == "bad")
+        stages = tag("table", *map(self._graph, compiled.graphs.rows), class_="stages") if compiled.graphs.rows else ""
+        errors = dict.fromkeys(row.error for row in compiled.graphs.rows if row.error)
+        details = tag("pre", compiled.details, class_="wrap") if compiled.details else ""
+        parts = (stages, *map(self._error, errors), details, _guards(compiled))
+        return tag("details", row, *parts, id=f"c-{compiled.id}", open=kind == "bad")
 
-    def _state(self, one: CompileLine) -> tuple[str, str, str]:
+    def _state(self, compiled: CompileLine) -> tuple[str, str, str]:
         """Glyph, class and word: what failed in the run, else the worst verdict that is known, else the worst
         status."""
-        if not one.graphs.rows:
-            limit, failed = (one.item.limit, one.item.failure or one.item.error) if one.item else ("", "")
+        if not compiled.graphs.rows:
+            limit, failed = (
+                (compiled.item.limit, compiled.item.failure or compiled.item.error) if compiled.item else ("", "")
+            )
             return ("✗", "bad", "given up" if limit else "failed") if limit or failed else ("", "dim", "no graph")
-        worst = one.graphs.worst
-        if one.graphs.bad:
+        worst = compiled.graphs.worst
+        if compiled.graphs.bad:
             return "✗", "bad", f"{worst.status}{', died' if worst.died else ''}"
-        known = [self.verdicts[row.id] for row in one.graphs.rows if row.id in self.verdicts]
+        known = [self.verdicts[row.id] for row in compiled.graphs.rows if row.id in self.verdicts]
         if known:
-            code, word, _ = min(known, key=lambda told: (1, 4, 0).index(told[0]) if told[0] in _MARKS else 3)
+            code, word, _ = min(known, key=lambda verdict: (1, 4, 0).index(verdict[0]) if verdict[0] in _MARKS else 3)
             return *_MARKS.get(code, ("", "")), word
         return ("?", "doubt", worst.status) if worst.status in IN_FLIGHT else ("", "", worst.status)
 
@@ -262,7 +270,9 @@ class _Writing:
 
     def _causes(self) -> Markup:
         rows: list[Markup] = []
-        for process, cause in [(one, cause) for one in self.processes for cause in frequent.causes(one)]:
+        for process, cause in [
+            (process_why, cause) for process_why in self.processes for cause in frequent.causes(process_why)
+        ]:
             ids = [f"{process.prefix}{name}" for name in dict.fromkeys(cause.ids)]
             links = [joined(tag("a", name, href=f"#c-{name}"), " ") for name in ids[:8]]
             more = f"and {len(ids) - 8} more" if len(ids) > 8 else ""
@@ -281,10 +291,10 @@ class _Writing:
         if not self.total:
             return Markup()
         phases, functions = _by_phase(self.timed), dict[str, list[CompileTime]]()
-        for one in self.timed:
-            functions.setdefault(one.function, []).append(one)
+        for timed in self.timed:
+            functions.setdefault(timed.function, []).append(timed)
         spent = sorted(
-            ((sum(one.compile_s for one in mine), name, mine) for name, mine in functions.items()), reverse=True
+            ((sum(timed.compile_s for timed in mine), name, mine) for name, mine in functions.items()), reverse=True
         )
         rows = [
             _row(tag("span", name, class_="mono"), str(len(mine)), f"{seconds:.1f}", self._phases(_by_phase(mine)))
@@ -294,7 +304,7 @@ class _Writing:
             tag("span", tag("i", class_=phase), f" {_PHASES[phase]} {seconds:.1f} s, {seconds / self.total:.0%}")
             for phase, seconds in phases.items()
         ]
-        caches = Counter(one.cache for one in self.timed)
+        caches = Counter(timed.cache for timed in self.timed)
         cached = "compiler caches: " + ", ".join(f"{name} {count}" for name, count in caches.most_common())
         if "off" in caches:
             cached += "; off: caches hide graphs and are bypassed while recording, unless with --keep-cache"
@@ -319,13 +329,15 @@ class _Writing:
     def _ranks(self) -> Markup:
         if len(self.processes) < 2:
             return Markup()
-        by_id, rows = {one.id: one for one in self.entries}, list[Markup]()
-        for name in dict.fromkeys(one.id.removeprefix(one.process.prefix) for one in self.entries):
+        by_id, rows = {entry.id: entry for entry in self.entries}, list[Markup]()
+        for name in dict.fromkeys(entry.id.removeprefix(entry.process.prefix) for entry in self.entries):
             here = [by_id.get(f"{process.prefix}{name}") for process in self.processes]
-            cells = [_sizes(one) for one in here]
+            cells = [_sizes(entry) for entry in here]
             differs = len(set(cells)) > 1
-            links = [tag("a", text, href=f"#c-{one.id}") if one else "–" for one, text in zip(here, cells, strict=True)]
-            function = next(one.graphs.name for one in here if one)
+            links = [
+                tag("a", text, href=f"#c-{entry.id}") if entry else "–" for entry, text in zip(here, cells, strict=True)
+            ]
+            function = next(entry.graphs.name for entry in here if entry)
             rows.append(
                 _row(name, function, "✗ differ" if differs else "same sizes", *links, class_="bad" if differs else None)
             )
@@ -333,21 +345,21 @@ class _Writing:
         return self._table("Ranks side by side", ("compile", "function", "", *names), rows, "")
 
     def _left_alone(self) -> Markup:
-        skipped = [one for process in self.processes for one in process.skipped]
-        lines = dict.fromkeys(f"{one.name}, {_line(one)}: {one.reason}" for one in skipped)
+        skipped = [skip for process in self.processes for skip in process.skipped]
+        lines = dict.fromkeys(f"{skip.name}, {_line(skip)}: {skip.reason}" for skip in skipped)
         return _folded(f"Left alone by Dynamo ({len(lines)})", "\n".join(lines)) if lines else Markup()
 
     def _sources(self) -> Markup:
-        room, made = int(_SOURCE * self.part), dict[str, Markup]()
+        room, by_file = int(_SOURCE * self.part), dict[str, Markup]()
         for sources in (Sources(process.path) for process in self.run.processes):
-            for file in (file for file in sources.records if file not in made):
+            for file in (file for file in sources.records if file not in by_file):
                 text = sources.text(file) or ""
                 room -= len(text)
                 lines = tag("ol", *(tag("li", line) for line in text.splitlines()))
                 shown = lines if room >= 0 else self._cut("left out here", "tui {run}")
                 name = tag("summary", file, class_="mono")
-                made[file] = tag("details", name, shown, class_="source", data_file=PurePath(file).name)
-        return _section("Sources", *made.values()) if made else Markup()
+                by_file[file] = tag("details", name, shown, class_="source", data_file=PurePath(file).name)
+        return _section("Sources", *by_file.values()) if by_file else Markup()
 
     def _settings(self) -> Markup:
         record = self.run.record
@@ -355,8 +367,8 @@ class _Writing:
         lines += [
             f"{room}.{name} = {value}" for room, settings in record.config.items() for name, value in settings.items()
         ]
-        made = f"Made by graphdbg {record.versions.get('graphdbg', '')}: redacted, searched for what should be gone."
-        return joined(_folded("Versions and settings", "\n".join(lines)), tag("p", made, class_="dim"))
+        footer = f"Made by graphdbg {record.versions.get('graphdbg', '')}: redacted, searched for what should be gone."
+        return joined(_folded("Versions and settings", "\n".join(lines)), tag("p", footer, class_="dim"))
 
     def _error(self, text: str) -> Markup:
         most = int(_ERROR * self.part)
@@ -365,7 +377,7 @@ class _Writing:
 
     def _table(self, title: str, titles: Sequence[str], rows: Sequence[Markup], option: str, *before: str) -> Markup:
         most = max(1, int(_ROWS * self.part))
-        heads = tag("thead", tag("tr", *(tag("th", one) for one in titles)))
+        heads = tag("thead", tag("tr", *(tag("th", title_text) for title_text in titles)))
         rest = self._cut(f"{len(rows) - most} more left out here", f"ls {{run}} {option}") if len(rows) > most else ""
         return _section(
             title, *before, tag("div", tag("table", heads, tag("tbody", *rows[:most])), class_="scroll"), rest
@@ -375,35 +387,35 @@ class _Writing:
         return tag("p", f"{what}: ", tag("code", f"graphdbg {words.format(run=self.typed)}".strip()), class_="dim")
 
 
-def _drawn(one: CompileLine) -> list[Span]:
-    """Its spans, of which those within another are drawn over it; when it began, where there are none."""
+def _drawn(compiled: CompileLine) -> list[Span]:
+    """The spans of a compile, inner ones last so that they are drawn on top; its beginning where there are none."""
     order = list(_PHASES)
-    spans = one.time.spans if one.time else [("", one.began, one.began)] if one.began else []
+    spans = compiled.time.spans if compiled.time else [("", compiled.began, compiled.began)] if compiled.began else []
     return sorted(spans, key=lambda span: order.index(span[0]) if span[0] in order else 0)
 
 
-def _by_phase(found: Sequence[CompileTime]) -> dict[str, float]:
-    return {phase: sum(getattr(one, f"{phase}_s") or 0.0 for one in found) for phase in _PHASES}
+def _by_phase(times: Sequence[CompileTime]) -> dict[str, float]:
+    return {phase: sum(getattr(timed, f"{phase}_s") or 0.0 for timed in times) for phase in _PHASES}
 
 
-def _guards(one: CompileLine) -> Markup:
+def _guards(compiled: CompileLine) -> Markup:
     """The guards that failed, and those that its sizes were assumed to fulfil: each with a link to itself."""
-    if one.item is None or not (one.item.guards or one.item.conditions):
+    if compiled.item is None or not (compiled.item.guards or compiled.item.conditions):
         return Markup()
-    found = [
-        *(("failed", _guard(guard)) for guard in one.item.guards),
-        *(("assumed", text) for text in one.item.conditions),
+    guards = [
+        *(("failed", _guard(guard)) for guard in compiled.item.guards),
+        *(("assumed", text) for text in compiled.item.conditions),
     ]
     rows = [
         tag("li", tag("a", "#", href=f"#{name}"), " ", tag("b", kind), " ", tag("code", text), id=name)
-        for number, (kind, text) in enumerate(found, 1)
-        for name in [f"g-{one.id}-{number}"]
+        for number, (kind, text) in enumerate(guards, 1)
+        for name in [f"g-{compiled.id}-{number}"]
     ]
     return joined(tag("h3", "Guards"), tag("ul", *rows, class_="guards"))
 
 
 def _guard(guard: Guard) -> str:
-    place = f", needed at {_line(guard.place)}{guard.place.told}" if guard.place else ""
+    place = f", needed at {_line(guard.place)}{guard.place.code_text}" if guard.place else ""
     return f"{wording.failed(guard)}{f', of {guard.of}' if guard.of else ''}{place}"
 
 
@@ -411,11 +423,11 @@ def _line(place: ProgramLine | Function | Skipped | None) -> str:
     return f"{PurePath(place.file).name}:{place.line}" if place else ""
 
 
-def _sizes(one: CompileLine | None) -> str:
-    """What of a compile should be the same on all ranks."""
-    rows = one.graphs.rows if one else []
+def _sizes(compiled: CompileLine | None) -> str:
+    """What is expected to be equal of a compile on all ranks."""
+    rows = compiled.graphs.rows if compiled else []
     nodes = [f"{row.stage} {row.nodes}" for row in rows if row.stage in ("dynamo", "forward", "backward", "inference")]
-    return ", ".join(nodes) or ("no graph" if one else "")
+    return ", ".join(nodes) or ("no graph" if compiled else "")
 
 
 def _section(title: str, *inside: str) -> Markup:

@@ -3,8 +3,8 @@ megabyte.
 
 Reads one run, which is redacted already; knows no HTML. What is cut is counted. Texts come out as they may be shown.
 
->>> cut(read(run, most_nodes=6000), most_nodes=4000, most_code=100_000).document
-{'texts': ['', 'x', ...], 'graphs': [{'id': '0_0/forward', 'total': 2, 'name': [1, 4], ...}]}
+>>> cut(read(run, most_nodes=6000), most_nodes=4000, most_code=100_000).document["graphs"][0]["id"]
+'0_0/dynamo'
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class PageCut(NamedTuple):
 
 
 def read(run: Run, most_nodes: int) -> list[PageGraph]:
-    """The graphs of a run, but those that cannot be read, which whoever redacted it has told."""
-    found: list[PageGraph] = []
+    """The graphs of a run that can be read; whoever redacted it has named the others."""
+    page_graphs: list[PageGraph] = []
     for saved in run.graphs():
         with contextlib.suppress(GraphdbgError):
-            found.append(graph(saved, most_nodes))
-    return found
+            page_graphs.append(graph(saved, most_nodes))
+    return page_graphs
 
 
 def graph(saved: SavedGraph, most_nodes: int) -> PageGraph:
@@ -79,25 +79,30 @@ def _texts(view: GraphView, index: int) -> tuple[str, ...]:
 
 
 def cut(graphs: Iterable[PageGraph], most_nodes: int, most_code: int) -> PageCut:
-    """The document with so many nodes and letters of code of each graph at most."""
+    """The document with at most so many nodes and letters of code of each graph."""
     texts: Intern[str] = Intern({"": 0})
-    made: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     nodes = total = lines = left = 0
-    for one in graphs:
-        rows = one.rows[:most_nodes]
-        code = one.code[:most_code].rpartition("\n")[0] if len(one.code) > most_code else one.code
-        missing = one.code.count("\n") - code.count("\n")
+    for page_graph in graphs:
+        rows = page_graph.rows[:most_nodes]
+        code = page_graph.code[:most_code].rpartition("\n")[0] if len(page_graph.code) > most_code else page_graph.code
+        missing = page_graph.code.count("\n") - code.count("\n")
         columns = {name: [texts(row[at]) for row in rows] for at, name in enumerate(COLUMNS)}
-        made.append(
+        documents.append(
             {
-                "id": one.id,
-                "total": one.total,
+                "id": page_graph.id,
+                "total": page_graph.total,
                 **{name: column for name, column in columns.items() if any(column)},
-                "inputs": one.inputs[:most_nodes],
+                "inputs": page_graph.inputs[:most_nodes],
                 "code_text": code,
                 "code_left": missing,
             }
         )
-        nodes, total, lines, left = nodes + len(rows), total + one.total, lines + code.count("\n"), left + missing
-    document = {"texts": [visible(text) for text in texts], "columns": COLUMNS, "graphs": made}
+        nodes, total, lines, left = (
+            nodes + len(rows),
+            total + page_graph.total,
+            lines + code.count("\n"),
+            left + missing,
+        )
+    document = {"texts": [visible(text) for text in texts], "columns": COLUMNS, "graphs": documents}
     return PageCut(document, (nodes, total - nodes), (lines, left))

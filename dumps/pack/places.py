@@ -2,7 +2,7 @@
 belongs to.
 
 A name keeps what a reader of stacks needs (the package, the file, the folder inside the project) and nothing that lies
-above. Must not touch the disk: the files are those of another day, perhaps of another machine.
+above. It never looks at the disk: the files may be those of another day, or of another machine.
 
 >>> places = Places(["/home/ann/gpt/train.py", "/home/ann/gpt/model/block.py"])
 >>> places.name("/home/ann/gpt/model/block.py"), places.name("/opt/env/lib/python3.12/site-packages/torch/nn/x.py")
@@ -23,7 +23,7 @@ _TORCH = re.compile(
 _STANDARD = re.compile(r".*/lib(?:64)?/python3(?:\.\d+)?t?/(.+)", re.DOTALL)
 _CACHE = re.compile(r".*/(?:torchinductor|\.triton)[^/]*/(?:cache/)?(.+)", re.DOTALL)
 _EVERYWHERE = re.compile(r"/proc/(?:self|meminfo)(?:/\w+)*|/dev/(?:null|full|zero|shm|u?random|std(?:in|out|err))")
-"""Files that every machine has: a path of them tells nothing."""
+"""Files that every machine has: a path of them reveals nothing."""
 
 _DRIVE = r"[A-Za-z]:"
 _WINDOWS = re.compile(rf"{_DRIVE}[\\/]|\\\\[\w.]")
@@ -73,26 +73,26 @@ _MANY_USERS = ("home", "Users", "mnt", "data", "scratch", "work", "srv", "export
 
 class Places:
     """Names for the files of one run. `files` are the absolute paths of the user's own files that its stacks mention;
-    the first of them lies in the main project, unless `root` names the folder that files are told relative to."""
+    the first of them lies in the main project, unless `root` names the folder that files are named relative to."""
 
     def __init__(self, files: Iterable[str], root: str = "") -> None:
         named = (slashed(file) for file in files if is_absolute(file))
         own = list(dict.fromkeys(file for file in named if known(file) is None))
         self.files = frozenset(own)
         self.root = slashed(root)
-        self.roots = [one for one in roots(own) if not root or not f"{one}/".startswith(f"{self.root}/")]
+        self.roots = [folder for folder in roots(own) if not root or not f"{folder}/".startswith(f"{self.root}/")]
         self.roots[:0] = filter(None, [self.root])
         self._names: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """A text with each absolute path in it, also one of Windows, by its name."""
+        """A text in which each absolute path, also one of Windows, is replaced by its name."""
         if "/" not in text and "\\" not in text:
             return text
-        return _ABSOLUTE.sub(lambda found: found[0] if found["kept"] else self.name(found[0]), text)
+        return _ABSOLUTE.sub(lambda match: match[0] if match["kept"] else self.name(match[0]), text)
 
     def left(self, text: str) -> list[str]:
         """The absolute paths that are in a text, but for those that every machine has."""
-        paths = (found[0] for found in _ABSOLUTE.finditer(text) if not found["kept"])
+        paths = (match[0] for match in _ABSOLUTE.finditer(text) if not match["kept"])
         return [path for path in paths if self.name(path) != path]
 
     def name(self, path: str) -> str:
@@ -103,9 +103,9 @@ class Places:
 
     def _name(self, path: str) -> str:
         path = os.path.normpath(slashed(path)) + ("/" if path.endswith("/") else "")
-        found = known(path)
-        if found is not None:
-            return found
+        known_name = known(path)
+        if known_name is not None:
+            return known_name
         for number, root in enumerate(self.roots, 1):
             if path.startswith(root + "/"):
                 inside = path[len(root) + 1 :]
@@ -133,24 +133,24 @@ def slashed(path: str) -> str:
 
 def known(path: str) -> str | None:
     """The name of a file that is not the user's: of an installed package, Python, a compiler's cache, every machine."""
-    if found := _PACKAGES.match(path):
-        return found[1]
-    if found := _CACHE.match(path):
-        return f"<cache>/{found[1]}"
-    if found := _STANDARD.match(path):
-        return f"<python>/{found[1]}"
-    if found := _TORCH.match(path):
-        return f"<torch>{found[1]}"
+    if match := _PACKAGES.match(path):
+        return match[1]
+    if match := _CACHE.match(path):
+        return f"<cache>/{match[1]}"
+    if match := _STANDARD.match(path):
+        return f"<python>/{match[1]}"
+    if match := _TORCH.match(path):
+        return f"<torch>{match[1]}"
     return path if _EVERYWHERE.fullmatch(path) else None
 
 
 def public(name: str) -> bool:
-    """Whether the source of a file of that name can be had by everybody, so that its lines tell nothing of the user."""
+    """Whether the source of a file of that name is public, so that its lines reveal nothing of the user."""
     return bool(_PUBLIC.search(name))
 
 
 def without_folder(name: str) -> str:
-    """A file of which nothing but its name may be told, and that only if it holds code."""
+    """The bare name of a file that may not be named further, and only if it holds code."""
     suffix = PurePosixPath(name).suffix
     if suffix in _CODE or name in _TOOLS:
         return f".../{name}"

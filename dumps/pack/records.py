@@ -1,8 +1,8 @@
-"""The records of a run without what tells of a person or a machine: which of their fields are free text is known here
+"""The records of a run without what reveals a person or a machine: which of their fields are free text is known here
 alone.
 
-Names that FX and the file system read (nodes, targets, ids, expressions) stay. Must not change the records that it is
-given: they are the store's own.
+Names that FX and the file system read (nodes, targets, ids, expressions) stay. The given records, which are the store's
+own, are not changed.
 
 >>> graph(saved.record, texts, keep=False).strings[0]
 '  File "train.py", line 76, in forward\\n'
@@ -40,7 +40,7 @@ from ..walk import contents, map_argument, nodes, tag_of
 from .texts import Texts
 
 Keep = Callable[[str], bool]
-"""Whether the bytes of the storage of that name go along."""
+"""Whether the bytes of the storage of that name are packed."""
 
 _FRAME_LENGTH = 4
 _PRESENT = "now"
@@ -72,9 +72,9 @@ def process(record: ProcessRecord, texts: Texts, *, gone: bool) -> ProcessRecord
     )
 
 
-def event(found: Event, texts: Texts) -> Event:
-    """A line of the journal: state, graph and time stay."""
-    return Event(found.time, found.kind, found.graph, cast("dict[str, Any]", tree(found.fields, texts)))
+def event(recorded: Event, texts: Texts) -> Event:
+    """A journal line whose fields are redacted; state, graph and time stay."""
+    return Event(recorded.time, recorded.kind, recorded.graph, cast("dict[str, Any]", tree(recorded.fields, texts)))
 
 
 def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
@@ -93,20 +93,20 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
         shape_env=tree(record.shape_env, texts),
         strings=strings,
         kernels=kernels,
-        definitions=[_definition(one, texts) for one in record.definitions],
+        definitions=[_definition(definition, texts) for definition in record.definitions],
         compile_kwargs={texts.text(name): _argument(arg, texts) for name, arg in record.compile_kwargs.items()},
         config={room: _arguments(settings, texts) for room, settings in record.config.items()},
     )
 
 
 def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
-    """A kernel of the user's: its source stays where sources do."""
+    """A kernel of the user's; its source stays only where sources do."""
     path, _, line = kernel.file.rpartition(":")
     kernel = replace(
         kernel,
         file=f"{texts.file(path)}:{line}" if path else "",
-        missing=[texts.text(one) for one in kernel.missing],
-        dropped=[texts.text(one) for one in kernel.dropped],
+        missing=[texts.text(text) for text in kernel.missing],
+        dropped=[texts.text(text) for text in kernel.dropped],
     )
     if texts.source:
         return kernel
@@ -114,11 +114,16 @@ def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
     return replace(kernel, program="", decorators="")
 
 
-def _definition(one: DefinitionRecord, texts: Texts) -> DefinitionRecord:
-    """What is cut out of the user's program: it stays where sources do."""
-    texts.changed["source lines"] += 0 if texts.source else one.program.count("\n")
-    missing = [texts.text(text) for text in one.missing]
-    return replace(one, file=texts.file(one.file), program=one.program if texts.source else "", missing=missing)
+def _definition(definition: DefinitionRecord, texts: Texts) -> DefinitionRecord:
+    """A definition cut from the user's program; its source stays only where sources do."""
+    texts.changed["source lines"] += 0 if texts.source else definition.program.count("\n")
+    missing = [texts.text(text) for text in definition.missing]
+    return replace(
+        definition,
+        file=texts.file(definition.file),
+        program=definition.program if texts.source else "",
+        missing=missing,
+    )
 
 
 def _programs(body: GraphBody) -> Iterator[int]:
@@ -230,7 +235,7 @@ def _arguments(mapping: dict[str, Arg], texts: Texts) -> dict[str, Arg]:
 
 
 def _argument(arg: Arg, texts: Texts) -> Arg:
-    """An encoded argument; what its tag says to be a name of something stays."""
+    """An encoded argument, redacted but for what its tag makes a name."""
     return map_argument(arg, lambda leaf: _leaf(leaf, texts))
 
 

@@ -1,9 +1,8 @@
 """Takes absolute paths, user names and credentials out of every text that leaves the machine.
 
-Reports use it as it is; `pack` takes more away, by the same rules for paths (`pack.places`) and
-credentials (`secrets`). It must not need torch, and must not touch anything but the text given to it.
-What it cannot judge (your source lines, names of your modules and classes) stays in: that is what the privacy warning
-is for.
+Reports use it as it is; `pack` takes more away, by the same rules for paths (`pack.places`) and credentials
+(`secrets`). Needs no torch, and looks at nothing but the text given to it. What it cannot judge (your source lines,
+names of your modules and classes) stays in: that is what the privacy warning is for.
 
 >>> Redactor(here="/home/ann/code").text('File "/home/ann/code/train.py", line 3; /data/ann/model.py')
 'File "train.py", line 3; .../model.py'
@@ -65,11 +64,13 @@ class Redactor:
         return text
 
     def leaks(self, text: str) -> list[str]:
-        """What of this machine's folders, of absolute paths and credentials a text still shows; empty after `text`. For
-        a last check: a credential is named by its kind."""
+        """What a text still shows of this machine's folders, absolute paths and credentials (by kind); empty after
+        `text`. For a last check."""
         named = [self.home, *(folder for folder, _ in self._folders)]
-        found = [folder for folder in named if len(folder) > 1 and _at(folder).search(text)]
-        return list(dict.fromkeys([*found, *ANY_HOME.findall(text), *self.places.left(text), *self.secrets.left(text)]))
+        folders = [folder for folder in named if len(folder) > 1 and _at(folder).search(text)]
+        return list(
+            dict.fromkeys([*folders, *ANY_HOME.findall(text), *self.places.left(text), *self.secrets.left(text)])
+        )
 
 
 def working_folder() -> str:
@@ -102,7 +103,7 @@ def _known_folders() -> list[tuple[str, str]]:
     pairs += [
         (path, "<python>") for path in {paths["stdlib"], sys.base_prefix, sys.prefix} if path not in ("/usr", "/")
     ]
-    pairs.append((str(Path(__file__).resolve().parents[1]), "<graphdbg>"))
+    pairs.append((str(Path(__file__).resolve().parents[2]), "<graphdbg>"))
     scratch = {
         tempfile.gettempdir(),
         *(os.environ.get(name, "") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")),

@@ -1,13 +1,13 @@
 """Takes paths, people, hosts, credentials and the user's source lines out of the texts of one run, and counts what it
 took.
 
-A text keeps its shape: stacks keep their frames, errors their words. Must not be given names that FX or the file system
-reads (nodes, targets, ids): they stay as they are, and the search at the end says when one of them tells something.
+A text keeps its shape: stacks keep their frames, errors their words. Names that FX or the file system reads (nodes,
+targets, ids) are not given to it: they stay, and the search at the end reports what one of them reveals.
 
 >>> texts = Texts(Places(["/home/ann/gpt/train.py"]), Machine(homes={"/home/ann"}, users={"ann"}, hosts={"node17"}))
 >>> text = '  File "/home/ann/gpt/train.py", line 3, in f\\n    loss = f(secret)\\nOSError: no node17:/data/ann/x.csv'
 >>> texts.text(text)
-'  File "train.py", line 3, in step\\nOSError: no <host-1>:<path>.csv'
+'  File "train.py", line 3, in f\\nOSError: no <host-1>:<path>.csv'
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GUARD = re.compile(r"[ \t]+# [^\n]*?(?=[ \t]+# \S+:\d+ in )")
 _PLACE = re.compile(r"(?<=# )(?P<file>[^\s:]+)(?=:\d+ in )")
 _CONSTANT = re.compile(r"(?<=Variable\(str: )(?:'[^'\n]*'|\"[^\"\n]*\")")
 _REPEATS = 10_000
-"""Texts up to this length are likely to come again."""
+"""The length up to which texts are likely to occur again."""
 _COMPARED = re.compile(r"(?<=[=!]= )(?:'[^'\n]*'|\"[^\"\n]*\")")
 _ADDRESS = re.compile(r"(?<![\w.])(?!127\.0\.0\.1|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
@@ -52,7 +52,7 @@ _ORDINARY = COMMON_USERS | {
 
 
 class Machine(msgspec.Struct):
-    """Whom a run may tell of: home folders, user names, host names, and folders that must not be named."""
+    """What a run may reveal: home folders, user names, host names, and folders that are not to be named."""
 
     homes: set[str] = msgspec.field(default_factory=set[str])
     users: set[str] = msgspec.field(default_factory=set[str])
@@ -66,9 +66,9 @@ class Machine(msgspec.Struct):
             self.users.add(home.rpartition("/")[2])
 
     def telling(self, names: Iterable[str]) -> list[str]:
-        """Those of the user or host names that are no ordinary words of a program and can therefore be looked for."""
-        found = [name for name in names if len(name) >= 3 and name.lower() not in _ORDINARY]
-        return sorted(found, key=lambda name: (-len(name), name))
+        """The user or host names that are no ordinary words of a program and can therefore be searched for."""
+        distinct_names = [name for name in names if len(name) >= 3 and name.lower() not in _ORDINARY]
+        return sorted(distinct_names, key=lambda name: (-len(name), name))
 
     def literals(self) -> list[str]:
         """Paths that must not appear, longest first, without the slash at the beginning where enough is left."""
@@ -109,14 +109,14 @@ class Texts:
         self._known: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """Any free text: an error, a stack, a remark, a setting."""
-        found = self._known.get(text)
-        if found is None:
-            found = self._text(text) if self._mark.search(text) else self.secrets.text(text)
+        """Any free text, redacted: an error, a stack, a remark, a setting."""
+        redacted = self._known.get(text)
+        if redacted is None:
+            redacted = self._text(text) if self._mark.search(text) else self.secrets.text(text)
             if len(text) <= _REPEATS:
-                self._known[text] = found
-            self.changed["texts"] += found != text
-        return found
+                self._known[text] = redacted
+            self.changed["texts"] += redacted != text
+        return redacted
 
     def remark(self, text: str) -> str:
         """A line of a journal or a setting: as `text`, and without the texts that a failed guard compares with."""
@@ -187,12 +187,12 @@ class Texts:
             source = _USERS_KERNEL.sub(self._without_kernel, source)
             if _TRACES.search(source):
                 return None
-            source = _CODE.sub(lambda found: found["head"] + self.line(self.file(found["file"]), found["code"]), source)
-        return self.text(_FILE.sub(lambda found: self.file(found["file"]), source))
+            source = _CODE.sub(lambda match: match["head"] + self.line(self.file(match["file"]), match["code"]), source)
+        return self.text(_FILE.sub(lambda match: self.file(match["file"]), source))
 
-    def _without_kernel(self, found: re.Match[str]) -> str:
-        self.changed["source lines"] += found["kernel"].count("\n")
-        return found["head"].replace("Original path:", "A kernel of the user's own, left out:") + found["tail"]
+    def _without_kernel(self, match: re.Match[str]) -> str:
+        self.changed["source lines"] += match["kernel"].count("\n")
+        return match["head"].replace("Original path:", "A kernel of the user's own, left out:") + match["tail"]
 
     def _text(self, text: str) -> str:
         text = self.secrets.text(text)
@@ -201,7 +201,7 @@ class Texts:
         if not self.source:
             text = _GUARD.sub(self._dropped_guard, text)
             text = _CONSTANT.sub("'<text>'", text)
-        text = _PLACE.sub(lambda found: self._relative(found["file"]), text)
+        text = _PLACE.sub(lambda match: self._relative(match["file"]), text)
         text = self.places.text(text)
         text = ANY_HOME.sub("<path>", text)
         for literal in self._literals:

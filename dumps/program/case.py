@@ -1,9 +1,7 @@
 """What a program is written from: a saved graph's records, what they say of it, its failure, and how it came to be.
 Pure data.
 
->>> Case(record, None, None, failure, made="Reduced by graphdbg 0.1.0 from 318 nodes to 3.")     # doctest: +SKIP
->>> symbol_homes(record.graph)["s0"], facts_of(record).tolerance
-(('x', 0), 1e-05)
+>>> symbol_homes(run.graph("0_1/dynamo").record.graph)["s77"], facts_of(record).tolerance
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ GRAD_STAGES = frozenset({"dynamo", "pre_grad"})
 """Graphs that autograd still has to see; those of all other stages are run without it."""
 
 REDUCED = "Reduced by"
-"""How `made` begins of a case that was minified."""
+"""How `made` begins in a case that was minified."""
 
 TOLERANCES = {
     "float64": 1e-10,
@@ -35,7 +33,7 @@ TOLERANCES = {
     "float16": 4e-3,
     "bfloat16": 3e-2,
 }
-"""Error relative to the size of the values, on top of four times eager's own: the criterion of toolkit.numerics."""
+"""Error relative to the size of the values, on top of four times that of eager: the criterion of toolkit.numerics."""
 
 HALF = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
 CASTS = {"float": "float32", "half": "float16", "bfloat16": "bfloat16"}
@@ -74,58 +72,57 @@ def placeholders(body: GraphBody) -> list[NodeRecord]:
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """What programs are chosen by. `inputs` and `outputs`: their dtypes, empty for what is no tensor."""
+    """What programs are chosen by. `inputs` and `outputs` are dtypes, empty for what is no tensor."""
 
     inputs: list[str]
     outputs: list[str]
     several: bool
-    """Whether it gives back more than one thing, or nothing."""
+    """Whether the graph returns more than one value, or nothing."""
     wanted: list[int]
-    """The inputs that are recorded as ones that want a gradient."""
+    """The inputs that are recorded as requiring gradients."""
     outputs_want: bool
-    """Whether an output is recorded so."""
+    """Whether an output is recorded as requiring gradients."""
     held: list[str]
-    """The dtypes of what the graph holds, its constants."""
+    """The dtypes of the graph's constants."""
     writes: bool
-    """Whether an operator writes in place, or may: what the graph is given is a result then, too."""
+    """Whether an operator writes in place, or may: the inputs of the graph are then results, too."""
     shares: bool
-    """Whether two of the things that it is given, or holds, lie in one memory."""
+    """Whether two inputs or constants share memory."""
     views: bool
-    """Whether autograd, which sees this graph, knows some of what shares memory as views."""
+    """Whether autograd, which sees this graph, knows some tensors that share memory as views."""
     unbacked: bool
-    """Whether an output has a size that is known only as it runs."""
+    """Whether an output has a size that is known only at run time."""
     with_floats: bool
-    """Whether some value is floating, complex ones too, or may be."""
+    """Whether some value is floating, or may be, complex ones included."""
     with_complex: bool
     names_float: bool
     """Whether an argument names a floating dtype, or a method casts: it does not become float64 by its inputs alone."""
     is_random: bool
-    """Whether an op draws random numbers: compiled code then has to draw them as eager does."""
+    """Whether an op draws random numbers: compiled code then has to draw the same as eager."""
     draws_as_inductor: bool
-    """Whether one draws from Inductor's own generator."""
+    """Whether an op draws from Inductor's own generator."""
     on_cuda: bool
     """Whether an input is on a CUDA device, so that a run must be waited for."""
     tolerance: float
-    """The loosest relative one that any dtype of the graph asks for."""
+    """The loosest relative tolerance of the graph's dtypes."""
     half: bool
-    """Whether a half precision is among them."""
+    """Whether a half precision is among the dtypes."""
     grad: bool
-    """Whether autograd still has to see it, so that a program runs a backward too."""
+    """Whether autograd still has to see the graph, so that a program runs a backward too."""
     wants_backward: bool
     """Whether gradients are computed: autograd is on, or the graph turns it on."""
     switches: bool
-    """Whether a call gives and is given nothing of the graph, and is there for its effect: `torch.fx` does it as it
+    """Whether a call neither takes nor gives values of the graph, and is there for its effect: `torch.fx` runs it as it
     traces."""
 
     @property
     def moved(self) -> bool:
-        """Whether the inputs are as autograd knew them, so that they cannot be copied: what makes them makes them
-        float64."""
+        """Whether the inputs are as autograd knew them, so that they cannot be copied: they are created as float64."""
         return self.views and self.writes and self.wants_backward
 
 
 def facts_of(record: GraphRecord) -> GraphFacts:
-    """All of them, in one look at the record."""
+    """All facts, in one look at the record."""
     nodes = record.graph.nodes
     inputs, outputs = [node.value for node in placeholders(record.graph)], output_values(record.graph)
     tensors = [node.value for node in nodes if isinstance(node.value, TensorValue)]
@@ -148,8 +145,11 @@ def facts_of(record: GraphRecord) -> GraphFacts:
         shares=len(set(homes)) < len(homes),
         views=record.stage in GRAD_STAGES
         and any(
-            isinstance(one, TensorValue) and one.base and one.storage is not None and homes.count(one.storage) > 1
-            for one in inputs
+            isinstance(input_value, TensorValue)
+            and input_value.base
+            and input_value.storage is not None
+            and homes.count(input_value.storage) > 1
+            for input_value in inputs
         ),
         outputs_want=any(isinstance(value, TensorValue) and value.requires_grad for value in outputs),
         unbacked=any(
@@ -173,7 +173,7 @@ def facts_of(record: GraphRecord) -> GraphFacts:
 
 def _switches(node: NodeRecord) -> bool:
     args = [*node.args, *node.kwargs.values()]
-    given = any(name for one in args for name in references(one))
+    given = any(name for argument in args for name in references(argument))
     return node.op == "call_function" and not given and not isinstance(node.value, TensorValue)
 
 
@@ -189,7 +189,7 @@ _IN_PLACE = re.compile(
 
 
 def _writes(node: NodeRecord) -> bool:
-    """Whether a call writes to what it is given, or may: of operators that are not torch's nothing is known."""
+    """Whether a call writes to its arguments, or may: of operators that are not torch's nothing is known."""
     if not node.op.startswith("call_"):
         return False
     if node.op == "call_function" and node.target.partition(".")[0] not in _PURE:
@@ -231,7 +231,7 @@ class Registered:
 
     block: str
     imports: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     stands_in: bool = False
 
 
@@ -239,7 +239,7 @@ class Registered:
 class ReproFacts:
     """What a repro is written from.
 
-    `happens`: the failure in words. `imports`: the user's modules that it was found with; `needs_imports`: the graph
+    `happens`: the failure in words. `imports`: the user's modules that it was recorded with; `needs_imports`: the graph
     has ops of theirs. `only_compiled`: eager cannot run it here, so that the program compiles and runs nothing.
     """
 
@@ -255,20 +255,20 @@ class ReproFacts:
     trust: bool = False
     """Whether the user's own Triton kernels may be run, and settings may name commands and paths."""
     ours: bool = False
-    """Whether settings may do so because the user recorded the graph here."""
+    """Whether settings may name these because the user recorded the graph here."""
     only_compiled: bool = False
     recorded_at: str = ""
     """The stage of the graph that it was reduced from, where that is not the record's own."""
     ops: Registered | None = None
     """Registrations of custom operators that stand in the program itself."""
     rate: Rate | None = None
-    """How often it failed where that is known."""
+    """How often it failed, where that is known."""
     off: Off = "eager"
     """What `--without-fault` does."""
     workaround: str = ""
-    """Lines that were seen to make the failure go away, each of a form that `settings.plain_change` knows."""
+    """Lines that were seen to avoid the failure, each of a form that `settings.plain_change` knows."""
     torch: str = ""
-    """The version that it is known to fail on, where the record does not say which one it was recorded with."""
+    """The version that it is known to fail on, where the record names none."""
 
     @cached_property
     def facts(self) -> GraphFacts:
@@ -277,23 +277,23 @@ class ReproFacts:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether there is anything that `--without-fault` can leave out."""
+        """Whether there is anything for `--without-fault` to leave out."""
         return bool(any(self.record.config.values()) or (self.imports and not self.needs_imports))
 
     @property
     def checked(self) -> bool:
-        """Whether it was found by comparing what operators return with what they promise."""
+        """Whether the failure was found by comparing what operators return with what they promise."""
         return self.rung == "debug_nop" and (self.failure.kind, self.failure.stage) == ("metadata", "run")
 
     @cached_property
     def against_float64(self) -> bool:
-        """Whether a float64 run of the graph is what tells the failure."""
+        """Whether a float64 run of the graph decides on the failure."""
         failure = self.failure
         return failure.kind == "accuracy" or (failure.kind == "nan" and failure.detail.startswith("no "))
 
     @cached_property
     def telling(self) -> str:
-        """The failure in a few words of its own. The numbers of a reduced case are others: the program prints them."""
+        """The failure in a few words. The numbers of a reduced case differ: the program prints them."""
         failure = self.failure
         before = ", before it was reduced" if self.made.startswith(REDUCED) else ""
         if failure.kind == "accuracy" and failure.size is not None:

@@ -1,4 +1,4 @@
-"""Endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Must not import
+"""Endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Imports no
 torch."""
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from .endings import Runs
 
 LIMIT_S, LEAST_S = 120, 20
-"""A compile of a small case that takes longer hangs, where nobody waited for one; what a fresh process needs in any
-case."""
+"""Seconds after which a compile of a small case hangs, where no limit was recorded; and what a fresh process needs at
+least."""
 
 OUT_OF_MEMORY_BYTES = 2 << 30
-"""What the compiled run of a small case may map, where what it was reduced from ran out of memory."""
+"""Bytes that the compiled run of a small case may map, where the original ran out of memory."""
 
 _TEXT_OF = """"".join(traceback.format_exception(error, limit=0)) + str(getattr(error, "inner_exception", ""))"""
 _WARM = (
@@ -38,12 +38,12 @@ class DyingProgram:
 
 
 def limit_s(failure: FailureWords) -> int:
-    """What is waited for a hang: as long as it was waited when it was found."""
+    """Seconds to wait for a hang: the limit when it was found."""
     return max(LEAST_S, int(failure.size)) if failure.kind == "hang" and failure.size else LIMIT_S
 
 
 def death_of(failure: FailureWords) -> str | int:
-    """The return code that a child has whom that signal killed, or "hang"."""
+    """The return code of a child that a signal killed, or "hang"."""
     if failure.kind == "hang":
         return "hang"
     return -int(getattr(signals, failure.detail, signals.SIGSEGV))
@@ -56,11 +56,11 @@ _JUDGED = [
     "    traceback.print_exc()",
     '    sys.exit(f"BUG: {ERROR}")',
 ]
-"""Of an exception: whether it is the one that is looked for; any other one ends in the hook."""
+"""Judges an exception: the expected one is the bug; any other one ends in the hook."""
 
 
 def crash(run: Runs) -> DyingProgram:
-    """An exception while it compiles or runs."""
+    """The ending for an exception while it compiles or runs."""
     return DyingProgram(
         [
             *run.eager(),
@@ -75,7 +75,7 @@ def crash(run: Runs) -> DyingProgram:
 
 
 def missing_error(run: Runs) -> DyingProgram:
-    """An exception of eager mode that compiled code does not raise."""
+    """The ending for an exception of eager mode that compiled code does not raise."""
     raised = [
         "def raised(function):",
         "    try:",
@@ -97,7 +97,7 @@ def missing_error(run: Runs) -> DyingProgram:
 
 
 def only_compiles(case: ReproFacts, compiled: str, *, inner: bool) -> DyingProgram:
-    """For a graph that eager cannot run where it was minified: it is compiled, and nothing is run.
+    """The ending for a graph that eager cannot run where it was minified: it is compiled, and nothing is run.
 
     `torch.compile` is given inputs with values and stopped behind the compile; the inner compiler is given fake
     tensors, which need no device and no memory.
@@ -146,7 +146,7 @@ def _child(run: Runs, *before: str, why: str = "") -> Lines:
 
 
 def signal(run: Runs) -> DyingProgram:
-    """A process that is killed."""
+    """The ending for a process that is killed."""
     end = death_of(run.failure)
     return DyingProgram(
         [
@@ -161,7 +161,7 @@ def signal(run: Runs) -> DyingProgram:
 
 
 def hang(run: Runs) -> DyingProgram:
-    """A run that does not end."""
+    """The ending for a run that does not end."""
     limit = limit_s(run.failure)
     return DyingProgram(
         [
@@ -177,7 +177,7 @@ def hang(run: Runs) -> DyingProgram:
 
 
 def slow(run: Runs) -> DyingProgram:
-    """A compile that takes too long."""
+    """The ending for a compile that takes too long."""
     over = f"{float(run.failure.message):g}"
     return DyingProgram(
         [
@@ -193,7 +193,7 @@ def slow(run: Runs) -> DyingProgram:
 
 
 def memory(run: Runs) -> DyingProgram:
-    """A peak of memory, or the end of it."""
+    """The ending for a memory peak, or for running out of memory."""
     return _peak(run) if run.failure.detail == "peak" else _out_of_memory(run)
 
 

@@ -1,9 +1,9 @@
 """How a repro checks: what runs the graph, compares its results and says what was found, one function for each kind of
 failure.
 
-A program ends with 1 while the bug is there, with 0 when it is gone, and with 2 when it can't tell: an exception that
-nobody awaits ends it with 2 (see `repro`). A repro is read before it is run, so what cannot occur in its graph is left
-out: a branch for integers where all outputs are floating, gradients where none is wanted. Must not import torch.
+A program ends with 1 while the bug is there, with 0 when it is gone, and with 2 when it can't tell: an unexpected
+exception ends it with 2 (see `repro`). A repro is read before it is run, so what cannot occur in its graph is left out:
+a branch for integers where all outputs are floating, gradients where none is wanted. Imports no torch.
 
 >>> ending_of(case).lines[-1]                                                          # doctest: +SKIP
 'print("gone: the compiled result agrees with float64")'
@@ -94,7 +94,7 @@ class Runs:
         return f"run({function}, {inputs}{more})" if self.function else f"{function}(*{inputs}{more})"
 
     def waited(self, function: str) -> Lines:
-        """One run as statements; on a device it is waited for: what fails or hangs there belongs to this run."""
+        """One run as statements that wait for the device: what fails or hangs there belongs to this run."""
         return [self.of(function), *(["torch.cuda.synchronize()"] if self.facts.on_cuda else [])]
 
     def eager(self) -> Lines:
@@ -111,7 +111,7 @@ class Runs:
         ]
 
     def with_inputs(self) -> Lines:
-        """The function `run` of a graph that writes to what it is given."""
+        """The function `run` of a graph that writes to its inputs."""
         return [
             f"def run(function, inputs{self.dtypes}):  # the results, then the inputs: they are written in place",
             f"    return [*function(*inputs{self.dtypes}), *inputs]",
@@ -189,8 +189,8 @@ def _metadata(run: Runs) -> DyingProgram:
 
 
 def _crossed(detail: str) -> DyingProgram:
-    """What operators return beside what they promise, by torch's own comparison of the two, which torch 2.11 makes of
-    strides on CUDA alone."""
+    """A comparison of what operators return with what they promise, by torch itself; torch 2.11 compares strides on
+    CUDA alone."""
     every = (
         '    torch._prims_common.check_significant_strides.__kwdefaults__["only_cuda"] = False  # CPU, too, in '
         "torch 2.11"
@@ -294,7 +294,7 @@ def _float64(run: Runs, wide: str | None) -> DyingProgram:
     test = _test(run)
     if run.facts.unbacked:
         test = ["r = r if r.shape == e.shape else e", *test]
-    told = {"rounding": "rounds as eager mode does", "signed zero": "has the signs of eager mode"}.get(
+    agrees = {"rounding": "rounds as eager mode does", "signed zero": "has the signs of eager mode"}.get(
         run.failure.detail
     )
     return DyingProgram(
@@ -303,7 +303,7 @@ def _float64(run: Runs, wide: str | None) -> DyingProgram:
             *run.compared(exact if wide is not None else ""),
             "for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):",
             *indented(test),
-            _gone(told or "agrees with float64"),
+            _gone(agrees or "agrees with float64"),
         ],
         functions,
     )
@@ -392,7 +392,7 @@ def _integers(bad: str) -> Lines:
 
 
 def _missing(wide: str) -> Lines:
-    """Values that are not finite in eager mode and in float64."""
+    """A check for values that are not finite in eager mode and in float64."""
     return [
         f"e, r, g = (x.{wide} for x in (e, r, g))",
         "odd = ~e.isfinite() & ((e == r) | (e.isnan() & r.isnan()))",
@@ -412,7 +412,7 @@ def _signed_zero() -> Lines:
 
 
 def _rounding() -> Lines:
-    """Float64 has no rounding of the graph's own; eager mode has them all."""
+    """The test for a rounding that compiled code leaves out: it is near float64, which has none, and off eager."""
     return [
         "noise = 100 * torch.finfo(e.dtype).eps",
         "e, r, g = (x.double() for x in (e, r, g))",

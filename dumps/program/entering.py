@@ -2,7 +2,7 @@
 
 Three entries, the plainest first: `torch.compile`; Inductor's inner compiler on the graph; `as recorded`, where the
 recording was taken: the very nodes of the saved graph, constants as constants, with the recorded arguments, and
-Inductor's passes from that stage on. Each compiles when it is run. Must not import torch.
+Inductor's passes from that stage on. Each compiles when it is run. Imports no torch.
 
 >>> entries_of(case)                                                                    # doctest: +SKIP
 ['torch.compile', 'compile_fx_inner', 'as recorded']
@@ -87,7 +87,7 @@ CHECKED_BY = "CrossRefFakeMode"
 
 
 def stands_for(rung: str) -> tuple[Stand, ...]:
-    """What stands for a rung; raises CannotExpressError where torch has nothing that could."""
+    """What stands for a rung; raises CannotExpressError where torch has nothing suitable."""
     if rung not in STANDS:
         why = "stock torch has no backend of that name, and no settings that make one"
         raise CannotExpressError(f"no repro can be written for the rung {rung!r}", why)
@@ -129,19 +129,18 @@ def compiled_at(
     return _as_recorded(case, stand, parameters, constants, wide=wide)
 
 
-def or_eager(inner: Lines, made: Lines, *, eager: bool) -> tuple[Lines, Lines]:
-    """The function and the statements behind it, with torch's backend eager in its place where the fault is asked
-    away."""
+def or_eager(inner: Lines, statements: Lines, *, eager: bool) -> tuple[Lines, Lines]:
+    """The function and the statements behind it, with torch's backend eager in its place under --without-fault."""
     other = 'torch.compile(graph, backend="eager")'
     if not eager:
-        return inner, made
+        return inner, statements
     if len(inner) == 2 and inner[1].endswith(")(*inputs)"):
         short = (
             f"{inner[1].removesuffix('(*inputs)').replace('return ', 'return (', 1)} if FAULT else {other})(*inputs)"
         )
         if len(short) <= WIDTH:
-            return [inner[0], short], made
-    return inner, [*made, f"compiled = compiled if FAULT else {other}"]
+            return [inner[0], short], statements
+    return inner, [*statements, f"compiled = compiled if FAULT else {other}"]
 
 
 def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[str, Arg]]:
@@ -152,9 +151,11 @@ def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[
             own.append({"inductor": {"use_post_grad_passes": False}})
         if case.record.stage == "pre_grad":
             own.append({"inductor": {"use_pre_grad_passes": False}})
-    rooms = dict.fromkeys([*case.record.config, *(room for one in own for room in one)])
+    rooms = dict.fromkeys([*case.record.config, *(room for settings in own for room in settings)])
     every = [case.record.config, *own]
-    return {room: {name: value for one in every for name, value in one.get(room, {}).items()} for room in rooms}
+    return {
+        room: {name: value for settings in every for name, value in settings.get(room, {}).items()} for room in rooms
+    }
 
 
 def mode_lines(entry: Entry, stand: Stand) -> Lines:
@@ -168,7 +169,7 @@ def mode_lines(entry: Entry, stand: Stand) -> Lines:
 
 
 def _by_inner_compiler(case: ReproFacts, function: str) -> Lines:
-    """Behind AOTAutograd, with a graph that is traced anew."""
+    """The entry behind AOTAutograd, with a graph that is traced again."""
     tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
     kwargs = inner_kwargs(case.record.compile_kwargs)
     head = ["def compiled(*inputs):", f'    gm = make_fx({function}, tracing_mode="{tracing}")(*inputs)']
@@ -189,7 +190,7 @@ def _by_inner_compiler(case: ReproFacts, function: str) -> Lines:
 
 
 def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
-    """The nodes as they were saved, from the stage on where that was."""
+    """The entry with the nodes as saved, from their stage on."""
     stage, named, facts = case.record.stage, ", ".join(parameters), case.facts
     if stand.backend == LAZY:
         return _on_lazy_device(case)
@@ -230,7 +231,7 @@ def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], cons
 
 
 def _on_lazy_device(case: ReproFacts) -> Lines:
-    """Each operator of the graph by its lazy kernel; what is written comes back to where it was."""
+    """The entry on the lazy device: each operator by its lazy kernel; written inputs are copied back."""
     moved = (
         "x.to(device)" if all([*case.facts.inputs, *case.facts.held]) else "x.to(device) if torch.is_tensor(x) else x"
     )
@@ -254,7 +255,8 @@ def _is_training_joint(case: ReproFacts) -> bool:
 
 
 def _in_halves(case: ReproFacts) -> Lines:
-    """A joint graph, which `gm` is, from its partition on: the forward, then the backward on what it saved."""
+    """The entry of a joint graph, which `gm` is, from its partition on: the forward, then the backward on what it
+    saved."""
     kept, passed = case.record.compile_kwargs["num_fwd_outputs"], case.record.stage == "joint_passed"
     partition = "min_cut_rematerialization_partition" if passed else "partition_fn"
     compiler = ', compiler="inductor"' if passed else ""

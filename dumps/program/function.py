@@ -1,10 +1,13 @@
 """The style of a repro: a graph as one plain Python function of torch calls, which a stranger reads and runs.
 
-Constants are parameters, subgraphs inner functions. Must not import torch, and nothing of a record reaches the program
-but what `arguments` and `text` have checked: it is executed.
+Constants are parameters, subgraphs inner functions. Imports no torch, and nothing of a record reaches the program but
+what `arguments` and `text` have checked: it is executed.
 
->>> program_of(record).source
-'def graph(x):\\n    relu = torch.ops.aten.relu.default(x)\\n    return (relu,)'
+>>> print(program_of(record).source)
+def graph(primals_1, primals_2, primals_3, primals_4, primals_5):
+    permute = torch.ops.aten.permute.default(primals_1, [1, 0])
+    addmm = torch.ops.aten.addmm.default(primals_2, primals_3, permute)
+    ...
 """
 
 from __future__ import annotations
@@ -97,12 +100,12 @@ class FunctionText:
         """
         names = names_read(body)
         plain = {statement for name, statement in _PLAIN.items() if name in names}
-        plain |= {one for one in of_ops if one.split()[1].partition(".")[0] not in ("torch", "numpy")}
+        plain |= {line for line in of_ops if line.split()[1].partition(".")[0] not in ("torch", "numpy")}
         plain |= {"import os"} if self.kernels.source else set()
         inside = {"import torch", *(statement for name, statement in _INSIDE.items() if name in names)}
-        inside |= {f"import {module}" for module in self.imports} | {one for one in of_ops if one not in plain}
+        inside |= {f"import {module}" for module in self.imports} | {line for line in of_ops if line not in plain}
         config = "import torch._inductor.config"
-        if any(one != config and "torch._inductor." in one for one in inside):  # which imports it
+        if any(line != config and "torch._inductor." in line for line in inside):  # which imports it
             inside.discard(config)
         last = [INTERPRETED, *self.kernels.imports] if self.kernels.source else []
         first = ["from __future__ import annotations", ""] if self.kernels.strings_for_types else []
@@ -130,7 +133,7 @@ def program_of(record: GraphRecord, *, wide: bool = False) -> FunctionText:
 
 
 class FunctionPrinter(Printer):
-    """Renders one graph; gathers parameters and constants on the way."""
+    """Renders one graph; collects parameters and constants on the way."""
 
     TAKEN = frozenset(_WORDS.split())
     PLAIN = True
@@ -141,7 +144,7 @@ class FunctionPrinter(Printer):
         self.dtypes: dict[str, str] = {}
         """Parameters for floating dtypes."""
         self.unreached = False
-        """Whether some dtype cannot be such a parameter."""
+        """Whether some dtype cannot be a parameter."""
         self.parameters: list[str] = []
         self.constants: dict[str, str] = {}
         self.above: dict[str, list[str]] = {}
@@ -171,7 +174,7 @@ class FunctionPrinter(Printer):
             if not self.path:
                 return self.symbol_lines(body, mentioned(nodes(body)))
             back = sorted(higher_order.given_back(body)) if copies else []
-            return [f"{self.names[one]} = {self.names[one]}.clone()" for one in back]
+            return [f"{self.names[input_name]} = {self.names[input_name]}.clone()" for input_name in back]
 
         def statement(node: NodeRecord) -> Lines:
             if node.op == "get_attr":
@@ -228,7 +231,7 @@ class FunctionPrinter(Printer):
         return []
 
     def _region(self, body: GraphBody, node: NodeRecord, region: str) -> Lines:
-        """A region stands above the graph, once for all its calls."""
+        """Renders a region above the graph, once for all its calls."""
         region = self.names[node.name] = f"region_{region}"  # Dynamo gives "subgraph_0" itself
         if region not in self.above:
             before, names, outer = len(self.constants), self.names, self.beside

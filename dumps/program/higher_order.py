@@ -2,7 +2,7 @@
 by name.
 
 `scan` and `flex_attention` come with arguments that Dynamo wants otherwise, a checkpoint and a compiled region are
-written with torch's own public functions. Texts only. Must not import torch.
+written with torch's own public functions. Texts only. Imports no torch.
 
 >>> rewritten("higher_order.tag_activation_checkpoint", ["body", "x"], ["use_reentrant=False"]).text
 'torch.utils.checkpoint.checkpoint(body, x, use_reentrant=False)'
@@ -74,7 +74,7 @@ def rewritten(target: str, args: list[str], named: list[str]) -> HigherOrderCall
 
 
 def _keys(named: list[str]) -> list[str]:
-    return [one.partition("=")[0] for one in named]
+    return [argument.partition("=")[0] for argument in named]
 
 
 def _function(forward: str, backward: str) -> list[str]:
@@ -105,23 +105,23 @@ def _last(block: str) -> str:
 
 def regions(body: GraphBody) -> dict[str, str]:
     """Nodes of subgraphs that are called as compiled regions -> the region's own name."""
-    found: dict[str, str] = {}
+    by_node: dict[str, str] = {}
     for node in body.nodes:
         names = list(references(node.args[:2]))
         if node.target == REGION and len(node.args) >= 2 and names:
-            found[names[0]] = str(node.args[1])
+            by_node[names[0]] = str(node.args[1])
         elif node.target == FUNCTION and len(names) == 2:
-            found |= {name: f"autograd_{name}" for name in names}
-    return found
+            by_node |= {name: f"autograd_{name}" for name in names}
+    return by_node
 
 
 def without_aliases(body: GraphBody) -> set[str]:
     """Nodes of subgraphs that may not give back what they were given."""
-    found: set[str] = set()
+    outputs_without_aliases: set[str] = set()
     for node in body.nodes:
         if node.target in _NO_ALIASES:
-            found |= {name for tag, name in map(tag_of, node.args) if tag == "node"}
-    return found
+            outputs_without_aliases |= {name for tag, name in map(tag_of, node.args) if tag == "node"}
+    return outputs_without_aliases
 
 
 def given_back(body: GraphBody) -> set[str]:

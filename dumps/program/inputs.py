@@ -1,7 +1,7 @@
 """Inputs of a repro as source text, in three ways: seeded (shapes and ranges only), literal (small tensors written
 out), stored.
 
-It must not import torch: bytes come from the saved form's own storages. `stored` reads one file beside the program, a
+Imports no torch: bytes come from the saved form's own storages. `stored` reads one file beside the program, a
 safetensors file of byte tensors named "0", "1", ...
 
 >>> source_of([Slot("x", TensorValue("float32", [2, 3], [3, 1]))], "seeded").expressions
@@ -153,8 +153,8 @@ class _Writer:
             if self.views and value.storage in self.shared and not (value.conj or value.neg):
                 return self._viewed(slot, value)
             text = self._to(value, self._tensor(slot, value))
-            told = self.plain and text.endswith(_WANTS)
-            return f"{text}.requires_grad_()" if slot.requires_grad and not told else text
+            says_gradient = self.plain and text.endswith(_WANTS)
+            return f"{text}.requires_grad_()" if slot.requires_grad and not says_gradient else text
         if slot.scalar is not None:
             return repr(slot.scalar)
         if isinstance(value, SymValue):

@@ -1,7 +1,7 @@
 """The user's own Triton kernels as text for programs: their definitions, and calls of them that a reader would write.
 
-Must not import torch and runs nothing. The definitions are the user's source as it was recorded, so a program that has
-them is run only where the user trusts the dump. Without a GPU such a program has Triton interpret the kernels.
+Imports no torch and runs nothing. The definitions are the user's source as it was recorded, so a program that has them
+is run only where the user trusts the dump. Without a GPU such a program has Triton interpret the kernels.
 
 >>> definitions(record.kernels).source
 '@triton.jit\\ndef add_kernel(...): ...'
@@ -29,7 +29,7 @@ CALLS = frozenset({FUNCTIONAL, MUTATION})
 INTERPRETED = (
     'os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())))  # no GPU: Triton interprets'
 )
-"""Must stand between the imports of torch and of Triton."""
+"""The statement that stands between the imports of torch and of Triton."""
 
 _LAUNCHED = [
     "def launched(kernel, grid, written, **given):",
@@ -57,7 +57,7 @@ def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> 
 
     Raises RefusedError where a kernel was not saved whole, or where two of them mean different things by one name.
     """
-    made, blocks, owners = Definitions(), dict[str, None](), dict[str, str]()
+    defined, blocks, owners = Definitions(), dict[str, None](), dict[str, str]()
     for kernel in kernels:
         where = f"kernel {kernel.name}"
         if kernel.missing or not kernel.program:
@@ -66,8 +66,8 @@ def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> 
             )
         for names, text in _statements(kernel, where):
             if not names and text.startswith(("import ", "from ")):
-                made.strings_for_types |= "__future__" in text
-                made.imports += [text] if text not in made.imports and "__future__" not in text else []
+                defined.strings_for_types |= "__future__" in text
+                defined.imports += [text] if text not in defined.imports and "__future__" not in text else []
                 continue
             for name in names:
                 if owners.setdefault(name, text) != text:
@@ -76,12 +76,12 @@ def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> 
         if len(_configs(kernel)) > 1:
             first = f"    {kernel.name}.configs = {kernel.name}.configs[:1]  # nothing can be timed"
             blocks[f"if not torch.cuda.is_available():\n{first}"] = None
-    made.names = set(owners)
+    defined.names = set(owners)
     if functional and kernels:
         blocks["\n".join(_LAUNCHED)] = None
-        made.names.add("launched")
-    made.source = _joined(list(blocks))
-    return made
+        defined.names.add("launched")
+    defined.source = _joined(list(blocks))
+    return defined
 
 
 def call(node: NodeRecord, kernels: Sequence[TritonKernel], writer: Writer) -> str:
@@ -108,7 +108,7 @@ def call(node: NodeRecord, kernels: Sequence[TritonKernel], writer: Writer) -> s
 
 def _grid(node: NodeRecord, kernel: TritonKernel, writer: Writer) -> str:
     """One grid, or a function of the configuration where they differ."""
-    grids = [writer.argument(one) for one in cast("list[Any]", node.kwargs.get("grid") or [])]
+    grids = [writer.argument(axes) for axes in cast("list[Any]", node.kwargs.get("grid") or [])]
     if not grids:
         raise RefusedError(writer.where, "its grid was not recorded")
     if len(set(grids)) == 1:
@@ -136,15 +136,15 @@ def _constant(value: Any, where: str) -> str:
 
 def _configs(kernel: TritonKernel) -> list[dict[str, str]]:
     """The constants of each configuration that the autotuner may choose, as texts."""
-    found: list[dict[str, str]] = []
+    choices: list[dict[str, str]] = []
     for node in ast.walk(_parsed(kernel, f"kernel {kernel.name}")):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "triton.Config" and node.args:
             config = node.args[0]
             pairs = zip(config.keys, config.values, strict=True) if isinstance(config, ast.Dict) else ()
-            found.append(
+            choices.append(
                 {ast.literal_eval(key): ast.unparse(value) for key, value in pairs if isinstance(key, ast.Constant)}
             )
-    return found
+    return choices
 
 
 def _parsed(kernel: TritonKernel, where: str) -> ast.Module:
@@ -160,11 +160,11 @@ def _statements(kernel: TritonKernel, where: str) -> Iterator[tuple[list[str], s
     for statement in _parsed(kernel, where).body:
         first = statement.lineno
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-            first = min([first, *(one.lineno for one in statement.decorator_list)])
+            first = min([first, *(target.lineno for target in statement.decorator_list)])
         text = "\n".join(lines[first - 1 : statement.end_lineno])
         names = [statement.name] if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
         if isinstance(statement, ast.Assign):
-            names = [one.id for one in statement.targets if isinstance(one, ast.Name)]
+            names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
         yield names, text
 
 
@@ -172,11 +172,15 @@ def _joined(blocks: list[str]) -> str:
     """Definitions with two empty lines between them, assignments together."""
     text = ""
     for before, block in zip(["", *blocks], blocks, strict=False):
-        gap = "\n\n\n" if any(one.startswith(("@", "def ", "class ", "if ")) for one in (before, block)) else "\n"
+        gap = (
+            "\n\n\n"
+            if any(block_text.startswith(("@", "def ", "class ", "if ")) for block_text in (before, block))
+            else "\n"
+        )
         text += (gap if text else "") + block
     return text
 
 
 def _pairs(arg: Any) -> list[tuple[str, Any]]:
     held = cast("dict[str, list[list[Any]]]", arg or {})
-    return [(str(one[0]), one[1]) for one in held.get("dict", [])]
+    return [(str(pair[0]), pair[1]) for pair in held.get("dict", [])]

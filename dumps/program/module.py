@@ -1,14 +1,11 @@
 """The style of graph.py: a record as a torch.nn.Module class, in a program that needs torch only and runs it eagerly.
 
-Must not import torch, and writes nothing of a record but checked names and repr() into the program. The program defines
+Imports no torch, and writes nothing of a record but checked names and repr() into the program. The program defines
 `aten = torch.ops.aten` and `constant(path)`, which returns the tensor that the graph holds under a dotted path; the
 paths of a subgraph begin with its own ("body_0.weight").
 
->>> print(program(record))                                                              # doctest: +SKIP
-class Graph(torch.nn.Module):
-  def forward(self, x):
-    relu = aten.relu.default(x)
-    return (relu,)
+>>> "class Graph(torch.nn.Module):" in program(record)
+True
 """
 
 from __future__ import annotations
@@ -109,23 +106,23 @@ def _stored(stored: StoredTensor, where: str) -> dict[str, Any]:
 
 def _short(value: TensorValue) -> dict[str, Any]:
     """A tensor's fields; left out is what the program assumes: the CPU, and the strides of a contiguous tensor."""
-    found = cast("dict[str, Any]", msgspec.to_builtins(value))
+    fields = cast("dict[str, Any]", msgspec.to_builtins(value))
     contiguous = [math.prod(int(n) for n in value.shape[i + 1 :]) for i in range(len(value.shape))]
     for name, assumed in (("device", "cpu"), ("stride", contiguous)):
-        if found.get(name) == assumed:
-            del found[name]
-    del found["value_kind"]
-    if "stride" not in found and value.stride != contiguous:
-        found["stride"] = []
-    return found
+        if fields.get(name) == assumed:
+            del fields[name]
+    del fields["value_kind"]
+    if "stride" not in fields and value.stride != contiguous:
+        fields["stride"] = []
+    return fields
 
 
 def _specification(value: Value | None, known: Numbers, bound: int | None, where: str) -> Any:
     if isinstance(value, TensorValue):
         if value.inner:
             raise RefusedError(where, f"a tensor of type {value.subclass} has no form in a program")
-        found = _short(concrete(value, known, where))
-        return {**found, "bound": bound} if bound is not None else found
+        fields = _short(concrete(value, known, where))
+        return {**fields, "bound": bound} if bound is not None else fields
     if isinstance(value, SymValue):
         return scalar(value, known)
     if isinstance(value, SequenceValue):
@@ -235,22 +232,22 @@ def _place(stack: str) -> str:
 
 def _modules(record: GraphRecord) -> list[str]:
     """Modules beside torch that the targets live in."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in nodes(record.graph):
         if node.target in CHECKPOINTS:
-            found.add("torch.utils.checkpoint")
+            modules.add("torch.utils.checkpoint")
         if node.op == "call_function" and node.target.startswith("torch."):
             home = node.target.rpartition(".")[0]
             if home not in ("torch", "torch.Tensor") and not home.startswith("torch._C"):
-                found.add(home)
+                modules.add(home)
         if node.op == "call_function" and is_numpy(node.target):
-            found.update(MODULES)
+            modules.update(MODULES)
         root = node.target.partition(".")[0] if node.op == "call_function" else ""
         if root == "higher_order" and node.target not in CALLS:
-            found.add("torch._higher_order_ops")
+            modules.add("torch._higher_order_ops")
         elif node.target not in _PLAIN_PRIMS:
-            found.update(OP_HOMES.get(root, ())[-1:])
-    return sorted(name for name in found if all(is_identifier(part) for part in name.split(".")))
+            modules.update(OP_HOMES.get(root, ())[-1:])
+    return sorted(name for name in modules if all(is_identifier(part) for part in name.split(".")))
 
 
 def _libraries(record: GraphRecord) -> list[str]:

@@ -1,4 +1,4 @@
-"""Calls of compiled NumPy in a program: the wrappers that Dynamo writes, by torch's names. Texts only. Must not import
+"""Calls of compiled NumPy in a program: the wrappers that Dynamo writes, by torch's names. Texts only. Imports no
 torch.
 
 >>> wrapper("numpy.linalg.norm")
@@ -31,7 +31,7 @@ def wrapper(target: str) -> str:
 
 
 def helper(target: str) -> tuple[str, str]:
-    """Its name in a program for torch.compile, and the line that makes it: Dynamo does not trace the wrappers, it
-    writes them."""
+    """The name of a wrapper in a program for torch.compile, and the line that makes it: Dynamo does not trace the
+    wrappers, it writes them."""
     name = target.replace(".", "_")
     return name, f"{name} = torch.compiler.allow_in_graph({wrapper(target)})"

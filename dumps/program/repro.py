@@ -1,7 +1,7 @@
 """The text of `repro.py`: one program with torch alone that exits 1 while the bug is there, 0 when it is gone, 2 if
 unsure.
 
-Which of the programs fails is found by running them (minifier.report), never guessed. Must not import torch.
+Which of the programs fails is found by running them (minifier.report), never guessed. Imports no torch.
 
 >>> script = script_of(case, "torch.compile", "seeded")
 >>> script.text.splitlines()[0]
@@ -29,7 +29,7 @@ _FLAGS = 'FAULT, UNSURE = "--without-fault" not in sys.argv, 125 if "--git-bisec
 _HOOK = 'sys.excepthook = lambda t, e, b: (sys.__excepthook__(t, e, b), print(f"cannot tell: {e!r}"), sys.exit(UNSURE))'
 _WIDTH = 100
 MOST_LINES = 60
-"""Of a program with its inputs written out; a longer one has them all in the file beside it."""
+"""The most lines of a program with its inputs written out; a longer one has them all in the file beside it."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +50,21 @@ class Script:
     """Which sizes are dynamic; None: as many as torch makes so."""
 
     def like(self, *, case: ReproFacts | None = None, sizing: Sizing | None = None) -> Script:
-        """The same program but for what is given."""
+        """A copy with some fields replaced."""
         return script_of(case or self.case, self.entry, self.way, sizing or self.sizing, stand=self.stand)
 
 
 def script_of(
     case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None = None, *, stand: Stand | None = None
 ) -> Script:
-    """One program."""
-    made = replace(case, record=sizes.sizes_inside(case.record)) if sizing is not None else case
+    """Writes one program."""
+    sized = replace(case, record=sizes.sizes_inside(case.record)) if sizing is not None else case
     stand = stand or Stand()
     if case.off == "left out" and not case.leaves_out:
-        case, made = replace(case, off="eager"), replace(made, off="eager")
-    script = _script(made, entry, way, sizing, stand)
+        case, sized = replace(case, off="eager"), replace(sized, off="eager")
+    script = _script(sized, entry, way, sizing, stand)
     if way == "literal" and script.text.count("\n") > MOST_LINES and not case.ops:
-        script = replace(_script(made, entry, "stored", sizing, stand), way=way)
+        script = replace(_script(sized, entry, "stored", sizing, stand), way=way)
     if case.off == "left out" and "if FAULT:" not in script.text:  # nothing is there that could be left out
         return script_of(replace(case, off="eager"), entry, way, sizing, stand=stand)
     return replace(script, case=case)
@@ -74,7 +74,7 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
     program = program_of(case.record, wide=case.against_float64 and case.facts.names_float)
     slots, source = inputs_of(case, program.constants, way)
     inputs, sidecar = _inputs(case, source, [slot.name for slot in slots], sizing)
-    compiled, inner, made = _compiled(case, entry, sizing, stand, program)
+    compiled, inner, making = _compiled(case, entry, sizing, stand, program)
     ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide)
     state = state_of(case, settings_at(case, entry, stand))
     settings = [*state.settings, *mode_lines(entry, stand)]
@@ -84,21 +84,21 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
         settings = ["if FAULT:", *indented(settings)]
     elif case.off == "work-around":
         settings += ["if not FAULT:  # the work-around", *indented(case.workaround.splitlines())]
-    notes, told = state.left_out, state.told
+    notes, remarks = state.left_out, state.remarks
     body = _blocks(
-        *[one.program.strip() for one in sources(case)],
+        *[definition.program.strip() for definition in sources(case)],
         case.ops.block if case.ops else "",
         program.kernels.source,
         program.source,
         inputs,
         inner,
         *ending.functions,
-        [*ending.expected, *own, *settings, *state.around, *made, *ending.lines],
+        [*ending.expected, *own, *settings, *state.around, *making, *ending.lines],
     )
     loop = until_shown(case.rate) if case.rate is not None and case.rate.flaky else []
     text = "\n".join(
         [
-            *_head(case, entry, sidecar is not None, notes, told, sizing),
+            *_head(case, entry, sidecar is not None, notes, remarks, sizing),
             *_imports(case, program, "\n".join([*loop, body])),
             *(["", *loop] if loop else []),
             "",
@@ -116,7 +116,7 @@ def _blocks(*parts: str | Lines) -> str:
 
 
 def _head(
-    case: ReproFacts, entry: Entry, sidecar: bool, notes: Sequence[str], told: Sequence[str], sizing: Sizing | None
+    case: ReproFacts, entry: Entry, sidecar: bool, notes: Sequence[str], remarks: Sequence[str], sizing: Sizing | None
 ) -> list[str]:
     """The docstring."""
     record, failure = case.record, case.failure
@@ -126,12 +126,12 @@ def _head(
     stage = case.recorded_at or record.stage
     lines = [
         f"{case.happens}: repro for stage {stage}, rung {case.rung}{where}.",
-        *_sizes_told(case, sizing),
+        *_sizes_text(case, sizing),
         f"Shows: {_one_line(failure.error, 80) + ': ' if failure.error else ''}{shown}",
         *([flaky_sentence(case.rate)] if case.rate is not None and case.rate.flaky else []),
         f"Seen on torch {_one_line(torch, 40)}. {_one_line(case.made, 200)}".rstrip(),
     ]
-    lines[-1] += f" --without-fault: {_off_told(case)}." if case.off != "work-around" else ""
+    lines[-1] += f" --without-fault: {_off_text(case)}." if case.off != "work-around" else ""
     if case.rung == RUNG:
         lines.append(
             "Found with Inductor's Triton kernels on Triton's interpreter, with no GPU; it needs one of NVIDIA's."
@@ -144,9 +144,9 @@ def _head(
         lines.append("It is the same in eager mode: an operator fails by itself.")
     if case.imports:
         lines.append(f"Needs {_one_line(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
-    lines += [_one_line(sentence, 200) for sentence in (*(case.ops.told if case.ops else ()), *told)]
+    lines += [_one_line(sentence, 200) for sentence in (*(case.ops.remarks if case.ops else ()), *remarks)]
     lines += [f"Left out: {_one_line(note, 160)}" for note in notes]
-    lines += [f"--without-fault: {_off_told(case)}."] if case.off == "work-around" else []
+    lines += [f"--without-fault: {_off_text(case)}."] if case.off == "work-around" else []
     lines += [
         "Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell (--git-bisect: 125)."
     ]
@@ -154,7 +154,7 @@ def _head(
     return ['"""' + "\n".join(wrapped) + '"""', ""]
 
 
-def _off_told(case: ReproFacts) -> str:
+def _off_text(case: ReproFacts) -> str:
     """What the program does with --without-fault."""
     if case.off == "eager" and case.failure.stage == "eager":
         return "it cannot tell, for eager mode fails by itself"
@@ -165,15 +165,15 @@ def _off_told(case: ReproFacts) -> str:
     return "without what `if FAULT` guards"
 
 
-def _sizes_told(case: ReproFacts, sizing: Sizing | None) -> list[str]:
+def _sizes_text(case: ReproFacts, sizing: Sizing | None) -> list[str]:
     """Which sizes are dynamic, where the graph was recorded with such."""
     if not case.record.symbols:
         return []
     if sizing is not None:
         return [_one_line(sizing.sentence(), 200)]
     marks = sizes.symbolic_dims(case.record, numbers(case.record, case.inputs))
-    told = f"{sizes.listing(tuple(marks))} were symbolic when recorded; all sizes are here."
-    return [_one_line(told, 300)] if marks else []
+    sentence = f"{sizes.listing(tuple(marks))} were symbolic when recorded; all sizes are here."
+    return [_one_line(sentence, 300)] if marks else []
 
 
 def _one_line(text: str, limit: int) -> str:
@@ -189,7 +189,7 @@ def flaky_sentence(rate: Rate, subject: str = "This program") -> str:
 
 
 def _imports(case: ReproFacts, program: FunctionText, body: str) -> list[str]:
-    """What the body uses, and the user's own modules after torch. A torch that does not start must not exit with 1."""
+    """What the body uses, and the user's own modules after torch. A torch that does not start never exits with 1."""
     first, plain, inside = program.imported(f"{body}\n{_HOOK}", case.ops.imports if case.ops else ())
     own = [f"import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in case.imports]
     if own and case.off == "left out" and not case.needs_imports:
@@ -238,8 +238,8 @@ def _inputs(
             spans.append(f'("{name}", {begin}, {begin + len(data)})')
             begin += len(data)
         lines.append('    data = bytearray(Path(__file__).with_suffix(".safetensors").read_bytes())')
-        one = "torch.frombuffer(data[a:b], dtype=torch.uint8)"
-        lines += broken(f"    stored = {{n: {one} for n, a, b in {items(spans)}}}")
+        tensor_text = "torch.frombuffer(data[a:b], dtype=torch.uint8)"
+        lines += broken(f"    stored = {{n: {tensor_text} for n, a, b in {items(spans)}}}")
     for statement in source.statements:
         lines += broken(f"    {statement}")
     dims = sizing.dims() if sizing is not None else {}
@@ -263,14 +263,14 @@ def _compiled(
     case: ReproFacts, entry: Entry, sizing: Sizing | None, stand: Stand, program: FunctionText
 ) -> tuple[str, Lines, Lines]:
     """The compiled function as an expression, the function that it names, if it does, and statements that make it."""
-    made: Lines = []
+    making: Lines = []
     if case.off == "eager" and case.failure.stage == "eager":
-        made = ["if not FAULT:", '    raise RuntimeError("eager mode fails by itself")']
-    eager = case.off == "eager" and not (made or case.checked or case.only_compiled)
+        making = ["if not FAULT:", '    raise RuntimeError("eager mode fails by itself")']
+    eager = case.off == "eager" and not (making or case.checked or case.only_compiled)
     if entry != "torch.compile":
         wide, held = bool(program.wide), len(program.constants)
         inner = compiled_at(case, entry, stand, program.parameters, held, wide=wide)
-        return "compiled", *or_eager(inner, made, eager=eager)
+        return "compiled", *or_eager(inner, making, eager=eager)
     options = ["fullgraph=True", f"dynamic={_varying(case)}"]
     if sizing is not None:
         options[1:] = [] if sizing.marks else ["dynamic=False"]
@@ -287,7 +287,7 @@ def _compiled(
     elif stand.mode or not stand.is_inductor:
         options.insert(0, f"mode={quoted(stand.mode)}" if stand.mode else f"backend={quoted(stand.backend)}")
     whole = f"torch.compile(graph, {', '.join(options)})"
-    return ("compiled", [], [*made, f"compiled = {whole}"]) if eager else (whole, [], made)
+    return ("compiled", [], [*making, f"compiled = {whole}"]) if eager else (whole, [], making)
 
 
 def _varying(case: ReproFacts) -> bool:

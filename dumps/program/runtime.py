@@ -1,9 +1,9 @@
-"""The fixed part of graph.py: reads stored inputs, makes up the others, runs the graph. It stands in the program as it
-is here.
+"""The fixed part of graph.py: reads stored inputs, synthesises the others, runs the graph. It stands in the program as
+it is here.
 
 `RUNTIME` expects the names Graph, INPUTS, CONSTANTS and SETTINGS to be defined above it, and needs nothing but torch.
 
->>> compile(RUNTIME, "graph.py", "exec")
+>>> code = compile(RUNTIME, "graph.py", "exec")
 """
 
 RUNTIME = '''\

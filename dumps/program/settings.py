@@ -1,7 +1,7 @@
 """Recorded settings, global state and process groups as statements of a program: what differs from a fresh process.
 
-Must not import torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where
-the user trusts that, else it is named, never dropped in silence; so is one that no dump may set (see `permitted`).
+Imports no torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where the
+user trusts that, else it is named, never dropped in silence; so is one that no dump may set (see `permitted`).
 
 >>> config_lines({"inductor": {"cpp.simdlen": 256}})
 (['torch._inductor.config.cpp.simdlen = 256'], [])
@@ -49,16 +49,19 @@ class State(NamedTuple):
     settings: list[str]
     around: list[str]
     left_out: list[str]
-    told: list[str]
+    remarks: list[str]
 
 
 def state_of(case: ReproFacts, config: Mapping[str, Mapping[str, Arg]]) -> State:
     """Statements that restore what was recorded, `config` in place of its settings."""
-    own = {name: text for one in sources(case) for name, text in one.values.items()}
+    own = {name: text for definition in sources(case) for name, text in definition.values.items()}
     settings, left_out = config_lines(config, own, trusted=case.trust or case.ours)
-    groups, told = group_lines(case.record)
-    told += [f"It holds code of {PurePath(one.file).name}: {', '.join(one.values)}." for one in sources(case)]
-    return State(settings, [*random_lines(case), *ambient_lines(case), *groups], left_out, told)
+    groups, remarks = group_lines(case.record)
+    remarks += [
+        f"It holds code of {PurePath(definition.file).name}: {', '.join(definition.values)}."
+        for definition in sources(case)
+    ]
+    return State(settings, [*random_lines(case), *ambient_lines(case), *groups], left_out, remarks)
 
 
 _CHANGES = re.compile(
@@ -81,18 +84,22 @@ def plain_change(code: str) -> str:
     """A work-around of a known form, as it can stand in a program; empty for any other text, which may come from a
     file."""
     lines = code.splitlines()
-    set_here = [found for line in lines if (found := _SET.fullmatch(line))]
-    refused = any(refusal(one["room"], one["name"], ast.literal_eval(one["value"])) for one in set_here)
+    set_here = [match for line in lines if (match := _SET.fullmatch(line))]
+    refused = any(refusal(setting["room"], setting["name"], ast.literal_eval(setting["value"])) for setting in set_here)
     return code if lines and all(map(_CHANGES.fullmatch, lines)) and not refused else ""
 
 
 def sources(case: ReproFacts) -> list[DefinitionRecord]:
     """The user's code that makes settings without a plain form; none where it is not trusted, or registers operators
     too."""
-    found = case.record.definitions if case.trust else []
-    whole = [one for one in found if one.program and not one.missing and "from __future__" not in one.program]
+    definitions = case.record.definitions if case.trust else []
+    whole = [
+        definition
+        for definition in definitions
+        if definition.program and not definition.missing and "from __future__" not in definition.program
+    ]
     in_force = {f"{room}.{name}" for room, values in case.record.config.items() for name in values}
-    return [one for one in whole if not one.spaces and in_force & set(one.values)]
+    return [definition for definition in whole if not definition.spaces and in_force & set(definition.values)]
 
 
 def config_lines(
@@ -128,7 +135,7 @@ def config_lines(
 
 
 def random_lines(case: ReproFacts) -> list[str]:
-    """For numbers to be comparable, compiled code must draw random numbers as eager mode does."""
+    """Settings by which compiled code draws random numbers as eager mode does, so that they can be compared."""
     if (
         case.failure.kind in ("accuracy", "nan")
         and case.rung in ("inductor", "inductor_nofuse")

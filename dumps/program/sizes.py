@@ -3,7 +3,7 @@ none.
 
 A graph with symbolic sizes is first tried with `dynamic=True`. Once that fails it is tried with fixed sizes, then as
 `narrower` says: with the dimensions of one symbol, then with all that were symbols. What fails first tells which
-dimension the bug needs. Must not import torch, and must not claim what no run has shown.
+dimension the bug needs. Imports no torch, and claims nothing that no run has shown.
 
 >>> replace(narrower(record, hints)[0], needed=True).sentence()
 'x, dimension 0, must be dynamic (mark_dynamic): with fixed sizes the failure is not there.'
@@ -22,7 +22,7 @@ from ..schema import GraphRecord, NodeRecord, SymValue, TensorValue
 from .case import symbol_homes
 
 MOST_SYMBOLS = 4
-"""So many symbols are tried alone; a graph of more is tried with all of them marked."""
+"""The most symbols that are tried alone; a graph of more is tried with all of them marked."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Sizing:
     needed: bool = False
 
     def sentence(self) -> str:
-        """For the head of the repro."""
+        """The sentence for the head of the repro."""
         if not self.marks:
             return "Recorded with symbolic sizes, which it does not need."
         listed = listing(self.marks)
@@ -56,7 +56,10 @@ class Sizing:
         dims: dict[str, list[int]] = {}
         for mark in self.marks:
             dims.setdefault(mark.name, []).append(mark.dim)
-        return {name: str(found[0] if len(found) == 1 else tuple(found)) for name, found in dims.items()}
+        return {
+            name: str(dims_of_input[0] if len(dims_of_input) == 1 else tuple(dims_of_input))
+            for name, dims_of_input in dims.items()
+        }
 
 
 def listing(marks: tuple[Mark, ...]) -> str:
@@ -76,13 +79,13 @@ def symbolic_dims(record: GraphRecord, hints: Mapping[str, Any]) -> list[Mark]:
 
 
 def recorded(record: GraphRecord, hints: Mapping[str, Any]) -> Sizing | None:
-    """All symbolic dimensions marked; None for a graph without."""
+    """The sizing with all symbolic dimensions marked; None for a graph without."""
     marks = tuple(symbolic_dims(record, hints))
     return Sizing(marks) if marks else None
 
 
 def narrower(record: GraphRecord, hints: Mapping[str, Any]) -> list[Sizing]:
-    """What a repro that fails with dynamic sizes is tried with: the fewest dynamic dimensions first. Empty without
+    """The sizings to try for a repro that fails with dynamic sizes: the fewest dynamic dimensions first. Empty without
     symbols."""
     marks = symbolic_dims(record, hints)
     if not marks:
@@ -90,7 +93,7 @@ def narrower(record: GraphRecord, hints: Mapping[str, Any]) -> list[Sizing]:
     symbols = list(dict.fromkeys(mark.symbol for mark in marks))
     alone = [tuple(mark for mark in marks if mark.symbol == symbol) for symbol in symbols] if len(symbols) > 1 else []
     chosen = [*(alone if len(symbols) <= MOST_SYMBOLS else []), tuple(marks)]
-    return [Sizing(one) for one in chosen]
+    return [Sizing(dims) for dims in chosen]
 
 
 def sizes_inside(record: GraphRecord) -> GraphRecord:

@@ -2,7 +2,7 @@
 recorded.
 
 Its schema is what the process knows of it, else what the recorded calls show; sizes come from its arguments where they
-are theirs. Its values are made up, and the head of the repro says so. Must not import torch.
+are theirs. Its values are synthesised, and the head of the repro says so. Imports no torch.
 
 >>> stand_in("mine::scale", calls, {}).splitlines()[0]                                 # doctest: +SKIP
 'torch.library.define("mine::scale", "(Tensor a0, float a1) -> Tensor")'
@@ -42,14 +42,14 @@ class OpCall:
 
 
 def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool = False) -> str:
-    """The registration; raises CannotExpressError where the calls do not show what the operator is. `schema`: if it is
+    """The registration; raises CannotExpressError where the calls do not determine the operator. `schema`: if it is
     known."""
     own = name.replace("::", "_").replace(".", "_")
     first = calls[0]
     names = [f"a{index}" for index in range(len(first.args))] + [identifier(key, name) for key in first.kwargs]
-    if any(len(one.args) != len(first.args) or list(one.kwargs) != list(first.kwargs) for one in calls):
+    if any(len(recorded.args) != len(first.args) or list(recorded.kwargs) != list(first.kwargs) for recorded in calls):
         raise CannotExpressError(f"the operator {name} is called in several ways, so that no stand-in can be written")
-    columns = [[[*one.args, *one.kwargs.values()][at] for one in calls] for at in range(len(names))]
+    columns = [[[*recorded.args, *recorded.kwargs.values()][at] for recorded in calls] for at in range(len(names))]
     types = [
         _type([_kind(arg, call.values) for arg, call in zip(column, calls, strict=True)], name) for column in columns
     ]
@@ -59,11 +59,11 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
     schema = schema or _schema(names, types, written, first)
     outputs = [] if first.nothing else [_output(at, calls, names, columns, name) for at in range(len(first.result))]
     takes = ", ".join(names)
-    made = [f"made_up({one})" for one in outputs]
+    outputs_made = [f"made_up({recorded})" for recorded in outputs]
     lines = [f"torch.library.define({quoted(name)}, {quoted(schema)})", "", ""]
     lines += [f'@torch.library.impl({quoted(name)}, "default")', f"def {own}({takes}):"]
-    lines += [f"    made_up({one})" for one in names if one in written]
-    lines += [f"    return {_returned(made, first)}"] if made else ["    pass"] * (not written)
+    lines += [f"    made_up({recorded})" for recorded in names if recorded in written]
+    lines += [f"    return {_returned(outputs_made, first)}"] if outputs_made else ["    pass"] * (not written)
     lines += ["", "", f"torch.library.register_fake({quoted(name)}, lambda {takes}: {_returned(outputs, first)})"]
     if grad and outputs and not written:
         nothing = ", ".join("None" for _ in names) + ("," if len(names) == 1 else "")
@@ -85,7 +85,7 @@ def _schema(names: Sequence[str], types: Sequence[str], written: set[str], call:
         texts.append(f"{kind}(w{at}!) {name}" if name in written else f"{kind} {name}")
     if len(call.args) < len(names):
         texts.insert(len(call.args), "*")
-    kinds = ["Tensor" if isinstance(one, TensorValue) else "SymInt" for one in call.result]
+    kinds = ["Tensor" if isinstance(output, TensorValue) else "SymInt" for output in call.result]
     result = (
         "()"
         if call.nothing
@@ -169,7 +169,7 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
         own: tensors
         for own, column in zip(names, columns, strict=True)
         if len(tensors := [_tensor(arg, call) for arg, call in zip(column, calls, strict=True)]) == len(calls)
-        and all(one is not None for one in tensors)
+        and all(tensor is not None for tensor in tensors)
     }
     dtype = f"dtype=torch.{identifier(wanted[0].dtype, name)}"
     for own, tensors in given.items():
@@ -180,7 +180,7 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
             return f"torch.empty_like({own}{'' if same else f', {dtype}'})"
     sizes: list[str] = []
     for dim in range(len(wanted[0].shape)):
-        found = next(
+        extent = next(
             (
                 f"{own}.size({place})"
                 for own, tensors in given.items()
@@ -193,19 +193,19 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
             None,
         )
         extents = {w.shape[dim] for w in wanted}
-        if found is None and len(extents) == 1 and isinstance(wanted[0].shape[dim], int):
-            found = str(wanted[0].shape[dim])
-        if found is None:
+        if extent is None and len(extents) == 1 and isinstance(wanted[0].shape[dim], int):
+            extent = str(wanted[0].shape[dim])
+        if extent is None:
             raise CannotExpressError(f"a size of what the operator {name} gives back is no size of its arguments")
-        sizes.append(found)
+        sizes.append(extent)
     device = next(iter(given), "")
     if not all(isinstance(d, int) for d in wanted[0].shape) or wanted[0].stride == contiguous(
         cast("list[int]", wanted[0].shape)
     ):
-        made = f"torch.empty(({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+        allocation = f"torch.empty(({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
     else:
-        made = f"torch.empty_strided({tuple(wanted[0].shape)}, {tuple(wanted[0].stride)}"
-    return f"{made}, {dtype}{f', device={device}.device' if device else ''})"
+        allocation = f"torch.empty_strided({tuple(wanted[0].shape)}, {tuple(wanted[0].stride)}"
+    return f"{allocation}, {dtype}{f', device={device}.device' if device else ''})"
 
 
 def _tensor(arg: Arg, call: OpCall) -> TensorValue | None:

@@ -2,8 +2,8 @@
 it is gone.
 
 What the program is made of (its graph, inputs, operators, settings) is taken over as it stands; how it judges is
-written anew, as a comparison of compiled and eager. Which of the forms fails is found by running them
-(minifier.report). Must not import torch.
+written again, as a comparison of compiled and eager. Which of the forms fails is found by running them
+(minifier.report). Imports no torch.
 
 >>> suite_of(program, failure, "amin_is_wrong").splitlines()[0]  # doctest: +SKIP
 '# Owner(s): ["module: inductor"]'
@@ -62,28 +62,28 @@ def parts_of(program: str) -> Parts:
         tree = ast.parse(program)
     except SyntaxError as error:
         raise CannotExpressError("the repro is no Python program", str(error)) from error
-    found, inside = Parts(program), False
+    parts, inside = Parts(program), False
     for node in tree.body:
         text = ast.get_source_segment(program, node) or ""
-        decorators = [ast.get_source_segment(program, one) or "" for one in getattr(node, "decorator_list", [])]
-        text = "\n".join([*(f"@{one}" for one in decorators), text])
+        decorators = [ast.get_source_segment(program, child) or "" for child in getattr(node, "decorator_list", [])]
+        text = "\n".join([*(f"@{child}" for child in decorators), text])
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            found.imports.append(text)
-        elif isinstance(node, ast.Try) and any(isinstance(one, ast.Import) for one in node.body):
-            found.imports += [ast.unparse(one) for one in node.body]
+            parts.imports.append(text)
+        elif isinstance(node, ast.Try) and any(isinstance(child, ast.Import) for child in node.body):
+            parts.imports += [ast.unparse(child) for child in node.body]
         elif isinstance(node, ast.FunctionDef) and (inside or node.name == "make_inputs"):
             inside = True
-            found.functions[node.name] = text
+            parts.functions[node.name] = text
         elif inside:
-            _statement(node, text, found)
+            _statement(node, text, parts)
         elif not _is_plain_text(node) and not _is_loop(text):
-            found.before.append(text)
-    if "make_inputs" not in found.functions:
+            parts.before.append(text)
+    if "make_inputs" not in parts.functions:
         raise CannotExpressError("the repro is not one of graphdbg's", "it makes no inputs")
-    found.compiled = found.compiled or ("compiled" if "compiled" in found.functions else "")
-    if not found.compiled and "torch.compile(" in program:
+    parts.compiled = parts.compiled or ("compiled" if "compiled" in parts.functions else "")
+    if not parts.compiled and "torch.compile(" in program:
         raise CannotExpressError("the repro compiles in a way that a test cannot")
-    return found
+    return parts
 
 
 def _is_plain_text(node: ast.stmt) -> bool:
@@ -91,12 +91,12 @@ def _is_plain_text(node: ast.stmt) -> bool:
 
 
 def _is_loop(text: str) -> bool:
-    """Whether it is a part of the loop of a flaky program, or reads its flags."""
+    """Whether a node belongs to the loop of a flaky program, or reads its flags."""
     return text.startswith(("RUNS = ", "if not sys.argv", "FAULT, UNSURE = "))
 
 
 def _faulty(program: str) -> str:
-    """The program as it is without a flag: what `--without-fault` chooses from is decided."""
+    """The program without flags: the choices of `--without-fault` are made."""
     asking = (node for node in ast.walk(ast.parse(program)) if isinstance(node, (ast.If, ast.IfExp)))
     chosen = next(((node, text) for node in asking if (text := _chosen(node, program)) is not None), None)
     if chosen is None:
@@ -123,7 +123,7 @@ def _chosen(node: ast.If | ast.IfExp, program: str) -> str | None:
     return None
 
 
-def _statement(node: ast.stmt, text: str, found: Parts) -> None:
+def _statement(node: ast.stmt, text: str, parts: Parts) -> None:
     """A statement behind the functions: a setting, a state, or a part of how the repro judges."""
     for call in ast.walk(node):
         if (
@@ -131,17 +131,17 @@ def _statement(node: ast.stmt, text: str, found: Parts) -> None:
             and ast.unparse(call.func) == "torch.compile"
             and ast.unparse(call.args[0]) == "graph"
         ):
-            found.compiled = found.compiled or ast.unparse(call)
+            parts.compiled = parts.compiled or ast.unparse(call)
     target = node.targets[0] if isinstance(node, ast.Assign) else None
     if isinstance(node, ast.Assign) and isinstance(target, ast.Attribute) and ast.unparse(target).startswith("torch."):
         module, _, name = ast.unparse(target).partition(f".{_CONFIG}.")
-        found.settings.append((f"{module}.{_CONFIG}", name, ast.unparse(node.value)))
+        parts.settings.append((f"{module}.{_CONFIG}", name, ast.unparse(node.value)))
     elif text.startswith(("torch.set_", "torch.use_", "if not torch.distributed")):
-        found.state.append(text)
+        parts.state.append(text)
 
 
-def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, told: str = "") -> str:
-    """The test of a program. `name`: of the test; `form`: which of FORMS; `told`: a sentence for the head. Raises
+def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, remark: str = "") -> str:
+    """The test of a program. `name`: of the test; `form`: which of FORMS; `remark`: a sentence for the head. Raises
     CannotExpressError for a kind of failure that a test in that style does not show.
     """
     parts = parts_of(program)
@@ -152,13 +152,13 @@ def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, told
         decorators, state = [], []
     title = "".join(word.capitalize() for word in name.split("_"))
     needed = _needed(parts, "\n".join([*lines, *helpers, *own]))
-    kept = [text for one, text in parts.functions.items() if one in needed] + (["\n".join(own)] if own else [])
+    kept = [text for name_of, text in parts.functions.items() if name_of in needed] + (["\n".join(own)] if own else [])
     body = "\n".join([*parts.before, *kept, *lines, *helpers, *decorators, *state])
     method = [f"def test_{name}(self):", *indented([*state, *lines])]
     text = [
         '# Owner(s): ["module: inductor"]',
-        *([""] if told else []),
-        *(f"# {line}" for line in textwrap.wrap(told, 110)),
+        *([""] if remark else []),
+        *(f"# {line}" for line in textwrap.wrap(remark, 110)),
         "",
         *_imports(parts, body),
         "",
@@ -181,15 +181,15 @@ def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, told
 
 
 def _imports(parts: Parts, body: str) -> Iterator[str]:
-    """Those that the test needs, those of the standard library first."""
+    """The imports that the test needs, those of the standard library first."""
     plain: list[str] = []
     others: list[str] = []
     for text in parts.imports:
         (node,) = ast.parse(text).body
         assert isinstance(node, (ast.Import, ast.ImportFrom))
-        names = [(one.asname or one.name).partition(".")[0] for one in node.names]
+        names = [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
         library = isinstance(node, ast.Import) and names[0] in ("torch", *_registering(parts))
-        if library or any(f"{one}." in body or f"{one}(" in body or f"({one}" in body for one in names):
+        if library or any(f"{alias}." in body or f"{alias}(" in body or f"({alias}" in body for alias in names):
             from_torch = ast.unparse(node).removeprefix("from ").removeprefix("import ").startswith("torch")
             (others if from_torch or library else plain).append(text.partition("  #")[0])
     if "multiprocessing." in body:
@@ -206,19 +206,19 @@ def _registering(parts: Parts) -> list[str]:
 
 def _needed(parts: Parts, text: str) -> set[str]:
     """The functions that a text calls, and those that they call."""
-    found: set[str] = set()
+    needed: set[str] = set()
     waiting = [text, parts.compiled]
     while waiting:
-        one = waiting.pop()
+        text_of = waiting.pop()
         for name in parts.functions:
-            if name not in found and (f"{name}(" in one or f"({name}" in one or name == one):
-                found.add(name)
+            if name not in needed and (f"{name}(" in text_of or f"({name}" in text_of or name == text_of):
+                needed.add(name)
                 waiting.append(parts.functions[name].partition("\n")[2])
-    return found
+    return needed
 
 
 def _state(parts: Parts) -> tuple[list[str], list[str]]:
-    """Settings as decorators, and the global state as statements that are taken back."""
+    """Settings as decorators, and the global state as statements with their undoing."""
     patched: dict[str, list[str]] = {}
     for module, name, value in parts.settings:
         patched.setdefault(module, []).append(f"{quoted(name)}: {value}")
@@ -287,7 +287,7 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
 
 
 def _called(parts: Parts, function: str) -> str:
-    """One run, its results as a list; of a graph that autograd has to see with the gradients."""
+    """One run, its results as a list; with gradients where autograd sees the graph."""
     return f"run({function}, make_inputs())" if "run" in parts.functions else f"list({function}(*make_inputs()))"
 
 
@@ -303,18 +303,18 @@ def _in_a_child(failure: FailureWords) -> list[str]:
 
 
 def _of_a_child(parts: Parts) -> list[str]:
-    """What that process calls; it makes its settings by itself."""
+    """The function that the child process calls; it makes its own settings."""
     settings = [f"{module}.{name} = {value}" for module, name, value in parts.settings]
     state = [line for text in parts.state for line in text.splitlines()]
     return ["def run_compiled():", *indented([*settings, *state, _called(parts, parts.compiled)])]
 
 
 def eager_of(suite: str) -> str:
-    """The same test with torch's backend `eager`, which has to pass: what it asks for is then no fault of its own."""
+    """The test with torch's backend `eager`, which has to pass, so that the test itself is not at fault."""
     tree = ast.parse(suite)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.compile":
-            node.keywords = [one for one in node.keywords if one.arg != "backend"]
+            node.keywords = [argument for argument in node.keywords if argument.arg != "backend"]
             node.keywords.append(ast.keyword("backend", ast.Constant("eager")))
     return ast.unparse(tree)
 
@@ -325,7 +325,7 @@ def compiles(suite: str) -> bool:
 
 
 def failed_as(output: str, kind: str, error: str) -> bool:
-    """Whether unittest's output is that of the failure and not of a test that cannot run."""
+    """Whether unittest's output shows the failure, not a test that cannot run."""
     last = (output.strip().splitlines() or [""])[-1]
     if kind == "crash":  # an AssertionError of the compiler's is a failure to unittest
         return last in ("FAILED (errors=1)", "FAILED (failures=1)") and error.rpartition(".")[2] in output

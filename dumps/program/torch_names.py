@@ -3,8 +3,7 @@ call.
 
 Pure data and how to read it; imports no torch, so that it serves graphs and their records alike. A name stands here
 only if its plain form, traced, is the call itself (Inductor's decompositions applied where that is said); `plain_calls`
-checks that with values, since arguments may make a difference. Must not touch arguments but to leave out or reorder
-them.
+checks that with values, since arguments may make a difference. Arguments are only left out or reordered.
 
 >>> plain_call("aten._softmax.default", ["x", -1, False], {})
 Plain(call='torch.softmax', args=['x', -1], kwargs={})
@@ -139,7 +138,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "device": (None,),
     "memory_format": (None,),
 }
-"""Keyword arguments that say nothing: what they are then."""
+"""Keyword arguments that say nothing: their default values."""
 
 
 def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plain | None:
@@ -156,15 +155,15 @@ def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> P
     if (call := names().get(target)) is not None:
         return Plain(call, list(args), said) if args or not call.startswith(".") else None
     for form in _forms().get(target, ()):
-        if (found := form.of(args, said)) is not None:
-            return found
+        if (plain := form.of(args, said)) is not None:
+            return plain
     return None
 
 
 @cache
 def names() -> dict[str, str]:
     """Operator -> the call that takes its arguments as they are."""
-    found: dict[str, str] = {}
+    by_operator: dict[str, str] = {}
     for home, words in _HOMES.items():
         for word in words.split():
             name, _, overload = word.partition(".")
@@ -173,8 +172,8 @@ def names() -> dict[str, str]:
                 if home in ("torch.special", "torch.linalg")
                 else name
             )
-            found[f"aten.{name}.{overload or 'default'}"] = f"{home}.{plain}"
-    return found
+            by_operator[f"aten.{name}.{overload or 'default'}"] = f"{home}.{plain}"
+    return by_operator
 
 
 def operators() -> list[str]:
@@ -217,15 +216,15 @@ class _Form(NamedTuple):
 
 @cache
 def _forms() -> dict[str, list[_Form]]:
-    found: dict[str, list[_Form]] = {}
+    by_target: dict[str, list[_Form]] = {}
     for line in _FORMS.strip().splitlines():
         target, given, call, wanted = re.fullmatch(r"([\w.]+)\((.*)\) -> ([\w.]+)\((.*)\)", line).groups()  # type: ignore[union-attr]
         before, _, behind = given.partition("*, ")
         must = {name: ast.literal_eval(value) for name, value in re.findall(r"(\w+)=([^,]+)", given)}
         places, named = (tuple(re.findall(r"(\w+)(?:=[^,]+)?(?:, |$)", part)) for part in (before, behind))
         out = tuple((left, right) for left, right in re.findall(r"(?:(\w+)=)?([^,]+)(?:, |$)", wanted))
-        found.setdefault(target, []).append(_Form(places, named, must, call, out))
-    return found
+        by_target.setdefault(target, []).append(_Form(places, named, must, call, out))
+    return by_target
 
 
 def _indexed(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plain | None:
@@ -234,7 +233,7 @@ def _indexed(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Pla
         if kwargs or len(args) != 2 or not isinstance(args[1], Sequence) or isinstance(args[1], str):
             return None
         indices = cast("Sequence[Any]", args[1])
-        return Plain(INDEX, [args[0], *(Slice() if one is None else one for one in indices)], {})
+        return Plain(INDEX, [args[0], *(Slice() if index is None else index for index in indices)], {})
     given = dict(zip(("x", "dim", "start", "end", "step"), args, strict=False)) | dict(kwargs)
     dim = given.get("dim", 0)
     if type(dim) is not int or dim < 0 or "x" not in given:
@@ -253,13 +252,15 @@ def _convolution(args: Sequence[Any]) -> Plain | None:
     if len(args) != 9:
         return None
     x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args
-    plain = transposed is False and all(isinstance(one, list) for one in (stride, padding, dilation, output_padding))
-    if not plain or len(stride) not in (1, 2, 3) or any(one != 0 for one in output_padding):
+    plain = transposed is False and all(
+        isinstance(given, list) for given in (stride, padding, dilation, output_padding)
+    )
+    if not plain or len(stride) not in (1, 2, 3) or any(given != 0 for given in output_padding):
         return Plain("torch.convolution", list(args), {})
     some: list[tuple[Any, list[Any]]] = [(bias, [None]), (stride, [1]), (padding, [0]), (dilation, [1]), (groups, [1])]
-    while some and all(one in some[-1][1] for one in _listed(some[-1][0])):
+    while some and all(given in some[-1][1] for given in _listed(some[-1][0])):
         some.pop()
-    return Plain(f"torch.conv{len(stride)}d", [x, weight, *(one for one, _ in some)], {})
+    return Plain(f"torch.conv{len(stride)}d", [x, weight, *(given for given, _ in some)], {})
 
 
 def _listed(value: Any) -> list[Any]:
@@ -268,6 +269,6 @@ def _listed(value: Any) -> list[Any]:
 
 def _says_nothing(name: str, value: Any) -> bool:
     return name in _DEFAULTS and any(
-        str(value) == one if isinstance(one, str) else type(value) is type(one) and value == one
-        for one in _DEFAULTS[name]
+        str(value) == default if isinstance(default, str) else type(value) is type(default) and value == default
+        for default in _DEFAULTS[name]
     )

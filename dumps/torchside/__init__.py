@@ -1,1 +1,1 @@
-"""Placeholder docstring, to be written by the room."""
+"""The work behind `live`: between records and live torch objects."""

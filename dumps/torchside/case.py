@@ -4,9 +4,11 @@
 What a program's signature says becomes descriptions of inputs and outputs. Runs nothing of the program. Its parameters,
 buffers and constants are the first inputs, as its signature orders them.
 
->>> save(gm, inputs, Path("case"))
->>> module, values, roles = parts(torch.export.export(model, (x,)))
->>> save_graph(program, (), "case")      # with the program's own example inputs
+For example:
+
+    save(gm, inputs, Path("case"))
+    module, values, roles = parts(torch.export.export(model, (x,)))
+    save_graph(program, (), "case")      # with the program's own example inputs
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def describe(
     ambient: Ambient | None,
     sink: Any,
 ) -> GraphRecord:
-    """The record of a case: what is not said comes from `like`, then from the record that the module was loaded
+    """The record of a case: what is not given comes from `like`, then from the record that the module was loaded
     from."""
     carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
     if like is not None:
@@ -157,20 +159,20 @@ def _outputs(signature: Any) -> list[Any]:
     users = [
         spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT" and hasattr(spec.arg, "name")
     ]
-    made: list[Any] = []
+    descriptors: list[Any] = []
     count = 0
     for spec in signature.output_specs:
         kind = spec.kind.name
         if kind in _MUTATIONS:
             name = _MUTATIONS[kind]
             written = _made(home, name, spec.target) if name else _made(home, "PlainAOTInput", users.index(spec.target))
-            made.append(_made(home, "InputMutationAOTOutput", written))
+            descriptors.append(_made(home, "InputMutationAOTOutput", written))
         elif kind in ("USER_OUTPUT", "LOSS_OUTPUT"):
-            made.append(_made(home, "PlainAOTOutput", count))
+            descriptors.append(_made(home, "PlainAOTOutput", count))
             count += 1
         else:
-            made.append(None)
-    return made
+            descriptors.append(None)
+    return descriptors
 
 
 def _made(home: Any, name: str, value: Any) -> Any:
@@ -182,7 +184,7 @@ def _renamed(module: fx.GraphModule) -> fx.GraphModule:
     """The same graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change
     on loading."""
     graph = fx.Graph()
-    made: dict[fx.Node, fx.Node] = {}
+    copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
-        made[node] = graph.node_copy(node, made.__getitem__)
+        copies[node] = graph.node_copy(node, copies.__getitem__)
     return fx.GraphModule(module, graph)

@@ -4,8 +4,9 @@
 Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every
 node.
 
->>> gm = Decoder(record, tensors, "case/graph.json").build(fake=False)
->>> gm, fake_inputs, mode = fake_module(record, tensors, "case/graph.json")
+>>> gm, fake_inputs, mode = fake_module(record, saved.tensors, "case/graph.json")
+>>> fake_inputs[0].shape
+torch.Size([16, 8])
 """
 
 from __future__ import annotations
@@ -151,10 +152,10 @@ class Decoder:
                 raise UnreadableError(where, "a placeholder takes one default value at most")
             return name
         targets.check_attribute_path(name, where)
-        found: Any = root
+        attribute: Any = root
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is None or (record.op == "call_module" and not isinstance(found, torch.nn.Module)):
+            attribute = getattr(attribute, part, None)
+        if attribute is None or (record.op == "call_module" and not isinstance(attribute, torch.nn.Module)):
             raise UnreadableError(where, f"the graph holds nothing under {name!r}")
         return name
 
@@ -203,7 +204,7 @@ def fake_module(record: GraphRecord, tensors: TensorSink | None, where: str) -> 
 
 
 def _instead(record: GraphRecord) -> str:
-    """What to do about a graph that Dynamo made and that is refused for what only Python knows."""
+    """The advice for a graph of Dynamo's that is refused for what only Python knows."""
     name, _, stage = record.id.partition("/")
     if record.stage not in BEFORE_AOT or stage.partition(".")[0] != record.stage:
         return ""
@@ -214,7 +215,7 @@ def _instead(record: GraphRecord) -> str:
 
 
 def _as_number(value: Any) -> Any:
-    """A constant SymInt as the int that it is; anything else as it is."""
+    """A constant SymInt as an int; anything else as it is."""
     if isinstance(value, torch.SymInt) and value.node.is_constant():
         return int(value)
     return value
@@ -228,7 +229,7 @@ def _is_opaque(value: Value | None) -> bool:
 
 
 def _module(root: torch.nn.Module, graph: Graph, where: str) -> GraphModule:
-    """Compiles FX's code for the graph, which does not run it."""
+    """The module with FX's code for the graph, which is compiled and not run."""
     try:
         graph.lint()
         return GraphModule(root, graph)

@@ -43,17 +43,19 @@ def of_record(
 ) -> list[DefinitionRecord]:
     """The definitions of a graph's operators, which are among its `functions`, and of the settings in force that have
     no saved form. Never fails for a text that cannot be cut: what is not found is not there."""
-    found: list[DefinitionRecord] = []
+    definitions: list[DefinitionRecord] = []
     spaces = {op.partition("::")[0] for op in operators(functions)}
-    for one, _ in _ran.values():
-        if spaces & set(one.spaces):
-            found.append(one)
-            spaces -= set(one.spaces)
+    for definition, _ in _ran.values():
+        if spaces & set(definition.spaces):
+            definitions.append(definition)
+            spaces -= set(definition.spaces)
     for module, file in _own_files() if spaces else ():
-        if (registered := spaces & _spaces_in(file)) and (made := _cut(file, _spaces_in(file), ())) is not None:
-            found.append(DefinitionRecord(module, file, made.program, sorted(registered), missing=made.missing))
+        if (registered := spaces & _spaces_in(file)) and (cut_program := _cut(file, _spaces_in(file), ())) is not None:
+            definitions.append(
+                DefinitionRecord(module, file, cut_program.program, sorted(registered), missing=cut_program.missing)
+            )
             spaces -= registered
-    return [*found, *_of_settings(record, config)]
+    return [*definitions, *_of_settings(record, config)]
 
 
 def _of_settings(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -> Iterator[DefinitionRecord]:
@@ -62,21 +64,23 @@ def _of_settings(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -
             setting = f"{room}.{name}"
             if not any(True for _ in contents(value, "opaque")):
                 continue
-            if (ran := next((one for one, _ in _ran.values() if setting in one.values), None)) is not None:
+            if (ran := next((entry for entry, _ in _ran.values() if setting in entry.values), None)) is not None:
                 yield ran
                 continue
             home = _home(config.get(room, {}).get(name))
             wanted, own = getattr(home, "__qualname__", ""), str(getattr(home, "__module__", ""))
             if not wanted or own.partition(".")[0] in (*_RESERVED, "builtins"):
                 continue
-            for module, file in sorted(_own_files(), key=lambda one: (one[0] not in SCRIPTS, one[0] != own)):
-                if module in (own, *SCRIPTS) and (made := _cut(file, (), ((setting, wanted),))) is not None:
-                    yield DefinitionRecord(module, file, made.program, values=made.values, missing=made.missing)
+            for module, file in sorted(_own_files(), key=lambda entry: (entry[0] not in SCRIPTS, entry[0] != own)):
+                if module in (own, *SCRIPTS) and (cut_program := _cut(file, (), ((setting, wanted),))) is not None:
+                    yield DefinitionRecord(
+                        module, file, cut_program.program, values=cut_program.values, missing=cut_program.missing
+                    )
                     break
 
 
 def _home(value: Any) -> Any:
-    """The function or class behind a value; the first in a list."""
+    """The function or class behind a value; the first one in a list."""
     while isinstance(value, (list, tuple, Mapping)) and value:
         value = next(iter(value.values() if isinstance(value, Mapping) else value))
     while isinstance(value, functools.partial):
@@ -92,22 +96,22 @@ def _own_files() -> list[tuple[str, str]]:
 
 @functools.lru_cache(1)
 def _files_of(count: int) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    files: list[tuple[str, str]] = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__dict__", {}).get("__file__")
         if not isinstance(file, str) or not file.endswith(".py") or name.partition(".")[0] in _RESERVED:
             continue
         file = os.path.abspath(file)  # noqa: PTH100  only the text of a path is wanted
         if known(file) is None:
-            found.append((name, file))
-    return found
+            files.append((name, file))
+    return files
 
 
 @functools.cache
 def _spaces_in(file: str) -> frozenset[str]:
-    """The namespaces that a file's text names."""
+    """The namespaces that the text of a file names."""
     text = "".join(linecache.getlines(file))
-    return frozenset(one or other for one, other in _SPACE.findall(text)) - WITH_TORCH
+    return frozenset(quoted or other for quoted, other in _SPACE.findall(text)) - WITH_TORCH
 
 
 @functools.cache
@@ -116,7 +120,7 @@ def _cut(file: str, spaces: frozenset[str] | tuple[()], values: tuple[tuple[str,
 
 
 def operators(functions: Iterable[str]) -> set[str]:
-    """ "namespace::op" of each that is an operator which torch does not bring."""
+    """ "namespace::op" of each target that is an operator which torch does not bring."""
     return {"::".join(name.split(".")[:2]) for name in functions if is_custom(name)}
 
 
@@ -131,42 +135,45 @@ def ensure(record: GraphRecord, where: str) -> None:
     if not record.definitions or not trust.given():
         return
     lacking = {op.partition("::")[0] for op in operators(_functions(record)) if not t.op_schemas(op)}
-    for one in record.definitions:
-        if one.program and not one.missing and (one.values or lacking & set(one.spaces)):
-            _run(one, where)
+    for definition in record.definitions:
+        if definition.program and not definition.missing and (definition.values or lacking & set(definition.spaces)):
+            _run(definition, where)
 
 
-def _run(one: DefinitionRecord, where: str) -> ModuleType:
-    key = hash(one.program)
+def _run(definition: DefinitionRecord, where: str) -> ModuleType:
+    key = hash(definition.program)
     if key not in _ran:
-        folder = os.path.dirname(one.file)  # noqa: PTH120
+        folder = os.path.dirname(definition.file)  # noqa: PTH120
         if folder and folder not in sys.path:
             sys.path.append(folder)
-        what = f"what it needs of {os.path.basename(one.file)}"  # noqa: PTH119
-        package = one.module.rpartition(".")[0]
-        _ran[key] = one, run(os.path.basename(one.file).removesuffix(".py"), one.program, where, what, package)  # noqa: PTH119
+        what = f"what it needs of {os.path.basename(definition.file)}"  # noqa: PTH119
+        package = definition.module.rpartition(".")[0]
+        name = os.path.basename(definition.file).removesuffix(".py")  # noqa: PTH119
+        _ran[key] = definition, run(name, definition.program, where, what, package)
     return _ran[key][1]
 
 
 def setting(name: str) -> tuple[bool, Any]:
     """(whether a program that ran here makes the value of a setting, the value)."""
-    for one, module in _ran.values():
-        if name in one.values:
-            return True, eval(one.values[name], vars(module))  # trusted, as its program is
+    for definition, module in _ran.values():
+        if name in definition.values:
+            return True, eval(definition.values[name], vars(module))  # trusted, as its program is
     return False, None
 
 
 def refused(record: GraphRecord, target: str, error: EnvironmentLackError) -> EnvironmentLackError:
     """Why an operator of the graph is not registered here, and what to do."""
-    one = next((one for one in record.definitions if target.partition(".")[0] in one.spaces), None)
-    if one is None:
+    definition = next(
+        (definition for definition in record.definitions if target.partition(".")[0] in definition.spaces), None
+    )
+    if definition is None:
         return error
-    name = os.path.basename(one.file)  # noqa: PTH119
+    name = os.path.basename(definition.file)  # noqa: PTH119
     why = f"the op {target!r} is not registered in this process; {name} defines it"
-    if one.missing:
-        why = f"{why}, and could not be saved whole: it lacks {'; '.join(one.missing)}"
+    if definition.missing:
+        why = f"{why}, and could not be saved whole: it lacks {'; '.join(definition.missing)}"
         return EnvironmentLackError(error.what, why, error.fix)
-    if not one.program:
+    if not definition.program:
         return EnvironmentLackError(error.what, f"{why}, and its source is not in the dump", error.fix)
-    instead = "" if one.module in SCRIPTS else f", or --import {one.module}"
+    instead = "" if definition.module in SCRIPTS else f", or --import {definition.module}"
     return EnvironmentLackError(error.what, why, f"add --trust, which runs its definition as recorded{instead}")

@@ -1,7 +1,8 @@
 # pyright: basic
 """A live fx.GraphModule -> GraphRecord. Changes nothing: adds no guard, runs no op, touches no `node.meta`.
 
->>> record = encode(gm, id="0_0/forward", stage="forward", sink=process.tensors)
+>>> encode(gm, id="0_0/forward", stage="forward", sink=saved.tensors).graph.nodes[0].name
+'primals_1'
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from .triton_kernels import KernelWriter
 from .values import ValueWriter, is_plain_tensor
 
 CARRY = "graphdbg"
-"""Key in GraphModule.meta of what a loaded module remembers of its record."""
+"""Key in GraphModule.meta of what a loaded module keeps of its record."""
 CARRIED_VALUE = "graphdbg_value"
 """Key in node.meta of a recorded value, on modules that were loaded without fake values."""
 VALUE_KEYS = ("val", "example_value")
@@ -195,16 +196,16 @@ class _Encoder:
         path = str(node.target)
         if path in body.attrs or path in body.subgraphs or path in body.modules:
             return
-        found = attrgetter(path)(gm)
-        if isinstance(found, GraphModule):
-            body.subgraphs[path] = self.body(found)
+        attribute = attrgetter(path)(gm)
+        if isinstance(attribute, GraphModule):
+            body.subgraphs[path] = self.body(attribute)
         elif node.op == "call_module":
-            body.modules[path] = leaf_modules.encode(found, arguments, self.storages.store)
-        elif is_plain_tensor(found):
-            body.attrs[path] = self.storages.store(found)
+            body.modules[path] = leaf_modules.encode(attribute, arguments, self.storages.store)
+        elif is_plain_tensor(attribute):
+            body.attrs[path] = self.storages.store(attribute)
         else:
-            kind = type(found)
-            body.modules[path] = ModuleRecord(type=f"{kind.__module__}.{kind.__qualname__}", repr=repr(found)[:200])
+            kind = type(attribute)
+            body.modules[path] = ModuleRecord(type=f"{kind.__module__}.{kind.__qualname__}", repr=repr(attribute)[:200])
 
     def _count(self, gm: GraphModule) -> None:
         """Finds storages that several values or tensors share, before any of them is written."""
@@ -216,12 +217,12 @@ class _Encoder:
             if node.op in ("get_attr", "call_module"):
                 paths[node.target] = None
         for path in paths:
-            found = attrgetter(path)(gm)
-            if isinstance(found, GraphModule):
-                self._count(found)
+            attribute = attrgetter(path)(gm)
+            if isinstance(attribute, GraphModule):
+                self._count(attribute)
             else:
-                is_module = isinstance(found, torch.nn.Module)
-                self.values.count([*found.parameters(), *found.buffers()] if is_module else found)
+                is_module = isinstance(attribute, torch.nn.Module)
+                self.values.count([*attribute.parameters(), *attribute.buffers()] if is_module else attribute)
 
     def _use_carried(self, value: Value) -> None:
         symbols = self.carry.get("symbols")
@@ -250,19 +251,19 @@ def _free_name(gm: GraphModule, taken: Mapping[str, StoredTensor]) -> str:
 
 
 def _unboxed(value: Any) -> Any:
-    """What Inductor's BoxedBool and BoxedDeviceIndex hold."""
+    """The values in Inductor's BoxedBool and BoxedDeviceIndex."""
     return value.value if type(value).__name__ in ("BoxedBool", "BoxedDeviceIndex") else value
 
 
 def _process_groups(gm: GraphModule) -> Arg:
     """The groups by name, found in the arguments of functional collectives; None for a graph without, or where none of
     its names is known to this process. Does not communicate."""
-    found: dict[str, Arg] = {}
+    facts_by_name: dict[str, Arg] = {}
     for name in sorted(set(_group_names(gm))):
         group = _group(name)
         if group is not None:
-            found[name] = _facts_of(group)
-    return {"dict": [[name, told] for name, told in found.items()]} if found else None
+            facts_by_name[name] = _facts_of(group)
+    return {"dict": [[name, facts] for name, facts in facts_by_name.items()]} if facts_by_name else None
 
 
 def _group_names(gm: GraphModule) -> Iterator[str]:

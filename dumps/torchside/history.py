@@ -4,12 +4,12 @@ leaf.
 
 A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients.
 AOTAutograd takes the base of inputs that share memory for the input, so its shape is part of the program. The memory
-stays where it is, but for tensors that hold others. Must not copy what is large for longer than a moment, and must not
-touch tensors at other places.
+stays where it is, but for tensors that hold others. Large tensors are copied only for a moment, and tensors at other
+places are not touched.
 
->>> x, row = computed([x, row], [0, 1])     # leaves that require grad and share memory -> views of one result
->>> leaf_of(row).grad_fn is None
-True
+>>> base = torch.ones(2, 3, requires_grad=True)
+>>> x, row = computed([base, base[0]], [0, 1])     # leaves that share memory become views of one result
+>>> x.shape, row.shape
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ class Base(NamedTuple):
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Base:
-        """A tensor in the role of a base."""
+        """The base that a tensor is."""
         form = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
         return cls(tensor.dtype, *form, tensor.requires_grad, tensor.is_leaf)
 
 
 def bases_of(values: Sequence[Any]) -> dict[int, Base]:
     """Place -> what the tensor there is a view of to autograd; left out is what is no view."""
-    found = {
+    base_tensors = {
         place: viewed(value)
         for place, value in enumerate(values)
         if type(value) is torch.Tensor or isinstance(value, t.FakeTensor)
     }
-    return {place: Base.of(base) for place, base in found.items() if base is not None}
+    return {place: Base.of(base) for place, base in base_tensors.items() if base is not None}
 
 
 def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int, Base] | None = None) -> list[Any]:
-    """The same values, those at `places` as results of operations on a leaf of their own, those in `bases` as views of
-    what stands there, or of the value that is it.
+    """The values, those at `places` as results of operations on a leaf of their own, those in `bases` as views of that
+    base, or of the value that is it.
 
     Where nothing is known of bases, values at `places` that share memory are views of one result; of a leaf that
     requires grad and lies in the same memory, views of that.
     """
     seen = {place: base for place, base in (bases or {}).items() if _can_be_view(values[place], base)}
-    made = list(values)
+    results = list(values)
     roots: dict[tuple[int, torch.dtype], torch.Tensor] = {}
     groups: dict[tuple[int, torch.dtype], list[int]] = {}
     known = {_key(values[place]) for place in seen}
@@ -72,7 +72,7 @@ def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int,
         elif _is_plain(value) and _key(value) not in known:
             groups.setdefault(_key(value), []).append(place)
         else:
-            made[place] = with_history(value)
+            results[place] = with_history(value)
     for key, members in groups.items():
         whole = next((place for place in members if _is_all(values[place])), None) if key not in roots else None
         if key not in roots:
@@ -80,34 +80,38 @@ def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int,
         with torch.enable_grad():
             for place in members:
                 value, root = values[place], roots[key]
-                made[place] = (
+                results[place] = (
                     root if place == whole else root.as_strided(value.shape, value.stride(), value.storage_offset())
                 )
-    wholes = {_place(one, Base.of(one)): one for at, one in enumerate(made) if at not in seen and _is_strided(one)}
+    wholes = {
+        _place(tensor, Base.of(tensor)): tensor
+        for at, tensor in enumerate(results)
+        if at not in seen and _is_strided(tensor)
+    }
     for place, base in seen.items():
         key = _place(values[place], base)
         if key not in wholes:
             wholes[key] = _base_in(values[place], base)
-        made[place] = _view_of(wholes[key], values[place])
-    return made
+        results[place] = _view_of(wholes[key], values[place])
+    return results
 
 
 def _base_in(value: torch.Tensor, base: Base) -> torch.Tensor:
     plain = value.detach()
     plain = plain.conj() if plain.is_conj() else plain  # the bits are the view's: both turn them off again
     plain = t.neg_view(plain) if plain.is_neg() else plain
-    made = plain.as_strided(base.shape, base.stride, base.offset).detach()
+    base_tensor = plain.as_strided(base.shape, base.stride, base.offset).detach()
     if not base.requires_grad:
-        return made
-    return made.requires_grad_() if base.leaf else with_history(made)
+        return base_tensor
+    return base_tensor.requires_grad_() if base.leaf else with_history(base_tensor)
 
 
 def _view_of(base: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     with torch.set_grad_enabled(value.requires_grad and base.requires_grad):
-        made = base.as_strided(value.shape, value.stride(), value.storage_offset())
-        made = torch.conj(made) if value.is_conj() else made
-        made = t.neg_view(made) if value.is_neg() else made
-    return made.requires_grad_(value.requires_grad) if made.is_leaf else made
+        viewed_tensor = base.as_strided(value.shape, value.stride(), value.storage_offset())
+        viewed_tensor = torch.conj(viewed_tensor) if value.is_conj() else viewed_tensor
+        viewed_tensor = t.neg_view(viewed_tensor) if value.is_neg() else viewed_tensor
+    return viewed_tensor.requires_grad_(value.requires_grad) if viewed_tensor.is_leaf else viewed_tensor
 
 
 def _can_be_view(value: Any, base: Base) -> bool:
@@ -119,14 +123,14 @@ def _can_be_view(value: Any, base: Base) -> bool:
 
 
 def with_history(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, in its own memory, as what an operation returned; it may be a fake one."""
+    """The tensor, in its own memory, as the result of an operation; it may be fake."""
     leaf = tensor.detach().requires_grad_()
     with torch.enable_grad():
-        made = leaf.clone()
+        tensor_with_history = leaf.clone()
     if is_wrapper(tensor):
-        return made  # its memory is that of what it holds
-    made.data = tensor.detach()
-    return made
+        return tensor_with_history  # its memory is that of what it holds
+    tensor_with_history.data = tensor.detach()
+    return tensor_with_history
 
 
 def leaf_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -136,21 +140,21 @@ def leaf_of(tensor: torch.Tensor) -> torch.Tensor | None:
         return tensor
     node: Any = tensor.grad_fn
     while node is not None and not hasattr(node, "variable"):
-        node = next((one for one, _ in node.next_functions if one is not None), None)
+        node = next((next_node for next_node, _ in node.next_functions if next_node is not None), None)
     return None if node is None else node.variable
 
 
 def leaves_of(values: Sequence[Any]) -> dict[int, torch.Tensor]:
     """Place -> the leaf that gets the gradient, for the values that require grad; a leaf of several stands at the
     first."""
-    found: dict[int, torch.Tensor] = {}
+    leaves: dict[int, torch.Tensor] = {}
     known: set[int] = set()
     for place, value in enumerate(values):
         leaf = leaf_of(value) if isinstance(value, torch.Tensor) and value.requires_grad else None
         if leaf is not None and (value.is_leaf or id(leaf) not in known):
             known.add(id(leaf))
-            found[place] = leaf
-    return found
+            leaves[place] = leaf
+    return leaves
 
 
 def _flat(value: torch.Tensor) -> torch.Tensor:
@@ -160,23 +164,23 @@ def _flat(value: torch.Tensor) -> torch.Tensor:
 
 
 def _is_all(value: torch.Tensor) -> bool:
-    """Whether it is all of its storage."""
+    """Whether a tensor is all of its storage."""
     return value.numel() * value.element_size() == value.untyped_storage().nbytes() and 0 not in value.stride()
 
 
 def _is_strided(value: Any) -> bool:
-    """Whether it is a tensor, maybe a fake one, whose storage, strides and lazy bits say all of it."""
+    """Whether a value is a tensor, maybe a fake one, that its storage, strides and lazy bits describe completely."""
     plain = type(value) in (torch.Tensor, torch.nn.Parameter) or isinstance(value, t.FakeTensor)
     return plain and value.layout is torch.strided and not value.is_quantized
 
 
 def _is_plain(value: torch.Tensor) -> bool:
-    """The same of a real one without lazy bits."""
+    """Whether it is such a tensor, real and without lazy bits."""
     return _is_strided(value) and not (isinstance(value, t.FakeTensor) or value.is_conj() or value.is_neg())
 
 
 def _place(value: torch.Tensor, base: Base) -> tuple[Any, ...]:
-    """Equal for what is one tensor; sizes may be symbols."""
+    """A key that is equal for two views of one tensor; sizes may be symbols."""
     return storage_key(value), *map(str, base)
 
 

@@ -5,8 +5,10 @@ back.
 A module is encoded only if building its class from the found arguments gives the same representation and the same state
 names; any other is written with its type and text only, is shown, and is refused when a live graph is asked for.
 
->>> encode(torch.nn.Linear(2, 3), arguments, storages.store).arguments
-{'in_features': 2, 'out_features': 3, 'bias': True}
+For example:
+
+    encode(torch.nn.Linear(2, 3), arguments, storages.store).arguments
+    # {'in_features': 2, 'out_features': 3, 'bias': True}
 """
 
 from __future__ import annotations
@@ -64,17 +66,17 @@ def encode(
     )
     if kind.__name__ not in CLASSES or getattr(torch.nn, kind.__name__, None) is not kind:
         return record
-    found = _constructor_arguments(module)
-    if found is not None:
+    given = _constructor_arguments(module)
+    if given is not None:
         record.type = f"torch.nn.{kind.__name__}"
-        record.arguments = {name: arguments.encode(value) for name, value in found.items()}
+        record.arguments = {name: arguments.encode(value) for name, value in given.items()}
         record.state = {name: store(tensor) for name, tensor in _state(module).items()}
     return record
 
 
 def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    found = dict(module.named_parameters(remove_duplicate=False))
-    return found | dict(module.named_buffers(remove_duplicate=False))
+    tensors_by_name = dict(module.named_parameters(remove_duplicate=False))
+    return tensors_by_name | dict(module.named_buffers(remove_duplicate=False))
 
 
 def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any] | None:
@@ -103,17 +105,19 @@ def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any] | None:
 
 def _parameters(kind: type) -> dict[str, inspect.Parameter]:
     """Parameters of the constructor, those of base classes included where it takes *args and **kwargs."""
-    found: dict[str, inspect.Parameter] = {}
+    by_name: dict[str, inspect.Parameter] = {}
     for base in kind.__mro__:
         if base is torch.nn.Module:
             break
         if "__init__" not in vars(base):
             continue
         parameters = inspect.signature(base.__init__).parameters
-        found |= {name: item for name, item in parameters.items() if name not in _NOT_ARGUMENTS and name not in found}
+        by_name |= {
+            name: item for name, item in parameters.items() if name not in _NOT_ARGUMENTS and name not in by_name
+        }
         if not any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters.values()):
             break
-    return found
+    return by_name
 
 
 def build(

@@ -1,11 +1,13 @@
 # pyright: basic
-"""The inputs of a saved graph: stored ones as they were, the others made up from metadata and a seed.
+"""The inputs of a saved graph: stored ones as they were, the others synthesised from metadata and a seed.
 
-Of what is made up the whole storage is filled, then viewed: stride, offset, overlap, aliasing are true. The same seed
-gives the same values on every device and in every process; each input has a stream of its own, so dropping one input
-does not change the others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
+A synthesised storage is filled whole, then viewed: stride, offset, overlap, aliasing are true. The same seed gives the
+same values on every device and in every process; each input has a stream of its own, so dropping one input does not
+change the others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
 
->>> inputs = make(record, inputs_record, tensors, seed=0)
+>>> from graphdbg.dumps.schema import TensorValue
+>>> [value.shape for value in make(record, saved.inputs_record, saved.tensors, seed=0)][:2]
+[torch.Size([16, 8]), torch.Size([16])]
 >>> tensor("x", TensorValue(dtype="float32", shape=[2, 3], stride=[0, 1]), seed=0).stride()
 (0, 1)
 """
@@ -59,29 +61,32 @@ def make(
     where = where or f"graph {record.id}"
     placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
     known = {item.name: item for item in seen.inputs} if seen is not None else {}
-    found, limits = numbers_and_bounds(record, seen)
+    numbers, limits = numbers_and_bounds(record, seen)
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
-    maker = _Maker(limits, found, StorageReader(tensors, where), seed, where, parameters)
-    made = [
+    maker = _Maker(limits, numbers, StorageReader(tensors, where), seed, where, parameters)
+    tensors_made = [
         stand_in_real(known.get(node.name))
         if is_handed_through(record.graph, node)
         else maker.input(node, known.get(node.name))
         for node in placeholders
     ]
     if record.stage not in _MODULE_STAGES:
-        return made  # run without autograd
-    told = [value_of_input(node, known.get(node.name)) for node in placeholders]
+        return tensors_made  # run without autograd
+    recorded_values = [value_of_input(node, known.get(node.name)) for node in placeholders]
     came = [
         place
-        for place, (value, one) in enumerate(zip(told, made, strict=True))
-        if isinstance(value, TensorValue) and not value.leaf and isinstance(one, torch.Tensor) and one.requires_grad
+        for place, (value, tensor) in enumerate(zip(recorded_values, tensors_made, strict=True))
+        if isinstance(value, TensorValue)
+        and not value.leaf
+        and isinstance(tensor, torch.Tensor)
+        and tensor.requires_grad
     ]
     bases = {
-        place: _base(concrete(value.base, found, where), where)
-        for place, value in enumerate(told)
+        place: _base(concrete(value.base, numbers, where), where)
+        for place, value in enumerate(recorded_values)
         if isinstance(value, TensorValue) and value.base is not None
     }
-    return computed(made, came, bases)
+    return computed(tensors_made, came, bases)
 
 
 def _base(value: TensorValue, where: str) -> Base:
@@ -107,7 +112,7 @@ class _Maker:
         self.seed = seed
         self.where = where
         self.parameters = parameters
-        self.made: dict[int, torch.UntypedStorage] = {}
+        self.storages: dict[int, torch.UntypedStorage] = {}
 
     def input(self, node: NodeRecord, item: InputRecord | None) -> Any:
         where = f"{self.where}: input {node.name}"
@@ -119,7 +124,7 @@ class _Maker:
             if item.stored is not None and item.stored.storage:
                 tensor = self.reader.load(item.stored, node.name)
                 if item.stored.value.storage is not None:
-                    self.made.setdefault(item.stored.value.storage, tensor.untyped_storage())
+                    self.storages.setdefault(item.stored.value.storage, tensor.untyped_storage())
                 return _as_buffer(tensor, item.stored.value)
             if item.scalar is not None:
                 return item.scalar
@@ -144,43 +149,47 @@ class _Maker:
         raise RefusedError(where, f"a value of type {value.type} has no saved form")
 
     def sequence(self, name: str, value: SequenceValue, kept: Mapping[str, StoredTensor], where: str) -> Any:
-        """A list or tuple of inputs: those that were `kept`, by place, as they were, the others made up."""
+        """A list or tuple of inputs: those that were `kept`, by place, as they were, the others synthesised."""
         items: list[Any] = []
         for index, item in enumerate(value.items):
-            one, stored = f"{name}.{index}", kept.get(str(index))
+            name_of_part, stored = f"{name}.{index}", kept.get(str(index))
             if stored is not None and stored.storage:
-                items.append(self.reader.load(stored, one))
+                items.append(self.reader.load(stored, name_of_part))
             else:
-                items.append(self.value(one, item, None, False, where))
+                items.append(self.value(name_of_part, item, None, False, where))
         return items if value.kind == "list" else tuple(items)
 
     def wrapper(self, name: str, stored: StoredTensor | None, value: TensorValue, where: str) -> torch.Tensor:
-        """A tensor that holds others: each as it was stored, or made up."""
+        """A tensor that holds others: each as it was stored, or synthesised."""
         held: dict[str, Any] = {}
-        for one, part in value.inner.items():
-            kept = stored.inner.get(one) if stored is not None else None
+        for attribute, part in value.inner.items():
+            kept = stored.inner.get(attribute) if stored is not None else None
             if kept is not None and kept.storage:
-                held[one] = self.reader.load(kept, f"{name}.{one}")
+                held[attribute] = self.reader.load(kept, f"{name}.{attribute}")
             elif part.inner:
-                held[one] = self.wrapper(f"{name}.{one}", kept, part, where)
+                held[attribute] = self.wrapper(f"{name}.{attribute}", kept, part, where)
             else:
-                held[one] = self.tensor(f"{name}.{one}", part, None, False, where)
-        made = together(concrete(value, self.numbers, where), held, where)
+                held[attribute] = self.tensor(f"{name}.{attribute}", part, None, False, where)
+        wrapped = together(concrete(value, self.numbers, where), held, where)
         if stored is not None and stored.parameter:
-            return torch.nn.Parameter(made, requires_grad=value.requires_grad)
-        return made.requires_grad_(True) if value.requires_grad else made
+            return torch.nn.Parameter(wrapped, requires_grad=value.requires_grad)
+        return wrapped.requires_grad_(True) if value.requires_grad else wrapped
 
     def tensor(self, name: str, value: TensorValue, statistics: Any, parameter: bool, where: str) -> torch.Tensor:
         if value.inner:
-            made = self.wrapper(name, None, value, where)
-            return torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad) if parameter else made
+            tensor_made = self.wrapper(name, None, value, where)
+            return (
+                torch.nn.Parameter(tensor_made.detach(), requires_grad=value.requires_grad)
+                if parameter
+                else tensor_made
+            )
         wanted = concrete(value, self.numbers, where)
         group = value.storage
         limit = self.limits.get(name)
-        storage = self.made.get(group) if group is not None else None
+        storage = self.storages.get(group) if group is not None else None
         if storage is not None and spanned(wanted, where) * dtype_of(wanted.dtype, where).itemsize > storage.nbytes():
             storage = None
-        made = tensor(
+        tensor_made = tensor(
             name,
             wanted,
             self.seed,
@@ -189,12 +198,12 @@ class _Maker:
             storage=storage,
             where=where,
         )
-        if group is not None and made.layout is torch.strided:
-            self.made.setdefault(group, made.untyped_storage())
+        if group is not None and tensor_made.layout is torch.strided:
+            self.storages.setdefault(group, tensor_made.untyped_storage())
         return (
-            torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad)
+            torch.nn.Parameter(tensor_made.detach(), requires_grad=value.requires_grad)
             if parameter
-            else _as_buffer(made, value)
+            else _as_buffer(tensor_made, value)
         )
 
 
@@ -229,13 +238,13 @@ def tensor(
             known = _of_integers(statistics or {}, value)
             filled = fill(dtype, elements(value, dtype, where), generator(name, seed), known, bounds, value.dtype)
             storage = filled.to(device).untyped_storage()
-        made = view(storage, _with_quantizer(value), dtype, where)
+        tensor_made = view(storage, _with_quantizer(value), dtype, where)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise EnvironmentLackError(where, f"this machine cannot make it ({first})", "try --device cpu") from error
-    if value.requires_grad and (made.dtype.is_floating_point or made.dtype.is_complex):
-        made.requires_grad_(True)
-    return made
+    if value.requires_grad and (tensor_made.dtype.is_floating_point or tensor_made.dtype.is_complex):
+        tensor_made.requires_grad_(True)
+    return tensor_made
 
 
 def stand_in(value: TensorValue, name: str) -> torch.Tensor:
@@ -288,28 +297,28 @@ def _integers(
     if statistics.get("min") is not None and statistics.get("max") is not None:
         low, high = int(statistics["min"]), int(statistics["max"]) + 1  # pyright: ignore
     low, high = max(low, limits.min, -(1 << 63)), min(high, limits.max + 1, (1 << 63) - 1)
-    made = torch.randint(low, max(high, low + 1), (count,), generator=source, dtype=torch.int64, device="cpu")
-    return made.to(dtype)
+    integers = torch.randint(low, max(high, low + 1), (count,), generator=source, dtype=torch.int64, device="cpu")
+    return integers.to(dtype)
 
 
 def _floats(dtype: torch.dtype, count: int, source: torch.Generator, statistics: Statistics) -> torch.Tensor:
     if dtype.itemsize == 1 and "e2m1" in str(dtype):  # two values in a byte: no arithmetic, any bits are numbers
         return torch.randint(0, 256, (count,), generator=source, dtype=torch.uint8, device="cpu").view(dtype)
     work = torch.float64 if dtype is torch.float64 else torch.float32
-    made = torch.randn(count, generator=source, dtype=work, device="cpu")
+    floats = torch.randn(count, generator=source, dtype=work, device="cpu")
     mean, std = _finite(statistics.get("mean"), 0.0), _finite(statistics.get("std"), 1.0)
-    made = made.mul_(std).add_(mean)
+    floats = floats.mul_(std).add_(mean)
     low, high = statistics.get("min"), statistics.get("max")
     if low is not None and high is not None and math.isfinite(low) and math.isfinite(high):
-        made.clamp_(low, high)
+        floats.clamp_(low, high)
     if "e8m0" in str(dtype):  # powers of two only, no sign
-        return made.abs_().clamp_min_(2.0**-20).to(dtype)
+        return floats.abs_().clamp_min_(2.0**-20).to(dtype)
     for kind, number in (("inf", math.inf), ("nan", math.nan)):
         wanted = int(statistics.get(kind) or 0)
         if wanted and count:
             places = torch.randint(0, count, (min(wanted, count),), generator=source, device="cpu")
-            made[places] = number
-    return made.to(dtype)
+            floats[places] = number
+    return floats.to(dtype)
 
 
 def _finite(value: float | int | None, default: float) -> float:

@@ -74,16 +74,16 @@ CARRIED_META = "graphdbg_meta"
 STACK_KEYS = ("nn_module_stack", "fwd_nn_module_stack")
 
 _MAX_LENGTH = 4_000
-"""Of the text of a descriptor."""
+"""The most characters of the text of a descriptor."""
 
 
 class _Name(str):
     """The name of a function as Inductor takes it into the names of kernels, and the `whole` name as recorded."""
 
     def __new__(cls, name: str, whole: str) -> _Name:
-        made = super().__new__(cls, name)
-        made.whole = whole
-        return made
+        instance = super().__new__(cls, name)
+        instance.whole = whole
+        return instance
 
     whole: str
 
@@ -253,19 +253,19 @@ class MetaReader:
             meta[key] = value
         elif key == "desc":
             texts = value if isinstance(value, list) else [value]
-            made = [_descriptor(text) if isinstance(text, str) else None for text in texts]
-            if _described(made) == texts:
-                meta[key] = made if isinstance(value, list) else made[0]
+            descriptors = [_descriptor(text) if isinstance(text, str) else None for text in texts]
+            if _described(descriptors) == texts:
+                meta[key] = descriptors if isinstance(value, list) else descriptors[0]
             else:
                 meta[CARRIED_DESCRIPTOR] = value
         elif key == "eager_input_vals":  # laid beside a node's arguments, so in the same kinds of list and dict
-            meta[key] = map_aggregate(self.arguments.decode(value, where), lambda one: one)
+            meta[key] = map_aggregate(self.arguments.decode(value, where), lambda leaf: leaf)
         elif key in KEPT:
             meta[key] = self.arguments.decode(value, where)
 
     def _bindings(self, value: Arg, where: str) -> dict[Any, Any]:
         kinds = {name: kind for name in _KEYS if (kind := t.optional(name)) is not None}
-        found: dict[Any, Any] = {}
+        paths: dict[Any, Any] = {}
         for name, keys in _pairs(value, where):
             symbol = self.arguments.reader.symbols.by_name.get(name)
             if symbol is None:
@@ -278,11 +278,11 @@ class MetaReader:
                 if isinstance(decoded, str) and not _is_harmless(kind, decoded):
                     raise RefusedError(where, f"it binds {name!r} through {kind} {decoded!r}, which is not on the list")
                 path.append(kinds[kind]() if kind == "ConvertIntKey" else kinds[kind](decoded))
-            found[symbol] = tuple(path)
-        return found
+            paths[symbol] = tuple(path)
+        return paths
 
     def _stack(self, index: int, where: str) -> str:
-        """A text of several lines, inert."""
+        """A text of several lines, made inert."""
         if index not in self._stacks:
             text = self._string(index, where)
             self._stacks[index] = self.texts.kept(inert.lines(text), text)
@@ -317,9 +317,9 @@ def _built(tree: ast.AST) -> Any:
     if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, str, type(None))):
         return inert.text(tree.value) if isinstance(tree.value, str) else tree.value
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args:
-        made = _descriptor_classes().get(tree.func.id)
-        if made is not None and all(keyword.arg is not None for keyword in tree.keywords):
-            return made(**{str(keyword.arg): _built(keyword.value) for keyword in tree.keywords})
+        descriptor_class = _descriptor_classes().get(tree.func.id)
+        if descriptor_class is not None and all(keyword.arg is not None for keyword in tree.keywords):
+            return descriptor_class(**{str(keyword.arg): _built(keyword.value) for keyword in tree.keywords})
     raise ValueError("no descriptor")
 
 

@@ -2,8 +2,8 @@
 """The calls that Dynamo writes for compiled NumPy, by names: "numpy.sin", "numpy.ndarray.reshape",
 "numpy.operator.mul".
 
-Dynamo wraps torch's own NumPy in objects that it makes anew for every call; here each has one name and one object.
-Nothing of NumPy itself is called. Where torch has no NumPy to wrap, there are no such names.
+Dynamo wraps torch's own NumPy in new objects for every call; here each has one name and one object. Nothing of NumPy
+itself is called. Where torch has no NumPy to wrap, there are no such names.
 
 >>> key(dict(functions())["numpy.sin"]) == key(wrapper_of_a_graph)
 True

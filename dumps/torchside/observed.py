@@ -4,7 +4,7 @@ inputs.
 
 `observe` looks at one execution before it runs. `snapshot` runs before every execution of a graph whose inputs are
 held, so plain tensors take a short way of their own there: metadata of every input and the storages whose bytes are to
-be copied, each once; the records are the same, without statistics. It must keep no tensor and read no data.
+be copied, each once; the records are the same, without statistics. It keeps no tensor and reads no data.
 
 >>> seen = observe(gm, real_inputs, "index", sink)
 >>> items, storages = snapshot(["x"], [torch.ones(2, 3)])
@@ -88,8 +88,8 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
             item.stored = _apart(value, item.value, policy, storages)
         elif isinstance(item.value, SequenceValue) and policy not in ("none", "meta"):
             kept = {
-                str(index): _apart(one, record, policy, storages)
-                for index, (one, record) in _tensors(value, item.value)
+                str(index): _apart(tensor, record, policy, storages)
+                for index, (tensor, record) in _tensors(value, item.value)
             }
             item.stored = StoredTensor("", TensorValue("float32", []), inner=kept) if kept else None
         return item
@@ -111,18 +111,18 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
 
 def _tensors(value: Sequence[Any], record: SequenceValue) -> Iterator[tuple[int, tuple[Any, TensorValue]]]:
     """Place, tensor and record of the plain tensors in a list (the inputs of a captured backward)."""
-    for index, (one, its) in enumerate(zip(value, record.items, strict=True)):
+    for index, (tensor, its) in enumerate(zip(value, record.items, strict=True)):
         if (
             isinstance(its, TensorValue)
-            and is_plain_tensor(one)
-            and not isinstance(one, t.FakeTensor)
-            and not one.is_meta
+            and is_plain_tensor(tensor)
+            and not isinstance(tensor, t.FakeTensor)
+            and not tensor.is_meta
         ):
-            yield index, (one, _met(its, one))
+            yield index, (tensor, _met(its, tensor))
 
 
 def _apart(value: Any, record: TensorValue, policy: str, storages: StorageWriter) -> StoredTensor:
-    """What is kept of a tensor that holds others: of each what would be kept of it alone, but for statistics."""
+    """What is kept of a tensor that holds others: of each what would be kept of it alone, without statistics."""
     if record.inner:
         inner = {name: _apart(part, record.inner[name], policy, storages) for name, part in parts(value).items()}
         return StoredTensor("", record, isinstance(value, torch.nn.Parameter), inner)
@@ -193,8 +193,8 @@ def _float_statistics(value: torch.Tensor) -> dict[str, float | int | None]:
     inf = value.numel() - count - nan
     if not count:
         return {"nan": nan, "inf": inf}
-    found = {"min": low, "max": high, "mean": total / count, "std": math.sqrt(max(squares, 0.0) / count)}
-    return {**{key: number for key, number in found.items() if math.isfinite(number)}, "nan": nan, "inf": inf}
+    measured = {"min": low, "max": high, "mean": total / count, "std": math.sqrt(max(squares, 0.0) / count)}
+    return {**{key: number for key, number in measured.items() if math.isfinite(number)}, "nan": nan, "inf": inf}
 
 
 def _pieces(value: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -212,7 +212,7 @@ def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRec
     keys = [storage_key(value) if _has_bytes(value) else None for value in inputs]
     held = [value for value, key in zip(inputs, keys, strict=True) if key is None and is_wrapper(value)]
     seen: set[int] = set()
-    every = [*keys, *(storage_key(one) for value in held for one in _plain_parts(value))]
+    every = [*keys, *(storage_key(inner_part) for value in held for inner_part in _plain_parts(value))]
     shared = {key for key in every if key is not None and (key in seen or seen.add(key))}
     places: dict[int, int] = {}
     groups: dict[int, int] = {}

@@ -117,7 +117,7 @@ class StorageReader:
     def _tensor(self, stored: StoredTensor, name: str) -> torch.Tensor:
         where = f"{self.where}: tensor {name}"
         if stored.inner:
-            held = {one: self.load(part, f"{name}.{one}") for one, part in stored.inner.items()}
+            held = {attribute: self.load(part, f"{name}.{attribute}") for attribute, part in stored.inner.items()}
             return together(stored.value, held, where)
         if not stored.storage:
             if self.absent is None:

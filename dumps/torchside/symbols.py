@@ -5,8 +5,7 @@ facts.
 Reading a live one adds no guard and specialises nothing: it looks at expressions and tables only. Rebuilding evaluates
 no text.
 
->>> writer = SymbolWriter(); writer.dim(tensor.shape[0])
-'s77'
+For example: `writer = SymbolWriter(); writer.dim(tensor.shape[0])` gives `'s77'`.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ second."""
 
 def _hints(env: Any) -> dict[Any, Any]:
     """Symbol -> hint of a ShapeEnv: `backed_var_to_val` since 2.13, `var_to_val` before."""
-    found = getattr(env, "backed_var_to_val", None)
-    return env.var_to_val if found is None else found
+    hints = getattr(env, "backed_var_to_val", None)
+    return env.var_to_val if hints is None else hints
 
 
 def is_symbolic(value: object) -> bool:
@@ -84,11 +83,11 @@ class SymbolWriter:
 
     def text(self, expr: Any) -> str:
         """The text of an expression; its symbols count as used."""
-        found = self._texts.get(expr)
-        if found is None:
-            found = self._texts[expr] = sympy_text.write(expr)
+        known_text = self._texts.get(expr)
+        if known_text is None:
+            known_text = self._texts[expr] = sympy_text.write(expr)
             self._used.update(getattr(expr, "free_symbols", ()))
-        return found
+        return known_text
 
     def sym(self, value: Any) -> SymValue:
         """A symbolic scalar with the number it had. Inductor names inputs by the symbol they were made with."""
@@ -190,11 +189,11 @@ class Symbols:
 
     def expr(self, text: str) -> Any:
         """The sympy expression of a stored text."""
-        found = self._exprs.get(text)
-        if found is None:
+        expression = self._exprs.get(text)
+        if expression is None:
             with self._spending():
-                found = self._exprs[text] = sympy_text.read(text, self.by_name, self.where, self._numbers)
-        return found
+                expression = self._exprs[text] = sympy_text.read(text, self.by_name, self.where, self._numbers)
+        return expression
 
     @contextmanager
     def _spending(self) -> Iterator[None]:

@@ -56,11 +56,11 @@ def name_of(function: Any) -> str:
         name = function._qualified_op_name.replace("::", ".")
     else:
         try:
-            found = _names().get(numpy_calls.key(function))
+            known_name = _names().get(numpy_calls.key(function))
         except TypeError:  # not hashable
-            found = None
-        if found is not None:
-            return found
+            known_name = None
+        if known_name is not None:
+            return known_name
         module = str(getattr(function, "__module__", None) or type(function).__module__)
         qualified = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
         return f"{OPAQUE}{module}.{qualified or type(function).__qualname__}"
@@ -105,10 +105,10 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
         return function
     if len(parts) not in (2, 3):
         raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
-    found = _registered_op(name, parts, where)
+    op = _registered_op(name, parts, where)
     if parts[0] in _OWN_NAMESPACES:  # ops of other libraries may be taken back
-        _RESOLVED[name] = found
-    return found
+        _RESOLVED[name] = op
+    return op
 
 
 def denial(qualified_name: str, schema: Any = None) -> str | None:
@@ -164,11 +164,11 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
         raise RefusedError(
             where, f"the target {name!r} may not be called from a saved graph: it calls back into Python"
         )
-    found = operators.get(short)
-    if found is None:
+    operator = operators.get(short)
+    if operator is None:
         fix = "load the dump with the torch that wrote it"
         raise EnvironmentLackError(where, f"this torch has no higher-order op {short!r}", fix)
-    return found
+    return operator
 
 
 def check_method(name: str, where: str) -> str:
@@ -256,9 +256,9 @@ def _torch_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
                 yield name, function
     for name in allowlist.EXTRA_FUNCTIONS:
         home, _, last = name.rpartition(".")
-        found = getattr(_home(home), last, None)
-        if callable(found):
-            yield name, found
+        of_torch = getattr(_home(home), last, None)
+        if callable(of_torch):
+            yield name, of_torch
     for home in allowlist.REFERENCE_HOMES:
         module = _home(home)
         for short in getattr(module, "__all__", ()):

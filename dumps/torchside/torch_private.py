@@ -4,8 +4,9 @@ up then.
 
 Each row's comment has the public alternative that is missing. Importing this module imports nothing of torch.
 
->>> from . import torch_private as t
->>> t.FakeTensorMode(shape_env=t.ShapeEnv())
+>>> from graphdbg.dumps.torchside import torch_private as t
+>>> t.ShapeEnv.__name__
+'ShapeEnv'
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class KernelWriter:
         decorators, file = decorators_of(_kernel_at(index))
         name = self._names[index]
         text = program.text() if f"def {name}(" in program.text() else ""
-        missing, dropped = (list(dict.fromkeys(told)) for told in (program.missing, program.dropped))
+        missing, dropped = (list(dict.fromkeys(names)) for names in (program.missing, program.dropped))
         return TritonKernel(name, text, decorators, file, missing, dropped)
 
 
@@ -124,11 +124,11 @@ class KernelReader:
 
     def target(self, name: str) -> Any:
         """The operator of a call."""
-        found = t.higher_order_ops.get(name.removeprefix("higher_order."))
-        if found is None:
+        operator = t.higher_order_ops.get(name.removeprefix("higher_order."))
+        if operator is None:
             fix = "load the dump with the torch that wrote it"
             raise EnvironmentLackError(self.where, f"this torch has no operator {name!r}", fix)
-        return found
+        return operator
 
     def kwargs(self, record: NodeRecord, given: dict[str, Any], where: str) -> dict[str, Any]:
         """A call's keyword arguments with indices of this process. Raises RefusedError without trust or source."""
@@ -151,9 +151,9 @@ class KernelReader:
             raise RefusedError(
                 where, why, "define that beside the kernel as a constant, a dtype or a function under triton.jit"
             )
-        found, module = _kernel(kernel, where)
-        index = t.kernel_side_table.add_kernel(found)
-        _records[index] = found, kernel
+        function, module = _kernel(kernel, where)
+        index = t.kernel_side_table.add_kernel(function)
+        _records[index] = function, kernel
         return {**given, "kernel_idx": index, "constant_args_idx": self._constants(record, index, module, where)}
 
     def _constants(self, record: NodeRecord, index: int, module: ModuleType, where: str) -> int:
@@ -187,9 +187,9 @@ def _kernel(record: TritonKernel, where: str) -> tuple[Any, ModuleType]:
         raise EnvironmentLackError(where, why, "pip install 'graphdbg[triton]'") from error
     trust.prepare()
     module = run(record.name, record.program, where, f"the program of its kernel {record.name}")
-    if (found := vars(module).get(record.name)) is None:
+    if (function := vars(module).get(record.name)) is None:
         raise EnvironmentLackError(
             where, f"the program of its kernel {record.name} does not define it", "record it again"
         )
-    _loaded[key] = found, module
+    _loaded[key] = function, module
     return _loaded[key]

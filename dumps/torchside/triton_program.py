@@ -79,7 +79,9 @@ class KernelProgram:
             self.missing.append(f"{name}, whose source cannot be read")
             return name
         self._functions[name] = ""  # it may call itself
-        self._strings_for_types |= any(isinstance(one, str) for one in compiled.fn.__annotations__.values())
+        self._strings_for_types |= any(
+            isinstance(annotation, str) for annotation in compiled.fn.__annotations__.values()
+        )
         closure = _closure(compiled.fn)
         attributes = _attributes(tree)
         for used in sorted(_loaded(compiled.fn.__code__) | _in_signature(tree)):
@@ -103,8 +105,8 @@ class KernelProgram:
         return text or ""
 
     def _autotune(self, tuner: Any) -> str:
-        configs = [self._config(one) for one in tuner.configs]
-        parts = ["configs=[\n" + "".join(f"        {one},\n" for one in configs) + "    ]"]
+        configs = [self._config(config) for config in tuner.configs]
+        parts = ["configs=[\n" + "".join(f"        {config},\n" for config in configs) + "    ]"]
         parts.append(f"key={list(getattr(tuner, 'keys', None) or [])!r}")
         for name in ("restore_value", "reset_to_zero"):
             if given := getattr(tuner, name, None):
@@ -121,12 +123,12 @@ class KernelProgram:
 
     def _config(self, config: Any) -> str:
         kwargs = ", ".join(f"{name!r}: {self.expression(value)}" for name, value in config.kwargs.items())
-        told = [
+        fields = [
             f"{name}={value!r}" for name, usual in _CONFIG_FIELDS if (value := getattr(config, name, usual)) != usual
         ]
         if getattr(config, "pre_hook", None) is not None:
             self.dropped.append("pre_hook of a configuration, a function")
-        return f"triton.Config({', '.join([f'{{{kwargs}}}', *told])})"
+        return f"triton.Config({', '.join([f'{{{kwargs}}}', *fields])})"
 
     def _symbol(self, name: str, value: Any, user: str, attributes: dict[str, set[str]]) -> None:
         """Has the program define a global or closed-over name as the user's module did."""
@@ -135,8 +137,8 @@ class KernelProgram:
         if name in self._imports or name in self._constants or (name in self._functions and is_compiled(value)):
             return
         if is_compiled(value):
-            if (made := self.function(value)) != name:
-                self._functions[name] = f"{name} = {made}"
+            if (defined_as := self.function(value)) != name:
+                self._functions[name] = f"{name} = {defined_as}"
         elif isinstance(value, ModuleType):
             self._module(name, value, user, attributes.get(name, set()))
         elif (text := self._expression(value)) is not None:
@@ -191,10 +193,10 @@ class KernelProgram:
             self._imports["torch"] = "import torch"
             return repr(value)
         if isinstance(value, (tuple, list)):
-            parts = [self._expression(one) for one in value]
+            parts = [self._expression(part) for part in value]
             if None in parts:
                 return None
-            inside = ", ".join(str(one) for one in parts)
+            inside = ", ".join(str(part) for part in parts)
             return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(parts) == 1)})"
         return self._of_language(value)
 
@@ -206,8 +208,10 @@ class KernelProgram:
             inner = self._expression(value.value)
             return None if inner is None else f"tl.constexpr({inner})"
         if kind == "dtype":
-            found = next((name for name, one in _language().items() if one is value or _same_dtype(one, value)), None)
-            return f"tl.{found}" if found else None
+            dtype_name = next(
+                (name for name, dtype in _language().items() if dtype is value or _same_dtype(dtype, value)), None
+            )
+            return f"tl.{dtype_name}" if dtype_name else None
         return None
 
 
@@ -244,12 +248,12 @@ def _parsed(source: str) -> ast.FunctionDef | None:
 def _loaded(code: CodeType) -> set[str]:
     """Global and closed-over names that a function reads, those of functions inside it included."""
     steps = list(dis.get_instructions(code))
-    found = {str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    found |= {str(step.argval) for step in steps if step.opname.startswith("LOAD_") and step.argval in code.co_freevars}
+    names = {str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    names |= {str(step.argval) for step in steps if step.opname.startswith("LOAD_") and step.argval in code.co_freevars}
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            found |= _loaded(inner) - set(code.co_cellvars)
-    return found
+            names |= _loaded(inner) - set(code.co_cellvars)
+    return names
 
 
 def _in_signature(tree: ast.FunctionDef) -> set[str]:
@@ -260,35 +264,35 @@ def _in_signature(tree: ast.FunctionDef) -> set[str]:
         *arguments.defaults,
         *arguments.kw_defaults,
         tree.returns,
-        *(one.annotation for one in every if one is not None),
+        *(argument.annotation for argument in every if argument is not None),
     ]
     return {node.id for part in parts if part is not None for node in ast.walk(part) if isinstance(node, ast.Name)}
 
 
 def _attributes(tree: ast.FunctionDef) -> dict[str, set[str]]:
     """name -> what is read of it: for modules of the user's."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            found.setdefault(node.value.id, set()).add(node.attr)
-    return found
+            by_name.setdefault(node.value.id, set()).add(node.attr)
+    return by_name
 
 
 def _closure(function: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
-            found[name] = cell.cell_contents
+            values_by_name[name] = cell.cell_contents
         except ValueError:  # not filled
             continue
-    return found
+    return values_by_name
 
 
 def _decorator(compiled: Any) -> str:
     if type(compiled).__name__ == "ConstexprFunction":
         return "@triton.constexpr_function"
-    told = [f"{name}={value!r}" for name in _JIT_FIELDS if (value := getattr(compiled, name, None))]
-    return f"@triton.jit({', '.join(told)})" if told else "@triton.jit"
+    options = [f"{name}={value!r}" for name in _JIT_FIELDS if (value := getattr(compiled, name, None))]
+    return f"@triton.jit({', '.join(options)})" if options else "@triton.jit"
 
 
 def _imported(name: str, value: Any) -> str | None:
@@ -311,8 +315,8 @@ def _language() -> dict[str, Any]:
     return vars(sys.modules["triton.language"])
 
 
-def _same_dtype(one: Any, value: Any) -> bool:
-    return type(one) is type(value) and one == value
+def _same_dtype(dtype: Any, value: Any) -> bool:
+    return type(dtype) is type(value) and dtype == value
 
 
 def _short(value: Any) -> str:

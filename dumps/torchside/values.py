@@ -105,8 +105,8 @@ class ValueWriter:
             if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
                 return ConstValue(value={"float": str(value)})
             return ConstValue(value=value)
-        made = self._wrapper(value) if wrappers.is_wrapper(value) else None
-        return OpaqueValue(type=wrappers.type_name(value)) if made is None else made
+        wrapped = self._wrapper(value) if wrappers.is_wrapper(value) else None
+        return OpaqueValue(type=wrappers.type_name(value)) if wrapped is None else wrapped
 
     def _wrapper(self, value: Any) -> TensorValue | None:
         """The record of a tensor that holds others; None where some part of it has no saved form."""
@@ -179,12 +179,12 @@ class ValueWriter:
             tensor.untyped_storage().nbytes(),
         )
         if not any(map(is_symbolic, (*shape, *stride, offset, size))):
-            spans = sum((one - 1) * step for one, step in zip(shape, stride, strict=True))
+            spans = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
             spanned = (offset + 1 + spans) * tensor.element_size() if 0 not in shape else 0
             return None if spanned == size else int(size)
         expr = lambda value: self.symbols.expr(value) if is_symbolic(value) else sympy.Integer(int(value))  # noqa: E731
-        sizes = [expr(one) for one in shape]
-        spans = sum((one - 1) * expr(step) for one, step in zip(sizes, stride, strict=True))
+        sizes = [expr(extent) for extent in shape]
+        spans = sum((extent - 1) * expr(step) for extent, step in zip(sizes, stride, strict=True))
         spanned = (expr(offset) + 1 + spans) * tensor.element_size() if 0 not in sizes else 0
         held = expr(size)
         if sympy.expand(spanned - held) == 0:
@@ -276,8 +276,8 @@ class ValueReader:
         size, stride = ([self.symbols.dim(dim) for dim in dims] for dims in (record.shape, record.stride))
         context = ArgumentReader(self, [], self.symbols.texts).decode(record.context, where)
         with torch.no_grad(), t.suppress_guards(self.symbols.env):
-            made = wrappers.rebuilt(record.subclass, held, context, size, stride, where)
-        return made.requires_grad_(True) if record.requires_grad else made
+            wrapped = wrappers.rebuilt(record.subclass, held, context, size, stride, where)
+        return wrapped.requires_grad_(True) if record.requires_grad else wrapped
 
     def _meta(self, record: TensorValue, dtype: torch.dtype, size: list[Any], where: str) -> torch.Tensor:
         if record.layout != "strided":

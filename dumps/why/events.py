@@ -1,6 +1,6 @@
 """From journals to the view model: events in their order, joined with the graphs that the same journal tells.
 
-A compile id may come twice in one process (torch._dynamo.reset starts counting anew), so a graph belongs to the last
+A compile id may come twice in one process (torch._dynamo.reset starts counting again), so a graph belongs to the last
 frame of that id that was begun before it. Damaged, missing or unknown fields leave holes, never an exception.
 
 >>> of_run(open_run("myrun")).processes[0].functions[0].name
@@ -45,14 +45,16 @@ def whole(value: Any) -> int:
 
 def places(value: Any) -> list[ProgramLine]:
     """The frames of a stack, with the names that functions have in the program."""
-    found: list[ProgramLine] = []
+    program_lines: list[ProgramLine] = []
     for item in items(value):
         frame = items(item)
         if len(frame) == 4:
             file, line, function, code = frame
             resumed = RESUME.fullmatch(str(function))
-            found.append(ProgramLine(str(file), whole(line), resumed["name"] if resumed else str(function), str(code)))
-    return found
+            program_lines.append(
+                ProgramLine(str(file), whole(line), resumed["name"] if resumed else str(function), str(code))
+            )
+    return program_lines
 
 
 def symbol(value: Any) -> Symbol | None:
@@ -71,31 +73,31 @@ _ATTEMPT = re.compile(r"_a(\d+)$")
 def of_run(run: Run, *, compile_id: str | None = None, process: str | None = None) -> Why:
     """What is known of a run, or of one compile of one process. Symbols' conditions come from records (see
     `_add_conditions`)."""
-    found = Why([item for item in from_journals(run, process) if item.functions or item.skipped or item.others])
+    reasons = Why([item for item in from_journals(run, process) if item.functions or item.skipped or item.others])
     if compile_id is not None:
-        _narrow(found, compile_id)
-    _add_conditions(found, run)
-    return found
+        _narrow(reasons, compile_id)
+    _add_conditions(reasons, run)
+    return reasons
 
 
 def from_journals(run: Run | Following, process: str | None = None) -> list[ProcessWhy]:
     """The same as far as the journals tell it: no record is opened."""
-    told: list[ProcessWhy] = []
-    for one in run.processes:
-        if process is not None and one.name != process:
+    processes: list[ProcessWhy] = []
+    for recorded_process in run.processes:
+        if process is not None and recorded_process.name != process:
             continue
-        rows = [row for row in run.rows if row.process == one.name]
-        reader = Reader(one.name, one.rank, rows)
-        for event in run.events(one):
+        rows = [row for row in run.rows if row.process == recorded_process.name]
+        reader = Reader(recorded_process.name, recorded_process.rank, rows)
+        for event in run.events(recorded_process):
             reader.take(event)
-        told.append(reader.finish())
-    return told
+        processes.append(reader.finish())
+    return processes
 
 
-def _narrow(found: Why, compile_id: str) -> None:
-    for item in found.processes:
+def _narrow(reasons: Why, compile_id: str) -> None:
+    for item in reasons.processes:
         for function in item.functions:
-            function.compiles = [one for one in function.compiles if one.id == compile_id]
+            function.compiles = [compiled for compiled in function.compiles if compiled.id == compile_id]
         item.functions = [function for function in item.functions if function.compiles]
         item.skipped = []
         item.others = [line for line in item.others if base(line.local.partition("/")[0])[0] == compile_id]
@@ -151,11 +153,11 @@ class Reader:
 
     def _graph(self, local: str) -> None:
         row = self.rows[local]
-        found = self.current.get(base(local.partition("/")[0])[0])
-        if found is None:
+        compile_ = self.current.get(base(local.partition("/")[0])[0])
+        if compile_ is None:
             self.why.others.append(_line(row))
             return
-        found.graphs.append(_line(row))
+        compile_.graphs.append(_line(row))
         if self.part is not None:
             self.part.graphs.append(row.id)
 
@@ -187,7 +189,7 @@ class Reader:
             cached=whole(fields.get("cached")),
         )
         if item.id in self.current:
-            self.before_reset = {(one.name, one.file, one.line) for one in self.why.functions}
+            self.before_reset = {(known.name, known.file, known.line) for known in self.why.functions}
             self.current.clear()
             self.dynamic.clear()
         if fields.get("observed") is True:
@@ -204,7 +206,7 @@ class Reader:
             item.kind = "recompile"
         elif item.kind == "first" and (function.name, function.file, function.line) in self.before_reset:
             item.kind = "reset"
-        elif item.kind == "first" and any(one.kind == "first" for one in function.compiles):
+        elif item.kind == "first" and any(known.kind == "first" for known in function.compiles):
             item.kind = "again"
         item.captured = self.captured.pop(item.id.partition("_")[0], "")
         function.compiles.append(item)
@@ -220,9 +222,9 @@ class Reader:
         self.captured[name] = "; ".join(filter(None, reasons))
 
     def _function(self, name: str, file: str, line: int) -> Function:
-        for found in self.why.functions:
-            if (found.name, found.file, found.line) == (name, file, line):
-                return found
+        for function in self.why.functions:
+            if (function.name, function.file, function.line) == (name, file, line):
+                return function
         self.why.functions.append(Function(name, file, line))
         return self.why.functions[-1]
 
@@ -230,17 +232,19 @@ class Reader:
         """The function that a resume function goes on with: the nearest one of that name that begins above the line."""
         last = name.rpartition(".")[2]
         alike = [
-            one
-            for one in self.why.functions
-            if one.file == file and one.line <= line and (one.name == name or one.name.rpartition(".")[2] == last)
+            candidate
+            for candidate in self.why.functions
+            if candidate.file == file
+            and candidate.line <= line
+            and (candidate.name == name or candidate.name.rpartition(".")[2] == last)
         ]
-        return max(alike, key=lambda one: one.line) if alike else self._function(name, file, line)
+        return max(alike, key=lambda candidate: candidate.line) if alike else self._function(name, file, line)
 
     def _caller(self, item: Compile) -> ProgramLine | None:
         """Where an earlier compile broke off while it was calling this function."""
         for function in reversed(self.why.functions):
-            for one in reversed(function.compiles):
-                for broken in one.breaks:
+            for earlier in reversed(function.compiles):
+                for broken in earlier.breaks:
                     for caller, called in zip(broken.stack, broken.stack[1:], strict=False):
                         if called.file == item.file and called.function == item.function.rpartition(".")[2]:
                             return caller
@@ -283,12 +287,16 @@ class Reader:
 
     def symbols(self, fields: dict[str, Any]) -> None:
         item = self._of(fields)
-        item.symbols = [found for found in map(symbol, items(fields.get("symbols"))) if found is not None]
-        sources = {one.source for one in item.symbols if one.source}
+        item.symbols = [
+            read_symbol for read_symbol in map(symbol, items(fields.get("symbols"))) if read_symbol is not None
+        ]
+        sources = {new_symbol.source for new_symbol in item.symbols if new_symbol.source}
         frame = item.id.rpartition("_")[0]
         if item.kind == "recompile":
             before = self.dynamic.get(frame, set())
-            item.became_dynamic = [one for one in item.symbols if one.source and one.source not in before]
+            item.became_dynamic = [
+                new_symbol for new_symbol in item.symbols if new_symbol.source and new_symbol.source not in before
+            ]
         self.dynamic[frame] = self.dynamic.get(frame, set()) | sources
 
     def part_begin(self, fields: dict[str, Any]) -> None:
@@ -305,7 +313,12 @@ class Reader:
         name, file, line = words(fields, "function"), words(fields, "file"), whole(fields.get("line"))
         reason = wording.nothing(words(fields, "reason").partition("\n")[0])
         begun = next(
-            (one for one in self.current.values() if (one.function, one.file, one.line) == (name, file, line)), None
+            (
+                current
+                for current in self.current.values()
+                if (current.function, current.file, current.line) == (name, file, line)
+            ),
+            None,
         )
         if begun is not None and not begun.graphs:
             begun.nothing = reason
@@ -338,10 +351,10 @@ _PLACE = re.compile(r"# \S*?([^/\s]+:\d+) in \S+$")
 _ORDER = ("inference", "forward", "joint", "pre_grad", "dynamo")
 
 
-def _add_conditions(found: Why, run: Run) -> None:
+def _add_conditions(reasons: Why, run: Run) -> None:
     """Fills `conditions`, and `symbols` with the ranges as they were in the end. A graph that cannot be read adds
     nothing."""
-    compiles = [item for process in found.processes for function in process.functions for item in function.compiles]
+    compiles = [item for process in reasons.processes for function in process.functions for item in function.compiles]
     wanted = [(item, line) for item in compiles if (line := _best(item)) is not None]
     seen: dict[tuple[str, ...], set[str]] = {}
     for item, line in wanted[:MOST_RECORDS]:
@@ -350,16 +363,18 @@ def _add_conditions(found: Why, run: Run) -> None:
         except GraphdbgError as error:
             item.conditions = [f"(not readable: {error})"]
             continue
-        told = bool(item.symbols)
+        has_symbols = bool(item.symbols)
         _fill(item, record)
         frame = (line.id[: len(line.id) - len(line.local)], item.function, item.file, item.id.rpartition("_")[0])
         if (
-            not told and item.kind == "recompile"
+            not has_symbols and item.kind == "recompile"
         ):  # Dynamo's own graphs were not recorded, which the journal's symbols come from
             item.became_dynamic = [
-                one for one in item.symbols if one.source and one.source not in seen.get(frame, set())
+                dynamic_symbol
+                for dynamic_symbol in item.symbols
+                if dynamic_symbol.source and dynamic_symbol.source not in seen.get(frame, set())
             ]
-        seen[frame] = seen.get(frame, set()) | {one.source for one in item.symbols}
+        seen[frame] = seen.get(frame, set()) | {dynamic_symbol.source for dynamic_symbol in item.symbols}
 
 
 def _best(item: Compile) -> GraphLine | None:

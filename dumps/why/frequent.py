@@ -38,21 +38,21 @@ class Cause(msgspec.Struct):
 
 def causes(process: ProcessWhy) -> list[Cause]:
     """The causes, most frequent first, those inside torch and Python last; equal counts in order of appearance."""
-    found: dict[tuple[str, ...], Cause] = {}
+    by_key: dict[tuple[str, ...], Cause] = {}
     for function in process.functions:
         for item in function.compiles:
             for key, cause in _of_compile(function, item):
-                known = found.setdefault(key, cause)
+                known = by_key.setdefault(key, cause)
                 known.count += 1
                 known.ids.append(item.id)
                 known.foreign &= function.foreign
-    return sorted(found.values(), key=lambda cause: (cause.foreign, -cause.count))
+    return sorted(by_key.values(), key=lambda cause: (cause.foreign, -cause.count))
 
 
 def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, ...], Cause]]:
     for broken in item.breaks:
         place = wording.innermost(broken.stack) or ProgramLine(function.file, function.line, function.name)
-        text = f"graph break: {broken.title}" + place.told
+        text = f"graph break: {broken.title}" + place.code_text
         yield ("break", place.file, str(place.line), broken.title), Cause("graph break", text, place)
     if item.kind == "recompile" and item.guards:
         guard = item.guards[0]
@@ -80,7 +80,7 @@ def repeated(run: Run) -> list[Repeated]:
     """The guards that failed, those at which torch gave up first, then by how often. A function's one recompile by
     which a size became variable is left out: it is Dynamo's ordinary way.
     """
-    found: dict[tuple[str, ...], Repeated] = {}
+    by_key: dict[tuple[str, ...], Repeated] = {}
     for process in of_run(run).processes:
         for function in process.functions:
             again = [item for item in function.compiles if item.kind in ("recompile", "limit") and item.guards]
@@ -90,16 +90,18 @@ def repeated(run: Run) -> list[Repeated]:
                 guard, name = item.guards[0], f"{process.prefix}{item.id}/dynamo"
                 key = process.name, function.file, str(function.line), wording.alike(guard.text)
                 text, place = wording.failed(guard), guard.place or ProgramLine(function.file, function.line)
-                one = found.setdefault(key, Repeated(function.name, text, wording.short(guard.text), place, 0, name))
-                one.count += not item.limit
-                one.id = one.id if item.limit else name
-                one.limit = item.limit or one.limit
-    return sorted(found.values(), key=lambda one: (not one.limit, -one.count))
+                repeat = by_key.setdefault(
+                    key, Repeated(function.name, text, wording.short(guard.text), place, 0, name)
+                )
+                repeat.count += not item.limit
+                repeat.id = repeat.id if item.limit else name
+                repeat.limit = item.limit or repeat.limit
+    return sorted(by_key.values(), key=lambda repeat: (not repeat.limit, -repeat.count))
 
 
 def limits(run: Run) -> list[str]:
     """Where torch gave up compiling a function again, in words."""
-    return [f"{one.function} was given up at {one.limit}" for one in repeated(run) if one.limit]
+    return [f"{repeat.function} was given up at {repeat.limit}" for repeat in repeated(run) if repeat.limit]
 
 
 def headline(process: ProcessWhy) -> str:
@@ -119,10 +121,10 @@ def headline(process: ProcessWhy) -> str:
         ),
         (sum(item.failure is not None for item in compiles), "failed", "failed"),
     )
-    told = [counted(number, one, many) for number, one, many in numbers if number]
+    counts = [counted(number, singular, many) for number, singular, many in numbers if number]
     return (
         f"{counted(len(functions), 'function')} compiled {counted(len(compiles), 'time')}: "
-        f"{', '.join(told) or 'no graph break, no recompile'}"
+        f"{', '.join(counts) or 'no graph break, no recompile'}"
     )
 
 
@@ -137,14 +139,16 @@ class FirstSeen(NamedTuple):
 
 def first_found(processes: Iterable[Process]) -> list[FirstSeen]:
     """What `--when` saw first in each process."""
-    told: list[FirstSeen] = []
+    first_seen: list[FirstSeen] = []
     for process in processes:
         events = read(process.path / JOURNAL_FILE).events
         first = next((event for event in events if event.kind == "note" and event.fields.get("found")), None)
         if first is not None:
             fields = first.fields
-            told.append(FirstSeen(process.name, first.graph or "", str(fields.get("what")), str(fields.get("message"))))
-    return told
+            first_seen.append(
+                FirstSeen(process.name, first.graph or "", str(fields.get("what")), str(fields.get("message")))
+            )
+    return first_seen
 
 
 _TOLD = {"break": ("graph break", ""), "recompile": ("recompile", ""), "limit": ("recompile limit reached",) * 2}
@@ -154,14 +158,14 @@ def hint(text: str, processes: Iterable[Process]) -> str:
     """One line that says where to look; empty when there is nothing to explain. Counts lines of journals and decodes
     none:
     quotes inside a text are escaped there, so no text looks like one."""
-    found = dict.fromkeys(_TOLD, 0)
+    counts = dict.fromkeys(_TOLD, 0)
     for process in processes:
         try:
             data = opening.read(process.path / JOURNAL_FILE)
         except OSError:  # told by the reader of the journal
             continue
-        for what in found:
-            found[what] += data.count(b'"kind":"why","what":"%s"' % what.encode())
-    found["recompile"] -= found["limit"]  # the one too many is not compiled any more
-    parts = [counted(found[what], one, many) for what, (one, many) in _TOLD.items() if found[what]]
+        for what in counts:
+            counts[what] += data.count(b'"kind":"why","what":"%s"' % what.encode())
+    counts["recompile"] -= counts["limit"]  # the one too many is not compiled any more
+    parts = [counted(counts[what], singular, many) for what, (singular, many) in _TOLD.items() if counts[what]]
     return f"{', '.join(parts)}: graphdbg ls {text} --why" if parts else ""

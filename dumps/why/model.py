@@ -18,7 +18,7 @@ class ProgramLine(msgspec.Struct):
     code: str = ""
 
     @property
-    def told(self) -> str:
+    def code_text(self) -> str:
         """The code there, behind a colon; empty where it is not known."""
         return f": {self.code}" if self.code else ""
 

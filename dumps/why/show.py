@@ -1,6 +1,10 @@
 """`graphdbg ls RUN --why`, and `RUN/ID --why` for the compile that one graph belongs to.
 
 >>> show("myrun", open_run("myrun"), as_json=False)
+1 function compiled 2 times: 1 recompile
+...
+    0_1  recompile of 0_0: x.size()[0] was 2, is now 3 ...
+...
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ _WIDEST = 120
 def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
     """Prints why the graphs of a run exist, or those of one compile. Raises UsageError for a case, which has no
     journal."""
-    run, found = _found(text, named)
+    run, reasons = _found(text, named)
     for sentence in run.damage:
         say(f"note: {sentence}")
     if as_json:
@@ -35,22 +39,22 @@ def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
         ends = [ending.fixed() for ending in deaths.endings(run.processes)]
         name = text if named is run else str(run.path)
         emit(
-            {"run": name, "graphs": rows, "processes": ends, "why": document(found), **run.inputs_json},
+            {"run": name, "graphs": rows, "processes": ends, "why": document(reasons), **run.inputs_json},
             as_json=True,
             next=next_of(name, run),
         )
         return
-    if not found.processes:
+    if not reasons.processes:
         say(f"{text}: nothing was compiled")
         return
-    emit(render(found, min(shutil.get_terminal_size().columns, _WIDEST) if on_terminal() else WIDTH), as_json=False)
+    emit(render(reasons, min(shutil.get_terminal_size().columns, _WIDEST) if on_terminal() else WIDTH), as_json=False)
 
 
 def text_of(text: str, width: int) -> str:
     """The same as a text, without notes on damage. Raises GraphdbgError for what cannot be found or has no journal."""
     named = resolve(text)
-    _, found = _found(text, named)
-    return render(found, min(width, _WIDEST)) if found.processes else f"{text}: nothing was compiled"
+    _, reasons = _found(text, named)
+    return render(reasons, min(width, _WIDEST)) if reasons.processes else f"{text}: nothing was compiled"
 
 
 def _found(text: str, named: Run | SavedGraph) -> tuple[Run, Why]:
@@ -61,9 +65,9 @@ def _found(text: str, named: Run | SavedGraph) -> tuple[Run, Why]:
     return named.run, of_run(named.run, compile_id=base(named.local_id.partition("/")[0])[0], process=named.process)
 
 
-def document(found: Why) -> list[dict[str, Any]]:
+def document(reasons: Why) -> list[dict[str, Any]]:
     """The value of "why" in the JSON document: one object for each process."""
     return [
         {**msgspec.to_builtins(process), "causes": msgspec.to_builtins(frequent.causes(process))}
-        for process in found.processes
+        for process in reasons.processes
     ]

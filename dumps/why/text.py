@@ -4,7 +4,7 @@ alone.
 Recompiles of one frame with the same cause become one entry that counts them; a graph break that was told is not told
 again. Prints nothing. Every text from a dump is made harmless for a terminal.
 
->>> print(render(of_run(open_run("myrun"))))
+For example: `print(render(of_run(open_run("myrun"))))`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def outcome(item: Compile) -> str:
             else "no graph"
         )
     name = final[0].local.partition("/")[0]
-    told = ", ".join(parts) + (" node" if parts[-1].endswith(" 1") else " nodes") if parts else ids(final)
-    return f"{name}: " * (name != item.id) + told + (f", {', '.join(bad)}" if bad else "")
+    sizes = ", ".join(parts) + (" node" if parts[-1].endswith(" 1") else " nodes") if parts else ids(final)
+    return f"{name}: " * (name != item.id) + sizes + (f", {', '.join(bad)}" if bad else "")
 
 
 def ids(lines: list[GraphLine]) -> str:
@@ -99,19 +99,19 @@ _SET_IN = 9
 _WRAPPER = "/torch/_dynamo/external_utils.py"
 
 
-def render(found: Why, width: int = WIDTH) -> str:
+def render(reasons: Why, width: int = WIDTH) -> str:
     """The whole text. Processes that tell the same are told once."""
     same: dict[str, tuple[str, list[ProcessWhy]]] = {}
-    for process in found.processes:
+    for process in reasons.processes:
         text = ProcessText(process, width).text()
         same.setdefault(wording.ADDRESS.sub("", text), (text, []))[1].append(process)
-    if len(found.processes) <= 1:
+    if len(reasons.processes) <= 1:
         return next((text for text, _ in same.values()), "")
     blocks: list[str] = []
     for text, processes in same.values():
-        told = ", ".join(process.name if process.rank is None else f"rank {process.rank}" for process in processes)
+        names = ", ".join(process.name if process.rank is None else f"rank {process.rank}" for process in processes)
         blocks.append(
-            f"== {told}: ids begin with {', '.join(process.prefix or '-' for process in processes)}\n\n{text}"
+            f"== {names}: ids begin with {', '.join(process.prefix or '-' for process in processes)}\n\n{text}"
         )
     return "\n\n".join(blocks)
 
@@ -131,7 +131,7 @@ class ProcessText:
         self.lines: list[str] = []
         self.here = Path.cwd()
         self.process = process
-        self.told: dict[tuple[str, int, str], str] = {}
+        self.explained: dict[tuple[str, int, str], str] = {}
         self.glossed: set[str] = set()
         self.abroad = False
 
@@ -264,7 +264,7 @@ class ProcessText:
         if item.guards:
             guard = item.guards[0]
             if guard.place is not None:
-                self.add(9, f"needed at {self.place(guard.place, function)}{guard.place.told}", limit=2)
+                self.add(9, f"needed at {self.place(guard.place, function)}{guard.place.code_text}", limit=2)
             self._gloss(wording.gloss(guard))
         for restart in item.restarts:
             if restart.error != "SpeculationRestartAnalysis":
@@ -318,12 +318,17 @@ class ProcessText:
     def _explained(self, item: Compile, broken: Break) -> None:
         inner = wording.innermost(broken.stack)
         key = (inner.file if inner else "", inner.line if inner else 0, broken.title)
-        if key in self.told:
-            self.add(11, f"{broken.title} (see {self.told[key]})", limit=1)
+        if key in self.explained:
+            self.add(11, f"{broken.title} (see {self.explained[key]})", limit=1)
             return
-        self.told[key] = item.id
+        self.explained[key] = item.id
         same = next(
-            (told for (_, _, title), told in self.told.items() if title == broken.title and told != item.id), None
+            (
+                explained_at
+                for (_, _, title), explained_at in self.explained.items()
+                if title == broken.title and explained_at != item.id
+            ),
+            None,
         )
         if same is not None and broken.hints:
             self.add(11, f"{broken.title} (see {same})")
@@ -345,12 +350,12 @@ class ProcessText:
             steps.append(f"in {frames[-1].function} ({self.place(frames[-1], function)})")
         inside = broken.stack[-1]
         through = f" [through {shown_file(inside.file, self.here)}:{inside.line}]" if inside is not frames[-1] else ""
-        return f"{', '.join(steps)}{through}{frames[-1].told}"
+        return f"{', '.join(steps)}{through}{frames[-1].code_text}"
 
     def _shapes(self, item: Compile) -> None:
-        new = {one.name for one in item.became_dynamic}
-        fresh = [span(one) for one in item.symbols if one.name in new]
-        others = [span(one) for one in item.symbols if one.name not in new]
+        new = {new_symbol.name for new_symbol in item.became_dynamic}
+        fresh = [span(new_symbol) for new_symbol in item.symbols if new_symbol.name in new]
+        others = [span(new_symbol) for new_symbol in item.symbols if new_symbol.name not in new]
         if fresh:
             self.add(9, f"dynamic from here on: {', '.join(fresh)}")
         if others:

@@ -2,8 +2,8 @@
 beside it what one execution takes in the steady state, where that was measured (`triage RUN --symptom slow`). Imports
 no torch.
 
->>> [one.inductor_s for one in of_run(open_run("myrun"))]
-[15.7]
+>>> [found.id for found in of_run(open_run("myrun"))]
+['0_0/dynamo', '0_1/dynamo']
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class CompileTime(msgspec.Struct):
         return sum(filter(None, (self.dynamo_s, self.aot_s, self.inductor_s, self.backward_s)))
 
 
-def keep_steady(run: Run, found: Mapping[str, Steady]) -> None:
+def keep_steady(run: Run, steady: Mapping[str, Steady]) -> None:
     """Keeps measured seconds of executions, by the id of Dynamo's graph."""
-    put(FILE, run, found)
+    put(FILE, run, steady)
 
 
 def of_run(run: Run) -> list[CompileTime]:
@@ -67,12 +67,12 @@ def of_run(run: Run) -> list[CompileTime]:
     from .. import why  # late: hardly ever needed
 
     steady = taken(FILE, run, Steady)
-    found: list[CompileTime] = []
-    told = {process.name: process for process in why.of_run(run).processes}
+    times: list[CompileTime] = []
+    reasons = {process.name: process for process in why.of_run(run).processes}
     for process in run.processes:
         rows = [row for row in run.rows if row.process == process.name]
         moments, caches = _from_journal(process)
-        for function in told[process.name].functions if process.name in told else ():
+        for function in reasons[process.name].functions if process.name in reasons else ():
             for compiled in function.compiles:
                 ids = {line.id for line in compiled.graphs}
                 mine = [row for row in rows if row.id in ids]
@@ -94,7 +94,7 @@ def of_run(run: Run) -> list[CompileTime]:
                 others = (inner or 0.0) + (backward or 0.0) * within
                 aot = max(0.0, outer.seconds - others) if outer.seconds is not None else None
                 run_s, eager_s = steady.get(outer.id, (None, None))
-                found.append(
+                times.append(
                     CompileTime(
                         outer.id,
                         f"{function.name}, {place}",
@@ -110,10 +110,10 @@ def of_run(run: Run) -> list[CompileTime]:
                         spans,
                     )
                 )
-    return sorted(found, key=lambda one: -one.compile_s)
+    return sorted(times, key=lambda compile_time: -compile_time.compile_s)
 
 
-def table(found: Iterable[CompileTime]) -> str:
+def table(times: Iterable[CompileTime]) -> str:
     """The compiles as a table."""
     columns = [
         Column("id", style="bold"),
@@ -129,16 +129,24 @@ def table(found: Iterable[CompileTime]) -> str:
         columns,
         [
             (
-                one.id,
-                *(_shown(value) for value in (one.dynamo_s, one.aot_s, one.inductor_s, one.backward_s)),
-                one.cache,
-                str(one.breaks or ""),
-                _shown(one.run_s, 1000, " ms"),
-                _shown(one.eager_s, 1000, " ms"),
-                one.function,
-                one_line(one.cause, 160),
+                compile_time.id,
+                *(
+                    _shown(value)
+                    for value in (
+                        compile_time.dynamo_s,
+                        compile_time.aot_s,
+                        compile_time.inductor_s,
+                        compile_time.backward_s,
+                    )
+                ),
+                compile_time.cache,
+                str(compile_time.breaks or ""),
+                _shown(compile_time.run_s, 1000, " ms"),
+                _shown(compile_time.eager_s, 1000, " ms"),
+                compile_time.function,
+                one_line(compile_time.cause, 160),
             )
-            for one in found
+            for compile_time in times
         ],
         terminal=on_terminal(),
     )
@@ -176,11 +184,11 @@ def _from_journal(process: Process) -> tuple[dict[tuple[str, str], float], dict[
 
 def _spans(moments: Mapping[tuple[str, str], float], began: float, rows: Iterable[ListedGraph]) -> list[Span]:
     """When each phase was at work; one that never came to an end lasts until that of the journal."""
-    found: list[Span] = []
+    spans: list[Span] = []
     for row in rows:
         if row.stage == "dynamo" and began and (captured := moments.get((row.local, "captured"))):
-            found.append(("dynamo", began, max(began, captured)))
+            spans.append(("dynamo", began, max(began, captured)))
         if (phase := _PHASES.get(row.stage)) and (start := moments.get((row.local, "compiling"))):
             ends = [moments[row.local, kind] for kind in _ENDS if (row.local, kind) in moments]
-            found.append((phase, start, max(start, *(ends or [moments["", ""]]))))
-    return found
+            spans.append((phase, start, max(start, *(ends or [moments["", ""]]))))
+    return spans

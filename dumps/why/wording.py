@@ -70,7 +70,7 @@ def guard(text: str) -> Guard:
     comment = _COMMENT.search(head)
     shown = head[: comment.start()] if comment else head.partition("\n")[0]
     hint = _TORCH_HINT.search(head)
-    frames = [_place(found) for found in _FRAME.finditer(stack)]
+    frames = [_place(frame) for frame in _FRAME.finditer(stack)]
     place = innermost(frames) or (_place(comment) if comment else None)
     return Guard(
         shown.strip(), entry[1].replace("/", "_") if entry else "", place, {}, _joined(hint[1]) if hint else ""
@@ -82,8 +82,8 @@ def raised(error: str) -> list[str]:
     return _RAISED.findall(error)
 
 
-def _place(found: re.Match[str]) -> ProgramLine:
-    return ProgramLine(found["file"], int(found["line"]), found["function"], (found["code"] or "").strip())
+def _place(frame: re.Match[str]) -> ProgramLine:
+    return ProgramLine(frame["file"], int(frame["line"]), frame["function"], (frame["code"] or "").strip())
 
 
 def innermost(frames: list[ProgramLine]) -> ProgramLine | None:
@@ -208,8 +208,8 @@ def captured(reason: str, sizes: dict[str, Any]) -> str:
     of: dict[str, list[str]] = {}
     for size in changed[1].split(","):
         of.setdefault(str(sizes.get(size.strip(), "")), []).append(size.strip())
-    told = "; ".join(f"{', '.join(which)}{f' of {node}' if node else ''}" for node, which in of.items())
-    return f"sizes changed, which are dynamic from here on: {told}"
+    changes = "; ".join(f"{', '.join(which)}{f' of {node}' if node else ''}" for node, which in of.items())
+    return f"sizes changed, which are dynamic from here on: {changes}"
 
 
 def nothing(reason: str) -> str:

@@ -313,7 +313,7 @@ def _run(
             "issue": str(report.issue),
             "report_rate": report.rate,
             "without_fault": report.without,
-            "repro_told": report.told,
+            "repro_told": report.sentence,
         }
     shows = about["repro"] == "shows" or (report is not None and report.unsure)
     case = shlex.join(["graphdbg", "replay", str(out / "case"), "--rung", options.rung])

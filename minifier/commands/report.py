@@ -155,7 +155,7 @@ def report(
         emit("\n".join(str(path) for path in written), as_json=False)
     say("The report holds parts of your program: read issue.md through before you publish it.")
     if done.repro:
-        say(f"{done.repro} {done.told}\nTry it: {tried}")
+        say(f"{done.repro} {done.sentence}\nTry it: {tried}")
     return done.exit_code
 
 

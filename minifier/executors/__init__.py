@@ -2,7 +2,7 @@
 asks the fork server of its own process. Ray is one such executor (`ray_pool`, extra `graphdbg[ray]`).
 
 `elsewhere` is this side, `worker` what runs in an executor's worker, `parcels` what travels between them, by hash.
-Nothing here knows of graphs, searches or verdicts. Must not import torch, nor Ray before it is asked for.
+Nothing here knows of graphs, searches or verdicts. Imports no torch, nor Ray before it is asked for.
 
 >>> with Elsewhere(home, executor, settings) as servers:
 ...     servers.submit("graphdbg.minifier.tasks:probe", {"case": "small/case", ...}).result().status

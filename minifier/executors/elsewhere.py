@@ -194,16 +194,16 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
 
     def trees(self, payload: dict[str, Any]) -> dict[str, str]:
         """The trees of the folders that the payload names. Before there are candidates nothing of "work" is needed."""
-        found: dict[str, str] = {}
+        trees_of_folders: dict[str, str] = {}
         if "case" in payload:
             stamp = _stamp(Path(payload["case"]))
             if stamp not in self._cases:
                 self._cases[stamp] = self._sender.tree(case_files(stamp[0]))
-            found["case"] = self._cases[stamp]
+            trees_of_folders["case"] = self._cases[stamp]
         if payload.get("candidate") is not None and "work" in payload:
             work = Path(payload["work"])
-            found["work"] = self._sender.tree({path.name: path for path in work.iterdir() if path.is_file()})
-        return found
+            trees_of_folders["work"] = self._sender.tree({path.name: path for path in work.iterdir() if path.is_file()})
+        return trees_of_folders
 
 
 def case_files(folder: Path) -> dict[str, Path | bytes]:
@@ -211,17 +211,17 @@ def case_files(folder: Path) -> dict[str, Path | bytes]:
     both."""
     saved = load_graph(folder)
     record, inputs = saved.record, saved.inputs_record
-    found: dict[str, Path | bytes] = {graph_folder.GRAPH_FILE: graph_folder.encode(record)}
+    files: dict[str, Path | bytes] = {graph_folder.GRAPH_FILE: graph_folder.encode(record)}
     if inputs is not None:
-        found[graph_folder.INPUTS_FILE] = graph_folder.encode(inputs)
+        files[graph_folder.INPUTS_FILE] = graph_folder.encode(inputs)
     for name in graph_folder.stored_names(record, inputs):
         if saved.tensors.has(name):
-            found[f"{graph_folder.TENSORS_FOLDER}/{name}"] = saved.tensors.folder / name
-    return found
+            files[f"{graph_folder.TENSORS_FOLDER}/{name}"] = saved.tensors.folder / name
+    return files
 
 
 def _stamp(folder: Path) -> tuple[Path, object, object]:
-    """What changes when the graph in a folder is written anew."""
+    """What changes when the graph in a folder is written again."""
     files = (stored(folder / name) for name in (graph_folder.GRAPH_FILE, graph_folder.INPUTS_FILE))
     graph, inputs = (file and (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
     return folder, graph, inputs

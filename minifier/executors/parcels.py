@@ -1,7 +1,7 @@
 """Folders that travel by content: a tree names its files by hash, and only what a worker lacks is sent, once.
 
 A worker keeps the files of all trees in one store, and makes a folder of a tree out of links into it. What was received
-is checked against its hash. Must not know what the files mean.
+is checked against its hash. Does not know what the files mean.
 
 >>> sender = Sender()
 >>> tree = sender.tree({"graph.json": Path("small/case/graph.json")})
@@ -110,15 +110,15 @@ class Store:
             return []
         if not (self._files / tree).exists():
             return [tree]
-        found: list[str] = []
+        missing: list[str] = []
         total = 0
         for entry in self._read(tree):
-            if entry.hash not in found and not (self._files / entry.hash).exists():
-                found.append(entry.hash)
+            if entry.hash not in missing and not (self._files / entry.hash).exists():
+                missing.append(entry.hash)
                 total += entry.size_bytes
                 if total >= AT_ONCE_BYTES:
                     break
-        return found
+        return missing
 
     def folder(self, tree: str) -> Path:
         """The folder of a tree of which nothing lacks."""

@@ -3,7 +3,7 @@
 
 The cluster is that of RAY_ADDRESS, or a local one that ends with the executor. What is submitted waits in one queue for
 the next actor that is free. An actor that dies costs the one call that it was at (WorkerDiedError), and another takes
-its place. Content is put into Ray's store once, and fetched by those who lack it. Must not know what is asked.
+its place. Content is put into Ray's store once, and fetched by those who lack it. Does not know what is asked.
 
 >>> with RayExecutor(workers=2) as pool:
 ...     pool.submit(os.getpid).result()
@@ -208,15 +208,15 @@ class RayExecutor(Executor):
 
     def _hire(self) -> None:
         """Starts one more actor; it is given work as soon as it lives."""
-        made = (
+        actor = (
             self._ray.remote(Actor)
             .options(num_cpus=1, num_gpus=self._gpus, max_restarts=0, max_concurrency=1 + SIDE_CALLS)
             .remote()
         )
-        self._actors.add(made)
+        self._actors.add(actor)
         if self._greeting is not None:
-            made.run.remote(*self._greeting)
-        made.pid.remote().future().add_done_callback(partial(self._lives, made))
+            actor.run.remote(*self._greeting)
+        actor.pid.remote().future().add_done_callback(partial(self._lives, actor))
 
     def _lives(self, actor: Any, alive: Future[Any]) -> None:
         if alive.cancelled() or alive.exception() is not None:

@@ -56,7 +56,7 @@ class Baseline:
         self.named = str(config.option.graphdbg_baseline)
         self.path = Path(config.invocation_params.dir, self.named)
         self.known = self._read()
-        self.found: dict[str, Numbers] = {}
+        self.by_test: dict[str, Numbers] = {}
         self.lines: list[str] = []
         self.counts = Counts(Path())
         self.recorded = active() is not None or "GRAPHDBG" in os.environ
@@ -64,7 +64,7 @@ class Baseline:
     def _read(self) -> dict[str, Numbers]:
         again = f"pytest --graphdbg-baseline {shlex.quote(self.named)} --graphdbg-update writes it anew"
         try:
-            found = msgspec.json.decode(opening.read(self.path), type=dict[str, _Entry])
+            entries = msgspec.json.decode(opening.read(self.path), type=dict[str, _Entry])
         except FileNotFoundError:
             if not self.path.parent.is_dir():
                 raise pytest.UsageError(f"--graphdbg-baseline: there is no folder {self.path.parent}") from None
@@ -80,7 +80,7 @@ class Baseline:
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             why = f"{self.named} is no baseline ({error}); move it away, then {again}"
             raise pytest.UsageError(f"--graphdbg-baseline: {why}") from None
-        return {test: msgspec.to_builtins(entry) for test, entry in found.items()}
+        return {test: msgspec.to_builtins(entry) for test, entry in entries.items()}
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self) -> Generator[None, Any, None]:
@@ -114,7 +114,7 @@ class Baseline:
             return ""
         lines = [f"{test} compiled to more than {self.named} says: {_changed(old, new)}"]
         if old["graphs"] and not new["graphs"]:
-            lines = [f"{test} compiled nothing; {self.named} says: {_told(old)}"]
+            lines = [f"{test} compiled nothing; {self.named} says: {_counts_text(old)}"]
         for name in ("breaks", "recompiles", "kernels"):
             entries: list[str] = getattr(self.counts, name) if new[name] > old[name] else []
             lines += [f"  {_WORDS[name].removesuffix('s')}: {entry}" for entry in entries[:_MOST]]
@@ -127,7 +127,7 @@ class Baseline:
         """Takes the numbers of a test, in the controller those of all workers."""
         numbers = getattr(report, "graphdbg_counts", None)
         if isinstance(numbers, dict):
-            self.found[report.nodeid] = numbers if report.passed else self.known[report.nodeid]
+            self.by_test[report.nodeid] = numbers if report.passed else self.known[report.nodeid]
         elif numbers is not None:
             self.lines.append(f"{report.nodeid}: not counted: {numbers}")
 
@@ -135,19 +135,22 @@ class Baseline:
         """Writes the file where it is asked to."""
         if not self.update or self.recorded or hasattr(self.config, "workerinput"):
             return
-        kept = {test: old for test, old in self.known.items() if test not in self.found}
-        made = {test: numbers for test, numbers in self.found.items() if any(numbers.values())}
-        rows = [f"{json.dumps(test)}: {json.dumps(numbers)}" for test, numbers in sorted((kept | made).items())]
+        kept = {test: old for test, old in self.known.items() if test not in self.by_test}
+        compiling = {test: numbers for test, numbers in self.by_test.items() if any(numbers.values())}
+        rows = [f"{json.dumps(test)}: {json.dumps(numbers)}" for test, numbers in sorted((kept | compiling).items())]
         try:
             write_file(self.path, "".join(["{\n", ",\n".join(rows), "\n}\n"]).encode())
         except (OSError, GraphdbgError) as error:
             self.lines.append(f"{self.named} is not written: {error}")
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        new, changed = made.keys() - self.known.keys(), [test for test in made if made[test] != self.known.get(test)]
-        gone = len((self.known.keys() & self.found.keys()) - made.keys())
-        told = f"{len(new)} new, {len(changed) - len(new)} changed, {gone} that compile nothing left out"
-        self.lines.append(f"{self.named} is written: {counted(len(rows), 'test')}; {told}")
+        new, changed = (
+            compiling.keys() - self.known.keys(),
+            [test for test in compiling if compiling[test] != self.known.get(test)],
+        )
+        gone = len((self.known.keys() & self.by_test.keys()) - compiling.keys())
+        summary = f"{len(new)} new, {len(changed) - len(new)} changed, {gone} that compile nothing left out"
+        self.lines.append(f"{self.named} is written: {counted(len(rows), 'test')}; {summary}")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """What got better, what is not in the file, and how to have it there."""
@@ -158,29 +161,33 @@ class Baseline:
                 f"nothing was counted and {self.named} is as it was: this run is recorded, which sees each graph once"
             ]
         elif not self.update:
-            self._tell(
+            self._list(
                 "better than {} says",
                 {
                     test: _changed(self.known[test], new)
-                    for test, new in self.found.items()
+                    for test, new in self.by_test.items()
                     if test in self.known and new != self.known[test]
                 },
             )
-            self._tell(
+            self._list(
                 "not in {}",
-                {test: _told(new) for test, new in self.found.items() if test not in self.known and any(new.values())},
+                {
+                    test: _counts_text(new)
+                    for test, new in self.by_test.items()
+                    if test not in self.known and any(new.values())
+                },
             )
         if self.lines:
             terminalreporter.section("graphdbg baseline")
             for line in self.lines:
                 terminalreporter.write_line(line)
 
-    def _tell(self, what: str, tests: dict[str, str]) -> None:
+    def _list(self, what: str, tests: dict[str, str]) -> None:
         if tests:
             self.lines.append(
                 f"{counted(len(tests), 'test')} {what.format(self.named)}; to write it down: {self._command()}"
             )
-            self.lines += [f"  {test}: {told}" for test, told in list(tests.items())[:_MOST]]
+            self.lines += [f"  {test}: {numbers}" for test, numbers in list(tests.items())[:_MOST]]
             self.lines += [f"  and {len(tests) - _MOST} more"] if len(tests) > _MOST else []
 
 
@@ -192,7 +199,7 @@ def _changed(old: Numbers, new: Numbers) -> str:
     return ", ".join(f"{words} {old[name]} -> {new[name]}" for name, words in _WORDS.items() if old[name] != new[name])
 
 
-def _told(numbers: Numbers) -> str:
+def _counts_text(numbers: Numbers) -> str:
     return ", ".join(f"{words} {numbers[name]}" for name, words in _WORDS.items())
 
 

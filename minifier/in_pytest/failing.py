@@ -38,8 +38,10 @@ class Failing:
     """`limit_s`: for all of it; `told` takes lines while it goes on; `armed`: the run of what it had called when it
     failed."""
 
-    def __init__(self, config: Any, test: str, limit_s: float, told: Callable[[str], None], armed: str = "") -> None:
-        self.test, self.limit_s, self.told = test, limit_s, told
+    def __init__(
+        self, config: Any, test: str, limit_s: float, announce: Callable[[str], None], armed: str = ""
+    ) -> None:
+        self.test, self.limit_s, self.announce = test, limit_s, announce
         self.until = time.monotonic() + limit_s
         self.place = Path(config.invocation_params.dir)
         self.armed = Path(armed) if armed else None
@@ -56,11 +58,11 @@ class Failing:
     def _found(self) -> list[str]:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.armed is not None:
-            self.told(f"{self.test}: {shown_path(self.armed)} is judged and minified, {self.limit_s:.0f} s at most")
+            self.announce(f"{self.test}: {shown_path(self.armed)} is judged and minified, {self.limit_s:.0f} s at most")
             code, done, issue = self._minified(self.armed, _ARMED)
             if done.get("verdict") == "fails" and done.get("repro") == "shows":
-                return self._told(code, done, issue, "")
-        self.told(f"{self.test}: run again under the recorder, {self._left_s():.0f} s at most")
+                return self._outcome_lines(code, done, issue, "")
+        self.announce(f"{self.test}: run again under the recorder, {self._left_s():.0f} s at most")
         run = free_path(str(self.folder / "run"), first=2)
         code, _ = self._graphdbg("dump", "-o", str(run), "--inputs", "last", "--", *self.command, log="test.log")
         if code is None:
@@ -72,21 +74,21 @@ class Failing:
         if not (code == _FAILED or died) or not run.exists():
             why = "nothing was compiled" if code == _FAILED else f"pytest ended with {code}"
             return [f"{self.test}: run again by itself, {why}: {shlex.join(self.command)}"]
-        self.told(f"{self.test}: {shown_path(run)} is judged and minified")
+        self.announce(f"{self.test}: {shown_path(run)} is judged and minified")
         code, done, issue = self._minified(run, _SEARCH)
         if done.get("verdict") in ("fails", None):
-            return self._told(code, done, issue, f"graphdbg triage {shown_path(run)}")
-        self.told(f"{self.test}: no graph of it fails; its calls are run beside eager")
+            return self._outcome_lines(code, done, issue, f"graphdbg triage {shown_path(run)}")
+        self.announce(f"{self.test}: no graph of it fails; its calls are run beside eager")
         out = self.folder / "program"
         most = str(max(round(_SEARCH * self._left_s()), 1))
         words = ("-o", str(out), "--max-time", most, "--json", "--", *self.command)
         code, whole = self._graphdbg("minify", *words, log="program.log")
         if done["verdict"] == "rounding" and whole.get("verdict") in ("ok", "rounding", "cannot_tell"):
-            self.told(f"{self.test}: {shown_path(run)} is minified with --check rounding")
+            self.announce(f"{self.test}: {shown_path(run)} is minified with --check rounding")
             again, rounded, issue = self._minified(run, _SEARCH, "--check", "rounding")
             if rounded.get("repro") == "shows":
-                return self._told(again, rounded, issue, "")
-        return self._told(code, whole, None, f"graphdbg triage -- {shlex.join(self.command)}")
+                return self._outcome_lines(again, rounded, issue, "")
+        return self._outcome_lines(code, whole, None, f"graphdbg triage -- {shlex.join(self.command)}")
 
     def _minified(self, run: Path, part: float, *flags: str) -> tuple[int | None, dict[str, Any], Path]:
         """What came of it in that part of the time that is left, and where its issue.md is."""
@@ -94,7 +96,7 @@ class Failing:
         words = ("-o", str(out), "--trust", "--max-time", str(max(round(part * self._left_s()), 1)), "--json", *flags)
         return *self._graphdbg("minify", str(run), *words, log="minify.log"), out / "issue.md"
 
-    def _told(self, code: int | None, done: dict[str, Any], issue: Path | None, by_hand: str) -> list[str]:
+    def _outcome_lines(self, code: int | None, done: dict[str, Any], issue: Path | None, by_hand: str) -> list[str]:
         verdict = done.get("verdict")
         if not done:
             why = (
@@ -111,12 +113,14 @@ class Failing:
         lines = [f"{self.test}: {fails}", f"  {done.get('reason', '')}"]
         if done.get("repro") == "shows":
             nodes = f"{counted(done['nodes'], 'node')} of {done['original_nodes']}; " if "nodes" in done else ""
-            told = (
+            rates = (
                 f"shows the failure {done.get('repro_rate')} in processes of their own, with --without-fault it "
                 "ends with 0"
             )
-            told = told if issue is None else done.get("repro_told") or told  # a program's is what it printed, in lines
-            lines.append(f"  python {shown_path(Path(done['repro_path']))}  ({nodes}{told})")
+            rates = (
+                rates if issue is None else done.get("repro_told") or rates
+            )  # a program's is what it printed, in lines
+            lines.append(f"  python {shown_path(Path(done['repro_path']))}  ({nodes}{rates})")
         else:
             lines.append(f"  no repro shows it: {by_hand}")
         if done.get("workaround"):

@@ -97,8 +97,8 @@ class Failures:
         """Marks the report, which xdist's worker sends on; not of `assert_graphs`, of which there is no repro."""
         outcome = yield
         report = outcome.get_result()
-        told = call.excinfo is not None and call.excinfo.typename == "GraphsDifferError"
-        report.graphdbg = bool(report.failed) and not told and _compiled() > self.before
+        by_comparison = call.excinfo is not None and call.excinfo.typename == "GraphsDifferError"
+        report.graphdbg = bool(report.failed) and not by_comparison and _compiled() > self.before
         report.graphdbg_run = self._saved(item.nodeid) if report.graphdbg else ""
 
     def _saved(self, test: str) -> str:

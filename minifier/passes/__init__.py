@@ -6,8 +6,8 @@ knows nothing of search order, caches, isolation or time; it returns a new case 
 one: its file, with `propose(case)` and `apply(case, edit)`, and its row in PASSES, of which all words and lists are
 made. Imports no torch.
 
->>> pass_of("dims").propose(Live(gm, inputs))
-[['dims 8 2', 'dims 768 2'], ['dims 2 1']]
+>>> pass_of("dims").propose(case)
+[['dims 2 1']]
 >>> edit_words("dims 768 2")
 'sizes of 768 made 2'
 """

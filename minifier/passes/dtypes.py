@@ -6,8 +6,7 @@ A dtype is replaced everywhere: in inputs, constants, parameters and graphs insi
 methods. Autocast regions keep theirs (`switches` tries them off). What eager refuses, or what then has other shapes, is
 not proposed.
 
->>> propose(case)
-[['dtypes float16 float32', 'dtypes int32 int64'], ['dtypes complex64 float32']]
+>>> propose(Live(torch.fx.symbolic_trace(torch.sin), [torch.ones(2, dtype=torch.float16)]))
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # pyright: basic
 """What eager gives at each node of a case, without the numbers: shapes, strides, dtypes. Edits must not change it.
 
->>> forms(case)["relu"]
-[((2, 3), (3, 1), torch.float32, device(type='cpu'), False)]
+>>> forms(case)["addmm"]
+[((2, 16), (16, 1), torch.float32, device(type='cpu'), True)]
 """
 
 from __future__ import annotations

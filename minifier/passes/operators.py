@@ -4,8 +4,7 @@ and numbers in arguments become 1 or 2.
 
 Proposed is only what eager takes with the same shape, strides and dtype at that node. Sizes are the matter of `dims`.
 
->>> propose(case)
-[['operators gelu to neg', 'operators mul to add'], ['operators conv default bias'], ['operators add other 1']]
+>>> propose(Live(torch.fx.symbolic_trace(torch.nn.functional.gelu), [torch.ones(2)]))
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
 Only what eager takes; a part that eager refuses to change alone has a row with the priority "-". Runs eager many times,
 so only for small cases.
 
->>> rows(case)[1]
-['0', 'switches config inductor cpp.simdlen', 'setting', 'inductor.cpp.simdlen', '1', 'its default']
+For example: `rows(case)[0]`.
 """
 
 from __future__ import annotations

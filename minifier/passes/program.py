@@ -8,8 +8,7 @@ perhaps the failure: asked is with the functions, then without. Must not change 
 proposed for what would then run other code: both halves of a joint graph, tokens, collectives, Triton kernels,
 Inductor's own random numbers.
 
->>> propose(case)
-[['program torch relu mul_1'], ['program enter']]
+>>> propose(case)[-1]
 """
 
 from __future__ import annotations

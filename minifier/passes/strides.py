@@ -1,8 +1,7 @@
 # pyright: basic
 """Strides: inputs become contiguous with no storage offset, on memory of their own.
 
->>> propose(case)
-[['strides 1']]
+>>> propose(Live(torch.fx.symbolic_trace(torch.sin), [torch.ones(2, 3).t()]))
 """
 
 from __future__ import annotations

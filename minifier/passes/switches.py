@@ -3,9 +3,7 @@
 mode, the regions of such modes, search for the fastest kernels, CUDA graphs; then autocast, where it must stay, takes
 its device's own dtype; at last every setting that is not as in a fresh process.
 
->>> propose(case)
-[['switches static', 'switches grad', 'switches regions autocast'], ['switches dtype float16 bfloat16'], ['switches
-config']]
+For example: `propose(case)`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 static, then those whose number the failure does not need to be open. The dimensions that stay symbolic are those that
 it needs.
 
->>> propose(case)
-[['symbols s77', 'symbols s27']]
+For example: `propose(case)`.
 """
 
 from __future__ import annotations

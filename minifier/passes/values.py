@@ -3,8 +3,7 @@
 everywhere; whole numbers to zeros, which no index is out of reach for, then to 0, 1, 2, ... as far as they went;
 booleans to True, then to False.
 
->>> propose(case)
-[['values 0 ones', 'values 1 zeros'], ['values 0 randn', 'values 1 count'], ['values 0 top']]
+>>> propose(case)[0]
 """
 
 from __future__ import annotations

@@ -27,25 +27,25 @@ DEFAULT_TIME_S = 600.0
 def triaged(command: list[str], out: str | None, max_time_s: float | None, *, quiet: bool) -> ProgramTriage:
     """The program beside eager, its calls looked at for that long; what it left is in OUT."""
     folder = Path(out) if out else free_path("minified-program", first=2)
-    return triage_program(command, output=folder, max_time_s=max_time_s, quiet=quiet, told=say)
+    return triage_program(command, output=folder, max_time_s=max_time_s, quiet=quiet, report=say)
 
 
-def left_of(max_time_s: float | None, found: ProgramTriage) -> float | None:
+def left_of(max_time_s: float | None, triaged: ProgramTriage) -> float | None:
     """The seconds that are left for cutting; at least one, in which nothing much is cut."""
-    return None if max_time_s is None else max(float(round(max_time_s - found.seconds)), 1.0)
+    return None if max_time_s is None else max(float(round(max_time_s - triaged.seconds)), 1.0)
 
 
-def failing_graph(found: ProgramTriage) -> str:
+def failing_graph(triaged: ProgramTriage) -> str:
     """The graph that fails, where one does and Dynamo alone does not depart; else ""."""
-    by_dynamo = found.at is not None and found.at.failed is not None and found.at.failed.rung == "dynamo"
-    where = found.verdict.where
-    return where.graph if found.verdict.failed and where is not None and not by_dynamo else ""
+    by_dynamo = triaged.at is not None and triaged.at.failed is not None and triaged.at.failed.rung == "dynamo"
+    where = triaged.verdict.where
+    return where.graph if triaged.verdict.failed and where is not None and not by_dynamo else ""
 
 
-def cut_repro(found: ProgramTriage, max_time_s: float | None, as_json: bool) -> int:
+def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -> int:
     """Cuts the repro of what departs, and runs it 3 times; returns the exit code."""
-    repro, began, asked = found.repro, time.monotonic(), 0
-    if found.verdict.failed and repro.says == "shows":
+    repro, began, asked = triaged.repro, time.monotonic(), 0
+    if triaged.verdict.failed and repro.says == "shows":
         say(f"the fault is outside its graphs; cutting {shown_path(Path(repro.path))}")
         deadline = began + (max_time_s or DEFAULT_TIME_S)
         with programs() as bare:
@@ -57,14 +57,14 @@ def cut_repro(found: ProgramTriage, max_time_s: float | None, as_json: bool) -> 
         over = "" if asked else "; the time was over before it was cut (--max-time)"
         say(f"{counted(asked, 'candidate')} run: of {counted(lines, 'line')} {left} left{over}")
         repro = shown(Path(repro.path), sys.executable)
-    failed = found.verdict.failed
-    code = (0 if repro.says == "shows" else 1) if failed or found.verdict.verdict in ("ok", "rounding") else 4
+    failed = triaged.verdict.failed
+    code = (0 if repro.says == "shows" else 1) if failed or triaged.verdict.verdict in ("ok", "rounding") else 4
     tried = shlex.join(["python", shown_path(Path(repro.path))]) if repro.says == "shows" else ""
     if as_json:
-        done = {"event": "done", **found.verdict.flat(), **repro.plain(), "queries": asked}
+        done = {"event": "done", **triaged.verdict.flat(), **repro.plain(), "queries": asked}
         emit(done | ({"next": [tried]} if tried else {}), as_json=True)
         return code
-    say(found.verdict.reason or found.summary)
+    say(triaged.verdict.reason or triaged.summary)
     if failed:
         say(repro.sentence)
     if tried:

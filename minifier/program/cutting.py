@@ -31,8 +31,8 @@ class Cutting:
     def __init__(self, program: Path, deadline: float, bare: ForkServer | None = None) -> None:
         self.program, self.deadline, self.bare = program, deadline, bare
         self.text, self.asked = program.read_text(encoding="utf-8"), 0
-        found = re.search(r"^BACKEND = '(\w+)'", self.text, re.MULTILINE)
-        self.before = BEFORE.get(found[1], "") if found else ""
+        backend = re.search(r"^BACKEND = '(\w+)'", self.text, re.MULTILINE)
+        self.before = BEFORE.get(backend[1], "") if backend else ""
         self.kind = self._kind(program)
 
     def _kind(self, program: Path, *flags: str) -> str:
@@ -60,7 +60,9 @@ class Cutting:
             for proposals in (_deletions, _bodies, _elements, _halves):
                 at = 0
                 while time.monotonic() < self.deadline:
-                    candidate = next((one for place, one in enumerate(proposals(self.text)) if place >= at), None)
+                    candidate = next(
+                        (proposal for place, proposal in enumerate(proposals(self.text)) if place >= at), None
+                    )
                     if candidate is None:
                         break
                     if candidate != self.text and self.fails(candidate):
@@ -73,20 +75,20 @@ class Cutting:
 
 def _blocks(tree: ast.Module) -> list[list[ast.stmt]]:
     """The lists of statements that may be cut, outermost first."""
-    found = [tree.body]
+    blocks = [tree.body]
     for node in tree.body:
         if not (isinstance(node, ast.FunctionDef) and node.name in KEPT) and not isinstance(node, ast.If):
-            found += [
+            blocks += [
                 body
-                for one in ast.walk(node)
+                for child in ast.walk(node)
                 for name in ("body", "orelse")
-                if isinstance(body := getattr(one, name, None), list) and body
+                if isinstance(body := getattr(child, name, None), list) and body
             ]
-    return found
+    return blocks
 
 
 def _fixed(node: ast.stmt) -> bool:
-    names = [one.id for one in getattr(node, "targets", []) if isinstance(one, ast.Name)]
+    names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
     own = isinstance(node, ast.FunctionDef) and node.name in {*KEPT, "calls"}
     return own or isinstance(node, (ast.Import, ast.Pass)) or any(name.isupper() for name in names)
 
@@ -101,8 +103,8 @@ def _deletions(text: str) -> Iterator[str]:
                 tree = ast.parse(text)
                 block = _blocks(tree)[number]
                 gone = block[first : first + size]
-                main = number == 0 and any(isinstance(one, (ast.If, ast.Expr)) for one in gone)
-                if main or any(_fixed(one) for one in gone):
+                main = number == 0 and any(isinstance(statement, (ast.If, ast.Expr)) for statement in gone)
+                if main or any(_fixed(statement) for statement in gone):
                     continue
                 block[first : first + size] = [] if length > size else [ast.Pass()]
                 yield ast.unparse(tree)

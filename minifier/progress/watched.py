@@ -3,11 +3,11 @@ No torch.
 
 Reading changes nothing in OUT and never waits; whatever is missing is said. Must not steer or start anything.
 
->>> watched = Watched(Path("small"))
->>> watched.read()
-True
->>> watched.story.best, watched.state
-((3, 4), 'ended')
+For example:
+
+    watched = Watched(Path("small"))
+    watched.read()  # -> True
+    watched.story.best, watched.state  # -> ((3, 4), 'ended')
 """
 
 from __future__ import annotations

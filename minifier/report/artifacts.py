@@ -65,8 +65,8 @@ def gather(saved: SavedGraph, files: Mapping[str, bytes], secrets: Secrets) -> t
             room -= size
             members[f"case/tensors/{name}"] = opening.read(saved.tensors_dir / name)
     for path in saved.code_files():
-        if (told := texts.generated(path.read_bytes().decode(errors="replace"))) is not None:
-            members[f"code/{path.name}"] = told.encode()
+        if (redacted := texts.generated(path.read_bytes().decode(errors="replace"))) is not None:
+            members[f"code/{path.name}"] = redacted.encode()
     excerpt = journal_excerpt(saved)
     if excerpt:
         members["journal.jsonl"] = b"".join(_redacted(line.encode(), texts) + b"\n" for line in excerpt.splitlines())

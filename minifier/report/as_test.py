@@ -1,8 +1,8 @@
 """`report --as-test`: a repro as a test in the style of PyTorch's suites, and the proof that it fails where the bug
 shows.
 
-The test is run as it is, in fresh processes, and once with torch's backend `eager`, where it has to pass. Must not
-overwrite anything, and must not claim what was not seen.
+The test is run as it is, in fresh processes, and once with torch's backend `eager`, where it has to pass. Does not
+overwrite anything, and does not claim what was not seen.
 
 >>> write_test(Path("small/repro.py"), signature, failure, Path("out")).rate                        # doctest: +SKIP
 '3 of 3 fresh processes'
@@ -87,21 +87,21 @@ def write_test_of(
         of_record(signature, saved.record, reduced=original is not None),
         homes_of(imports) if imports else [],
     )
-    told = f"{happens(signature.kind)}; made by graphdbg {__version__}."
+    remark = f"{happens(signature.kind)}; made by graphdbg {__version__}."
     beside = saved.path.parent / "repro.py"
     if saved.path.name == "case" and beside.is_file() and written.here(beside):
-        return write_test(beside, signature, failure, out, told=told, path=path)
+        return write_test(beside, signature, failure, out, remark=remark, path=path)
     with temporary.folder("graphdbg-test-") as folder:
         done = emit_report(
             saved, folder, signature=signature, rung=rung, original=original, imports=imports, verdict=verdict
         )
         if done.repro is None:
             raise CannotExpressError("no test can be written", "; ".join(done.notes))
-        return write_test(done.repro, signature, failure, out, told=told, path=path)
+        return write_test(done.repro, signature, failure, out, remark=remark, path=path)
 
 
 def write_test(
-    repro: Path, signature: Signature, failure: Identity, out: Path, *, told: str = "", path: Sequence[str] = ()
+    repro: Path, signature: Signature, failure: Identity, out: Path, *, remark: str = "", path: Sequence[str] = ()
 ) -> Written:
     """Writes OUT/test_repro.py from a repro, and what lies beside that. `path`: folders where it finds modules beside
     torch.
@@ -115,7 +115,7 @@ def write_test(
     program, kept = opening.read_text(repro), opening.read(beside) if beside.is_file() else None
     what = re.sub(r"\W+", "_", "_".join(failure.calls[:2]) or failure.detail or failure.error or "graph").strip("_")
     name = f"{what}_{KINDS.get(signature.kind, signature.kind)}".lower()
-    head = f"{told} Signature {failure.id}.".strip()
+    head = f"{remark} Signature {failure.id}.".strip()
     first: tuple[str, Trial, int] | None = None
     with temporary.folder("graphdbg-test-") as folder:
         for form in range(len(FORMS) if signature.kind == "accuracy" else 1):

@@ -1,7 +1,7 @@
 """Writes the report of one failing graph: finds the plainest program that shows the failure, verifies it, tells it as
 an issue.
 
-Everything is decided by running programs in fresh processes (`verify`). Must not overwrite anything, and must not claim
+Everything is decided by running programs in fresh processes (`verify`). Does not overwrite anything, and does not claim
 what was not seen: a program that does not fail is written with those words in the issue.
 
 >>> report = emit_report(saved, Path("out"), signature=signature, rung="inductor", original=318)
@@ -105,14 +105,14 @@ def emit_report(
         workaround=plain_change(report.verdict.workaround or ""),
         happens=happens(signature.kind, model=report.verdict.fault == "model"),
     )
-    found: ChosenProgram | None = None
+    chosen: ChosenProgram | None = None
     with asking(case, saved, times, redactor, narrate, bare) as asked:
         try:
-            found = search(case, asked)
-            _write_program(report, found, asked)
+            chosen = search(case, asked)
+            _write_program(report, chosen, asked)
         except (CannotExpressError, RefusedError) as error:
             report.notes.append(f"no repro.py: {error}")
-    log = found.runs.output if found else case.telling
+    log = chosen.runs.output if chosen else case.telling
     search_for = search_link(failure, signature.message, redactor)
     text = issue.render(issue.facts_of(case, report, known, log, asked.versions, search_for), redactor)
     write_file(report.issue, text.encode())
@@ -134,22 +134,22 @@ def _checked(record: GraphRecord, imports: Sequence[str], where: str) -> bool:
     return needed
 
 
-def _write_program(report: issue.Report, found: ChosenProgram, asked: ReportRuns) -> None:
-    script, case = found.script, found.script.case
+def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRuns) -> None:
+    script, case = chosen.script, chosen.script.case
     report.repro = lay_down(script, report.out, asked.redactor)
     written.remember(report.repro)
     report.sidecar = report.repro.with_suffix(".safetensors") if script.sidecar is not None else None
     report.entry, report.inputs = CHECKED_BY if case.checked else script.entry, script.way
-    report.shown, report.times = found.runs.shown, len(found.runs.trials)
-    report.first_layer = first_layer(found.layers, case.rung)
-    report.verdict = report.verdict.in_layer(backend_layer(earliest(found.layers)))
+    report.shown, report.times = chosen.runs.shown, len(chosen.runs.trials)
+    report.first_layer = first_layer(chosen.layers, case.rung)
+    report.verdict = report.verdict.in_layer(backend_layer(earliest(chosen.layers)))
     if case.imports:
         report.notes.append(f"repro.py imports {', '.join(case.imports)}, which has to be attached to the issue")
     report.notes += [script.sizing.sentence().rstrip(".")] if script.sizing is not None and script.sizing.marks else []
-    report.notes += list(case.ops.told) if case.ops is not None and case.ops.stands_in else []
+    report.notes += list(case.ops.remarks) if case.ops is not None and case.ops.stands_in else []
     report.notes += [f"left out of repro.py: {note}" for note in script.notes]
     report.flaky = case.rate is not None and case.rate.flaky
-    report.unsure = all(trial.code == UNSURE for trial in found.runs.trials)
+    report.unsure = all(trial.code == UNSURE for trial in chosen.runs.trials)
     report.notes += [flaky_sentence(case.rate, "repro.py")] if case.rate is not None and case.rate.flaky else []
     if case.rung == RUNG and report.unsure:
         report.notes.append(
@@ -159,7 +159,7 @@ def _write_program(report: issue.Report, found: ChosenProgram, asked: ReportRuns
     elif report.says != "shows":
         report.notes.append(f"repro.py shows it in {report.rate}: it is no proof, though the case fails")
     ends = {GONE: "ends with 0", BUG: "still fails", UNSURE: "cannot tell"}
-    ended = found.without.code if found.without is not None else None
+    ended = chosen.without.code if chosen.without is not None else None
     report.without = "ended otherwise" if ended is None else ends.get(ended, "ended otherwise")
 
 

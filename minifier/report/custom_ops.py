@@ -1,7 +1,7 @@
 """Custom operators of a graph, registered in the repro itself: by their own source where this process has it, else
 stood in for.
 
-Must not import torch, and must not pass a stand-in for the operator: `Registered.told` goes to the head of the program.
+Imports no torch. A stand-in is never passed off as the operator: `Registered.remarks` says so in the program's head.
 
 >>> custom_targets(record)                                                             # doctest: +SKIP
 {'mine::scale': [OpCall(...)]}
@@ -29,24 +29,26 @@ def registered(record: GraphRecord) -> Registered | None:
         return None
     blocks: list[str] = []
     imports: set[str] = set()
-    told: list[str] = []
+    remarks: list[str] = []
     made_up: list[str] = []
-    for name, found in calls.items():
+    for name, recorded_calls in calls.items():
         source = source_of(name)
         if source is not None:
             blocks += source.statements
             imports |= set(source.imports)
-            told.append(f"torch.ops.{name.replace('::', '.')} is registered below as the user's module does.")
+            remarks.append(f"torch.ops.{name.replace('::', '.')} is registered below as the user's module does.")
             continue
-        made_up.append(stand_in(name, found, schema=known_schema(name), grad=record.stage in ("dynamo", "pre_grad")))
-        told.append(
+        made_up.append(
+            stand_in(name, recorded_calls, schema=known_schema(name), grad=record.stage in ("dynamo", "pre_grad"))
+        )
+        remarks.append(
             f"STAND-IN: torch.ops.{name.replace('::', '.')} could not be imported; what stands below has its "
             "recorded shapes, "
             "and other values."
         )
     if made_up:
         blocks += [HELPER, *made_up]
-    return Registered("\n\n\n".join(dict.fromkeys(blocks)), _merged(imports), tuple(told), bool(made_up))
+    return Registered("\n\n\n".join(dict.fromkeys(blocks)), _merged(imports), tuple(remarks), bool(made_up))
 
 
 def known_schema(name: str) -> str:
@@ -57,8 +59,12 @@ def known_schema(name: str) -> str:
     space, _, op = name.partition("::")
     op, _, overload = op.partition(".")
     packet: Any = getattr(getattr(cast("Any", torch).ops, space), op, None)
-    found: Any = getattr(packet, overload or "default", None)
-    return str(found._schema).partition("(")[1] + str(found._schema).partition("(")[2] if found is not None else ""
+    operator: Any = getattr(packet, overload or "default", None)
+    return (
+        str(operator._schema).partition("(")[1] + str(operator._schema).partition("(")[2]
+        if operator is not None
+        else ""
+    )
 
 
 def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentLackError]:
@@ -70,7 +76,7 @@ def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentL
     from ...dumps.torchside import targets
     from ...dumps.torchside.triton_kernels import KernelReader
 
-    found: dict[str, EnvironmentLackError] = {}
+    errors: dict[str, EnvironmentLackError] = {}
     for node in nodes(record.graph):
         place = f"{where}: node {node.name}".removeprefix(": ")
         if node.op == "call_method":
@@ -83,8 +89,8 @@ def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentL
                     targets.resolve(str(target), place)
                     targets.check_getattr(str(target), node.args, node.kwargs, place)
             except EnvironmentLackError as error:
-                found.setdefault(str(target), error)
-    return found
+                errors.setdefault(str(target), error)
+    return errors
 
 
 def refuse_others(record: GraphRecord, where: str = "") -> None:
@@ -97,24 +103,28 @@ def refuse_others(record: GraphRecord, where: str = "") -> None:
 
 def _merged(imports: set[str]) -> tuple[str, ...]:
     """The statements in order, one for all that comes from the same module."""
-    plain = [one for one in imports if not one.startswith("from ")]
+    plain = [statement for statement in imports if not statement.startswith("from ")]
     names: dict[str, list[str]] = {}
-    for one in sorted(imports - set(plain)):
-        module, _, name = one.removeprefix("from ").partition(" import ")
+    for statement in sorted(imports - set(plain)):
+        module, _, name = statement.removeprefix("from ").partition(" import ")
         names.setdefault(module, []).append(name)
-    return tuple(sorted([*plain, *(f"from {module} import {', '.join(found)}" for module, found in names.items())]))
+    return tuple(
+        sorted(
+            [*plain, *(f"from {module} import {', '.join(names_imported)}" for module, names_imported in names.items())]
+        )
+    )
 
 
 def custom_targets(record: GraphRecord) -> dict[str, list[OpCall]]:
     """ "namespace::op[.overload]" -> its recorded calls, those of nested graphs too."""
-    found: dict[str, list[OpCall]] = {}
+    calls_of_op: dict[str, list[OpCall]] = {}
     for body in bodies(record.graph):
         calls = [(node, called) for node in body.nodes if (called := _called(node)) is not None]
         if calls:
             values, arguments = {node.name: node.value for node in body.nodes}, used(body.nodes)
             for node, (target, call) in calls:
-                found.setdefault(_qualified(target), []).append(call(values, node.name in arguments))
-    return found
+                calls_of_op.setdefault(_qualified(target), []).append(call(values, node.name in arguments))
+    return calls_of_op
 
 
 def _called(node: NodeRecord) -> Any:
@@ -153,7 +163,7 @@ def _functionalized(node: NodeRecord, values: dict[str, Value | None]) -> OpCall
             kwargs[key] = arg
     items = list(node.value.items) if isinstance(node.value, SequenceValue) else []
     outputs: list[Value | None] = [*items[: len(items) - len(bases)]]
-    nothing = not any(isinstance(one, TensorValue) for one in outputs)
+    nothing = not any(isinstance(output, TensorValue) for output in outputs)
     return OpCall([], kwargs, values, outputs, False, written, nothing)
 
 

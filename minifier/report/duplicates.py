@@ -34,12 +34,12 @@ def search_link(failure: Identity, message: str, redactor: Redactor) -> str:
 def query(failure: Identity, message: str) -> str:
     """What is searched for: an error by the longest stretch of its own words, anything else by its kind and
     operations."""
-    told, calls = phrase(message), [name for name in failure.calls if "." not in name][:_MOST_CALLS]
+    stretch, calls = phrase(message), [name for name in failure.calls if "." not in name][:_MOST_CALLS]
     error = failure.error if failure.error and not hasattr(builtins, failure.error) else ""
     if failure.detail and failure.kind in SPEAKING and failure.detail != CPP:
         calls = [failure.detail] if "." not in failure.detail else []
-    if told:
-        words = [error, f'"{told}"', *([] if failure.kind == "crash" and len(told.split()) > 3 else calls)]
+    if stretch:
+        words = [error, f'"{stretch}"', *([] if failure.kind == "crash" and len(stretch.split()) > 3 else calls)]
     else:
         words = [SCOPE, searched(failure.kind) or failure.error, *calls]
     return " ".join(filter(None, words))

@@ -1,9 +1,8 @@
 """The `### Versions` section of an issue, in the style of torch's collect_env, by allow-list: what is not named here is
 not told.
 
-It must not import torch (versions come from package metadata and from the text of torch/version.py), must not start
-anything but `nvidia-smi` and `gcc --version`, and must not read any other environment variable than those of
-ALLOWED_VARIABLES.
+Imports no torch (versions come from package metadata and from the text of torch/version.py), does not start anything
+but `nvidia-smi` and `gcc --version`, and does not read any other environment variable than those of ALLOWED_VARIABLES.
 
 >>> versions_text(collect())          # doctest: +SKIP
 'PyTorch version: 2.13.0+cpu ...'
@@ -77,17 +76,17 @@ def collect() -> dict[str, str]:
 
 def packages() -> dict[str, str]:
     """Versions of the packages that matter to a compile, and of graphdbg itself."""
-    found = {name: package_version(name) for name in PACKAGES}
+    versions = {name: package_version(name) for name in PACKAGES}
     from ... import __version__
 
-    return {**{name: version for name, version in found.items() if version}, "graphdbg": __version__}
+    return {**{name: version for name, version in versions.items() if version}, "graphdbg": __version__}
 
 
 def settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The allow-listed environment variables that are set."""
     source = os.environ if environment is None else environment
-    found = {name: source[name] for name in ALLOWED_VARIABLES if name in source}
-    return {name: value if _PLAIN_VALUE.match(value) else "<set>" for name, value in found.items()}
+    variables = {name: source[name] for name in ALLOWED_VARIABLES if name in source}
+    return {name: value if _PLAIN_VALUE.match(value) else "<set>" for name, value in variables.items()}
 
 
 def versions_text(facts: Mapping[str, str] | None = None) -> str:

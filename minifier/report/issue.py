@@ -90,7 +90,7 @@ class Report:
         return f"{self.shown} of {counted(self.times, 'fresh process')}"
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """What the repro does, with and without the fault, in one line."""
         without = f", with --without-fault it {self.without}" if self.without and self.says == "shows" else ""
         enters = _enters(self.entry) + (f"; inputs: {self.inputs}" if self.inputs else "")
@@ -111,13 +111,13 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """For --json: paths as text, the rate in words, the verdict's fields flat."""
         plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
-        told = {"rate": self.rate, "verified": self.verified, "repro_path": plain["repro"], "repro": self.says}
-        return plain | told | self.verdict.flat()
+        summary = {"rate": self.rate, "verified": self.verified, "repro_path": plain["repro"], "repro": self.says}
+        return plain | summary | self.verdict.flat()
 
 
 def _enters(entry: str) -> str:
     """Where a program enters, in words; what is no entry of ours is a command's."""
-    return next((told for name, told in ENTERS.items() if name == entry), f"through `{entry}`")
+    return next((words for name, words in ENTERS.items() if name == entry), f"through `{entry}`")
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def facts_of(
 
 def render(facts: IssueFacts, redactor: Redactor) -> str:
     """The whole text."""
-    title, text = (visible(redactor.text(one)) for one in (facts.title, "\n\n".join(_parts(facts))))
+    title, text = (visible(redactor.text(part)) for part in (facts.title, "\n\n".join(_parts(facts))))
     known = f"<!-- {KNOWN}: {facts.search} -->\n\n" if facts.search else ""
     return f"{known}<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 160)} -->\n\n{text}\n"
 
@@ -236,7 +236,9 @@ def _description(facts: IssueFacts) -> str:
         lines.append(f"- Seen to work instead, before the first compile:\n\n{_fenced(around, 'python')}")
     beside = NEAREST if known.neighbour.get("diff") else "\n"
     lines += [
-        f"- {_inline(told[:1].upper() + told[1:].rstrip('.'))}." for told in known.told if not told.startswith(beside)
+        f"- {_inline(sentence[:1].upper() + sentence[1:].rstrip('.'))}."
+        for sentence in known.told
+        if not sentence.startswith(beside)
     ]
     lines += [f"- Note: {_inline(note)}" for note in report.notes]
     return "\n".join(lines)
@@ -278,7 +280,7 @@ def _cell(text: str) -> str:
 
 def _inline(text: str, limit: int = 2_000) -> str:
     """Text of a dump in a sentence: no tag, no picture or link, nobody is mentioned."""
-    return _MARKUP.sub(lambda found: "@\u200b" if found[0] == "@" else f"&#{ord(found[0])};", one_line(text, limit))
+    return _MARKUP.sub(lambda match: "@\u200b" if match[0] == "@" else f"&#{ord(match[0])};", one_line(text, limit))
 
 
 def user_place(verdict: Verdict, record: GraphRecord) -> str:
@@ -292,15 +294,15 @@ def user_place(verdict: Verdict, record: GraphRecord) -> str:
 
 def user_lines(record: GraphRecord, limit: int = 8) -> list[str]:
     """The innermost user line of each computing node's stack, as `file:line in function: source`; no line twice."""
-    found: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for node in record.graph.nodes:
         if node.stack < 0 or node.op in ("placeholder", "output", "get_attr"):
             continue
         frames = re.findall(r'File "([^"]+)", line (\d+), in ([^\n]+)(?:\n\s+([^\n]*))?', record.strings[node.stack])
         if frames:
             path, line, function, source = frames[-1]
-            found[f"{path}:{line} in {function}" + (f": {source.strip()}" if source.strip() else "")] = None
-    return list(found)[:limit]
+            lines[f"{path}:{line} in {function}" + (f": {source.strip()}" if source.strip() else "")] = None
+    return list(lines)[:limit]
 
 
 def shorten(log: str, head: int = _LOG_HEAD, tail: int = _LOG_TAIL) -> str:

@@ -2,7 +2,7 @@
 
 What is taken: the function under `torch.library.custom_op`, its `register_*` statements, and whatever those use, as
 long as that is torch, numpy or Python's own library. Nothing is guessed: a name that cannot be followed means no
-source. Must not import the user's module: it is asked for only where `--import` has done so.
+source. Does not import the user's module: it is asked for only where `--import` has done so.
 
 >>> source_of("mine::scale").statements[0].splitlines()[0]                             # doctest: +SKIP
 '@torch.library.custom_op("mine::scale", mutates_args=())'
@@ -57,23 +57,27 @@ def _cut(text: str, function: Callable[..., Any], name: str) -> OpSource | None:
     if not chain:
         return None
     own = next(
-        one for one in chain[-1] if isinstance(one, ast.FunctionDef) and _first(one) == function.__code__.co_firstlineno
+        candidate
+        for candidate in chain[-1]
+        if isinstance(candidate, ast.FunctionDef) and _first(candidate) == function.__code__.co_firstlineno
     )
-    taken: list[ast.stmt] = [own, *(one for one in chain[-1] if _registers(one, own.name, name))]
+    taken: list[ast.stmt] = [own, *(candidate for candidate in chain[-1] if _registers(candidate, own.name, name))]
     imports: set[str] = set()
     known: set[str] = set()
     for statement in taken:
         for used in sorted(_free(statement) - known):
             known.add(used)
-            found = _definition(used, chain)
-            if isinstance(found, str):
-                imports.add(found)
-            elif found is not None and found not in taken:
-                taken.append(found)
+            definition = _definition(used, chain)
+            if isinstance(definition, str):
+                imports.add(definition)
+            elif definition is not None and definition not in taken:
+                taken.append(definition)
     lines = text.splitlines()
-    ordered = sorted(taken, key=lambda one: one.lineno)
-    statements = tuple(textwrap.dedent("\n".join(lines[_first(one) - 1 : one.end_lineno])) for one in ordered)
-    if sum(len(one.splitlines()) for one in statements) > _LONGEST:
+    ordered = sorted(taken, key=lambda candidate: candidate.lineno)
+    statements = tuple(
+        textwrap.dedent("\n".join(lines[_first(candidate) - 1 : candidate.end_lineno])) for candidate in ordered
+    )
+    if sum(len(candidate.splitlines()) for candidate in statements) > _LONGEST:
         return None
     return OpSource(statements, tuple(sorted(imports - {"import torch"})))
 
@@ -81,15 +85,15 @@ def _cut(text: str, function: Callable[..., Any], name: str) -> OpSource | None:
 def _first(statement: ast.stmt) -> int:
     """The first line of a statement, its decorators included."""
     decorators = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(one.lineno for one in decorators)])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _chain(body: Sequence[ast.stmt], line: int) -> list[list[ast.stmt]]:
     """The bodies that hold the function that begins in that line, outermost first."""
-    for one in body:
-        if isinstance(one, ast.FunctionDef) and _first(one) == line:
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef) and _first(statement) == line:
             return [list(body)]
-        inner: list[Any] = [*getattr(one, "body", []), *getattr(one, "orelse", [])]
+        inner: list[Any] = [*getattr(statement, "body", []), *getattr(statement, "orelse", [])]
         deeper = _chain([item for item in inner if isinstance(item, ast.stmt)], line)
         if deeper:
             return [list(body), *deeper]
@@ -110,8 +114,12 @@ def _registers(statement: ast.stmt, own: str, name: str) -> bool:
             continue
         if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == own:
             return True
-        listed = [item for one in arguments for item in (one.elts if isinstance(one, (ast.List, ast.Tuple)) else [one])]
-        if any(_means(one, own, name) for one in listed):
+        listed = [
+            item
+            for argument in arguments
+            for item in (argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument])
+        ]
+        if any(_means(argument, own, name) for argument in listed):
             return True
     return False
 
@@ -131,46 +139,46 @@ def _free(statement: ast.stmt) -> set[str]:
     """Names that a statement reads and does not bind itself."""
     read: set[str] = set()
     bound: set[str] = set()
-    for one in ast.walk(statement):
-        if isinstance(one, ast.Name):
-            (read if isinstance(one.ctx, ast.Load) else bound).add(one.id)
-        elif isinstance(one, ast.arg):
-            bound.add(one.arg)
-        elif isinstance(one, (ast.FunctionDef, ast.ClassDef)):
-            bound.add(one.name)
-        elif isinstance(one, (ast.Import, ast.ImportFrom)):
-            _allowed(one)
-            bound |= {(alias.asname or alias.name).partition(".")[0] for alias in one.names}
+    for inner in ast.walk(statement):
+        if isinstance(inner, ast.Name):
+            (read if isinstance(inner.ctx, ast.Load) else bound).add(inner.id)
+        elif isinstance(inner, ast.arg):
+            bound.add(inner.arg)
+        elif isinstance(inner, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(inner.name)
+        elif isinstance(inner, (ast.Import, ast.ImportFrom)):
+            _allowed(inner)
+            bound |= {(alias.asname or alias.name).partition(".")[0] for alias in inner.names}
     return read - bound - set(dir(builtins))
 
 
 def _definition(name: str, chain: Sequence[Sequence[ast.stmt]]) -> ast.stmt | str | None:
     """The statement that binds a name, or the text of the import that does; None for one that is there already."""
     for body in reversed(chain):
-        for one in body:
-            if isinstance(one, (ast.Import, ast.ImportFrom)):
-                for alias in one.names:
+        for statement in body:
+            if isinstance(statement, (ast.Import, ast.ImportFrom)):
+                for alias in statement.names:
                     if (alias.asname or alias.name.partition(".")[0]) == name:
-                        _allowed(one)
+                        _allowed(statement)
                         return ast.unparse(
                             ast.Import([alias])
-                            if isinstance(one, ast.Import)
-                            else ast.ImportFrom(one.module, [alias], one.level)
+                            if isinstance(statement, ast.Import)
+                            else ast.ImportFrom(statement.module, [alias], statement.level)
                         )
                 continue
-            binds = [one.name] if isinstance(one, (ast.FunctionDef, ast.ClassDef)) else []
-            if name in (_targets(one) if isinstance(one, (ast.Assign, ast.AnnAssign)) else binds):
-                return one
+            binds = [statement.name] if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
+            if name in (_targets(statement) if isinstance(statement, (ast.Assign, ast.AnnAssign)) else binds):
+                return statement
     raise _Lost(name)
 
 
 def _targets(statement: ast.Assign | ast.AnnAssign) -> Iterator[str]:
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    yield from (one.id for one in targets if isinstance(one, ast.Name))
+    yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
 def _allowed(statement: ast.Import | ast.ImportFrom) -> None:
-    names = [one.name for one in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
+    names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
     if isinstance(statement, ast.ImportFrom) and statement.level:
         raise _Lost(statement.module or ".")
     for name in names:

@@ -3,9 +3,11 @@ is left.
 
 For screens and for `graphdbg report --preview`. Reads files; runs nothing and changes nothing. No torch.
 
->>> preview = Preview.of(Path("small"))
->>> preview.sentences()[0]
-'what will be shared: 1 source line of 1 file (train_gpt.py), 1 operation, 1 input shape'
+For example:
+
+    preview = Preview.of(Path("small"))
+    preview.sentences()[0]
+    # 'what will be shared: 1 source line of 1 file (train_gpt.py), 1 operation, 1 input shape'
 """
 
 from __future__ import annotations
@@ -70,27 +72,27 @@ class Preview:
     @classmethod
     def of(cls, folder: Path, redactor: Redactor | None = None) -> Preview:
         """Reads what is there; a file that is missing is an empty text."""
-        found = cls(folder, _text(folder / ISSUE), _text(folder / REPRO))
-        both = found.issue + found.repro
-        listed = _LINES.search(found.issue)
-        found.source_lines = listed["lines"].splitlines() if listed else []
+        preview = cls(folder, _text(folder / ISSUE), _text(folder / REPRO))
+        both = preview.issue + preview.repro
+        listed = _LINES.search(preview.issue)
+        preview.source_lines = listed["lines"].splitlines() if listed else []
         # issue.md has the text of repro.py in it: what stands there is counted once
-        rest = found.issue.replace(found.repro.rstrip(), "") if found.repro else found.issue
-        found.replaced = Counter(MARKERS[marker] for marker in _MARKER.findall(rest + found.repro))
-        found.leaks = list(dict.fromkeys((redactor or Redactor()).leaks(both)))
-        found.random = random_looking(_KNOWN.sub("", rest))
-        rate = _RATE.search(found.issue)
+        rest = preview.issue.replace(preview.repro.rstrip(), "") if preview.repro else preview.issue
+        preview.replaced = Counter(MARKERS[marker] for marker in _MARKER.findall(rest + preview.repro))
+        preview.leaks = list(dict.fromkeys((redactor or Redactor()).leaks(both)))
+        preview.random = random_looking(_KNOWN.sub("", rest))
+        rate = _RATE.search(preview.issue)
         if rate:
-            found.shown, found.times = (int(number) for number in rate.groups() if number is not None)
+            preview.shown, preview.times = (int(number) for number in rate.groups() if number is not None)
         try:
             if (folder / SIDECAR).is_file():
-                found.sidecar_bytes = (folder / SIDECAR).stat().st_size
+                preview.sidecar_bytes = (folder / SIDECAR).stat().st_size
             if (folder / ARTIFACTS).is_file():
                 with opening.opened(folder / ARTIFACTS) as file, zipfile.ZipFile(file) as archive:
-                    found.members = [(item.filename, item.file_size) for item in archive.infolist()]
+                    preview.members = [(item.filename, item.file_size) for item in archive.infolist()]
         except (OSError, zipfile.BadZipFile) as error:
-            found.damage = f"{folder / ARTIFACTS} cannot be read: {error}"
-        return found
+            preview.damage = f"{folder / ARTIFACTS} cannot be read: {error}"
+        return preview
 
     @property
     def is_there(self) -> bool:
@@ -114,7 +116,7 @@ class Preview:
 
     def sentences(self) -> list[str]:
         """What will be shared, what was replaced, what the archive holds, how sure it is."""
-        files = list(dict.fromkeys(found["file"] for line in self.source_lines if (found := _PLACE.match(line))))
+        files = list(dict.fromkeys(match["file"] for line in self.source_lines if (match := _PLACE.match(line))))
         operations = dict.fromkeys(_OPERATION.findall("".join(_GRAPH.findall(self.repro)) or self.repro))
         parts = [
             f"{counted(len(self.source_lines), 'source line')} of {counted(len(files), 'file')}"
@@ -158,7 +160,7 @@ def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
     saved = resolve_graph(graph)
     record, redactor = saved.record, redactor or Redactor(secrets=secrets_of(saved.run))
     lines = [redactor.text(line) for line in user_lines(record)]
-    files = list(dict.fromkeys(found["file"] for line in lines if (found := _PLACE.match(line))))
+    files = list(dict.fromkeys(match["file"] for line in lines if (match := _PLACE.match(line))))
     operations = dict.fromkeys(node.target for node in record.graph.nodes if node.op.startswith("call_"))
     replaced = Counter(MARKERS[marker] for line in lines for marker in _MARKER.findall(line))
     kinds = ", ".join(counted(count, kind) for kind, count in sorted(replaced.items()))

@@ -4,7 +4,7 @@ shows it. One of the runs that count begins with nothing imported, as a user's d
 From the plainest to the most faithful: `torch.compile`, Inductor's inner compiler, the entry where the recording was
 taken; each with seeded inputs before recorded ones. The chosen program must end with 0 when it is run with
 --without-fault. What earlier processes said of it is kept beside the case: `report` after `minify` need not ask again.
-Must not write anything but that note, must not guess which program fails, and must not import torch.
+Does not write anything but that note, does not guess which program fails, and does not import torch.
 
 >>> [(script.entry, script.way) for script in candidates(case)]                        # doctest: +SKIP
 [('torch.compile', 'seeded'), ('compile_fx_inner', 'seeded'), ('as recorded', 'seeded')]
@@ -66,7 +66,7 @@ class ReportRuns:
     versions: str
 
     def for_program(self, text: str) -> dict[str, Any]:
-        """`how` of a program; one that needs a GPU, or settings that the import reads, must not begin where torch is
+        """`how` of a program; one that needs a GPU, or settings that the import reads, does not begin where torch is
         imported."""
         own = any(word in text for word in ("cuda", "xpu", "os.environ"))
         return self.how | {"bare": None} if own else self.how
@@ -243,20 +243,20 @@ def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
         asked.narrate(
             f"running a repro that enters {_entering(script)} with {script.way} inputs{beside}, in a fresh process"
         )
-        found = tried(script, asked, Memo.of(script, saved, versions))
-        if found.settled:
-            found = _switched(_narrowed(found, asked), asked)
-            shown = shown or found
-            if found.without is not None and found.without.code == verify.GONE:
-                shown = found
+        candidate = tried(script, asked, Memo.of(script, saved, versions))
+        if candidate.settled:
+            candidate = _switched(_narrowed(candidate, asked), asked)
+            shown = shown or candidate
+            if candidate.without is not None and candidate.without.code == verify.GONE:
+                shown = candidate
                 break
-        first = found if first is None or found.runs.shown > first.runs.shown else first
+        first = candidate if first is None or candidate.runs.shown > first.runs.shown else first
     if shown is None:
         assert first is not None, "candidates() yields one program or raises"
         return first
     if saved.run is None:
         memo = Memo.of(shown.script, saved, versions)
-        memo.codes, memo.layers = [one.code for one in shown.runs.trials], shown.layers
+        memo.codes, memo.layers = [trial.code for trial in shown.runs.trials], shown.layers
         memo.without = shown.without.code if shown.without else None
         write_file(saved.path / MEMO, msgspec.json.encode(memo) + b"\n")
     return shown
@@ -267,7 +267,7 @@ def _entering(script: Script) -> str:
     if script.case.checked:
         return f"through `{CHECKED_BY}`"
     stands = [script.stand.mode, *([script.stand.backend] if not script.stand.is_inductor else [])]
-    named = ", ".join(one for one in stands if one)
+    named = ", ".join(stand for stand in stands if stand)
     return ENTERS[script.entry] + (f", {named}" if named else "")
 
 
@@ -280,12 +280,12 @@ def offs(case: ReproFacts) -> list[ReproFacts]:
     return [replace(case, off=kind, workaround=changes) for kind in kinds if may[kind]]
 
 
-def _switched(found: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
+def _switched(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
     """The program, with what --without-fault does chosen so that it ends with 0 then; as it is where nothing does
     that."""
-    if found.without is not None and found.without.code == verify.GONE:
-        return found
-    script = found.script
+    if chosen.without is not None and chosen.without.code == verify.GONE:
+        return chosen
+    script = chosen.script
     for case in offs(replace(script.case, off="eager")):
         if case.off == script.case.off:
             continue
@@ -295,7 +295,7 @@ def _switched(found: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
         asked.narrate("running it without the fault in another way, in a fresh process")
         if _run(other, asked, WITHOUT).code == verify.GONE and (again := tried(other, asked)).settled:
             return again
-    return found
+    return chosen
 
 
 WITHOUT = "--without-fault"
@@ -310,23 +310,23 @@ def _run(script: Script, asked: ReportRuns, *flags: str, stop: threading.Event |
         return verify.run_once(program, *flags, stop=stop, **asked.for_program(script.text))
 
 
-def _narrowed(found: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
+def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
     """The same failure with fixed sizes or with fewer dynamic ones, where the program shows it so; else what was
     found."""
-    plain = fixed(found.script)
+    plain = fixed(chosen.script)
     if plain is None:
-        return found
+        return chosen
     asked.narrate("does it need dynamic sizes? Running it with fixed ones, in a fresh process")
     seen = tried(plain, asked)
     if seen.settled:
         return seen
-    for script in marked(found.script, needed=seen.runs.trials[0].code == verify.GONE):
+    for script in marked(chosen.script, needed=seen.runs.trials[0].code == verify.GONE):
         assert script.sizing is not None
         asked.narrate(f"running it with {sizes.listing(script.sizing.marks)} dynamic, in a fresh process")
         seen = tried(script, asked)
         if seen.settled:
             return seen
-    return found
+    return chosen
 
 
 def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> ChosenProgram:

@@ -1,5 +1,5 @@
 """A repro under a torch of one's own: which torch a Python has, what the program shows there, and when that torch was
-built anew.
+built again.
 
 Runs programs in fresh processes as `verify` does. Judges by their exit codes alone. No torch is imported here.
 
@@ -137,11 +137,11 @@ def _ending(code: int | None) -> str:
 
 def interpreter(name: str) -> str:
     """The path of a Python. A link is not followed: it is what makes a virtual environment. Raises UsageError."""
-    found = shutil.which(Path(name).expanduser()) if name else None
-    if found is None:
+    path = shutil.which(Path(name).expanduser()) if name else None
+    if path is None:
         why = "there is no such program" if not Path(name).is_dir() else "it is a folder"
         raise UsageError(f"cannot run {name}", why, "name the Python of that torch, such as ~/pytorch/.venv/bin/python")
-    return str(Path(found).absolute())
+    return str(Path(path).absolute())
 
 
 def torch_of(python: str, program: Path) -> TorchThere:
@@ -160,8 +160,8 @@ def torch_of(python: str, program: Path) -> TorchThere:
     if not answers:
         last = (trial.output.strip().splitlines() or [_ending(trial.code)])[-1]
         return TorchThere(python, problem=f"it does not run as a Python: {last}")
-    (told,) = answers
-    return TorchThere(python, told["version"], Path(told["file"]).parent if told["file"] else None, told["problem"])
+    (there,) = answers
+    return TorchThere(python, there["version"], Path(there["file"]).parent if there["file"] else None, there["problem"])
 
 
 def shown(
@@ -199,8 +199,8 @@ def _state(folder: Path) -> tuple[int, int, int]:
         for name in names:
             if name.endswith(_BUILT):
                 try:
-                    found = Path(place, name).stat()
+                    status = Path(place, name).stat()
                 except OSError:  # it is being replaced
                     continue
-                count, size, last = count + 1, size + found.st_size, max(last, found.st_mtime_ns)
+                count, size, last = count + 1, size + status.st_size, max(last, status.st_mtime_ns)
     return count, size, last

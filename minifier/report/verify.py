@@ -6,8 +6,6 @@ copy of the toolchain probes (vector instruction sets of this CPU, 12 to 30 s ot
 kernel of the case. With a `bare` fork server a run is a child of a Python that has imported torch and nothing of ours:
 the runs then share that import and the seed of Python's hashes, and still no cache, folder or compiled thing.
 
->>> verify(Path("out/repro.py"), times=3).rate
-'3 of 3 fresh processes'
 >>> first_layer({"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}, "inductor")
 'inductor (eager, aot_eager and aot_eager_decomp_partition pass)'
 """
@@ -154,14 +152,14 @@ def run_many(program: Path, times: int, **how: Any) -> list[Trial]:
 
 def answer_of(code: str, *arguments: str, **how: Any) -> Any:
     """What a few lines of Python, run in such a process, left as JSON in the file "answer"; None where they died."""
-    found: list[Any] = []
+    answers: list[Any] = []
 
     def read(cwd: Path) -> None:
         answer = cwd / "answer"
-        found.extend([json.loads(answer.read_text())] if answer.exists() else [])
+        answers.extend([json.loads(answer.read_text())] if answer.exists() else [])
 
     run_command([sys.executable, "-c", code, *arguments], limit_s=ANSWER_S, after=read, **how)
-    return found[0] if found else None
+    return answers[0] if answers else None
 
 
 @contextlib.contextmanager

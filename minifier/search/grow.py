@@ -109,8 +109,8 @@ def connect(engine: Engine, state: Candidate, within: Collection[int], core: Col
     bypassed = replace(state, keep=frozenset(joined - free - state.bypass), bypass=state.bypass | free)
     whole = state.keeping(joined - state.bypass)
     tries = [bypassed, whole] if free else [whole]
-    found = engine.first(tries)
-    return None if found is None else tries[found]
+    place = engine.first(tries)
+    return None if place is None else tries[place]
 
 
 def join(engine: Engine, within: Collection[int], core: Collection[int], gone: Collection[int]) -> set[int] | None:

@@ -32,6 +32,6 @@ def hint(engine: Engine, state: Candidate) -> Candidate:
     for centre in list(first.values())[:MOST]:
         sizes = [size for size in SIZES if size < len(state.keep)]
         balls = [state.keeping(ball(engine.neighbours, centre, size, state.keep)) for size in sizes]
-        if (found := engine.first(balls)) is not None:
-            return balls[found]
+        if (place := engine.first(balls)) is not None:
+            return balls[place]
     return state

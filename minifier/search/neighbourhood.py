@@ -21,15 +21,15 @@ FAR = 1 << 60
 def distances(graph: Neighbours, sources: Iterable[int], within: Collection[int]) -> dict[int, int]:
     """Breadth-first distance from the sources, edges taken both ways, inside `within`; unreachable atoms are left
     out."""
-    found = dict.fromkeys(sources, 0)
-    queue = deque(found)
+    distance_of = dict.fromkeys(sources, 0)
+    queue = deque(distance_of)
     while queue:
         atom = queue.popleft()
         for other in (*graph.parents[atom], *graph.children[atom]):
-            if other in within and other not in found:
-                found[other] = found[atom] + 1
+            if other in within and other not in distance_of:
+                distance_of[other] = distance_of[atom] + 1
                 queue.append(other)
-    return found
+    return distance_of
 
 
 def nearest(
@@ -40,24 +40,24 @@ def nearest(
     Paths lead through `rest` and `gone`. Of equals the later atom comes first; what cannot be reached comes last.
     """
     inside = {*rest, *sources, *gone}
-    found = dict.fromkeys(sources, 0)
+    cost_of = dict.fromkeys(sources, 0)
     queue = [(0, source) for source in sorted(sources)]
     while queue:
         spent, atom = heapq.heappop(queue)
-        if spent > found[atom]:
+        if spent > cost_of[atom]:
             continue
         for others, price in ((graph.parents[atom], 1), (graph.children[atom], DOWN)):
             for other in others:
-                if other in inside and spent + price < found.get(other, FAR):
-                    found[other] = spent + price
+                if other in inside and spent + price < cost_of.get(other, FAR):
+                    cost_of[other] = spent + price
                     heapq.heappush(queue, (spent + price, other))
-    return sorted(rest, key=lambda atom: (found.get(atom, FAR), -atom))
+    return sorted(rest, key=lambda atom: (cost_of.get(atom, FAR), -atom))
 
 
 def ball(graph: Neighbours, centre: int, size: int, within: Collection[int]) -> set[int]:
     """The `size` atoms of `within` nearest to the centre."""
-    found = distances(graph, [centre], within)
-    return set(sorted(found, key=lambda atom: (found[atom], abs(atom - centre)))[:size])
+    distance_of = distances(graph, [centre], within)
+    return set(sorted(distance_of, key=lambda atom: (distance_of[atom], abs(atom - centre)))[:size])
 
 
 def classes(
@@ -131,9 +131,9 @@ def _walk_back(before: dict[int, int], atom: int) -> list[int]:
 def components(graph: Neighbours, atoms: Collection[int]) -> list[set[int]]:
     """The connected components of a set of atoms, edges taken both ways; the one with the last atom first."""
     left = set(atoms)
-    found: list[set[int]] = []
+    parts: list[set[int]] = []
     while left:
         part = set(distances(graph, [max(left)], left))
         left -= part
-        found.append(part)
-    return found
+        parts.append(part)
+    return parts

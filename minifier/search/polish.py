@@ -31,12 +31,14 @@ def polish(engine: Engine, state: Candidate) -> Candidate:
     while True:
         # After a success with the atoms before it: those behind it were just tried in vain.
         order = sorted(state.keep, key=lambda atom, last=last: (atom >= last, -atom))
-        proposals = [(atom, one) for atom in order for one in _proposals(engine, state, atom) if one not in tried]
-        found = engine.first([one for _, one in proposals], afresh=unsure)
-        if found is None:
+        proposals = [
+            (atom, proposal) for atom in order for proposal in _proposals(engine, state, atom) if proposal not in tried
+        ]
+        accepted = engine.first([proposal for _, proposal in proposals], afresh=unsure)
+        if accepted is None:
             return state
-        tried |= {one for _, one in proposals[: found + 1]}
-        last, state = proposals[found]
+        tried |= {proposal for _, proposal in proposals[: accepted + 1]}
+        last, state = proposals[accepted]
 
 
 def _proposals(engine: Engine, state: Candidate, atom: int) -> list[Candidate]:

@@ -60,11 +60,11 @@ def windows(engine: Engine, state: Candidate) -> Candidate:
             continue
         start = max(base, low - margin) if engine.local else base
         marks = quantiles(total, low, high, engine.jobs)
-        found = engine.first(part(start, mark) for mark in marks)
-        if found != 0:
-            low = marks[-1 if found is None else found - 1]
-        if found is not None:
-            high = marks[found]
+        first_failing = engine.first(part(start, mark) for mark in marks)
+        if first_failing != 0:
+            low = marks[-1 if first_failing is None else first_failing - 1]
+        if first_failing is not None:
+            high = marks[first_failing]
             if start > base:
                 base, sure, doubts = start, low, 0
         elif start > base:

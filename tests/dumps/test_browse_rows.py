@@ -136,7 +136,7 @@ def test_sorting_is_stable_and_a_selection_keeps_its_filter(view: GraphView) -> 
     equal = select(view, "op:mul", Sort("dtype"))
     assert list(equal.rows) == sorted(equal.rows)
     again = finish(selecting(view, Question(parse("op:mul"), Sort("name")), None, equal))
-    assert again.nodes is equal.nodes and equal.told == f"{len(equal)} of {len(view)}"
+    assert again.nodes is equal.nodes and equal.count_text == f"{len(equal)} of {len(view)}"
 
 
 def test_search_goes_round(view: GraphView) -> None:

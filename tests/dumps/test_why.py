@@ -73,7 +73,7 @@ def test_a_guard_whose_line_of_code_was_left_out() -> None:
     found = wording.guard("0/0: n == 1 # model.py:13 in step (HINT: an integer.)")
     assert (found.text, found.of, found.hint) == ("n == 1", "0_0", "an integer.")
     assert found.place is not None
-    assert (found.place.file, found.place.line, found.place.told) == ("model.py", 13, "")
+    assert (found.place.file, found.place.line, found.place.code_text) == ("model.py", 13, "")
 
 
 def test_a_graph_break_in_pieces() -> None:

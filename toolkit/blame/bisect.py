@@ -5,9 +5,11 @@ Each probe is a child of one fork server, whose cache folder is private: the use
 are never touched. Order: reproduce; the run's own settings; by node (`by_node`); by pass (`by_pass`). It stops at the
 first conviction that a run confirms: the graph is right with only that changed.
 
->>> found = bisect(load_graph("myrun/0_0/forward"))
->>> found.verdict.verdict, found.sentence
-('fails', 'Pass `post_grad_custom_post_pass` of post_grad_passes ...')
+For example:
+
+    found = bisect(load_graph("myrun/0_0/forward"))
+    found.verdict.verdict, found.sentence
+    # ('fails', 'Pass `post_grad_custom_post_pass` of post_grad_passes ...')
 """
 
 from __future__ import annotations
@@ -72,14 +74,14 @@ def bisect(
         asking = BisectQuestions(saved, used, result, narrate, how, check, clock)
 
         def search_nodes() -> None:
-            result.by_node = found = by_node(saved, used, rung, how, check, clock, narrate)
-            result.notes += [note for note in found.notes if note not in result.notes]
+            result.by_node = searched = by_node(saved, used, rung, how, check, clock, narrate)
+            result.notes += [note for note in searched.notes if note not in result.notes]
 
         try:
             if by == "node":
                 search_nodes()
-                found = result.by_node
-                result.reproduced = found is not None and found.fails
+                searched = result.by_node
+                result.reproduced = searched is not None and searched.fails
             else:
                 _search(asking, result, search_nodes if by is None else None)
         except OutOfTime as stop:
@@ -106,6 +108,6 @@ def _search(asking: BisectQuestions, result: Bisection, search_nodes: Callable[[
             search_nodes()
         except GraphdbgError as error:
             result.notes.append(f"not searched by node: {error}")
-    found = result.by_node
-    if result.verdict.fault != "model" and not (found is not None and found.convicted):
+    searched = result.by_node
+    if result.verdict.fault != "model" and not (searched is not None and searched.convicted):
         by_pass(asking, result)

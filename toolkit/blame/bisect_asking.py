@@ -1,6 +1,6 @@
 """Asks the fork server for the probes of one bisect, keeps their list, and knows what the failure to look for is.
 
-Must not decide what to try next. Every probe has the same graph, inputs and seed; eager's results and the float64
+Does not decide what to try next. Every probe has the same graph, inputs and seed; eager's results and the float64
 reference are computed once and kept in a file of the server.
 
 >>> asking.reproduce()
@@ -38,7 +38,7 @@ _LIKE, _SMALLER = 10.0, 1e3
 
 
 class BisectQuestions:
-    """One bisect's questions. `reason` says why the last `probe_rung` was not made."""
+    """Makes the probes of one bisect and keeps their list. `reason` says why the last `probe_rung` was not made."""
 
     def __init__(
         self,
@@ -66,35 +66,36 @@ class BisectQuestions:
         self.log: list[Application] = []
 
     def reproduce(self) -> None:
-        """The graph as it is, and a list of all that its compile applies."""
+        """Judges the graph as it is, and lists everything that its compile applies."""
         outcome, self.log = self._judged(Trial("as it is"))
         self.result.notes = [*outcome.notes]
         self.result.failure = headline(outcome.verdict)
         self.result.reproduced, self.result.verdict = outcome.verdict.sought(self._check), outcome.verdict
         self._wanted = outcome.signature
-        self._errors = {one.name: one.rung for one in outcome.errors if one.rung is not None}
+        self._errors = {error.name: error.rung for error in outcome.errors if error.rung is not None}
         self._narrate(f"as it is: {self.result.failure} ({outcome.seconds:.1f} s)")
 
     def subsystems(self) -> list[str]:
-        """What can be applied piece by piece, in order of compilation, by this torch."""
+        """The parts of the compiler of this torch whose applications can be switched off one by one, in order of
+        compilation."""
         return list(self._call("graphdbg.toolkit.blame.bisect_probe:subsystems", {}))
 
     def settings(self) -> list[Setting]:
-        """The settings that this torch has with another value than the one to try."""
+        """The settings to try: those whose value in this torch differs from the value to try."""
         config = {room: dict(values) for room, values in self.saved.record.config.items()}
         rows = self._call(bisect_settings.TASK, {"imports": self._payload["imports"], "config": config})
         behind = self.saved.stage not in FULL_STAGES | {"joint", "inference"}  # random ops are Inductor's own by then
         return [Setting(*row) for row in rows if not (behind and row[1] == "fallback_random")]
 
     def own_settings(self) -> dict[str, str]:
-        """The settings that the run itself had changed, "inductor.cpp.simdlen", and what puts each back to torch's
-        value."""
+        """The settings that the run itself changed ("inductor.cpp.simdlen"), each with the line that puts it back to
+        torch's value."""
         config = {room: list(values) for room, values in self.saved.record.config.items()}
         return dict(self._call(bisect_settings.OWN, {"imports": self._payload["imports"], "config": config}))
 
     def applications(self, subsystem: str) -> list[Application]:
-        """What the graph's own compile applied, in order."""
-        return [one for one in self.log if one.subsystem == subsystem]
+        """What the graph's own compile applied in a subsystem, in order."""
+        return [application for application in self.log if application.subsystem == subsystem]
 
     def probe(self, trial: Trial) -> Verdict:
         """Makes one probe; the same trial is not made twice. Raises OutOfTime."""
@@ -111,7 +112,7 @@ class BisectQuestions:
         return verdict
 
     def probe_rung(self, rung: str) -> Verdict | None:
-        """The graph under another rung; None with a `reason` where it cannot run."""
+        """Judges the graph under another rung; None, with a `reason`, where that rung cannot run."""
         trial = Trial(f"rung {rung}", rung=rung)
         outcome = self._in_time(trial)
         self.reason = outcome.text if outcome.verdict.skipped else ""
@@ -130,7 +131,7 @@ class BisectQuestions:
         return self._judged(trial)[0]
 
     def _noted(self, trial: Trial, outcome: Outcome, seconds: float) -> tuple[Verdict, str]:
-        """What a probe shows, and its failure in words."""
+        """A probe's verdict, and its failure in words."""
         verdict: Verdict = "other"
         signature, text = outcome.signature, outcome.text
         wants_error = self._wanted is not None and self._wanted.kind == "missing_error"

@@ -34,8 +34,8 @@ class NarrowedTo(NamedTuple):
 
 
 def last_needed(count: int, ask: Callable[[int], Verdict]) -> NarrowedTo:
-    """With the first k of `count` applications on: from which k on it fails. Known before: gone with none, same with
-    all."""
+    """The two counts between which the failure comes: with the first k of `count` applications on, `low` is right and
+    `high` fails."""
     low, high = 0, count
     while high - low > 1:
         for at in _middle_first(low, high):
@@ -60,8 +60,8 @@ def single(items: Sequence[T], ask: Callable[[Sequence[T]], Verdict], *, known: 
     if len(items) == 1:
         return items[0] if verdict == "gone" else None
     middle = len(items) // 2
-    found = single(items[:middle], ask)
-    return found if found is not None else single(items[middle:], ask)
+    first = single(items[:middle], ask)
+    return first if first is not None else single(items[middle:], ask)
 
 
 def _middle_first(low: int, high: int) -> list[int]:
@@ -90,18 +90,20 @@ def narrow(
 
     `whole`: the verdict with all of them off. After "other" they are switched off in groups instead.
     """
-    free = [one for one in asking.log if one.subsystem in subsystems and not one.required]
+    free = [
+        application for application in asking.log if application.subsystem in subsystems and not application.required
+    ]
     if whole == "other":
         hit = single(free, lambda group: _off(asking, group, rung), known=whole)
         return [] if hit is None else [_finding(asking, [hit], alone=True)]
     off: list[Application] = []
     for _ in range(_ROUNDS):
-        rest = [one for one in free if one not in off]
-        found = last_needed(len(rest), lambda on, rest=rest: _first(asking, subsystems, rest, on, rung))
-        for one in rest[found.low : found.high]:
-            if _off(asking, [*off, one], rung) == "gone":
-                return [_finding(asking, [*off, one], alone=True)]
-        off += [one for one in rest if one.name == rest[found.high - 1].name]
+        rest = [application for application in free if application not in off]
+        span = last_needed(len(rest), lambda on, rest=rest: _first(asking, subsystems, rest, on, rung))
+        for application in rest[span.low : span.high]:
+            if _off(asking, [*off, application], rung) == "gone":
+                return [_finding(asking, [*off, application], alone=True)]
+        off += [application for application in rest if application.name == rest[span.high - 1].name]
         verdict = _named(asking, off, rung)
         if verdict == "gone":
             return [_finding(asking, off, alone=True)]
@@ -111,16 +113,16 @@ def narrow(
 
 
 def explained_below(finding: Culprit, matches: Sequence[Culprit]) -> None:
-    """Adds to a pass which of its pattern matches it was."""
+    """Adds to the finding on a pass which of its pattern matches is to blame."""
     for match in matches:
         if match.alone:
             finding.detail = words.match_text(match.applications)
 
 
 def worked_around(asking: BisectQuestions, finding: Culprit) -> None:
-    """Finds a setting or a line of Python that does without what was found, and verifies it by a probe with nothing
-    else."""
-    names = list(dict.fromkeys(one.name for one in finding.applications))
+    """Finds a setting or a line of Python that works around the finding, and verifies it by a probe with that change
+    alone."""
+    names = list(dict.fromkeys(application.name for application in finding.applications))
     if finding.kind == "pass":
         _without_passes(asking, finding, names)
     elif finding.kind == "lowering":
@@ -136,99 +138,109 @@ def worked_around(asking: BisectQuestions, finding: Culprit) -> None:
 
 
 def own_settings(asking: BisectQuestions) -> list[Culprit]:
-    """The setting of the run's own that makes the failure go away at torch's value; a pass of the user's is set by one,
-    too."""
+    """The setting of the run's own whose return to torch's value makes the failure go away; a user's pass is set by
+    one, too."""
     lines = asking.own_settings()
     names = list(lines)
 
     def ask(group: Sequence[str]) -> Verdict:
-        told = group[0] if len(group) == 1 else f"{counted(len(group), 'setting')} of the run's own"
-        return asking.probe(Trial(f"{told} as torch has it", defaults=[*group]))
+        description = group[0] if len(group) == 1 else f"{counted(len(group), 'setting')} of the run's own"
+        return asking.probe(Trial(f"{description} as torch has it", defaults=[*group]))
 
     whole = ask(names) if names else None
     if whole is not None:
         asking.result.rows.append(Subsystem("the run's own settings", len(names), whole))
-    found = single(names, ask, known=whole) if whole is not None else None
-    if found is None:
+    guilty = single(names, ask, known=whole) if whole is not None else None
+    if guilty is None:
         return []
-    name = found.partition(".")[2]
-    off = [one for one in asking.log if one.label and one.name == name]  # only a pass of the user's has a label
+    name = guilty.partition(".")[2]
+    off = [
+        application for application in asking.log if application.label and application.name == name
+    ]  # only a pass of the user's has a label
     if off:
-        made = _finding(asking, off, alone=True)
-        made.workaround = Workaround(f"torch._inductor.config.{name} = None", verified=True)
-        return [made]
-    made = Culprit("own_setting", "settings", found, words.own_setting_text(found), alone=True)
-    if "<" not in lines[found]:  # a value that Python can read
-        made.workaround = Workaround(lines[found], verified=True)
-    return [made]
+        culprit = _finding(asking, off, alone=True)
+        culprit.workaround = Workaround(f"torch._inductor.config.{name} = None", verified=True)
+        return [culprit]
+    culprit = Culprit("own_setting", "settings", guilty, words.own_setting_text(guilty), alone=True)
+    if "<" not in lines[guilty]:  # a value that Python can read
+        culprit.workaround = Workaround(lines[guilty], verified=True)
+    return [culprit]
 
 
 def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Culprit]:
-    """The first setting that alone makes the failure go away: all at once, then by halves.
+    """The first setting that alone makes the failure go away: all are tried at once, then halves.
 
     `generated_code`: try those as well that change how kernels are written, which costs seconds for a precompiled
     header.
     """
     settings = asking.settings()
     if not generated_code:
-        settings = [one for one in settings if not one.name.startswith(("cpp.", "triton."))]
+        settings = [setting for setting in settings if not setting.name.startswith(("cpp.", "triton."))]
 
     def ask(group: Sequence[Setting]) -> Verdict:
         changed: dict[str, dict[str, object]] = {}
-        for one in group:
-            changed.setdefault(one.room, {})[one.name] = one.value
-        told = (
+        for setting in group:
+            changed.setdefault(setting.room, {})[setting.name] = setting.value
+        description = (
             group[0].text()
             if len(group) == 1
             else f"{counted(len(group), 'setting')} changed ({group[0].name} ... {group[-1].name})"
         )
-        return asking.probe(Trial(told, settings=changed))
+        return asking.probe(Trial(description, settings=changed))
 
     whole = ask(settings) if settings else None
     row = Subsystem("settings", len(settings), whole, "" if settings else "all have these values already")
     asking.result.rows.append(row)
-    found = single(settings, ask, known=whole) if whole is not None else None
-    if found is None:
+    guilty = single(settings, ask, known=whole) if whole is not None else None
+    if guilty is None:
         row.reason = "several together, none alone" if whole == "gone" else row.reason
         return []
-    made = Culprit("setting", "settings", found.name, words.setting_text(found), alone=True)
-    made.workaround = Workaround(words.setting_code(found), verified=True)
-    return [made]
+    culprit = Culprit("setting", "settings", guilty.name, words.setting_text(guilty), alone=True)
+    culprit.workaround = Workaround(words.setting_code(guilty), verified=True)
+    return [culprit]
 
 
 def _first(
     asking: BisectQuestions, subsystems: Sequence[str], rest: Sequence[Application], on: int, rung: str
 ) -> Verdict:
-    """Everything off but the first `on` of `rest`."""
+    """Probes with everything switched off but the first `on` of `rest`."""
     what = words.plural(subsystems[0]) if len(subsystems) == 1 else "passes"
-    kept = [Off(name, keep=[one.key for one in rest[:on] if one.subsystem == name]) for name in subsystems]
+    kept = [
+        Off(name, keep=[application.key for application in rest[:on] if application.subsystem == name])
+        for name in subsystems
+    ]
     return asking.probe(Trial(f"first {on} of {len(rest)} {what} on", kept, rung=rung))
 
 
 def _off(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Verdict:
-    """Only these off."""
-    names = list(dict.fromkeys(one.subsystem for one in group))
-    off = [Off(name, off=[one.key for one in group if one.subsystem == name]) for name in names]
+    """Probes with only these applications switched off."""
+    names = list(dict.fromkeys(application.subsystem for application in group))
+    off = [Off(name, off=[application.key for application in group if application.subsystem == name]) for name in names]
     return asking.probe(Trial(f"only {words.listed(group)} off", off, rung=rung))
 
 
 def _named(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Verdict:
-    """These off, and what has their names and comes up only when they are off."""
-    names = list(dict.fromkeys((one.subsystem, one.name) for one in group))
-    off = [Off(one, names=[name for of, name in names if of == one]) for one in dict.fromkeys(of for of, _ in names)]
+    """Probes with these applications off, and others of the same names that appear only when they are off."""
+    names = list(dict.fromkeys((application.subsystem, application.name) for application in group))
+    off = [
+        Off(subsystem, names=[name for of, name in names if of == subsystem])
+        for subsystem in dict.fromkeys(of for of, _ in names)
+    ]
     return asking.probe(Trial(f"every {', '.join(name for _, name in names)} off", off, rung=rung))
 
 
 def _finding(asking: BisectQuestions, off: list[Application], *, alone: bool) -> Culprit:
-    subsystems = list(dict.fromkeys(one.subsystem for one in off))
+    subsystems = list(dict.fromkeys(application.subsystem for application in off))
     kind = _KINDS.get(subsystems[0], "pass")
-    name = ", ".join(dict.fromkeys(one.name for one in off))
-    made = asking.applications(subsystems[0])
-    return Culprit(kind, ", ".join(subsystems), name, words.finding_text(kind, off, made, alone), alone, off)
+    name = ", ".join(dict.fromkeys(application.name for application in off))
+    applied = asking.applications(subsystems[0])
+    return Culprit(kind, ", ".join(subsystems), name, words.finding_text(kind, off, applied, alone), alone, off)
 
 
 def _without_passes(asking: BisectQuestions, finding: Culprit, names: Sequence[str]) -> None:
-    users = [one.name for one in finding.applications if one.label]  # only a pass of the user's has a label
+    users = [
+        application.name for application in finding.applications if application.label
+    ]  # only a pass of the user's has a label
     users = list(dict.fromkeys(users))
     if users and len(users) == len(names):
         settings = {"inductor": dict[str, object](dict.fromkeys(users))}
@@ -240,9 +252,11 @@ def _without_passes(asking: BisectQuestions, finding: Culprit, names: Sequence[s
     value = ",".join([*filter(None, [before]), *names])
     verdict = asking.probe(Trial(f"disabled_passes = {value!r}", settings={"inductor": {"disabled_passes": value}}))
     also = [
-        f"{one.name} of {one.subsystem}" + (f" ({one.half})" if one.half else "")
-        for one in asking.log
-        if one.subsystem.endswith("_passes") and one not in finding.applications and one.name.upper() in value.upper()
+        f"{application.name} of {application.subsystem}" + (f" ({application.half})" if application.half else "")
+        for application in asking.log
+        if application.subsystem.endswith("_passes")
+        and application not in finding.applications
+        and application.name.upper() in value.upper()
     ]
     code = f"torch._inductor.config.disabled_passes = {value!r}"
     finding.workaround = Workaround(code, verdict == "gone", list(dict.fromkeys(also)))

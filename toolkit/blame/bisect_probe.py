@@ -1,8 +1,8 @@
 """One probe of bisect: the body of a query, in a child that may not live through it.
 
 Judges the graph under a rung while each pass, pattern match, decomposition and lowering asks whether it may be applied.
-What was asked is reported as it comes, so that it is known after a segfault. Must run in a child: it changes torch's
-tables.
+Each question is reported as it comes, so that it is known after a segfault. Runs in a child only, because it changes
+torch's tables.
 
 >>> task({"path": "run/0_0/forward", "trial": {"what": "as it is"}, ...})["ok"]
 False
@@ -34,7 +34,7 @@ _OF_INDUCTOR = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Loads the graph, changes what the trial says, judges; returns an Outcome as plain values."""
+    """Loads the graph, changes what the trial says and judges it; returns an Outcome as plain values."""
     from ..isolation.child import mark, report
     from ..judging.judge import judge
     from ..live.case import Case
@@ -73,7 +73,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Counted(Around):
-    """A rung that starts counting anew with each compile: one graph is compiled twice when it draws random numbers."""
+    """A rung that starts counting again with each compile: a graph that draws random numbers is compiled twice."""
 
     def __init__(self, inner: Rung, begin: Callable[[], None]) -> None:
         super().__init__(inner)
@@ -85,16 +85,16 @@ class _Counted(Around):
 
 
 class _Asked:
-    """Decides each application by the trial, and reports it."""
+    """Decides by the trial whether each application is made, and reports it."""
 
     def __init__(self, trial: Trial, report: Callable[[Application], object]) -> None:
         self.report = report
-        self.rules = {one.subsystem: one for one in trial.off}
+        self.rules = {rule.subsystem: rule for rule in trial.off}
         self.known: set[str] = set()
         self.begin()
 
     def begin(self) -> None:
-        """A compile begins."""
+        """Starts the counts of a new compile."""
         self.seen: Counter[str] = Counter()
         self.under_required = False
 
@@ -129,7 +129,7 @@ class _Asked:
 
 
 def subsystems(_payload: dict[str, Any]) -> list[str]:
-    """The body of a query: what this torch can apply piece by piece."""
+    """The body of a query: the parts of this torch's compiler that can be applied piece by piece."""
     from . import switching
 
     return switching.subsystems()

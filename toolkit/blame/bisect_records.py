@@ -1,6 +1,7 @@
 """What bisect tries and finds, as records that cross processes and are printed as JSON. No torch is imported.
 
->>> Trial("all of post_grad_passes off", off=[Off("post_grad_passes", keep=[])])
+>>> Trial("all of post_grad_passes off", off=[Off("post_grad_passes", keep=[])]).what
+'all of post_grad_passes off'
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Bisection(msgspec.Struct):
     """The whole result. `reproduced` is False when the graph does not fail, and then nothing else was tried.
 
     `by`: what convicted, "" where nothing did. `backend` is the first stock backend that fails; `sentence` and
-    `meaning` are what to tell; `stopped` says why the search ended early. `node`: what the search by node found.
+    `meaning` are for the user; `stopped` says why the search ended early. `node`: what the search by node found.
     `verdict`: on the graph, with what was found and how to go on; `cannot_tell` where it fails and nothing was found.
     """
 

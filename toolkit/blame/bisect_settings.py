@@ -22,7 +22,7 @@ class Setting(NamedTuple):
     means: str = ""
 
     def text(self) -> str:
-        """As Python."""
+        """The setting as a line of Python."""
         return f"torch.{'_' + self.room}.config.{self.name} = {self.value!r}"
 
 
@@ -90,10 +90,11 @@ _MORE = (
 
 
 def to_try(of_torch: Sequence[tuple[str, str, Any]]) -> list[Setting]:
-    """The bisector's own settings, then ours. `applicable` says which of them this torch has."""
+    """The settings to try: torch's bisector's, then those of this module. `applicable` says which of them this torch
+    has."""
     own = [Setting(room, name, value, _MEANS.get(name, "")) for room, name, value in of_torch]
-    known = {(one.room, one.name) for one in own}
-    return [*own, *(one for one in _MORE if (one.room, one.name) not in known)]
+    known = {(setting.room, setting.name) for setting in own}
+    return [*own, *(setting for setting in _MORE if (setting.room, setting.name) not in known)]
 
 
 def applicable(payload: dict[str, Any]) -> list[list[Any]]:
@@ -101,13 +102,13 @@ def applicable(payload: dict[str, Any]) -> list[list[Any]]:
     from ..live.spec import setting
     from . import switching
 
-    found: list[list[Any]] = []
-    for one in to_try(switching.config_changes()):
-        has, now = setting(one.room, one.name)
-        now = payload["config"].get(one.room, {}).get(one.name, now)
-        if has and now != one.value:
-            found.append(list(one))
-    return found
+    usable: list[list[Any]] = []
+    for candidate in to_try(switching.config_changes()):
+        has, now = setting(candidate.room, candidate.name)
+        now = payload["config"].get(candidate.room, {}).get(candidate.name, now)
+        if has and now != candidate.value:
+            usable.append(list(candidate))
+    return usable
 
 
 def own(payload: dict[str, Any]) -> dict[str, str]:

@@ -37,7 +37,7 @@ _LAYERS: dict[str, Layer] = {"decomposition": "decomposition", "aot": "aot_autog
 
 
 def plural(subsystem: str) -> str:
-    """A subsystem's applications."""
+    """The plural of a subsystem's applications, for sentences."""
     return subsystem.replace("_", " ") if subsystem != "decomposition" else "decompositions"
 
 
@@ -63,23 +63,25 @@ def not_run(subsystem: str, saved: SavedGraph, all_required: bool) -> str:
 def listed(applications: Sequence[Application]) -> str:
     """Applications by name, shortened."""
     names = [
-        (f"{one.label} ({one.name})" if one.subsystem == "lowerings" else one.name) + _half(one) for one in applications
+        (f"{application.label} ({application.name})" if application.subsystem == "lowerings" else application.name)
+        + _half(application)
+        for application in applications
     ]
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
-def finding_text(kind: str, off: Sequence[Application], made: Sequence[Application], alone: bool) -> str:
+def finding_text(kind: str, off: Sequence[Application], applied: Sequence[Application], alone: bool) -> str:
     """The finding in a sentence without its end."""
-    one = off[0]
+    first = off[0]
     if kind == "lowering":
-        where = f" ({one.line})" if one.line else ""
+        where = f" ({first.line})" if first.line else ""
         if len(off) == 1:
-            what = f"the lowering of node `{one.label}`{_half(one)}, {one.name}{where}, or the code made for it"
+            what = f"the lowering of node `{first.label}`{_half(first)}, {first.name}{where}, or the code made for it"
         else:
             ops = ", ".join(dict.fromkeys(each.name for each in off))
             what = (
-                f"the lowering of {ops} ({counted(len(off), 'node')}, the first is `{one.label}`{where}), or the "
+                f"the lowering of {ops} ({counted(len(off), 'node')}, the first is `{first.label}`{where}), or the "
                 "code made for it"
             )
     elif kind == "decomposition":
@@ -89,9 +91,9 @@ def finding_text(kind: str, off: Sequence[Application], made: Sequence[Applicati
     elif kind == "cudagraphs":
         what = "the CUDA graph around the compiled code"
     else:
-        origin = f" ({one.label})" if one.label else ""
+        origin = f" ({first.label})" if first.label else ""
         where = " and ".join(dict.fromkeys(each.subsystem for each in off))
-        what = f"pass `{one.name}`{origin} of {where}, application {one.index + 1} of {len(made)}{_half(one)}"
+        what = f"pass `{first.name}`{origin} of {where}, application {first.index + 1} of {len(applied)}{_half(first)}"
         if len({each.name for each in off}) > 1:
             what = f"{what}, together with {listed(off[1:])}"
         elif len(off) > 1:
@@ -101,11 +103,11 @@ def finding_text(kind: str, off: Sequence[Application], made: Sequence[Applicati
 
 
 def match_text(matches: Sequence[Application]) -> str:
-    """A pattern match: its handler, its nodes."""
-    one = matches[0]
-    where = f" ({one.line})" if one.line else ""
+    """A pattern match in words: its handler and its nodes."""
+    first = matches[0]
+    where = f" ({first.line})" if first.line else ""
     more = f" and {counted(len(matches) - 1, 'more match')}" if len(matches) > 1 else ""
-    return f"the pattern `{one.name}` on nodes {one.label}{where}{more}"
+    return f"the pattern `{first.name}` on nodes {first.label}{where}{more}"
 
 
 def setting_text(setting: Setting) -> str:
@@ -125,20 +127,20 @@ def own_setting_text(name: str) -> str:
 
 
 def fallback_code(ops: Sequence[str]) -> str:
-    """Eager's kernels for these operators, as Python to copy."""
+    """Python to copy that leaves these operators to eager's kernels."""
     lines = [f"make_fallback(torch.ops.{op}, warn=False, override_decomp=True)" for op in ops]
     return "\n".join(["import torch", "from torch._inductor.lowering import make_fallback", *lines, _other_cache(ops)])
 
 
 def undecomposed_code(ops: Sequence[str]) -> str:
-    """These operators left whole, as Python to copy."""
+    """Python to copy that keeps these operators whole."""
     lines = [f"decomposition.decompositions.pop(torch.ops.{op})" for op in ops]
     end = ["decomposition.fast_random_decomps.cache_clear()", _other_cache(ops)]
     return "\n".join(["import torch", "from torch._inductor import decomposition", *lines, *end])
 
 
 def _other_cache(ops: Sequence[str]) -> str:
-    """What keeps torch's caches from handing out what was compiled before: this change is in none of their keys."""
+    """The line that keeps torch's caches from returning an older compile: this change is in none of their keys."""
     return f'torch.compiler.config.cache_key_tag = "without {" ".join(ops)}"'
 
 
@@ -177,17 +179,16 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
 
 
 def next_for(saved: SavedGraph) -> str:
-    """Minify it, or report what a minification left."""
+    """The command to go on with: minify the graph, or report what a minification left."""
     out = Path(saved.name).parent
     is_minified = saved.run is None and saved.path.name == "case" and (saved.path.parent / JOURNAL_FILE).is_file()
     return f"graphdbg report {shlex.quote(str(out))}" if is_minified else f"graphdbg minify {saved.name}"
 
 
 def _needs_fusion(result: Bisection) -> bool:
-    """Whether one node is wrong only in a kernel with others: then that several lowerings put an end to it says
-    less."""
+    """Whether one node is wrong only in a kernel with others; then that several lowerings end the failure says less."""
     first, node, kinds = result.findings[0], result.by_node, {finding.kind for finding in result.findings}
-    several = first.kind == "lowering" and len({one.name for one in first.applications}) > 1
+    several = first.kind == "lowering" and len({application.name for application in first.applications}) > 1
     return several and "fusion" in kinds and node is not None and node.node is not None and node.alone is False
 
 
@@ -202,7 +203,7 @@ def _again(name: str, by: str | None) -> str:
 
 
 def _then(record: Record, saved: SavedGraph, command: str) -> Record:
-    """With how to go on, unless the record knows that itself."""
+    """The verdict with the next command, unless it has one already."""
     run = saved.name if saved.run is None else str(saved.run.path)
     return record if record.next else record.then(f"graphdbg {command.format(name=saved.name, run=run)}")
 
@@ -210,14 +211,20 @@ def _then(record: Record, saved: SavedGraph, command: str) -> Record:
 def _record(result: Bisection, saved: SavedGraph) -> Record:
     """The verdict on the graph, in the layer and at the node of the first finding, with what works around it."""
     record, first = result.verdict, result.findings[0]
-    one = first.applications[0] if first.applications else None
-    users = first.kind == "pass" and one is not None and one.label  # only a pass of the user's has a label
+    application = first.applications[0] if first.applications else None
+    users = (
+        first.kind == "pass" and application is not None and application.label
+    )  # only a pass of the user's has a label
     seen = record.where or Where()
     if result.by_node is not None and result.by_node.node is not None:
         seen = msgspec.structs.replace(result.by_node.verdict.where or seen, name=seen.name)
-    if one is not None and first.kind in ("lowering", "pattern") and one.label:
-        seen = Where(one.label.partition(", ")[0], line=_PLACE.sub(r"\1", one.line) or seen.line, name=seen.name)
-    lines = [found.workaround.code for found in result.findings if found.workaround and found.workaround.verified]
+    if application is not None and first.kind in ("lowering", "pattern") and application.label:
+        seen = Where(
+            application.label.partition(", ")[0], line=_PLACE.sub(r"\1", application.line) or seen.line, name=seen.name
+        )
+    lines = [
+        finding.workaround.code for finding in result.findings if finding.workaround and finding.workaround.verified
+    ]
     if record.failed:
         layer = None if users else _LAYERS.get(first.kind, "inductor")
         record = msgspec.structs.replace(record, fault="custom_pass" if users else "compiler", layer=layer)
@@ -270,13 +277,13 @@ def _meaning(first: Culprit, result: Bisection) -> str:
             return f"The {first.kind} may only bring the fault to light: what it hands on could be lowered wrongly."
         return f"Without this {first.kind} the graph is right."
     if first.kind == "lowering":
-        kinds = {"", *(one.kind for one in result.findings[1:])}
+        kinds = {"", *(finding.kind for finding in result.findings[1:])}
         return next(text for kind, text in _BESIDE.items() if kind in kinds)
     return _MEANS[first.kind]
 
 
 def _unexplained(result: Bisection) -> tuple[str, str]:
-    """Why nothing is convicted, in half a sentence, and what that means."""
+    """Why nothing is convicted, as half a sentence, and what that means."""
     tried = [row.subsystem for row in result.rows if row.verdict is not None]
     undecided = [row.subsystem for row in result.rows if row.verdict == "other"]
     if result.stopped:
@@ -291,5 +298,5 @@ def _unexplained(result: Bisection) -> tuple[str, str]:
     return f"no pass, lowering or setting explains it: the failure stays without each of {', '.join(tried)}", meaning
 
 
-def _half(one: Application) -> str:
-    return f" in the {one.half}" if one.half == "backward" else ""
+def _half(application: Application) -> str:
+    return f" in the {application.half}" if application.half == "backward" else ""

@@ -3,12 +3,12 @@
 The whole graph is judged once. Then one compile returns every node's value, and each is compared with float64 on the
 compiled values of its inputs (`departures`): what departs is the node, confirmed alone or with its neighbours. Where
 all values are right as soon as they are returned, a pass or a fusion is to blame, and cuts are searched (`cuts`). Every
-compile runs in a child, is counted, and there are at most 2 log2(n) + 4 of them for n operations. Must not import torch
-here.
+compile runs in a child, is counted, and there are at most 2 log2(n) + 4 of them for n operations. Imports no torch.
 
->>> found = by_node(load_graph("myrun/0_0/forward"), server, "inductor", How(), "auto", Clock(), print)
->>> found.node.name, found.alone, found.compiles
-('mul_31', True, 3)
+For example:
+
+    found = by_node(load_graph("myrun/0_0/forward"), server, "inductor", How(), "auto", Clock(), print)
+    found.node.name, found.alone, found.compiles  # -> ('mul_31', True, 3)
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TAP_BYTES = 2 << 30
 
 
 class Search:
-    """One graph: what came back, and what follows from it."""
+    """The search by node in one graph."""
 
     def __init__(self, asking: NodeBlame) -> None:
         self.ask, self.found = asking, asking.found
@@ -56,44 +56,48 @@ class Search:
         self.first_wrong: dict[str, Any] = {}
 
     def run(self) -> ByNode:
-        """The whole search."""
+        """Runs the whole search."""
         answer = self.ask.compile("the whole graph", "whole", {})
         outcome, departing, raised = self._judged(answer)
-        found = self.found
-        found.verdict, found.text, self.signature = outcome.verdict, outcome.text, outcome.signature
-        found.notes += outcome.notes
-        kind = found.sort = outcome.signature.kind if outcome.signature else ""
+        findings = self.found
+        findings.verdict, findings.text, self.signature = outcome.verdict, outcome.text, outcome.signature
+        findings.notes += outcome.notes
+        kind = findings.sort = outcome.signature.kind if outcome.signature else ""
         check = str(self.ask.payload["check"])
         if outcome.ok and not outcome.verdict.sought(check):
             if outcome.verdict.verdict != "ok" or outcome.eager_nan or not self._damped():
                 self._nothing(outcome)
         elif not outcome.verdict.sought(check) or outcome.verdict.fault == "model":
-            found.status = "skipped" if outcome.verdict.skipped else "eager"
+            findings.status = "skipped" if outcome.verdict.skipped else "eager"
             self._name_nan(outcome)
         elif kind == "metadata":
             self._metadata()
         elif kind in NUMBERS:
             self._numbers(departing)
         elif kind == "missing_error" and outcome.verdict.where is not None:
-            found.status, found.node = "found", NodeFound(outcome.verdict.where.node, line=outcome.verdict.where.line)
+            findings.status, findings.node = (
+                "found",
+                NodeFound(outcome.verdict.where.node, line=outcome.verdict.where.line),
+            )
         elif raised:
             self._at(raised)
         else:
             self._cuts_by_signature()
-        found.verdict = self._concluded(found.verdict)
-        found.seconds = time.monotonic() - self.began
-        return found
+        findings.verdict = self._concluded(findings.verdict)
+        findings.seconds = time.monotonic() - self.began
+        return findings
 
     def _concluded(self, record: Verdict) -> Verdict:
-        """The verdict on the graph with the node that was found; that none was is no verdict on who is to blame."""
-        found = self.found
-        if found.status in ("unresolved", "metadata"):
-            why = found.detail or "its numbers are right, so no node is to blame for them"
+        """The verdict on the graph with the node that was found; a search that found none says nothing about who is to
+        blame."""
+        findings = self.found
+        if findings.status in ("unresolved", "metadata"):
+            why = findings.detail or "its numbers are right, so no node is to blame for them"
             return cannot_tell(f"it fails ({headline(record)}), but {why}")
-        if found.status == "found" and not record.differs:
-            record = fails("wrong_numbers", found.rung, found.detail)
-        origin = found.nan_origins[0] if found.nan_origins and record.fault == "model" else None
-        node = NodeFound(origin["node"], line=origin.get("line", "")) if origin else found.node
+        if findings.status == "found" and not record.differs:
+            record = fails("wrong_numbers", findings.rung, findings.detail)
+        origin = findings.nan_origins[0] if findings.nan_origins and record.fault == "model" else None
+        node = NodeFound(origin["node"], line=origin.get("line", "")) if origin else findings.node
         name = record.where.name if record.where is not None else ""
         where = Where(node.name, self.ask.saved.name, node.line, name) if node is not None else record.where
         return msgspec.structs.replace(record, where=where, workaround=self.workaround)
@@ -106,25 +110,27 @@ class Search:
         return outcome_of(plain, self.found.rung), value.get("departures", []), value.get("raised", [])
 
     def _nothing(self, outcome: Outcome) -> None:
-        found = self.found
-        found.status = "skipped" if outcome.verdict.skipped else "nothing"
+        findings = self.found
+        findings.status = "skipped" if outcome.verdict.skipped else "nothing"
         if outcome.eager_nan:
             self._name_nan(outcome)
-            if found.nan_origins:
-                origin = found.nan_origins[0]
-                found.notes.append(
+            if findings.nan_origins:
+                origin = findings.nan_origins[0]
+                findings.notes.append(
                     f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: not the compiler's"
                 )
 
     def _damped(self) -> bool:
-        """The results are right within rounding; whether a node behind them is wrong by itself all the same."""
+        """Whether a node is wrong by itself although the graph's results are right within rounding."""
         try:
             taps = self._taps()
             wrong = self.ask.part("with every value returned", None, taps) if taps else None
-            for one in (wrong or ())[:CONFIRMED]:
-                if alone := self.ask.part(f"{one['name']} alone", [self.ask.atoms["of_node"][one["name"]]], None):
+            for departure in (wrong or ())[:CONFIRMED]:
+                if alone := self.ask.part(
+                    f"{departure['name']} alone", [self.ask.atoms["of_node"][departure["name"]]], None
+                ):
                     self.found.sort = "accuracy"
-                    self._name(one["name"], alone[0], alone=True)
+                    self._name(departure["name"], alone[0], alone=True)
                     self.found.notes.append(
                         "the results of the graph are right within rounding: what follows damps the error"
                     )
@@ -136,61 +142,63 @@ class Search:
         return False
 
     def _metadata(self) -> None:
-        """Numbers may be wrong as well: they are asked for by themselves."""
-        found = self.found
+        """Asks for the numbers by themselves, because they may be wrong as well."""
+        findings = self.found
         outcome, departing, _ = self._judged(
             self.ask.compile("the whole graph, for its numbers", "whole", {"check": "numbers"})
         )
         if outcome.signature is not None and outcome.signature.kind in NUMBERS:
-            found.sort, self.signature = outcome.signature.kind, outcome.signature
+            findings.sort, self.signature = outcome.signature.kind, outcome.signature
             self._numbers(departing)
         else:
-            found.status = "metadata"
+            findings.status = "metadata"
 
     def _name_nan(self, outcome: Outcome) -> None:
         if not outcome.eager_nan and not (outcome.signature and outcome.signature.kind == "nan"):
             return
         self.found.nan_origins = [
-            {**one, "line": self.ask.row(one["node"]).get("line", "")} for one in self.ask.prepared["nan"]
+            {**origin, "line": self.ask.row(origin["node"]).get("line", "")} for origin in self.ask.prepared["nan"]
         ]
 
     def _at(self, names: list[str]) -> None:
-        found = self.found
-        found.status, found.node = "found", self.ask.node(names[0])
-        found.others = names[1:6]
-        found.detail = "named by the compiler's own exception"
+        findings = self.found
+        findings.status, findings.node = "found", self.ask.node(names[0])
+        findings.others = names[1:6]
+        findings.detail = "named by the compiler's own exception"
         self._finish()
 
     # Wrong numbers.
 
     def _numbers(self, departing: list[dict[str, Any]]) -> None:
-        found = self.found
+        findings = self.found
         try:
             if self._by_values():
                 return self._finish()
         except Spent:
             pass
-        if found.node is not None:
+        if findings.node is not None:
             return self._finish()
         self._by_cuts(departing)
         return self._finish()
 
     def _by_values(self) -> bool:
-        """One compile that returns every value, and the confirmation of what departs in it."""
+        """Compiles once with every value returned, and confirms what departs in it."""
         taps = self._taps()
         wrong = self.ask.part("with every value returned", None, taps) if taps else None
         if wrong is None:
             return False
-        self.found.others = [one["name"] for one in wrong]
-        for one in wrong[:CONFIRMED]:
-            atom = self.ask.atoms["of_node"][one["name"]]
-            if alone := self.ask.part(f"{one['name']} alone", [atom], None):
-                self._name(one["name"], alone[0], alone=True)
+        self.found.others = [departure["name"] for departure in wrong]
+        for departure in wrong[:CONFIRMED]:
+            atom = self.ask.atoms["of_node"][departure["name"]]
+            if alone := self.ask.part(f"{departure['name']} alone", [atom], None):
+                self._name(departure["name"], alone[0], alone=True)
                 return True
             near = sorted({atom, *self.ask.parents(atom), *self.ask.children(atom)})
-            if fused := self.ask.part(f"{one['name']} with its neighbours", near, None):
+            if fused := self.ask.part(f"{departure['name']} with its neighbours", near, None):
                 self._name(
-                    one["name"], one if all(it["name"] != one["name"] for it in fused) else fused[0], alone=False
+                    departure["name"],
+                    departure if all(it["name"] != departure["name"] for it in fused) else fused[0],
+                    alone=False,
                 )
                 self.found.group = self._nodes([it for it in near if it != atom])
                 return True
@@ -201,7 +209,7 @@ class Search:
         return True
 
     def _taps(self) -> list[str]:
-        """The nodes whose values one compile can return; none where that would be too much memory."""
+        """The nodes whose values one compile can return; none where that would take too much memory."""
         size = sum(row["bytes"] for row in self.ask.rows)
         if size > TAP_BYTES:
             self.found.notes.append(f"values of {size_text(size)} are not all returned from one compile")
@@ -209,13 +217,13 @@ class Search:
         return [row["name"] for row in self.ask.rows if row["tap"]]
 
     def _by_cuts(self, departing: list[dict[str, Any]]) -> None:
-        """No value is wrong as soon as all are returned: a pass or a fusion, searched by cuts."""
+        """Searches by cuts for the pass or fusion to blame, where no value is wrong once all are returned."""
         region = self._region(departing)
         narrowing = self._narrowed(region, self._wrong_atoms)
-        found = self.found
+        findings = self.found
         if not narrowing.wrong:
-            found.status = "unresolved"
-            found.detail = (
+            findings.status = "unresolved"
+            findings.detail = (
                 "every value is right on the values that it was given, so the error is rounding that later "
                 "nodes amplify, or "
                 "is made only where the whole graph is compiled as one"
@@ -223,7 +231,7 @@ class Search:
             return
         last = narrowing.wrong[0]
         self._name(self.first_wrong["name"], self.first_wrong, alone=len(narrowing.window) == 1)
-        found.group = self._nodes([it for it in narrowing.window if it != last])
+        findings.group = self._nodes([it for it in narrowing.window if it != last])
 
     def _narrowed(self, atoms: Iterable[int], ask: Ask) -> Narrowing:
         narrowing = Narrowing(atoms, ask, self.ask.ancestors, self.ask.descendants)
@@ -232,8 +240,8 @@ class Search:
         return narrowing
 
     def _region(self, departing: list[dict[str, Any]]) -> list[int]:
-        """What the first wrong output depends on, not beyond right outputs, if that fails by itself; else
-        everything."""
+        """The nodes that the first wrong output depends on, without those of right outputs, if that part fails by
+        itself; else all."""
         everything = list(range(len(self.ask.atoms["nodes"])))
         if not departing:
             return everything
@@ -256,21 +264,29 @@ class Search:
             return None
         self.first_wrong = wrong[0]
         return [
-            self.ask.atoms["of_node"][one["name"]] for one in wrong if one["name"] in self.ask.atoms["of_node"]
+            self.ask.atoms["of_node"][departure["name"]]
+            for departure in wrong
+            if departure["name"] in self.ask.atoms["of_node"]
         ] or None
 
     def _finish(self, *, work_around: bool = True) -> None:
-        found = self.found
-        if found.node is None:
+        findings = self.found
+        if findings.node is None:
             return
-        found.status = "found"
-        found.others = [name for name in dict.fromkeys(found.others) if name != found.node.name][:20]
-        found.forward = forward_partner(self.ask.saved, found.node.name)
-        if not found.node.line and found.forward is not None:
-            found.node.line = found.forward.line
-        row = self.ask.row(found.node.name)
-        alone = found.alone or found.sort not in NUMBERS
-        if work_around and alone and found.rung == "inductor" and row["overload"] and found.compiles < found.budget:
+        findings.status = "found"
+        findings.others = [name for name in dict.fromkeys(findings.others) if name != findings.node.name][:20]
+        findings.forward = forward_partner(self.ask.saved, findings.node.name)
+        if not findings.node.line and findings.forward is not None:
+            findings.node.line = findings.forward.line
+        row = self.ask.row(findings.node.name)
+        alone = findings.alone or findings.sort not in NUMBERS
+        if (
+            work_around
+            and alone
+            and findings.rung == "inductor"
+            and row["overload"]
+            and findings.compiles < findings.budget
+        ):
             answer = self.ask.compile(
                 f"the whole graph with {row['target']} left to eager's kernel",
                 "part",
@@ -280,21 +296,21 @@ class Search:
             if value and not value["departures"] and value["signature"] is None and not value.get("invalid"):
                 self.workaround = fallback_code([row["target"]])
                 line = f"torch._inductor.lowering.make_fallback(torch.ops.{row['target']}, override_decomp=True)"
-                found.work_around = f"{line} before compiling leaves it to eager's kernel"
+                findings.work_around = f"{line} before compiling leaves it to eager's kernel"
 
     def _nodes(self, atoms: list[int]) -> list[NodeFound]:
         """The first node of each atom; what only returns an input has none."""
         return [self.ask.node(nodes[0]) for atom in atoms if (nodes := self.ask.atoms["nodes"][atom])]
 
     def _name(self, name: str, departure: dict[str, Any], *, alone: bool) -> None:
-        found = self.found
-        found.node, found.alone = self.ask.node(self.ask.producer(name)), alone
-        found.error, found.detail = departure["error"], departure["text"]
+        findings = self.found
+        findings.node, findings.alone = self.ask.node(self.ask.producer(name)), alone
+        findings.error, findings.detail = departure["error"], departure["text"]
 
     # Crashes without a node, signals, hangs.
 
     def _cuts_by_signature(self) -> None:
-        found = self.found
+        findings = self.found
 
         def ask(keep: list[int]) -> list[int] | None:
             answer = self.ask.compile(f"nodes {self.ask.span(keep)}", "part", {"atoms": keep, "returned": None})
@@ -304,12 +320,12 @@ class Search:
 
         narrowing = self._narrowed(range(len(self.ask.atoms["nodes"])), ask)
         if not narrowing.wrong:
-            found.detail = "no part of the graph fails in the same way"
+            findings.detail = "no part of the graph fails in the same way"
             return
         last = narrowing.window[-1]
-        found.status, found.node = "found", self.ask.node(self.ask.atoms["nodes"][last][0])
-        found.alone = len(narrowing.window) == 1
-        found.group = self._nodes(narrowing.window[:-1])
+        findings.status, findings.node = "found", self.ask.node(self.ask.atoms["nodes"][last][0])
+        findings.alone = len(narrowing.window) == 1
+        findings.group = self._nodes(narrowing.window[:-1])
         self._finish()
 
 
@@ -329,18 +345,18 @@ def by_node(saved: SavedGraph, server: ForkServer, rung: str, how: How, check: s
         spent = 0
         for graph in family:
             tell(f"looking at {graph.id}, made of {saved.id}")
-            found = search(graph, spent)
-            if found.fails:
-                looked = "found" if found.node is not None else "by node only searched"
-                found.notes.append(f"{looked} in {graph.id}, which was made of {saved.id}")
-                return found
-            spent = found.compiles
-        found = search(saved, spent)
-    if family and found.fails:
+            findings = search(graph, spent)
+            if findings.fails:
+                looked = "found" if findings.node is not None else "by node only searched"
+                findings.notes.append(f"{looked} in {graph.id}, which was made of {saved.id}")
+                return findings
+            spent = findings.compiles
+        findings = search(saved, spent)
+    if family and findings.fails:
         names = " and ".join(graph.id for graph in family)
         each = "is right in itself" if len(family) == 1 else "are right in themselves"
-        found.between = (
+        findings.between = (
             f"{names} {each}: the fault lies between, in a decomposition, a joint-graph pass or the partitioner."
         )
-        found.notes.append(f"{spent} of the compiles were for {names}")
-    return found
+        findings.notes.append(f"{spent} of the compiles were for {names}")
+    return findings

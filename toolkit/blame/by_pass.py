@@ -34,7 +34,9 @@ def by_pass(asking: BisectQuestions, result: Bisection) -> None:
         _inductor(asking, result)
     for finding in result.findings:
         worked_around(asking, finding)
-    if before or any(one.workaround and one.workaround.verified and one.kind != "lowering" for one in result.findings):
+    if before or any(
+        culprit.workaround and culprit.workaround.verified and culprit.kind != "lowering" for culprit in result.findings
+    ):
         reason = "not tried: what was found explains the failure"
         result.rows += [Subsystem("fusion", 0, None, reason), Subsystem("settings", 0, None, reason)]
         return
@@ -44,20 +46,20 @@ def by_pass(asking: BisectQuestions, result: Bisection) -> None:
 
 
 def _backend(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
-    """Whether the failure is there before Inductor: then it is a decomposition, or AOTAutograd; [] otherwise."""
+    """The finding where the failure is there before Inductor: a decomposition, or AOTAutograd; [] otherwise."""
     verdict = asking.probe_rung(DECOMPOSED)
     result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
     if verdict != "same":
-        told = "is right" if verdict == "gone" else PROBES["other"][1]
-        reason = asking.reason if verdict is None else f"the decomposed graph {told}"
+        state = "is right" if verdict == "gone" else PROBES["other"][1]
+        reason = asking.reason if verdict is None else f"the decomposed graph {state}"
         result.rows.append(Subsystem("decomposition", 0, None, reason))
         return []
-    made = asking.applications("decomposition")
-    whole = asking.probe(Trial(f"no op decomposed ({len(made)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
-    result.rows.append(Subsystem("decomposition", len(made), whole))
-    found = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
+    applied = asking.applications("decomposition")
+    whole = asking.probe(Trial(f"no op decomposed ({len(applied)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
+    result.rows.append(Subsystem("decomposition", len(applied), whole))
+    culprits = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
     result.rows.append(Subsystem("Inductor's passes and lowerings", 0, None, "the graph is wrong before they see it"))
-    return found or [Culprit("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
+    return culprits or [Culprit("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
 
 
 def _inductor(asking: BisectQuestions, result: Bisection) -> None:
@@ -69,18 +71,21 @@ def _inductor(asking: BisectQuestions, result: Bisection) -> None:
     if "lowerings" in gone:
         result.findings += narrow(asking, ["lowerings"])
     if guilty:
-        found = narrow(asking, guilty)
-        if found and "pattern_matches" in gone:
-            explained_below(found[0], narrow(asking, ["pattern_matches"]))
-        result.findings += found
-    rest = sorted((one for one in verdicts.items() if one[1] in ("gone", "other")), key=lambda one: one[1] == "other")
+        culprits = narrow(asking, guilty)
+        if culprits and "pattern_matches" in gone:
+            explained_below(culprits[0], narrow(asking, ["pattern_matches"]))
+        result.findings += culprits
+    rest = sorted(
+        (pair for pair in verdicts.items() if pair[1] in ("gone", "other")), key=lambda pair: pair[1] == "other"
+    )
     for name, verdict in rest:
         if not result.findings:
             result.findings += narrow(asking, [name], whole=verdict)
 
 
 def _together(asking: BisectQuestions, result: Bisection, verdicts: dict[str, Verdict | None]) -> list[str]:
-    """All kinds of passes off at once: one function may run as a pass in several of them. Their names if that helps."""
+    """Switches all kinds of passes off at once, since one function may run in several; returns their names if that
+    helps."""
     tried = [name for name in PASSES if verdicts.get(name) == "same"]
     if len(tried) < 2:
         return []
@@ -90,16 +95,16 @@ def _together(asking: BisectQuestions, result: Bisection, verdicts: dict[str, Ve
 
 
 def _whole(asking: BisectQuestions, result: Bisection, name: str) -> Verdict | None:
-    """One subsystem off as a whole, but for what must run; a row either way."""
-    made = asking.applications(name)
-    free = [one for one in made if not one.required]
+    """Switches one subsystem off as a whole, except for what must run, and adds its row either way."""
+    applied = asking.applications(name)
+    free = [application for application in applied if not application.required]
     if not free:
-        reason = words.not_run(name, asking.saved, bool(made))
-        result.rows.append(Subsystem(name, len(made), None, reason))
+        reason = words.not_run(name, asking.saved, bool(applied))
+        result.rows.append(Subsystem(name, len(applied), None, reason))
         return None
-    kept = f", {len(made) - len(free)} that must run are kept" if len(free) < len(made) else ""
+    kept = f", {len(applied) - len(free)} that must run are kept" if len(free) < len(applied) else ""
     verdict = asking.probe(Trial(f"all of {name} off ({len(free)}{kept})", [Off(name, keep=[])]))
-    result.rows.append(Subsystem(name, len(made), verdict, kept.removeprefix(", ")))
+    result.rows.append(Subsystem(name, len(applied), verdict, kept.removeprefix(", ")))
     return verdict
 
 

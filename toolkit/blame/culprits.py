@@ -1,13 +1,13 @@
 # pyright: basic
-"""Which nodes does a failure itself name? For the first guess of a search: free where one compile failed anyway.
+"""The nodes that a failure itself names: a first guess for a search, which costs no further compile.
 
 A crash in compile: the node that the compiler was at (see `raised_at`); for a kernel that the C++ compiler or Triton
 refused, the nodes that the kernel came from. Wrong numbers or NaN: the earliest output that is wrong. A guess may be
 wrong.
 
->>> with noticed(found, gm):
+>>> with noticed(names, gm):
 ...     compile_it()
->>> found
+>>> names
 ['relu']
 """
 
@@ -33,21 +33,22 @@ _DEPTH = 20
 
 
 def raised_at(error: BaseException, gm: fx.GraphModule) -> list[str]:
-    """The names of the nodes of `gm` that were being compiled, innermost knowledge first; empty where nothing tells.
+    """The names of the nodes of `gm` that were being compiled, the innermost first; empty where the exception names
+    none.
 
     Read from the frames of the exception, with no further compile: Inductor's lowering, scheduler and code generators
     hold the fx node they are at, or an object that knows the nodes it came from, in a local variable. Where no frame
-    tells, the operator in the message is looked up.
+    holds one, the operator in the message is looked up.
     """
     there = {node.name for node in gm.graph.nodes}
-    for one in reversed(list(_chain(error))):
-        for frame in reversed(list(_frames(one.__traceback__))):
+    for cause in reversed(list(_chain(error))):
+        for frame in reversed(list(_frames(cause.__traceback__))):
             known = [name for key in _LOCALS if key in frame for name in _names(frame[key])]
-            found = [name for name in dict.fromkeys(known) if name in there]
-            if found:
-                return found
-    for one in _chain(error):
-        if target := lowering_target(str(one)):
+            names = [name for name in dict.fromkeys(known) if name in there]
+            if names:
+                return names
+    for cause in _chain(error):
+        if target := lowering_target(str(cause)):
             return [node.name for node in gm.graph.nodes if str(node.target) == target]
     return []
 
@@ -77,13 +78,13 @@ def _names(value: Any) -> list[str]:
     if isinstance(value, fx.Node):
         return [value.name] if value.op not in ("placeholder", "output") else []
     for holder in (value, getattr(value, "node", None)):
-        if isinstance(one := getattr(holder, "origin_node", None), fx.Node):
-            return [one.name]
+        if isinstance(node := getattr(holder, "origin_node", None), fx.Node):
+            return [node.name]
         origins = getattr(holder, "origins", None)
         if isinstance(origins, (set, frozenset)) or hasattr(origins, "__iter__"):
-            found = [one.name for one in origins if isinstance(one, fx.Node)]  # type: ignore[union-attr]
-            if found:
-                return found
+            names = [origin.name for origin in origins if isinstance(origin, fx.Node)]  # type: ignore[union-attr]
+            if names:
+                return names
     return []
 
 
@@ -95,9 +96,9 @@ _SOURCE = re.compile(r"\S+\.(?:main\.)?cpp\b")
 
 
 @contextlib.contextmanager
-def noticed(found: list[str], gm: fx.GraphModule, *, kernels: bool = True) -> Iterator[None]:
-    """Adds to `found` the names of nodes of `gm` that an exception inside names; lets it through. `kernels`: also those
-    that a refused kernel came from."""
+def noticed(collected: list[str], gm: fx.GraphModule, *, kernels: bool = True) -> Iterator[None]:
+    """Adds to `collected` the names of nodes of `gm` that an exception inside names, and lets the exception through.
+    `kernels`: also those that a refused kernel came from."""
     noted: dict[str, list[str]] = {}
     try:
         with switching.noting_kernels(noted) if kernels else contextlib.nullcontext():
@@ -105,7 +106,7 @@ def noticed(found: list[str], gm: fx.GraphModule, *, kernels: bool = True) -> It
     except Exception as error:
         there = {node.name for node in gm.graph.nodes}
         names = [name for name in _of_kernel(error, noted) if name in there] or raised_at(error, gm)
-        found.extend(name for name in names[:MOST] if name not in found)
+        collected.extend(name for name in names[:MOST] if name not in collected)
         raise
 
 
@@ -120,7 +121,7 @@ def first_wrong(gm: fx.GraphModule, outcome: Outcome) -> list[str]:
     if outcome.signature.kind == "nan":
         wrong = set(outcome.nan) - set(outcome.eager_nan)
     else:
-        errors = [(one.name, one.rung or 0.0, one.eager or 0.0) for one in outcome.errors]
+        errors = [(output.name, output.rung or 0.0, output.eager or 0.0) for output in outcome.errors]
         off = {name: error for name, error, own in errors if error > FAR * own}
         wrong = {name for name, error in off.items() if error > max(off.values()) / FAR}
     called = zip(leaves, of_module(gm).outputs, strict=True)
@@ -133,14 +134,14 @@ def first_wrong(gm: fx.GraphModule, outcome: Outcome) -> list[str]:
 
 def _of_kernel(error: BaseException, kernels: dict[str, list[str]]) -> list[str]:
     """The nodes of the kernel that an error is about: named in its text, or in the C++ file that it names."""
-    for one in _chain(error):
-        text = str(one)
+    for cause in _chain(error):
+        text = str(cause)
         for name, nodes in kernels.items():
             if re.search(rf"\b{re.escape(name)}\b", text):
                 return nodes
         for match in _SOURCE.finditer(text[:2000]):
             refused = _read(Path(match.group()))
-            for wrapper in _wrappers(one):
+            for wrapper in _wrappers(cause):
                 for name, body in _KERNEL.findall(wrapper):
                     if refused and body.strip() in refused and name in kernels:
                         return kernels[name]

@@ -52,7 +52,7 @@ class Narrowing:
         return True
 
     def beginning(self) -> None:
-        """Cuts the end off: the shortest failing beginning, and of it what the wrong value depends on."""
+        """Finds the shortest failing beginning, and keeps of it what the wrong value depends on."""
         low, high = 0, len(self.window)
         while high - low > 1:
             middle = (low + high) // 2
@@ -63,8 +63,7 @@ class Narrowing:
         self._keep(self.window[:high])
 
     def start(self) -> None:
-        """Cuts the beginning off: the latest start that fails. Whatever fails is cut down to what its wrong value
-        depends on."""
+        """Finds the latest start that still fails; whatever fails is cut down to what its wrong value depends on."""
         right: int | None = None  # from this atom on nothing is wrong
         guess = len(self.window) > 2 * NEAR
         while starts := [atom for atom in self.window[1:] if right is None or atom < right]:

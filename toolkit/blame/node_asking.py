@@ -1,6 +1,6 @@
 """One graph whose nodes are searched: what its nodes are, and the compiles asked of children, counted and bounded.
 
-Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Must not decide what a
+Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Does not decide what a
 finding is.
 
 >>> asking.part("mul_31 alone", [311], None)
@@ -32,7 +32,7 @@ Tell = Callable[[str], None]
 
 
 class NodeBlame:
-    """The graph, the server, and the record that is being filled. `spent`: compiles that its relatives have cost
+    """One graph, the server, and the record that is being filled. `spent`: compiles that related graphs have used
     already."""
 
     def __init__(
@@ -54,7 +54,8 @@ class NodeBlame:
         self.found = ByNode(saved.id, rung, compiles=spent, nodes=operations, budget=budget)
 
     def part(self, what: str, keep: list[int] | None, returned: list[str] | None) -> list[dict[str, Any]] | None:
-        """The wrong values of a part, NaN before numbers; None where all is right or the part failed in another way."""
+        """Compiles a part and returns its wrong values, NaN before numbers; None where all is right or it failed in
+        another way."""
         answer = self.compile(what, "part", {"atoms": keep, "returned": returned})
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
         if answer.status != "done" or value["signature"] is not None or value.get("invalid"):
@@ -64,22 +65,22 @@ class NodeBlame:
                 f"{what}: failed in another way and was stepped around ({why.splitlines()[0][:200]})"
             )
             return None
-        wrong = [one for one in value["departures"] if one["kind"] in NUMBERS]
-        self.tell(f"  {'wrong: ' + ', '.join(one['name'] for one in wrong[:4]) if wrong else 'right'}")
+        wrong = [departure for departure in value["departures"] if departure["kind"] in NUMBERS]
+        self.tell(f"  {'wrong: ' + ', '.join(departure['name'] for departure in wrong[:4]) if wrong else 'right'}")
         return wrong or None
 
     def compile(self, what: str, task: str, more: dict[str, Any]) -> Answer:
-        found = self.found
-        if found.compiles >= found.budget:
+        findings = self.found
+        if findings.compiles >= findings.budget:
             raise Spent
         self.clock.check()
-        found.compiles += 1
-        self.tell(f"compile {found.compiles} of at most {found.budget}: {what}")
+        findings.compiles += 1
+        self.tell(f"compile {findings.compiles} of at most {findings.budget}: {what}")
         return ask(f"{TASKS}:{task}", {**self.payload, **more}, self.limit_s, server=self.server).end()
 
     @cached_property
     def prepared(self) -> dict[str, Any]:
-        """Atoms and node rows; runs the graph eagerly in a child and leaves its values in the work folder."""
+        """Atoms and node rows, from an eager run in a child that leaves its values in the work folder."""
         answer = ask(f"{TASKS}:prepare", self.payload, self.limit_s, server=self.server).end()
         if answer.status != "done":
             from ...dumps.errors import EnvironmentLackError
@@ -117,7 +118,7 @@ class NodeBlame:
         return NodeFound(name, row.get("target", ""), row.get("line", ""))
 
     def producer(self, name: str) -> str:
-        """The operator behind a getitem."""
+        """The operator whose tuple a getitem takes from; any other node itself."""
         row = self.row(name)
         return row["inputs"][0] if row.get("target") == "getitem" and row["inputs"] else name
 
@@ -128,22 +129,22 @@ class NodeBlame:
         return [other for other, parents in enumerate(self.atoms["parents"]) if atom in parents]
 
     def ancestors(self, atom: int, stop: set[int] | None = None) -> set[int]:
-        found: set[int] = set()
+        reached: set[int] = set()
         waiting = list(self.parents(atom))
         while waiting:
-            one = waiting.pop()
-            if one in found or (stop and one in stop):
+            current = waiting.pop()
+            if current in reached or (stop and current in stop):
                 continue
-            found.add(one)
-            waiting += self.parents(one)
-        return found
+            reached.add(current)
+            waiting += self.parents(current)
+        return reached
 
     def descendants(self, atom: int) -> set[int]:
-        found: set[int] = set()
+        reached: set[int] = set()
         for other, parents in enumerate(self.atoms["parents"]):
-            if atom in parents or found.intersection(parents):
-                found.add(other)
-        return found
+            if atom in parents or reached.intersection(parents):
+                reached.add(other)
+        return reached
 
     def span(self, keep: list[int]) -> str:
         names = [self.atoms["nodes"][atom][0] for atom in (keep[0], keep[-1]) if self.atoms["nodes"][atom]]

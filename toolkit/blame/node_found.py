@@ -1,6 +1,6 @@
 """What a search by node found, as a record, and in words: the first wrong node, and what that means. No torch.
 
->>> print(found.sentence)
+>>> print(findings.sentence)
 First wrong node: `mul_31` (model.py:120), error 0.03 on right inputs; fails alone: yes. 4 compiles, 31 s. ...
 """
 
@@ -67,7 +67,7 @@ class ByNode(msgspec.Struct):
 
     @property
     def fails(self) -> bool:
-        """Whether the graph fails, by whatever."""
+        """Whether the graph fails in any way."""
         return self.status in ("found", "metadata", "unresolved")
 
     @property
@@ -88,51 +88,51 @@ class ByNode(msgspec.Struct):
         return " ".join(part for part in parts if part)
 
 
-def _finding(found: ByNode) -> str:
-    if found.status == "nothing":
-        return f"{found.id} does not fail under {found.rung} ({found.text}): nothing to bisect."
-    if found.status == "skipped":
-        return f"{found.id}: {found.text}."
-    if found.status == "eager":
-        return _eager(found)
-    if found.status == "metadata":
-        return f"The numbers are right, so no node is to blame for them: {found.text}."
-    if found.node is None:
-        return f"No node could be named: {found.detail or found.text}."
-    if found.sort in ("accuracy", "nan"):
-        size = f"error {found.error:.2g}" if found.error is not None else found.detail
-        text = f"First wrong node: {found.node.text()}, {size} on right inputs"
+def _finding(findings: ByNode) -> str:
+    if findings.status == "nothing":
+        return f"{findings.id} does not fail under {findings.rung} ({findings.text}): nothing to bisect."
+    if findings.status == "skipped":
+        return f"{findings.id}: {findings.text}."
+    if findings.status == "eager":
+        return _eager(findings)
+    if findings.status == "metadata":
+        return f"The numbers are right, so no node is to blame for them: {findings.text}."
+    if findings.node is None:
+        return f"No node could be named: {findings.detail or findings.text}."
+    if findings.sort in ("accuracy", "nan"):
+        size = f"error {findings.error:.2g}" if findings.error is not None else findings.detail
+        text = f"First wrong node: {findings.node.text()}, {size} on right inputs"
     else:
-        text = f"The failure is at {found.node.text()} ({headline(found.verdict)})"
-    return f"{text}{_alone(found)}."
+        text = f"The failure is at {findings.node.text()} ({headline(findings.verdict)})"
+    return f"{text}{_alone(findings)}."
 
 
-def _alone(found: ByNode) -> str:
-    if found.alone is None:
+def _alone(findings: ByNode) -> str:
+    if findings.alone is None:
         return ""
-    if found.alone:
+    if findings.alone:
         return "; fails alone: yes"
-    near = [f"`{one.name}`" for one in found.group if found.node is None or one.name != found.node.name]
+    near = [f"`{node.name}`" for node in findings.group if findings.node is None or node.name != findings.node.name]
     names = ", ".join(near[:SHOWN]) + (f" and {len(near) - SHOWN} more" if len(near) > SHOWN else "")
     return f"; fails alone: no, only fused with {names}" if names else "; fails alone: no, only inside the whole graph"
 
 
-def _meaning(found: ByNode) -> str:
-    if found.between or found.status != "found" or found.node is None:
-        return found.between
-    if found.sort not in ("accuracy", "nan"):
-        return f"Compiling {found.node.target} fails, whatever surrounds it." if found.alone else ""
-    if found.alone:
-        return f"The lowering of {found.node.target}, or the code made for it, is wrong for these shapes and dtypes."
-    if found.alone is None:
+def _meaning(findings: ByNode) -> str:
+    if findings.between or findings.status != "found" or findings.node is None:
+        return findings.between
+    if findings.sort not in ("accuracy", "nan"):
+        return f"Compiling {findings.node.target} fails, whatever surrounds it." if findings.alone else ""
+    if findings.alone:
+        return f"The lowering of {findings.node.target}, or the code made for it, is wrong for these shapes and dtypes."
+    if findings.alone is None:
         return ""
     return "A pass that rewrites these nodes together, or the code of their fused kernel, is wrong."
 
 
-def _eager(found: ByNode) -> str:
-    if not found.nan_origins:
-        return f"Eager itself cannot be relied on here: {found.text}."
-    origin = found.nan_origins[0]
+def _eager(findings: ByNode) -> str:
+    if not findings.nan_origins:
+        return f"Eager itself cannot be relied on here: {findings.text}."
+    origin = findings.nan_origins[0]
     where = f"`{origin['node']}`" + (f" ({origin['line']})" if origin.get("line") else "")
     because = f", whose input `{origin['inf']}` holds Inf" if origin.get("inf") else ""
     return f"Eager itself gives NaN, first at {where}{because}: not the compiler's."

@@ -50,7 +50,7 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     with settings(spec.config), in_force(spec):
         torch.manual_seed(payload["seed"])
         origins = nan_origins(copy_graph(case.gm), clone_inputs(case.inputs))
-        nan = [{"node": one.node.name, "inf": one.inf} for one in origins]
+        nan = [{"node": origin.node.name, "inf": origin.inf} for origin in origins]
     atoms = keep_values(replace(case, spec=spec), work, seed=payload["seed"])
     values = load_values(work)
     taps = set(tappable(case.gm, values)) & atoms.of_node.keys()
@@ -67,7 +67,7 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
                 "op": node.op,
                 "target": target_of(node),
                 "line": line,
-                "inputs": [one.name for one in node.all_input_nodes],
+                "inputs": [argument.name for argument in node.all_input_nodes],
                 "tap": tap,
                 "overload": hasattr(node.target, "_schema"),
                 "bytes": 0 if held is None else math.prod(held.shape) * held.dtype.itemsize,
@@ -90,19 +90,20 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
         keep_outputs=True,
         watch=lambda: noticed(raised, case.gm, kernels=False),
     )
-    found: list[Departure] = []
+    wrong: list[Departure] = []
     outputs, outcome.outputs = outcome.outputs, None
     signature = outcome.signature
     if signature is not None and signature.kind in ("accuracy", "nan") and outputs is not None:
         mark("compare")
         with settings(case.spec.config), in_force(case.spec.forward_only):
             got = _named(case.gm, outputs)
-            found = departures(case.gm, case.inputs, got, seed=payload["seed"])
-    return {"outcome": msgspec.to_builtins(outcome), "departures": _plain(found), "raised": raised}
+            wrong = departures(case.gm, case.inputs, got, seed=payload["seed"])
+    return {"outcome": msgspec.to_builtins(outcome), "departures": _plain(wrong), "raised": raised}
 
 
 def part(payload: dict[str, Any]) -> dict[str, Any]:
-    """Compiles the kept atoms (all where `atoms` is None) fed with eager's values; what departs, or how else it failed.
+    """Compiles the kept atoms (all where `atoms` is None) fed with eager's values; returns the values that depart, or
+    how else it failed.
 
     `returned`: None for natural outputs, else names of nodes. `fallback`: operators to leave to eager's kernels.
     """
@@ -112,10 +113,10 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
 
         switching.fall_back(op)
     try:
-        made = _part(payload)
+        piece = _part(payload)
     except Invalid as error:
         return {"invalid": str(error), "departures": [], "signature": None}
-    gm, inputs, spec = made.gm, made.inputs, _drawing_like_eager(made.spec, made.gm).forward_only
+    gm, inputs, spec = piece.gm, piece.inputs, _drawing_like_eager(piece.spec, piece.gm).forward_only
     rung = rung_named(payload["rung"])
     step = "compile"
     with settings(spec.config), no_caches(), in_force(spec):
@@ -139,8 +140,8 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
             return {"signature": msgspec.to_builtins(signature), "departures": []}
         mark("compare")
         attributes.restore()
-        found = departures(gm, inputs, _named(gm, outputs), seed=payload["seed"])
-    return {"departures": _plain(found), "signature": None}
+        wrong = departures(gm, inputs, _named(gm, outputs), seed=payload["seed"])
+    return {"departures": _plain(wrong), "signature": None}
 
 
 def _live(payload: dict[str, Any]) -> Live:
@@ -165,7 +166,7 @@ def _drawing_like_eager(spec: ReplaySpec, gm: fx.GraphModule) -> ReplaySpec:
 
 
 def _named(gm: fx.GraphModule, outputs: Sequence[Any]) -> dict[str, torch.Tensor]:
-    """The outputs by the nodes that they are values of; inputs that are handed through are left out."""
+    """The outputs by the nodes that they are values of, without inputs that are only passed through."""
     return {
         leaf.name: value
         for leaf, value in zip(returned(gm), outputs, strict=False)
@@ -173,5 +174,5 @@ def _named(gm: fx.GraphModule, outputs: Sequence[Any]) -> dict[str, torch.Tensor
     }
 
 
-def _plain(found: Sequence[Departure]) -> list[dict[str, Any]]:
-    return [one._asdict() for one in found]
+def _plain(wrong: Sequence[Departure]) -> list[dict[str, Any]]:
+    return [departure._asdict() for departure in wrong]

@@ -4,7 +4,7 @@ AOTAutograd numbers the operations of the forward (`seq_nr`) and gives each node
 operation that it belongs to. Read from records; imports no torch.
 
 >>> forward_partner(load_graph("myrun/0_0/backward"), "mul_7").name
-'gelu_2'
+'mul_2'
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def inner_graphs(saved: SavedGraph) -> list[SavedGraph]:
 def siblings(saved: SavedGraph) -> list[SavedGraph]:
     """Of a graph from before AOTAutograd, the graphs of the same compile that Inductor was given, in order; else
     nothing."""
-    return sorted(inner_graphs(saved), key=lambda one: _INNER.index(one.stage)) if saved.stage in FULL_STAGES else []
+    return (
+        sorted(inner_graphs(saved), key=lambda graph: _INNER.index(graph.stage)) if saved.stage in FULL_STAGES else []
+    )
 
 
 def forward_partner(saved: SavedGraph, name: str) -> NodeFound | None:
@@ -53,9 +55,11 @@ def forward_partner(saved: SavedGraph, name: str) -> NodeFound | None:
         graphs = [saved] if index in behind_tangents(table) else []
     elif saved.stage.endswith("backward"):
         number = saved.local_id.rpartition("/")[2].partition(".")[2]
-        there = [one for one in _same_compile(saved) if one.local_id.rpartition("/")[2].partition(".")[2] == number]
-        graphs = [one for stage in _FORWARD for one in there if one.stage == stage]
-    return next((found for one in graphs if (found := _with_number(one.table, table.seq_nr[index]))), None)
+        there = [
+            graph for graph in _same_compile(saved) if graph.local_id.rpartition("/")[2].partition(".")[2] == number
+        ]
+        graphs = [graph for stage in _FORWARD for graph in there if graph.stage == stage]
+    return next((partner for graph in graphs if (partner := _with_number(graph.table, table.seq_nr[index]))), None)
 
 
 def _same_compile(saved: SavedGraph) -> list[SavedGraph]:
@@ -67,6 +71,6 @@ def _same_compile(saved: SavedGraph) -> list[SavedGraph]:
 def _with_number(table: Table, number: int) -> NodeFound | None:
     """The last forward node of that number: the one that gives the operation's value."""
     behind = set(behind_tangents(table))
-    made = [table.row(at) for at in numbered(table, number) if at not in behind]
-    wanted = [row for row in made if not row.target.endswith("getitem")] or made
+    rows = [table.row(at) for at in numbered(table, number) if at not in behind]
+    wanted = [row for row in rows if not row.target.endswith("getitem")] or rows
     return NodeFound(wanted[-1].name, wanted[-1].target, wanted[-1].where) if wanted else None

@@ -1,8 +1,9 @@
-"""Applications of passes, patterns, lowerings and decompositions, asked for one by one and switched off.
+"""Switches single applications of passes, patterns, lowerings and decompositions off, one question for each.
 
 Nothing public switches one application of a pass off: `torch._inductor.compiler_bisector` is torch's own and private,
-and works through files in the user's cache and environment variables that a forked process no longer reads. What a
-torch lacks is left out. Everything here changes this process for good or for a context: children only.
+and works through files in the user's cache and environment variables that a forked process no longer reads.
+Applications that a torch lacks are left out. Everything here changes this process for good or for a context, so it runs
+in children only.
 
 >>> with asking(lambda asked: asked.subsystem == "post_grad_passes"): compile_it()      # without one post-grad pass
 """
@@ -57,17 +58,19 @@ def required(name: str) -> bool:
 def subsystems() -> list[str]:
     """The names of what can be applied piece by piece, in the order of compilation: the bisector's own table, then
     ours."""
-    found = [one.name for rows in t.BACKENDS.values() for one in rows if isinstance(one, t.BisectSubsystem)]
-    places = [name for name in found if name not in ("lowerings", "cudagraphs")]
-    return [*places, PATTERNS, *(name for name in ("lowerings", "cudagraphs") if name in found)]
+    names = [
+        subsystem.name for rows in t.BACKENDS.values() for subsystem in rows if isinstance(subsystem, t.BisectSubsystem)
+    ]
+    places = [name for name in names if name not in ("lowerings", "cudagraphs")]
+    return [*places, PATTERNS, *(name for name in ("lowerings", "cudagraphs") if name in names)]
 
 
 def config_changes() -> list[tuple[str, str, Any]]:
     """The settings that the bisector tries: (room, setting, value)."""
-    changes = [one for rows in t.BACKENDS.values() for one in rows if isinstance(one, t.ConfigChange)]
+    changes = [change for rows in t.BACKENDS.values() for change in rows if isinstance(change, t.ConfigChange)]
     return [
-        ("inductor" if one.config_name == "inductor" else "functorch", one.config_field, one.config_value)
-        for one in changes
+        ("inductor" if change.config_name == "inductor" else "functorch", change.config_field, change.config_value)
+        for change in changes
     ]
 
 
@@ -91,12 +94,12 @@ def asking(ask: Ask, folder: str) -> Iterator[None]:
             half = before
 
     def disable(backend: str, subsystem: str, debug_info: Callable[[], str] | None = None, *_: Any) -> bool:
-        name, label, line = _told(subsystem, debug_info)
+        name, label, line = _described(subsystem, debug_info)
         return ask(Application(subsystem, name=name, label=label, line=line, half=half))
 
     def one_pass(of: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal entries
-        before, entries = entries, {id(entry.pattern): entry for found in of.patterns.values() for entry in found}
+        before, entries = entries, {id(entry.pattern): entry for group in of.patterns.values() for entry in group}
         try:
             return apply(of, *args, **kwargs)
         finally:
@@ -104,13 +107,13 @@ def asking(ask: Ask, folder: str) -> Iterator[None]:
 
     def matcher(match: Any) -> Any:
         def matched(pattern: Any, node: Any) -> Any:
-            found = match(pattern, node)
-            if id(pattern) not in entries or not found:
-                return found
-            nodes = ", ".join(one.name for one in found.nodes)
+            matching = match(pattern, node)
+            if id(pattern) not in entries or not matching:
+                return matching
+            nodes = ", ".join(matched_node.name for matched_node in matching.nodes)
             name = pattern_name(entries[id(pattern)])
             asked = Application(PATTERNS, name=name, label=nodes, line=_line(node), half=half)
-            return t.FailedMatch("switched off") if ask(asked) else found
+            return t.FailedMatch("switched off") if ask(asked) else matching
 
         return matched
 
@@ -145,31 +148,31 @@ def described(value: Any) -> str:
 def _operator(name: str) -> Any:
     import torch
 
-    found: Any = torch.ops
+    operator: Any = torch.ops
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        operator = getattr(operator, part)
+    return operator
 
 
-def _told(subsystem: str, debug_info: Callable[[], str] | None) -> tuple[str, str, str]:
-    """(what the application is called, the node it is about, the user's line)."""
-    told = debug_info() if debug_info is not None else ""
+def _described(subsystem: str, debug_info: Callable[[], str] | None) -> tuple[str, str, str]:
+    """(the application's name, the node that it is about, the user's line)."""
+    text = debug_info() if debug_info is not None else ""
     if subsystem == "lowerings":
         node = t.V.get_current_node()
-        return str(getattr(node, "target", told)), told, _line(node)
+        return str(getattr(node, "target", text)), text, _line(node)
     if subsystem == "decomposition":  # the op as a string, <OpOverload(op='aten.silu', overload='default')>
-        parts = told.split("'")
-        return (f"{parts[1]}.{parts[3]}" if len(parts) > 4 else told), "", ""
-    return told, _origin(told), ""
+        parts = text.split("'")
+        return (f"{parts[1]}.{parts[3]}" if len(parts) > 4 else text), "", ""
+    return text, _origin(text), ""
 
 
 def _origin(name: str) -> str:
-    """Where a custom pass comes from, which its observer's name does not tell; "" for a pass of Inductor's own."""
+    """Where a custom pass comes from, which its observer's name does not say; "" for a pass of Inductor's own."""
     if not name.endswith(CUSTOM):
         return ""
     custom = setting("inductor", name)[1]
-    found = custom if isinstance(custom, (list, tuple)) else [custom]
-    return ", ".join(described(one) for one in found if one is not None)
+    passes = custom if isinstance(custom, (list, tuple)) else [custom]
+    return ", ".join(described(custom_pass) for custom_pass in passes if custom_pass is not None)
 
 
 def _line(node: Any) -> str:
@@ -180,16 +183,16 @@ def _line(node: Any) -> str:
 
 @contextlib.contextmanager
 def noting_kernels(kernels: dict[str, list[str]]) -> Iterator[None]:
-    """Notes for each kernel that Inductor generates inside the names of the fx nodes that it came from.
+    """Records for each kernel that Inductor generates inside the names of the fx nodes that it came from.
 
-    The public setting `trace.provenance_tracking_level` forgets when a compile fails. A torch without these names notes
-    nothing.
+    The public setting `trace.provenance_tracking_level` forgets when a compile fails. A torch without these names
+    records nothing.
     """
 
     def watched(original: Callable[..., Any]) -> Callable[..., Any]:
         def note(schedule: Any, kernel_name: Any = "", *args: Any, **kwargs: Any) -> Any:
-            for one in schedule if isinstance(schedule, (list, tuple)) else ():
-                for origin in getattr(getattr(one, "node", None), "origins", None) or ():
+            for scheduled in schedule if isinstance(schedule, (list, tuple)) else ():
+                for origin in getattr(getattr(scheduled, "node", None), "origins", None) or ():
                     names = kernels.setdefault(str(kernel_name), [])
                     if origin.name not in names:
                         names.append(origin.name)

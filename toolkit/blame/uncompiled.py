@@ -2,7 +2,7 @@
 does.
 
 The rung runs these nodes by eager and compiles what stands between them, as Dynamo does where it breaks the graph.
-Names of a graph become code only where they are identifiers. Must not decide what to try.
+Names of a graph become code only where they are identifiers. Does not decide what to try.
 
 >>> functions(load_graph("myrun/0_0/dynamo"), ["gelu"])[0].code
 'import torch\ntorch.nn.modules.activation.GELU.forward =
@@ -43,15 +43,17 @@ def functions(saved: SavedGraph, named: Iterable[str]) -> list[UncompiledFunctio
     """The innermost function around each node, where it makes not all of the graph: the `forward` of a module that can
     be imported, else the function whose `def` takes a decorator."""
     nodes = {node.name: node for node in saved.record.graph.nodes if node.op.startswith("call_")}
-    found = {one.name: one for name in named for one in _around(saved, nodes[name], list(nodes.values()))}
-    return [one for one in found.values() if len(one.nodes) < len(nodes)]
+    by_name = {
+        function.name: function for name in named for function in _around(saved, nodes[name], list(nodes.values()))
+    }
+    return [function for function in by_name.values() if len(function.nodes) < len(nodes)]
 
 
 def _around(saved: SavedGraph, node: NodeRecord, nodes: Sequence[NodeRecord]) -> Iterable[UncompiledFunction]:
     def text(place: int) -> str:
         return string(saved.record.strings, place)
 
-    frame = next((one for one in reversed(calls(text(node.stack))) if one.user), None)
+    frame = next((call for call in reversed(calls(text(node.stack))) if call.user), None)
     module, _, name = (kinds[-1] if (kinds := _classes(text(node.module))) else "").rpartition(".")
     path = f"{module}.{name}"
     if (
@@ -60,18 +62,18 @@ def _around(saved: SavedGraph, node: NodeRecord, nodes: Sequence[NodeRecord]) ->
         and (frame is None or frame.function == "forward")
     ):
         imported = "import torch" if module.startswith("torch.") else f"import torch\nimport {module}"
-        own = [one.name for one in nodes if path in _classes(text(one.module))]
+        own = [other.name for other in nodes if path in _classes(text(other.module))]
         yield UncompiledFunction(path, own, f"{imported}\n{path}.forward = torch.compiler.disable({path}.forward)")
     elif (
         frame is not None and frame.function.isidentifier() and _FILE.fullmatch(short := frame.where.rpartition(":")[0])
     ):
         place = (frame.file, frame.function)
-        own = [one.name for one in nodes if place in {(at.file, at.function) for at in calls(text(one.stack))}]
-        told = (
+        own = [other.name for other in nodes if place in {(at.file, at.function) for at in calls(text(other.stack))}]
+        advice = (
             f"# @torch.compiler.disable above `def {frame.function}` of {short} leaves that function alone uncompiled;"
         )
         yield UncompiledFunction(
-            f"{frame.function} ({short})", own, f"{told}\n# the lines below leave all uncompiled\n{EAGER}"
+            f"{frame.function} ({short})", own, f"{advice}\n# the lines below leave all uncompiled\n{EAGER}"
         )
 
 

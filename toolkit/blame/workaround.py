@@ -92,19 +92,19 @@ def work_around(
 
 
 def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[Change]:
-    """What to try, the least costly first."""
+    """The changes to try, the cheapest first."""
     rounding = verdict.verdict == ROUNDING
-    found = operators(asking, verdict)
-    groups = [[op] for op in found[:OPERATORS]] + ([found] if 1 < len(found) <= MOST else [])
+    operator_names = operators(asking, verdict)
+    groups = [[op] for op in operator_names[:OPERATORS]] + ([operator_names] if 1 < len(operator_names) <= MOST else [])
     fallbacks = [Change(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups]
-    known = {(one.room, one.name): one for one in asking.settings()}
+    known = {(setting.room, setting.name): setting for setting in asking.settings()}
     names = _FIRST[ROUNDING if rounding else verdict.kind if verdict.kind in _FIRST else ""]
     settings = [known["inductor", name] for name in names if ("inductor", name) in known][:SETTINGS]
-    lines = [Change(_of(one), words.setting_code(one)) for one in settings]
+    lines = [Change(_of(setting), words.setting_code(setting)) for setting in settings]
     yield from [*lines, *fallbacks] if rounding else [*fallbacks, *lines]
     if asking.saved.stage == "dynamo":
-        for one in functions(asking.saved, _named(asking, verdict))[:FUNCTIONS]:
-            yield Change(Trial(f"{one.name} uncompiled", uncompiled=one.nodes), one.code)
+        for function in functions(asking.saved, _named(asking, verdict))[:FUNCTIONS]:
+            yield Change(Trial(f"{function.name} uncompiled", uncompiled=function.nodes), function.code)
 
 
 def _named(asking: BisectQuestions, verdict: Verdict) -> Iterator[str]:
@@ -112,24 +112,28 @@ def _named(asking: BisectQuestions, verdict: Verdict) -> Iterator[str]:
     none."""
     record, where = asking.saved.record, verdict.where
     nodes = [node for node in record.graph.nodes if node.op.startswith("call_")]
-    found = [node for node in nodes if where is not None and node.name == where.node]
+    matching = [node for node in nodes if where is not None and node.name == where.node]
     if where is not None and where.line:
-        found += [node for node in nodes if user_frame(string(record.strings, node.stack))[0] == where.line]
-    return (node.name for node in found or reversed(nodes))
+        matching += [node for node in nodes if user_frame(string(record.strings, node.stack))[0] == where.line]
+    return (node.name for node in matching or reversed(nodes))
 
 
 def operators(asking: BisectQuestions, verdict: Verdict) -> list[str]:
     """The operators of the compile, the likeliest first: that of the node named, those of its line, the last ones."""
-    lowered = [one for one in asking.applications("lowerings") if not one.required]
+    lowered = [application for application in asking.applications("lowerings") if not application.required]
     taken_apart = asking.applications("decomposition")
     node, line = (verdict.where.node, verdict.where.line) if verdict.where is not None else ("", "")
     stem = re.sub(r"_\d+$", "", node)
-    found = [one.name for one in reversed(lowered)][:1] if verdict.kind in ("crash", "signal", "hang", "memory") else []
-    found += [one.name for one in lowered if node and one.label == node]
-    found += [one.name for one in taken_apart if stem and one.name.split(".")[1:2] == [stem]]
-    found += [one.name for one in reversed(lowered) if line and one.line.startswith(line)]
-    found += [one.name for one in reversed([*taken_apart, *lowered])]
-    return [name for name in dict.fromkeys(found) if _IS_OPERATOR.fullmatch(name) and not name.startswith("aten.view")]
+    names = (
+        [application.name for application in reversed(lowered)][:1]
+        if verdict.kind in ("crash", "signal", "hang", "memory")
+        else []
+    )
+    names += [application.name for application in lowered if node and application.label == node]
+    names += [application.name for application in taken_apart if stem and application.name.split(".")[1:2] == [stem]]
+    names += [application.name for application in reversed(lowered) if line and application.line.startswith(line)]
+    names += [application.name for application in reversed([*taken_apart, *lowered])]
+    return [name for name in dict.fromkeys(names) if _IS_OPERATOR.fullmatch(name) and not name.startswith("aten.view")]
 
 
 _IS_OPERATOR = re.compile(r"\w+\.\w+\.\w+")

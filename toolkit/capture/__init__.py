@@ -4,9 +4,12 @@
 outputs, aliases and tensor subclasses taken apart, every input and output described. Importing this package imports no
 torch.
 
+>>> from graphdbg.toolkit.capture.aot import joint_graph
 >>> captured = joint_graph(model, (x,))
 >>> [(item.name, item.role, item.source) for item in captured.inputs_described]
-[('primals_1', 'parameter', "self.weight"), ('primals_2', 'user', ...), ('tangents_1', 'tangent', ...)]
+[('primals_1', 'parameter', "self.get_parameter('weight')"), ('primals_2', 'parameter',
+"self.get_parameter('bias')"), ('primals_3', 'user', 'args[0]'), ('tangents_1', 'tangent',
+'__output_tangent(output[0])')]
 """
 
 from __future__ import annotations

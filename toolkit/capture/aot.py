@@ -6,8 +6,9 @@ first run; mutations turned into outputs; functionalised; tensor subclasses take
 functional; dead code removed. Each is a line below. Ours are the user's lines (`user_lines`) and assigned buffers
 (`assigned`). Source of the order: torch/_functorch/_aot_autograd/graph_capture.py (2.13.0).
 
->>> captured = joint_graph(torch.nn.Linear(2, 2), (torch.randn(3, 2),))
->>> captured.module.print_readable()
+>>> captured = joint_graph(model, (x,))
+>>> [node.name for node in captured.module.graph.nodes if node.op == "call_function"]
+['t', 'addmm', 't_1', 'mm', 't_2', 'sum_1', 'view', 't_3']
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ def inference_graph(
     """The graph of `f(*args, **kwargs)` without a backward, gradients off.
 
     `f` is a function or a module, `args` and `kwargs` its arguments in any nesting. What it writes to inputs are extra
-    outputs, in front, and so are buffers that it assigns anew; with `keep_mutations` writes stay (`copy_`) at the end
-    of the graph. `dynamic` gives sizes symbols. Nodes carry the user's lines; `notes` say what the graph does not hold.
-    Raises UsageError for arguments that cannot be traced, and whatever `f` raises.
+    outputs, in front, and so are buffers that it assigns; with `keep_mutations` writes stay (`copy_`) at the end of the
+    graph. `dynamic` gives sizes symbols. Nodes carry the user's lines; `notes` say what the graph does not hold. Raises
+    UsageError for arguments that cannot be traced, and whatever `f` raises.
     """
     with torch.no_grad():
         return _capture(f, args, kwargs, decompositions, keep_mutations=keep_mutations, joint=False, dynamic=dynamic)
@@ -116,15 +117,15 @@ def _capture(
 
 
 def _describing(call: Callable[..., Any], lines: UserLines, assigned: Assigned) -> Callable[..., Any]:
-    """The function with a description of each of its outputs, its lines kept, and nothing left over of an earlier
-    call."""
+    """The function with a description of each of its outputs and its lines kept; nothing of an earlier call is left
+    over."""
 
     @t.simple_wraps(call)
     def described(*args: Any) -> Any:
         assigned.restore()
         lines.attach()
-        made = call(*args)
-        return made, type(made)(t.PlainAOTOutput(index) for index in range(len(made)))
+        outputs = call(*args)
+        return outputs, type(outputs)(t.PlainAOTOutput(index) for index in range(len(outputs)))
 
     return described
 
@@ -192,7 +193,7 @@ def _desugared(
 
 def _described(gm: Any, inputs: list[Any], own: CallerValues, metadata: Any, stage: str) -> Captured:
     outputs = outputs_of(gm)
-    mutated = [one.source for one in outputs if one.kind == "mutation"]
+    mutated = [output.source for output in outputs if output.kind == "mutation"]
     aliases = (t.OutputType.alias_of_input, t.OutputType.is_input, t.OutputType.alias_of_intermediate)
     aliased = [f"output[{index}]" for index, seen in enumerate(metadata.output_info) if seen.output_type in aliases]
     given = iter(inputs)
@@ -247,7 +248,7 @@ def _prepared(
 ) -> tuple[Any, ...]:
     """Parameters lifted, arguments flattened and made fake: (function, fakes, descriptions, config, mode, symbols)."""
     device = [None] if t.takes("prepare_aot_module_simplified", "boxed_forward_device_index") else []
-    made = t.prepare_aot_module_simplified(
+    prepared = t.prepare_aot_module_simplified(
         module,
         tuple(args),
         kwargs,
@@ -258,7 +259,7 @@ def _prepared(
         flatten=True,
         force_non_lazy_backward_lowering=True,
     )
-    return (made[0], *made[4:9])
+    return (prepared[0], *prepared[4:9])
 
 
 def _trace(function: Callable[..., Any], args: Any, described: Any, config: Any) -> tuple[Any, Any]:

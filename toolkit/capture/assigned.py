@@ -1,10 +1,10 @@
 # pyright: basic
-"""What a module assigns to itself while it is captured: buffers become outputs, everything else is put back and told.
+"""What a module assigns to itself while it is captured: buffers become outputs, everything else is restored and
+reported.
 
 `self.seen = self.seen + 1` of a buffer is no write that functionalisation sees. As in `torch.export`, the value that
 was assigned last becomes an output in front, described as that buffer's mutation; unlike there, buffers of inner
-modules count too. Attributes that are no buffers would keep fake tensors after tracing; they get their old values
-again.
+modules count too. Attributes that are no buffers would keep fake tensors after tracing; they get their old values back.
 
 >>> with Assigned(module) as assigned: ...      # trace
 >>> assigned.nodes()
@@ -30,9 +30,9 @@ class Assigned:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
-        self.paths = {id(one): path for path, one in module.named_modules()}
-        self.before = [(path, one, dict(one.__dict__)) for path, one in module.named_modules()]
-        self.buffers = [(one, dict(one._buffers)) for one in module.modules()]
+        self.paths = {id(submodule): path for path, submodule in module.named_modules()}
+        self.before = [(path, submodule, dict(submodule.__dict__)) for path, submodule in module.named_modules()]
+        self.buffers = [(submodule, dict(submodule._buffers)) for submodule in module.modules()]
         self.names: dict[str, str] = {}
         self.kept: list[str] = []
         """Attributes that are no buffers and were assigned a tensor."""
@@ -43,25 +43,25 @@ class Assigned:
 
     def __exit__(self, *_: object) -> None:
         self._handle.remove()
-        for one, buffers in self.buffers:
-            one._buffers.clear()
-            one._buffers.update(buffers)
+        for submodule, buffers in self.buffers:
+            submodule._buffers.clear()
+            submodule._buffers.update(buffers)
         self.restore()
 
     def restore(self) -> None:
-        """Gives attributes that hold a traced tensor their old values: an earlier call must not be seen by a later
+        """Gives attributes that hold a traced tensor their old values: so that a later call does not see an earlier
         one."""
-        for path, one, before in self.before:
-            for name in [name for name, value in one.__dict__.items() if _traced(value)]:
+        for path, submodule, before in self.before:
+            for name in [name for name, value in submodule.__dict__.items() if _traced(value)]:
                 if (full := f"{path}.{name}".lstrip(".")) not in self.kept:
                     self.kept.append(full)
                 if name in before:
-                    one.__dict__[name] = before[name]
+                    submodule.__dict__[name] = before[name]
                 else:
-                    del one.__dict__[name]
+                    del submodule.__dict__[name]
 
     def notes(self, *, joint: bool) -> list[str]:
-        """What the graph does not hold, one sentence each."""
+        """What the graph does not hold, one sentence for each."""
         lost = [f"{name} is set to a tensor by the function; the graph does not hold that" for name in self.kept]
         if joint and self.names:
             names = ", ".join(self.names)
@@ -96,7 +96,7 @@ class Assigned:
 def _inputs(gm: Any) -> list[Any]:
     """The descriptions of the inputs in the metadata's order: it does not count effect tokens."""
     described = [node.meta.get("desc") for node in gm.graph.find_nodes(op="placeholder")]
-    return [one for one in described if not type(one).__name__.endswith("TokenAOTInput")]
+    return [description for description in described if not type(description).__name__.endswith("TokenAOTInput")]
 
 
 def _traced(value: Any) -> bool:
@@ -108,5 +108,5 @@ def _node_name_of(value: torch.Tensor) -> str | None:
     """The node that made a tensor in the graph that is being traced; None where none did."""
     tracer = tracer_at_work()
     plain: Any = value.from_functional() if isinstance(value, t.FunctionalTensor) else value  # pyright: ignore
-    made = None if tracer is None else t.get_proxy_slot(plain, tracer, None)
-    return None if made is None else made.proxy.node.name
+    slot = None if tracer is None else t.get_proxy_slot(plain, tracer, None)
+    return None if slot is None else slot.proxy.node.name

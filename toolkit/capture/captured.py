@@ -59,16 +59,16 @@ class Captured:
     def values(self, seed: int = 0) -> list[Any]:
         """Real inputs: the caller's, and for tangents normal numbers drawn with `seed`, of the traced layout."""
         generator = torch.Generator().manual_seed(seed)
-        made: list[Any] = []
+        inputs: list[Any] = []
         for fake, real in zip(self.inputs, self.real, strict=True):
             if real is not None or not isinstance(fake, torch.Tensor):
-                made.append(real)
+                inputs.append(real)
                 continue
             value = torch.empty_strided(_hints(fake.shape), _hints(fake.stride()), dtype=fake.dtype, device=fake.device)
             kind = torch.complex64 if fake.dtype.is_complex else torch.float32
             drawn = torch.randn(value.shape, generator=generator, dtype=kind, device="cpu")
-            made.append(value.copy_(drawn))
-        return made
+            inputs.append(value.copy_(drawn))
+        return inputs
 
     def save(self, path: str | Path, *, seed: int = 0) -> Path:
         """Writes a case folder with the descriptions beside the graph; inputs that are objects of this process, such as
@@ -95,12 +95,14 @@ def _hints(sizes: Sequence[Any]) -> list[int]:
 
 
 def outputs_of(gm: Any) -> list[OutputDescription]:
-    """What each output is."""
+    """The description of each output of a traced graph."""
     output = gm.graph.output_node()
     described = output.meta.get("desc") or [None] * len(output.args[0])
     return [
-        OutputDescription(getattr(node, "name", str(node)), *kind_of(repr(one) if one is not None else None))
-        for node, one in zip(output.args[0], described, strict=False)
+        OutputDescription(
+            getattr(node, "name", str(node)), *kind_of(repr(description) if description is not None else None)
+        )
+        for node, description in zip(output.args[0], described, strict=False)
     ]
 
 
@@ -135,13 +137,13 @@ class CallerValues:
             return self._shared(self._of(described.base_of, None), fake)
         return None
 
-    def _shared(self, one: Any, fake: Any) -> Any:
-        """The tensor over a whole storage of which `one` is a view, in the layout that was traced."""
-        if not isinstance(one, torch.Tensor) or not isinstance(fake, torch.Tensor):
+    def _shared(self, tensor: Any, fake: Any) -> Any:
+        """The tensor over a whole storage of which `tensor` is a view, in the layout that was traced."""
+        if not isinstance(tensor, torch.Tensor) or not isinstance(fake, torch.Tensor):
             return None
         layout = [int(size) for size in (*fake.shape, *fake.stride(), fake.storage_offset())]
         sizes, strides, offset = layout[: fake.dim()], layout[fake.dim() : -1], layout[-1]
-        return one.detach().as_strided(sizes, strides, offset)
+        return tensor.detach().as_strided(sizes, strides, offset)
 
 
 _PLAIN = (
@@ -181,16 +183,16 @@ def without_objects(module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.G
                 "the graph cannot be saved", f"{users[0]} computes with {node.name}, an object of this process ({kind})"
             )
     graph = fx.Graph()
-    made: dict[fx.Node, fx.Node] = {}
+    copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
         if node in objects:
             continue
         if node.op == "output":
-            outputs = [None if one in objects else one for one in node.args[0]]
-            last = graph.output(tuple(made[one] if isinstance(one, fx.Node) else one for one in outputs))
+            outputs = [None if output in objects else output for output in node.args[0]]
+            last = graph.output(tuple(copies[output] if isinstance(output, fx.Node) else output for output in outputs))
             last.meta.update(node.meta)
         else:
-            made[node] = graph.node_copy(node, made.__getitem__)
+            copies[node] = graph.node_copy(node, copies.__getitem__)
     flat = fx.GraphModule(module, graph)
     flat.meta.update(module.meta)
     return flat, [place for place, node in enumerate(placeholders) if node not in objects]

@@ -2,8 +2,8 @@
 """An edited graph.py as a live graph again: its nodes as they are written, named after its variables.
 
 What was recorded of a node of the same name in the graph that it was made of is kept; of another operator source line
-and module alone. Its value is computed anew, on the fake inputs and with the symbols of that graph. Runs the text: for
-the child of `import` alone.
+and module alone. Its value is computed again, on the fake inputs and with the symbols of that graph. Runs the text, so
+only the child of `import` uses it.
 
 >>> save_edited(edited(Path("graphdbg-variant-1.py"), saved), saved, Path("graphdbg-variant-1"))
 """
@@ -45,7 +45,7 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
     before, fakes, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
     given = dict(zip((node.name for node in before.graph.find_nodes(op="placeholder")), fakes, strict=True))
     full = saved.record.stage in FULL_STAGES
-    with _told(source, text):
+    with _reporting_lines(source, text):
         tree = ast.parse(text)
         tracer = _Tracer(source, tree, full)
         names = {
@@ -66,22 +66,26 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
         raise UsageError(f"forward takes {unknown[0]}", f"the graph has no such input; it has {', '.join(given)}")
     _as_recorded(module, before)
     mode.allow_non_fake_inputs = True
-    with torch.set_grad_enabled(full and saved.record.ambient.grad), t.enable_python_dispatcher(), _told(source, text):
+    with (
+        torch.set_grad_enabled(full and saved.record.ambient.grad),
+        t.enable_python_dispatcher(),
+        _reporting_lines(source, text),
+    ):
         _Valued(module, mode, tracer.lines).propagate_dont_convert_inputs(*(given[name] for name in wanted))
     return module
 
 
 def save_edited(module: fx.GraphModule, saved: SavedGraph, out: Path) -> int:
-    """Writes the case: the inputs that are left as they were recorded, so that what was made up is made up alike;
-    returns how many there are."""
+    """Writes the case: the remaining inputs stay as recorded, so that synthesised values come out the same; returns how
+    many there are."""
     with TemporaryDirectory() as folder:
         store = TensorStore(Path(folder) / "tensors")
         record = describe(module, like=saved.record, stage=None, compile_kwargs=None, ambient=None, sink=store)
         left = {node.name for node in record.graph.nodes if node.op == "placeholder"}
-        record.inputs = [one for one in record.inputs if one.name in left]
+        record.inputs = [row for row in record.inputs if row.name in left]
         seen = saved.inputs_record
         if seen is not None:
-            seen = msgspec.structs.replace(seen, inputs=[one for one in seen.inputs if one.name in left])
+            seen = msgspec.structs.replace(seen, inputs=[row for row in seen.inputs if row.name in left])
             copy_storages(stored_names(None, seen), saved.tensors, store)
         write_graph_folder(out, record, seen, store)
     return len(left)
@@ -120,33 +124,33 @@ class _Tracer(fx.Tracer):
         self.active = self
         """The tracer that is at work: this one, or that of a graph which a higher-order operator is given."""
         self.variables: dict[int | str, str] = {}
-        for one in ast.walk(tree):
-            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
-                if isinstance(one.value, ast.Attribute):  # weight = self.m_weight
-                    self.variables[one.value.attr] = one.targets[0].id
+        for statement in ast.walk(tree):
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                if isinstance(statement.value, ast.Attribute):  # weight = self.m_weight
+                    self.variables[statement.value.attr] = statement.targets[0].id
                 self.variables |= dict.fromkeys(
-                    range(one.lineno, (one.end_lineno or one.lineno) + 1), one.targets[0].id
+                    range(statement.lineno, (statement.end_lineno or statement.lineno) + 1), statement.targets[0].id
                 )
 
     def module(self, root: torch.nn.Module) -> fx.GraphModule:
-        """The module, the graphs that it holds for higher-order operators first."""
+        """Traces the module, after the graphs that it holds for higher-order operators."""
         for name, child in root.named_children():
             if not self.is_leaf_module(child, name) and not isinstance(child, fx.GraphModule):
                 self.active = _Tracer(self.source, self.tree, self.full)
                 setattr(root, name, self.active.module(child))
                 self.active = self
-        made = fx.GraphModule(root, self.trace(root))
+        traced = fx.GraphModule(root, self.trace(root))
         named: dict[int, fx.Node] = {}
-        for node in made.graph.nodes:
+        for node in traced.graph.nodes:
             if (line := self.lines.get(node.name, 0)) in self.variables and node.op != "output":
                 other = named.get(line) or node
                 other.name, node.name = node.name, other.name  # of several calls in a line the last is what it sets
                 named[line] = node
-        made.recompile()
-        return made
+        traced.recompile()
+        return traced
 
     def call(self, function: Any, *args: Any, **named: Any) -> Any:
-        """A node that calls it; a class (torch.device) is none."""
+        """A node that calls the function; a class (torch.device) is called at once."""
         if self.active is not self:
             return self.active.call(function, *args, **named)
         if isinstance(function, type):
@@ -156,7 +160,7 @@ class _Tracer(fx.Tracer):
     def create_node(
         self, kind: str, target: Any, args: Any, kwargs: Any, name: str | None = None, type_expr: Any = None
     ) -> fx.Node:
-        """A node; a tensor that the graph holds is one node, however often it is used."""
+        """Makes a node; a tensor that the graph holds gets a single node, however often it is used."""
         line = next((at for frame, at in traceback.walk_stack(None) if frame.f_code.co_filename == str(self.source)), 0)
         if kind == "get_attr":
             if target not in self.held:
@@ -167,13 +171,13 @@ class _Tracer(fx.Tracer):
             kind, target = "call_function", torch.ops.aten.sym_size.int
         if kind in ("call_function", "call_method", "call_module"):
             name = self.variables.get(line, name)
-        made = super().create_node(kind, target, args, kwargs, name, type_expr)
-        self.lines[made.name] = line
-        return made
+        node = super().create_node(kind, target, args, kwargs, name, type_expr)
+        self.lines[node.name] = line
+        return node
 
 
 class _Valued(FakeTensorProp):
-    """Computes the fake value of each node; tells the line of the one that it fails at."""
+    """Computes the fake value of each node; names the line of the node that fails."""
 
     def __init__(self, module: fx.GraphModule, mode: Any, lines: dict[str, int]) -> None:
         super().__init__(module, mode)
@@ -181,19 +185,19 @@ class _Valued(FakeTensorProp):
 
     def run_node(self, n: fx.Node) -> Any:
         try:
-            made = super().run_node(n)
+            output = super().run_node(n)
         except Exception as error:
             error.line = self.lines.get(n.name, 0)  # type: ignore[attr-defined]
             raise
         if n.op == "output":
             del n.meta["val"]
-        elif isinstance(made, torch.Tensor) and made.requires_grad:  # what is kept of it is detached
+        elif isinstance(output, torch.Tensor) and output.requires_grad:  # what is kept of it is detached
             n.meta["val"].requires_grad_()
-        return made
+        return output
 
 
 def _as_recorded(module: fx.GraphModule, before: fx.GraphModule) -> None:
-    """Takes over what is known of nodes that are still there; of the output, where it returns as many values."""
+    """Copies the recorded metadata to nodes that are still there, and to the output where it returns as many values."""
     known = {node.name: node for node in before.graph.nodes}
     for node in module.graph.nodes:
         was = known.get(node.name)
@@ -212,16 +216,16 @@ def _as_recorded(module: fx.GraphModule, before: fx.GraphModule) -> None:
 
 
 @contextlib.contextmanager
-def _told(source: Path, text: str) -> Generator[None]:
-    """Whatever the text raises becomes a UsageError with its line."""
+def _reporting_lines(source: Path, text: str) -> Generator[None]:
+    """Turns whatever the text raises into a UsageError with its line."""
     try:
         yield
     except UsageError:
         raise
     except Exception as error:
-        frames = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == str(source)]
+        frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(source)]
         line = getattr(error, "line", 0) or (frames[-1] if frames else 0)
         lines = text.splitlines()
         place = f"line {line}, {lines[line - 1].strip()}" if line and line <= len(lines) else "the graph"
-        said = next((one.strip() for one in str(error).splitlines() if one.strip()), "")
+        said = next((printed.strip() for printed in str(error).splitlines() if printed.strip()), "")
         raise UsageError(place, f"{type(error).__name__}: {said}") from error

@@ -4,8 +4,8 @@
 The modules are imported first, for the operators that they register. LIKE: the folder of the graph that FILE is an
 edited graph.py of (see `edited`); empty for another tool's file.
 
-A script runs as `__main__` up to the call of torch's `run_repro`, which is ours meanwhile: it is handed the module, the
-inputs' reader and the settings, and nothing is compiled. Its graph keeps the nodes as they are written (symbolic
+A script runs as `__main__` up to the call of torch's `run_repro`, which is replaced by ours, which receives the module,
+the inputs' reader and the settings, and nothing is compiled. Its graph keeps the nodes as they are written (symbolic
 trace); sizes that were symbols are traced again with symbols. Writes one JSON object to TOLD, or `{"why": ...}` and
 exits with 2.
 """
@@ -40,7 +40,7 @@ class NothingToImportError(Exception):
 
 
 class ScriptStopped(BaseException):
-    """Thrown out of a script when it has said what it would run. Not an Exception: scripts catch those."""
+    """Raised in a script once it has said what it would run. Not an Exception: scripts catch those."""
 
     def __init__(
         self, kind: str, module: Any, inputs: list[Any], stage: str, notes: list[str], roles: Sequence[Any] = ()
@@ -50,48 +50,54 @@ class ScriptStopped(BaseException):
         self.roles = roles
 
 
-def main(source: Path, out: Path, told: Path, like: str, modules: Sequence[str] = ()) -> int:
+def main(source: Path, out: Path, answer: Path, like: str, modules: Sequence[str] = ()) -> int:
     """Opens the file and writes the case."""
     try:
         import_modules(modules)
         if like:
-            _edited(source, out, told, like)
+            _edited(source, out, answer, like)
             return 0
-        found = of_script(source) if source.suffix == ".py" else of_package(source)
+        program = of_script(source) if source.suffix == ".py" else of_package(source)
     except (NothingToImportError, UsageError) as error:
         why = f"{error.what}: {error.why}" if isinstance(error, UsageError) else str(error)
-        told.write_text(json.dumps({"why": why}))
+        answer.write_text(json.dumps({"why": why}))
         return 2
     config = {
         room: {name: value for name, value in values.items() if name not in OF_REPROS.get(room, ())}
         for room, values in encoded_settings().items()
     }
-    found.module.meta[CARRY] = {"config": config, "inputs": found.roles}
-    save_graph(found.module, found.inputs, out, stage=found.stage, ambient=ambient())
-    nodes = len(found.module.graph.nodes)
-    made = {"kind": found.kind, "stage": found.stage, "nodes": nodes, "inputs": len(found.inputs), "notes": found.notes}
-    told.write_text(json.dumps(made))
+    program.module.meta[CARRY] = {"config": config, "inputs": program.roles}
+    save_graph(program.module, program.inputs, out, stage=program.stage, ambient=ambient())
+    nodes = len(program.module.graph.nodes)
+    facts = {
+        "kind": program.kind,
+        "stage": program.stage,
+        "nodes": nodes,
+        "inputs": len(program.inputs),
+        "notes": program.notes,
+    }
+    answer.write_text(json.dumps(facts))
     return 0
 
 
-def _edited(source: Path, out: Path, told: Path, like: str) -> None:
+def _edited(source: Path, out: Path, answer: Path, like: str) -> None:
     from .edited import edited, save_edited
 
     saved = resolve_graph(like)
     module = edited(source, saved)
     count = save_edited(module, saved, out)
-    made = {
+    facts = {
         "kind": "edited graph",
         "stage": saved.stage,
         "nodes": len(module.graph.nodes),
         "inputs": count,
         "notes": [],
     }
-    told.write_text(json.dumps(made))
+    answer.write_text(json.dumps(facts))
 
 
 def of_script(source: Path) -> ScriptStopped:
-    """What a repro script would run."""
+    """The program that a repro script would run."""
     try:
         compile(source.read_bytes(), str(source), "exec")
     except (SyntaxError, ValueError) as error:
@@ -104,8 +110,8 @@ def of_script(source: Path) -> ScriptStopped:
     sys.path.insert(0, str(source.parent))
     try:
         runpy.run_path(str(source), run_name="__main__")
-    except ScriptStopped as found:
-        return found
+    except ScriptStopped as stopped:
+        return stopped
     except AttributeError as error:
         if (namespace := re.search(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'", str(error))) is None:
             raise
@@ -155,12 +161,12 @@ def _of_aot(mod: Any, inputs: list[Any], said: dict[str, Any]) -> tuple[fx.Graph
 
 
 def _of_ahead(exported_program: Any, **said: Any) -> None:
-    found = of_program(exported_program)
-    found.kind = "repro of AOTInductor"
+    stopped = of_program(exported_program)
+    stopped.kind = "repro of AOTInductor"
     for name, value in (said.get("config_patches") or {}).items():
         if not _set_inductor(name, value):
-            found.notes.append(f"this torch has no setting inductor.{name}")
-    raise found
+            stopped.notes.append(f"this torch has no setting inductor.{name}")
+    raise stopped
 
 
 def of_program(program: Any) -> ScriptStopped:
@@ -203,7 +209,7 @@ def _no_python(source: Path, error: Exception) -> str:
 
 
 def _traced(mod: Any, inputs: list[Any]) -> fx.GraphModule:
-    """The nodes as they are written, with fake values of each."""
+    """The nodes as they are written, each with a fake value."""
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
     module = fx.symbolic_trace(mod)

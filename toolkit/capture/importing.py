@@ -69,13 +69,13 @@ def import_file(
     if like is not None:
         _parsed(path)
     with temporary.folder("graphdbg-import-") as folder:
-        told = folder / "told.json"
+        answer = folder / "told.json"
         child = [sys.executable, "-m", f"{__package__}.import_child"]
         command = [
             *child,
             str(path.resolve()),
             str(out.resolve()),
-            str(told),
+            str(answer),
             str(like.path.resolve()) if like else "",
             *imports,
         ]
@@ -83,11 +83,11 @@ def import_file(
             done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, timeout=LIMIT_S, check=False)
         except subprocess.TimeoutExpired as error:
             raise UsageError(f"{path} was not imported", f"it was still at it after {LIMIT_S:g} s") from error
-        if done.returncode != 0 or not told.exists():
-            raise _failed(path, done, told)
+        if done.returncode != 0 or not answer.exists():
+            raise _failed(path, done, answer)
         if like is not None and trusted(like.path):
             bind(out)
-        return Imported(str(out), **json.loads(told.read_text()))
+        return Imported(str(out), **json.loads(answer.read_text()))
 
 
 def _parsed(path: Path) -> None:
@@ -103,9 +103,9 @@ def _parsed(path: Path) -> None:
         raise UsageError(f"{path} was not imported", at, "correct it and import it again") from error
 
 
-def _failed(path: Path, done: subprocess.CompletedProcess[bytes], told: Path) -> GraphdbgError:
-    if told.exists():
-        return UsageError(f"{path} was not imported", json.loads(told.read_text())["why"])
+def _failed(path: Path, done: subprocess.CompletedProcess[bytes], answer: Path) -> GraphdbgError:
+    if answer.exists():
+        return UsageError(f"{path} was not imported", json.loads(answer.read_text())["why"])
     lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     end = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with code {done.returncode}"
     return UsageError(

@@ -42,7 +42,7 @@ class UserLines:
             tracer._filter_traceback_frames = self.filtered
 
     def filtered(self, stack: traceback.StackSummary) -> traceback.StackSummary:
-        """The user's frames of a stack; of the forward's node where a backward has none."""
+        """The user's frames of a stack; those of the forward node where a backward node has none."""
         frames = list(stack)
         own = [place for place, frame in enumerate(frames) if frame.filename == self.marker]
         number = _running_number()
@@ -56,7 +56,7 @@ class UserLines:
 
 
 def _below_engine(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
-    """What the autograd engine called: a custom Function's backward, a hook, a recomputation."""
+    """The frames below the autograd engine: a custom Function's backward, a hook, a recomputation."""
     engine = [place for place, frame in enumerate(frames) if frame.name == "_engine_run_backward"]
     return frames[engine[-1] + 1 :] if engine else []
 

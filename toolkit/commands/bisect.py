@@ -89,25 +89,25 @@ def _lines(result: Bisection) -> list[str]:
     if node is not None and node.others:
         lines.append(f"more nodes   wrong on right inputs: {', '.join(node.others)}")
     if result.reproduced:
-        made = counted(len(result.probes) + (node.compiles if node is not None else 0) + 1, "compile")
-        lines.append(f"probes       {made} in {result.seconds:.0f} s; your Inductor cache was not touched")
+        compiles = counted(len(result.probes) + (node.compiles if node is not None else 0) + 1, "compile")
+        lines.append(f"probes       {compiles} in {result.seconds:.0f} s; your Inductor cache was not touched")
     lines += [f"stopped      {result.stopped}"] if result.stopped else []
     lines += [f"note         {note}" for note in dict.fromkeys(result.notes)]
     return lines + [f"next         {command}" for command in record.next]
 
 
 def _workaround(finding: Culprit) -> list[str]:
-    found = finding.workaround
-    if found is None:
+    workaround = finding.workaround
+    if workaround is None:
         return []
-    state = "verified" if found.verified else "tried: NOT enough by itself"
-    also = f"; it also switches off {', '.join(found.also)}" if found.also else ""
-    return [f"work around  ({state}{also})", *(f"    {line}" for line in found.code.splitlines())]
+    state = "verified" if workaround.verified else "tried: NOT enough by itself"
+    also = f"; it also switches off {', '.join(workaround.also)}" if workaround.also else ""
+    return [f"work around  ({state}{also})", *(f"    {line}" for line in workaround.code.splitlines())]
 
 
 def _row(row: Subsystem) -> str:
     if row.verdict is None:
         return f"             {row.subsystem}: {row.reason}"
-    told = "; ".join([*([str(row.applications)] if row.applications else []), *([row.reason] if row.reason else [])])
-    count = f" ({told})" if told else ""
+    remark = "; ".join([*([str(row.applications)] if row.applications else []), *([row.reason] if row.reason else [])])
+    count = f" ({remark})" if remark else ""
     return f"             without {row.subsystem}{count}: {PROBES[row.verdict][1]}"

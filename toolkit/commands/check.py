@@ -45,18 +45,18 @@ def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tu
     from ..verdicts.ladder_words import address, run_address
     from .replay import graphs_in
 
-    found = resolve(graph)
-    one = isinstance(found, SavedGraph)
+    target = resolve(graph)
+    single = isinstance(target, SavedGraph)
     options = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
     with opened(None, "torch", *TASKS) as server:
-        rows = [(saved, _checkup(saved, server, options, alone=one)) for saved in graphs_in(found)]
-    if one:
+        rows = [(saved, _checkup(saved, server, options, alone=single)) for saved in graphs_in(target)]
+    if single:
         _show_one(*rows[0], as_json)
     else:
         _show_all(rows, as_json)
     code = exit_code(checkup.verdict for _, checkup in rows)
     lines = [{"event": "graph", **_json(*row), "address": address(row[0])} for row in rows]
-    tell_found(graph, lines[0]["address"] if one else run_address(found), lines, code)
+    tell_found(graph, lines[0]["address"] if single else run_address(target), lines, code)
     raise SystemExit(code)
 
 
@@ -89,7 +89,7 @@ def _show_one(saved: SavedGraph, checkup: Checkup, as_json: bool) -> None:
         )
         return
     emit(f"{first_line(checkup.verdict)}\n\n{checkup.text()}", as_json=False)
-    for note in (*checkup.notes, *(f"not checked: {one}" for one in checkup.unchecked)):
+    for note in (*checkup.notes, *(f"not checked: {left_out}" for left_out in checkup.unchecked)):
         say(f"note: {note}")
 
 
@@ -100,7 +100,7 @@ def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
     verdict = worst(checkup.verdict for _, checkup in rows)
     bad = [saved for saved, checkup in ranked if checkup.verdict.failed]
     lost = [saved for saved, checkup in ranked if checkup.verdict.undecided]
-    look = [with_flags(f"graphdbg check {address(one)}") for one in (bad or lost)[:1]]
+    look = [with_flags(f"graphdbg check {address(saved)}") for saved in (bad or lost)[:1]]
     if as_json:
         emit({**verdict.flat(), "next": look, "graphs": [_json(*row) for row in ranked]}, as_json=True)
         return

@@ -93,7 +93,9 @@ def dump(
     with _seen_file() as seen:
         options.seen = str(seen or "")
         signals: list[int] = []
-        code = launch.run(words, options.environment(), told=signals.append, watcher=Watcher(run.path.absolute(), seen))
+        code = launch.run(
+            words, options.environment(), on_signal=signals.append, watcher=Watcher(run.path.absolute(), seen)
+        )
         try:
             _tell(run, words, code, seen, options)
             if steps:
@@ -140,8 +142,10 @@ def _tell_where(path: Path) -> None:
     """Where the NaN that `--when nan` saw first comes from, by eager's own run of that graph: kept as a verdict on
     it."""
     run = open_run(path)
-    found = next((one for one in why.first_found(run.processes) if one.what == "nan"), None)
-    row = next((row for row in run.rows if found and (row.process, row.local) == (found.process, found.graph)), None)
+    finding = next((event for event in why.first_found(run.processes) if event.what == "nan"), None)
+    row = next(
+        (row for row in run.rows if finding and (row.process, row.local) == (finding.process, finding.graph)), None
+    )
     if row is None:
         return
     from ..replaying.replay import replay
@@ -160,7 +164,7 @@ def _tell_where(path: Path) -> None:
 
 @contextmanager
 def _seen_file() -> Iterator[Path | None]:
-    """A file through which the recorded processes tell of themselves; None where none can be made."""
+    """A file through which the recorded processes report themselves; None where none can be made."""
     try:
         file = tempfile.NamedTemporaryFile(prefix="graphdbg-seen-")  # noqa: SIM115
     except OSError:
@@ -194,9 +198,9 @@ def _make_run(output: str | None, options: Options, command: list[str]) -> RunWr
 
 def _complete(run: RunWriter) -> None:
     """Adds to run.json what only the recorded process could know: its own versions, and its settings of torch."""
-    told = summary.settings(run.path)
-    if told is not None:
-        run.record.versions, run.record.config = told
+    settings = summary.settings(run.path)
+    if settings is not None:
+        run.record.versions, run.record.config = settings
         write_file(run.path / RUN_FILE, encode(run.record))
 
 

@@ -57,7 +57,7 @@ def import_(
     """
     from ...dumps.store import resolve_graph
     from ..capture.importing import import_file
-    from ..capture.traces.run import import_trace, is_one, told
+    from ..capture.traces.run import import_trace, imported_line, is_one
 
     if like is None and is_one(file):
         run = import_trace(file, output or free_path("graphdbg-run"))
@@ -67,20 +67,20 @@ def import_(
             return
         for sentence in run.left_out:
             say(f"note: {sentence}")
-        say(f"{told(run)}; next: {after}")
+        say(f"{imported_line(run)}; next: {after}")
         emit(run.path, as_json=False)
         return
     beside = file.name == PROGRAM_FILE and (file.parent / GRAPH_FILE).exists()
     saved = resolve_graph(like or str(file.parent)) if like or beside else None
-    made = import_file(file, output or free_path(f"{file.stem}-case"), trust=trust, imports=imports, like=saved)
-    after = with_flags(f"graphdbg triage {shlex.quote(made.path)}")
+    imported = import_file(file, output or free_path(f"{file.stem}-case"), trust=trust, imports=imports, like=saved)
+    after = with_flags(f"graphdbg triage {shlex.quote(imported.path)}")
     if as_json:
-        emit(asdict(made), as_json=True, next=[after])
+        emit(asdict(imported), as_json=True, next=[after])
         return
-    for note in made.notes:
+    for note in imported.notes:
         say(note)
     say(
-        f"{made.kind}: {counted(made.nodes, 'node')}, {counted(made.inputs, 'input')}, enters at {made.stage}; "
-        f"next: {after}"
+        f"{imported.kind}: {counted(imported.nodes, 'node')}, {counted(imported.inputs, 'input')}, "
+        f"enters at {imported.stage}; next: {after}"
     )
-    emit(made.path, as_json=False)
+    emit(imported.path, as_json=False)

@@ -176,12 +176,12 @@ def _of_graph(graph: str, asked: KernelRequest) -> int:
         raise UsageError(f"{asked.save} exists already", "launches go to a new folder", "name another one")
     target = target_of(asked.target).name if asked.target else None
     with _children() as children, temporary.folder("graphdbg-launches-") as scratch:
-        found = _require_gpu(children, target) if asked.needs_gpu else {} if target else gpu(children)
+        hardware = _require_gpu(children, target) if asked.needs_gpu else {} if target else gpu(children)
         names = [asked.name] if asked.name else None
         known = launches_of(
             saved,
             asked.save or scratch / "launches",
-            target or target_of(target_here(found)).name,
+            target or target_of(target_here(hardware)).name,
             children,
             names=names,
             seed=asked.seed,
@@ -192,7 +192,7 @@ def _of_graph(graph: str, asked: KernelRequest) -> int:
             raise _unknown(known, asked, saved, children, Path(scratch))
         if asked.lists or (asked.save is not None and not asked.interpret):
             return _listed(known, asked)
-        return _judge(known, known.launches, asked, children, found)
+        return _judge(known, known.launches, asked, children, hardware)
 
 
 def _unknown(known: Launches, asked: KernelRequest, saved: Any, children: ForkServer, scratch: Path) -> UsageError:
@@ -220,21 +220,21 @@ def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
     """The GPU here. Raises where there is none, or another one than the target."""
     from ..launching.asking import gpu, target_here
 
-    found = gpu(children)
-    if not found:
+    hardware = gpu(children)
+    if not hardware:
         raise EnvironmentLackError(
             "no GPU here",
             "a kernel alone needs one",
             "--save DIR writes launches; on a GPU machine: graphdbg kernel DIR --trust (--interpret compares "
             "without one)",
         )
-    if target is not None and target != target_here(found):
+    if target is not None and target != target_here(hardware):
         raise UsageError(
             f"kernels for {target} cannot run here",
-            f"{found['name']} is a {target_here(found)}",
+            f"{hardware['name']} is a {target_here(hardware)}",
             "save them for that --target",
         )
-    return found
+    return hardware
 
 
 def _listed(known: Launches, asked: KernelRequest) -> int:
@@ -258,7 +258,7 @@ def _listed(known: Launches, asked: KernelRequest) -> int:
 
 
 def _judge(
-    known: Launches, chosen: list[Launch], asked: KernelRequest, children: ForkServer, found: dict[str, Any]
+    known: Launches, chosen: list[Launch], asked: KernelRequest, children: ForkServer, hardware: dict[str, Any]
 ) -> int:
     from ...dumps.output import emit, say
     from ..launching.asking import alone, ceilings, interpreted
@@ -282,12 +282,12 @@ def _judge(
         if not asked.as_json:
             emit(("\n" if place else "") + report(judged[place], limits), as_json=False)
     if asked.as_json:
-        emit(document(known, judged, limits, found.get("name", "interpreter")), as_json=True)
+        emit(document(known, judged, limits, hardware.get("name", "interpreter")), as_json=True)
     else:
         for note in known.index.notes:
             say(f"note: {note}")
         if len(judged) > 1:
-            bad = [one for one in judged if not one.ok]
-            named = f": {', '.join(one.kernel for one in bad[:8])}" if bad else ""
+            bad = [judged_launch for judged_launch in judged if not judged_launch.ok]
+            named = f": {', '.join(judged_launch.kernel for judged_launch in bad[:8])}" if bad else ""
             say(f"{counted(len(judged), 'launch')}, {len(bad)} not right{named}")
-    return 0 if all(one.ok for one in judged) else 1
+    return 0 if all(judged_launch.ok for judged_launch in judged) else 1

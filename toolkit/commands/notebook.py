@@ -99,7 +99,11 @@ def _options(line: str) -> Options:
     """The recording that the first line asks for, in the words of `graphdbg dump`."""
     from .dump import dump, recording
 
-    taken = [one for one in dump.params if one.name == "output" or one.name in Options.__struct_fields__]
+    taken = [
+        parameter
+        for parameter in dump.params
+        if parameter.name == "output" or parameter.name in Options.__struct_fields__
+    ]
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -119,18 +123,18 @@ def _of_verdict(verdict: Verdict, *inside: str) -> str:
     )
 
 
-def of_outcome(found: Outcome) -> str:
+def of_outcome(outcome: Outcome) -> str:
     """What a notebook shows of a replay: what `graphdbg replay` prints."""
     from .replay import facts
 
-    return _of_verdict(found.verdict, table([Column("under"), Column(found.rung)], facts(found)))
+    return _of_verdict(outcome.verdict, table([Column("under"), Column(outcome.rung)], facts(outcome)))
 
 
-def of_triage(found: Triage) -> str:
+def of_triage(triaged: Triage) -> str:
     """What a notebook shows of a triage: what `graphdbg triage` prints."""
     from .triage import ladder_cells
 
-    columns, cells, notes = ladder_cells(found)
+    columns, cells, notes = ladder_cells(triaged)
     return _of_verdict(
-        found.verdict, table(columns, cells), lines([*(f"note: {note}" for note in notes), found.summary])
+        triaged.verdict, table(columns, cells), lines([*(f"note: {note}" for note in notes), triaged.summary])
     )

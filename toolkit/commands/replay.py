@@ -95,8 +95,8 @@ def replay(
         raise SystemExit(
             show_values(saved, rung, seed, device, limit_s, imports, as_json=as_json, as_lines=as_lines, asked=graph)
         )
-    found = resolve_graph(graph) if stats else resolve(graph)
-    graphs = graphs_in(found)
+    target = resolve_graph(graph) if stats else resolve(graph)
+    graphs = graphs_in(target)
     options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check, "imports": imports}
     rows: list[dict[str, Any]] = []
     with opened(None, warmth(rung)) as server:
@@ -111,14 +111,14 @@ def replay(
         failing = [saved.id for saved, outcome in judged if outcome.verdict.failed]
         verdict = worst(outcome.verdict for _, outcome in judged)
         emit({"event": "end", "graphs": len(judged), "failing": failing, **verdict.flat()}, as_json=True)
-    elif isinstance(found, SavedGraph):
+    elif isinstance(target, SavedGraph):
         _show_one(*judged[0], rows, as_json)
     else:
         _show_all(judged, as_json)
     verdict = worst(outcome.verdict for _, outcome in judged)
     code = 1 if verdict.sought(check) else verdict.exit_code
-    lines = [{"event": "graph", **_row(*one), "address": address(one[0])} for one in judged]
-    tell_found(graph, lines[0]["address"] if isinstance(found, SavedGraph) else run_address(found), lines, code)
+    lines = [{"event": "graph", **_row(*pair), "address": address(pair[0])} for pair in judged]
+    tell_found(graph, lines[0]["address"] if isinstance(target, SavedGraph) else run_address(target), lines, code)
     raise SystemExit(code)
 
 
@@ -177,7 +177,7 @@ def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
 
 
 def _printed(outcome: Outcome) -> bool:
-    """Whether a process died or could not judge, so that what it printed is told."""
+    """Whether a process died or could not judge, so that its output is shown."""
     return not outcome.ok and outcome.signature is not None and outcome.signature.kind in ("signal", "hang", "error")
 
 
@@ -228,17 +228,17 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
 
 
 def facts(outcome: Outcome) -> list[tuple[str, str]]:
-    """What is said of an outcome below its first line: (what, text)."""
-    told = [("verdict", outcome.text)]
+    """The rows about an outcome below its first line, as (label, text)."""
+    rows = [("verdict", outcome.text)]
     if outcome.signature is not None:
-        told.append(
+        rows.append(
             ("signature", outcome.signature.text() + (f" ({outcome.signature_id})" if outcome.signature_id else ""))
         )
-    told += [("seconds", f"{outcome.seconds:.2f}")] if outcome.seconds else []
-    told += [("fidelity", outcome.fidelity)] if outcome.fidelity else []
-    if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
-        told.append(("nan", found))
-    return told + [("note", note) for note in outcome.notes]
+    rows += [("seconds", f"{outcome.seconds:.2f}")] if outcome.seconds else []
+    rows += [("fidelity", outcome.fidelity)] if outcome.fidelity else []
+    if whose := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
+        rows.append(("nan", whose))
+    return rows + [("note", note) for note in outcome.notes]
 
 
 def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_json: bool) -> int:
@@ -250,28 +250,32 @@ def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_
 
     graph = address(saved)
 
-    def tell(found: AtNode) -> None:
+    def tell(reading: AtNode) -> None:
         if as_json:
-            plain = {"graph": graph, "node": node, "rung": rung, "line": found.line, **found.at}
-            emit({**plain, "stopped": found.stopped or found.alone, **found.outcome.verdict.flat()}, as_json=True)
+            plain = {"graph": graph, "node": node, "rung": rung, "line": reading.line, **reading.at}
+            emit({**plain, "stopped": reading.stopped or reading.alone, **reading.outcome.verdict.flat()}, as_json=True)
             return
-        told = [*lines(found, node, graph, rung), "", f"the graph under {rung}: {first_line(found.outcome.verdict)}"]
-        told += [f"next: {command}" for command in found.outcome.verdict.next]
-        emit("\n".join(told), as_json=False)
+        printed = [
+            *lines(reading, node, graph, rung),
+            "",
+            f"the graph under {rung}: {first_line(reading.outcome.verdict)}",
+        ]
+        printed += [f"next: {command}" for command in reading.outcome.verdict.next]
+        emit("\n".join(printed), as_json=False)
 
     person = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     return at_node(saved, node, rung, **about, tell=tell, terminal=(0, 1) if person else None).exit_code
 
 
 def _aside(outcome: Outcome) -> str:
-    """That it was not the run's program, where the verdict does not say so itself."""
+    """The sentence that this was not the run's program, where the verdict does not say so itself."""
     return f" (not the run's program: {outcome.unlike})" if outcome.unlike and outcome.verdict.detail != UNLIKE else ""
 
 
 def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
     verdict = worst(outcome.verdict for _, outcome in judged)
     if as_json:
-        emit({**verdict.flat(), "graphs": [_row(*one) for one in judged]}, as_json=True)
+        emit({**verdict.flat(), "graphs": [_row(*pair) for pair in judged]}, as_json=True)
         return
     alike = [outcome for _, outcome in judged if outcome.verdict.verdict == verdict.verdict]
     emit(first_line(verdict, len(alike), len(judged)) + "\n", as_json=False)
@@ -281,8 +285,8 @@ def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
         said = f"{headline(outcome.verdict)}{_aside(outcome)}"
         line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {said}  [fidelity: {fidelity}]"
         emit(line, as_json=False)
-        if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
-            emit(f"{'':<{width}}  {found}", as_json=False)
+        if whose := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
+            emit(f"{'':<{width}}  {whose}", as_json=False)
     bad = [saved for saved, outcome in judged if outcome.verdict.failed]
     say(f"{counted(len(judged), 'graph')}, {len(bad)} failing" + (f"; look at {_again(bad[0])} first" if bad else ""))
 
@@ -346,6 +350,6 @@ def show_values(
     elif not as_lines:
         for note in end["notes"]:
             say(f"note: {note}")
-        emit(f"\n{end['sentence']}" + "".join(f"\nNext: {one}" for one in end["next"]), as_json=False)
+        emit(f"\n{end['sentence']}" + "".join(f"\nNext: {command}" for command in end["next"]), as_json=False)
     tell_found(asked, address(saved), events, int(end["failed"]))
     return 1 if end["failed"] else 0

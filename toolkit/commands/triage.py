@@ -34,7 +34,7 @@ _SYMPTOMS = ("wrong", "nan", "slow", "hangs", "recompiles", "memory", "crash", "
 
 
 class _Command(click.Command):
-    """Keeps what stands behind `--` apart: those are the words of a command, whatever they look like."""
+    """Keeps the words after `--` apart: they are those of a command, whatever they look like."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -161,17 +161,17 @@ def triage(
             f"{len(words)} names were given", "one graph or run is wanted", "a command to run comes after --"
         )
     (name,) = words
-    found = resolve(name)
-    if isinstance(found, SavedGraph):
+    target = resolve(name)
+    if isinstance(target, SavedGraph):
         if options["symptom"]:
             whole = (
                 "a run"
-                if found.run is None
-                else f"graphdbg triage {run_address(found.run)} --symptom {options['symptom']}"
+                if target.run is None
+                else f"graphdbg triage {run_address(target.run)} --symptom {options['symptom']}"
             )
             raise UsageError("--symptom is for a whole run", f"{name} is one graph", f"name its run: {whole}")
-        raise SystemExit(_one(found, name, as_json, as_lines, options))
-    raise SystemExit(_run(found, name, as_json, as_lines, options))
+        raise SystemExit(_one(target, name, as_json, as_lines, options))
+    raise SystemExit(_run(target, name, as_json, as_lines, options))
 
 
 def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
@@ -186,7 +186,7 @@ def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: d
         asked = climbed(saved, rungs, all=options["go_on"])
         start = {"event": "start", "graph": address(saved), "rungs": asked, "inputs": inputs_given(saved)}
         emit(start, as_json=True)
-    found = climb(
+    triaged = climb(
         saved,
         seed=options["seed"],
         device=options["device"],
@@ -200,10 +200,12 @@ def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: d
         begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
     )
     if not options["rungs"]:
-        keep(saved.run, {saved.id: known(found.verdict)})
-    _end(found, [ladder_table(found)], as_json, as_lines)
-    tell_found(name, found.graph, [*(row.event() for row in found.rows), found.event()], found.verdict.exit_code)
-    return found.verdict.exit_code
+        keep(saved.run, {saved.id: known(triaged.verdict)})
+    _end(triaged, [ladder_table(triaged)], as_json, as_lines)
+    tell_found(
+        name, triaged.graph, [*(row.event() for row in triaged.rows), triaged.event()], triaged.verdict.exit_code
+    )
+    return triaged.verdict.exit_code
 
 
 def chosen(text: str | None) -> tuple[str, ...]:
@@ -232,7 +234,7 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
         why = "nothing was compiled, or nothing could be saved"
         raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
     say(f"symptom: {symptom} ({found_by})")
-    found = triage_symptom(
+    triaged = triage_symptom(
         run,
         symptom,
         found_by,
@@ -248,32 +250,34 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
         rungs=chosen(options["rungs"]),
         workaround=options["workaround"],
     )
-    judged = [row for row in found.graphs if row.verdict.detail not in (NOT_JUDGED, NO_TIME)]
-    at = found.verdict.where.graph if found.verdict.where is not None else ""
+    judged = [row for row in triaged.graphs if row.verdict.detail not in (NOT_JUDGED, NO_TIME)]
+    at = triaged.verdict.where.graph if triaged.verdict.where is not None else ""
     keep(run, {row.id: known(row.verdict) for row in sorted(judged, key=lambda row: row.address != at)})
-    both = zip(found.ladders, found.boundaries, strict=True)
+    both = zip(triaged.ladders, triaged.boundaries, strict=True)
     climbed = [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both]
-    tables = [times_table(found.times)] if found.times else []
-    tables += [run_table(found)] if found.graphs else []
-    _end(found, [*tables, *climbed], as_json, as_lines, run)
-    code = 130 if found.interrupted else found.verdict.exit_code
-    rungs = [row.event(ladder.graph) for ladder in found.ladders for row in ladder.rows]
-    tell_found(name, found.run, [*(row.event() for row in judged), *rungs, found.event()], code)
+    tables = [times_table(triaged.times)] if triaged.times else []
+    tables += [run_table(triaged)] if triaged.graphs else []
+    _end(triaged, [*tables, *climbed], as_json, as_lines, run)
+    code = 130 if triaged.interrupted else triaged.verdict.exit_code
+    rungs = [row.event(ladder.graph) for ladder in triaged.ladders for row in ladder.rows]
+    tell_found(name, triaged.run, [*(row.event() for row in judged), *rungs, triaged.event()], code)
     return code
 
 
-def _end(found: Triage | RunTriage, tables: list[str], as_json: bool, as_lines: bool, about: Run | None = None) -> None:
+def _end(
+    triaged: Triage | RunTriage, tables: list[str], as_json: bool, as_lines: bool, about: Run | None = None
+) -> None:
     if as_lines or as_json:
-        emit(found.event() if as_lines else found.plain() | (about.inputs_json if about else {}), as_json=True)
+        emit(triaged.event() if as_lines else triaged.plain() | (about.inputs_json if about else {}), as_json=True)
     else:
-        emit("\n\n".join([found.first_line, *tables, closing(found.summary, found.verdict)]), as_json=False)
+        emit("\n\n".join([triaged.first_line, *tables, closing(triaged.summary, triaged.verdict)]), as_json=False)
 
 
-def run_table(found: RunTriage) -> str:
+def run_table(triaged: RunTriage) -> str:
     """The graphs in the order in which to look at them."""
     columns = [Column("id", style="bold"), *_JUDGED, Column("fidelity", expendable=1), Column("", fold=True)]
     cells: list[tuple[str, ...]] = []
-    for row in found.graphs:
+    for row in triaged.graphs:
         also = f"; also {', '.join(row.also)}" if row.also else ""
         cells.append((row.id, *_judged(row, ran=bool(row.seconds)), row.fidelity, one_line(row.reason + also, 120)))
     return render(columns, cells, terminal=on_terminal())
@@ -294,7 +298,7 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
             raise UsageError(
                 f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out"
             )
-    found = triage_program(
+    triaged = triage_program(
         command,
         calls=calls,
         all=options["go_on"],
@@ -302,26 +306,26 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
         limit_s=options["limit_s"],
         max_time_s=options["max_time_s"],
         quiet=as_json,
-        told=say,
+        report=say,
     )
     if as_json:
-        emit(found.plain(), as_json=True)
+        emit(triaged.plain(), as_json=True)
     else:
-        emit("\n\n".join(part for part in (first_line(found.verdict), program_table(found)) if part), as_json=False)
-        notes = [*(found.drift.lines if found.drift else []), *(f"note: {note}" for note in found.notes)]
-        emit("\n".join(["", *notes, closing(found.summary, found.verdict)]), as_json=False)
-        emit(f"What was found: {shown_path(Path(found.folder))}", as_json=False)
-    return 130 if found.interrupted else found.verdict.exit_code
+        emit("\n\n".join(part for part in (first_line(triaged.verdict), program_table(triaged)) if part), as_json=False)
+        notes = [*(triaged.drift.lines if triaged.drift else []), *(f"note: {note}" for note in triaged.notes)]
+        emit("\n".join(["", *notes, closing(triaged.summary, triaged.verdict)]), as_json=False)
+        emit(f"What was found: {shown_path(Path(triaged.folder))}", as_json=False)
+    return 130 if triaged.interrupted else triaged.verdict.exit_code
 
 
-def program_table(found: ProgramTriage) -> str:
+def program_table(triaged: ProgramTriage) -> str:
     """Of the call that departs each rung, else each call that was looked at."""
     from ..program.concluding import table_rows
 
     of_call, of_all = ("difference", "tolerance", "where"), ("call", "line", "largest difference")
-    names = ("rung" if found.at else "function", "verdict", *(of_call if found.at else of_all), "")
+    names = ("rung" if triaged.at else "function", "verdict", *(of_call if triaged.at else of_all), "")
     columns = [Column(name, style="bold" if not at else "", fold=at == 4) for at, name in enumerate(names)]
-    rows = table_rows(found)
+    rows = table_rows(triaged)
     return render(columns, rows, terminal=on_terminal()) if rows else ""
 
 
@@ -333,19 +337,19 @@ def closing(summary: str, verdict: Verdict) -> str:
     return summary + around + "".join(f"\nNext: {command}" for command in verdict.next)
 
 
-def ladder_table(found: Triage) -> str:
+def ladder_table(triaged: Triage) -> str:
     """The rows as a table."""
-    columns, cells, common = ladder_cells(found)
+    columns, cells, common = ladder_cells(triaged)
     return "\n".join([render(columns, cells, terminal=on_terminal()), *(f"note: {note}" for note in common)])
 
 
-def ladder_cells(found: Triage) -> tuple[list[Column], list[tuple[str, ...]], list[str]]:
+def ladder_cells(triaged: Triage) -> tuple[list[Column], list[tuple[str, ...]], list[str]]:
     """The columns and the cells of that table, and the notes that all its rows have."""
     columns = [Column("rung", style="bold"), *_JUDGED, Column("peak", right=True, expendable=1), Column("", fold=True)]
     cells: list[tuple[str, ...]] = []
-    run = [row for row in found.rows if row.notes]
+    run = [row for row in triaged.rows if row.notes]
     common = [note for note in run[0].notes if all(note in row.notes for row in run)] if len(run) > 1 else []
-    for row in found.rows:
+    for row in triaged.rows:
         peak = size_text(row.peak_bytes) if row.peak_bytes else ""
         notes = [note for note in row.notes if note not in common]
         said_of = one_line("; ".join([part for part in (said(row.verdict, row.reason), *notes) if part]), 160)

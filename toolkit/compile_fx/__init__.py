@@ -6,9 +6,9 @@ timed, skipped, replaced and stopped after. Torch's passes, lowering, scheduler 
 rewritten. Importing this package imports no torch; the first compile does.
 
 >>> pipeline = Pipeline()
->>> compiled = compile_fx(gm, inputs, pipeline=pipeline)
->>> [(report.part, report.stage, report.nodes_after) for report in pipeline.reports]
-[('dynamo', 'pre_grad', 5), ('inference', 'joint', 4), ...]
+>>> compiled = compile_fx(torch.fx.symbolic_trace(model), [x], pipeline=pipeline)
+>>> [(report.part, report.stage, report.nodes_after) for report in pipeline.reports][:2]
+[('dynamo', 'capture', 5), ('dynamo', 'pre_grad', 5)]
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ What `torch._inductor.compile_fx.compile_fx` does under the same configuration, 
 the pipeline, which sees each stage. `compile_graph` is the backend `graphdbg_triton`, with torch.compile's modes and
 options.
 
->>> compiled = compile_fx(gm, inputs, pipeline=(pipeline := Pipeline()))
+For example: `compiled = compile_fx(gm, inputs, pipeline=(pipeline := Pipeline()))`.
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ Inductor tells its provenance function of every kernel as its call is written, w
 would put comments and handles into the code). While a stage `codegen` runs, that function is listened to at each place
 that calls it.
 
->>> watch = KernelWatch()
->>> compile_fx(gm, inputs, observers=[watch])
->>> [(row.name, row.nodes) for row in watch.rows["inference"]]
-[('cpp_fused_relu_0', ['relu'])]
+For example:
+
+    watch = KernelWatch()
+    compile_fx(gm, inputs, observers=[watch])
+    [(row.name, row.nodes) for row in watch.rows["inference"]]  # -> [('cpp_fused_relu_0', ['relu'])]
 """
 
 from __future__ import annotations

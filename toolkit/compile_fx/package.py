@@ -3,8 +3,10 @@
 What `torch._inductor.aoti_compile_and_package` does, through this path's stages; it takes plain graphs, too. The
 package appears whole or not at all, and nothing else is left behind. Must not change the caller's graph or module.
 
->>> path = compile_ahead_of_time(torch.export.export(model, (x,)), path="model.pt2")
->>> load_package(path)(x)
+For example:
+
+    path = compile_ahead_of_time(torch.export.export(model, (x,)), path="model.pt2")
+    load_package(path)(x)
 """
 
 from __future__ import annotations

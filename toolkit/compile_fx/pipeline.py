@@ -4,9 +4,9 @@ A stage does not know whether it is watched. With anything skipped, replaced or 
 or written: it would hand the changed code to others. Must not import torch.
 
 >>> pipeline = Pipeline(skip=("joint",), until="lower")
->>> compile_fx(gm, inputs, pipeline=pipeline)
->>> pipeline.reports[1].skipped_because
-'asked for'
+>>> compiled = compile_fx(torch.fx.symbolic_trace(model), [x], pipeline=pipeline)
+>>> [report.skipped_because for report in pipeline.reports if report.stage == "joint"]
+['asked for']
 """
 
 from __future__ import annotations

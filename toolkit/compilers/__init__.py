@@ -5,7 +5,7 @@ Each works as a function, in `functorch.compile.aot_function` and `aot_module`, 
 `torch.compile(backend="graphdbg_...")` (see `backends`). Must not import torch before a name is asked for.
 
 >>> from graphdbg.toolkit.compilers import nop
->>> torch.compile(model, backend="graphdbg_ts")
+>>> compiled = torch.compile(model, backend="graphdbg_ts")
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ arguments are taken too, as Dynamo gives them to a compiler that is its backend 
 look into the graph.
 
 >>> @boxed
-... def nop(fx_g, inps): return fx_g
->>> nop(fx_g, inps)([x, y])
+... def nop(fx_g, inps):
+...     return fx_g
+>>> nop(lambda a, b: a + b, [])([1, 2])
+3
 """
 
 from __future__ import annotations

@@ -4,10 +4,12 @@ Size, dtype, significant strides, storage offset, device, aliasing and mutation,
 dynamic shapes. A run that finds something goes to its end, then raises MetadataMismatch, which lists every origin.
 Inside `collecting()` nothing raises: results come as usual and the findings of all graphs are gathered.
 
->>> torch.compile(model, backend="graphdbg_debug_nop")(x)          # raises MetadataMismatch
->>> with collecting() as found:
-...     model_compiled(x).sum().backward()
->>> [finding.node for finding in found if finding.origin]
+For example:
+
+    torch.compile(model, backend="graphdbg_debug_nop")(x)          # raises MetadataMismatch
+    with collecting() as found:
+        model_compiled(x).sum().backward()
+    [finding.node for finding in found if finding.origin]
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@ example inputs of the first execution. Several threads and ranks may write into 
 or over. Works through the recorder's session, and leaves torch unpatched. A graph that cannot be saved is told at the
 end and does not stop the program.
 
->>> model = torch.compile(model, backend=graph_dumper_aot("net", "dumps", dump_example_input=True))
->>> torch.compile(model, backend="graphdbg_dump", options={"folder": "dumps/net"})
-$ graphdbg ls dumps/net
+For example:
+
+    model = torch.compile(model, backend=graph_dumper_aot("net", "dumps", dump_example_input=True))
+    torch.compile(model, backend="graphdbg_dump", options={"folder": "dumps/net"})  # -> $ graphdbg ls dumps/net
 """
 
 from __future__ import annotations

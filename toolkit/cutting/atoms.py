@@ -6,9 +6,10 @@ users; all of a vmap, grad or jvp that Dynamo traced into. Returning a placehold
 Symbolic numbers and mode switches are no atoms (see `Carried`). A write in place is an atom like any other: who reads
 after a dropped write reads the recorded value (see `cutting`).
 
->>> atoms = Atoms.of(gm, record_values(gm, inputs))
->>> atoms.nodes[0], atoms.parents[1]
-(('sin',), [0])
+For example:
+
+    atoms = Atoms.of(gm, record_values(gm, inputs))
+    atoms.nodes[0], atoms.parents[1]  # -> (('sin',), [0])
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ class Carried:
 
     @classmethod
     def of(cls, gm: fx.GraphModule, values: Values) -> Carried:
-        """Of a graph with fake values (without them no number is symbolic) whose values were recorded."""
-        found = cls(grads=[(name, *modes) for name, modes in values.grads.items()])
+        """The carried nodes of a graph with fake values (without them no number is symbolic) whose values were
+        recorded."""
+        carried = cls(grads=[(name, *modes) for name, modes in values.grads.items()])
         homes: dict[str, str] = {}
         for node in gm.graph.nodes:
             value = fake_of(node)
@@ -61,20 +63,20 @@ class Carried:
                 if isinstance(value, torch.SymInt) and not value.node.is_constant():
                     homes.setdefault(str(value.node.expr), node.name)
                 continue
-            read = [other.name for other in node.all_input_nodes if other.name in found.numbers]
+            read = [other.name for other in node.all_input_nodes if other.name in carried.numbers]
             if node.op == "output":
                 continue
             if not is_symbolic(value):
                 if read:
-                    found.readers[node.name] = read
+                    carried.readers[node.name] = read
                 if target_name(node) == "_enter_autocast":
-                    found.regions += [(node.name, user.name) for user in node.users]
+                    carried.regions += [(node.name, user.name) for user in node.users]
                 continue
             if isinstance(value, torch.SymInt) and (home := homes.get(str(value.node.expr))) is not None:
-                found.stands[node.name] = home
+                carried.stands[node.name] = home
                 read = []
-            found.numbers[node.name] = read
-        return found
+            carried.numbers[node.name] = read
+        return carried
 
     @property
     def names(self) -> set[str]:
@@ -132,7 +134,7 @@ def target_name(node: fx.Node) -> str:
 
 
 def symbols_in(value: Any) -> set[str]:
-    """The symbols in a fake value: a number's, or a tensor's sizes', strides' and offset's."""
+    """The symbols in a fake value: those of a number, or of a tensor's sizes, strides and offset."""
     if isinstance(value, SYMBOLIC):
         return {str(symbol) for symbol in value.node.expr.free_symbols}
     if isinstance(value, torch.Tensor) and value.layout is torch.strided:
@@ -144,7 +146,7 @@ def symbols_in(value: Any) -> set[str]:
 
 
 def bound_by(value: Any) -> set[str]:
-    """The symbols that an input with this fake value gives a number to: it is one, or has one as a size."""
+    """The symbols to which an input with this fake value gives a number: it is one, or has one as a size."""
     numbers = [value] if isinstance(value, SYMBOLIC) else value.shape if isinstance(value, torch.Tensor) else ()
     return {str(number.node.expr) for number in numbers if isinstance(number, SYMBOLIC) and number.node.expr.is_symbol}
 
@@ -257,9 +259,9 @@ def target_text(node: fx.Node) -> str:
 def output_nodes(graph: fx.Graph) -> list[fx.Node]:
     """The distinct nodes that a graph returns, in order."""
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
-    found: dict[fx.Node, None] = {}
-    map_arg(output.args[0], lambda node: found.setdefault(node))
-    return list(found)
+    nodes: dict[fx.Node, None] = {}
+    map_arg(output.args[0], lambda node: nodes.setdefault(node))
+    return list(nodes)
 
 
 def _looks(tree: Any) -> Hashable:
@@ -267,7 +269,8 @@ def _looks(tree: Any) -> Hashable:
 
 
 def _constants(node: fx.Node) -> Hashable:
-    """What a node is given beside other nodes, as a number: two sums over different dimensions do not look the same."""
+    """A hash of a node's arguments that are not nodes, so that two sums over different dimensions do not look the
+    same."""
     plain = map_arg((node.args, node.kwargs), lambda _: None)
     return zlib.crc32(repr(plain).encode())
 
@@ -275,15 +278,15 @@ def _constants(node: fx.Node) -> Hashable:
 def _latest_writers(graph: fx.Graph, values: Values) -> dict[str, set[str]]:
     """Node -> the last nodes that wrote to the memory it reads."""
     last: dict[int, str] = {}
-    found: dict[str, set[str]] = {}
+    latest: dict[str, set[str]] = {}
     for node in graph.nodes:
         if last:
             memory = {storage for argument in node.all_input_nodes for storage in values.memory.get(argument.name, ())}
             if writers := {last[storage] for storage in memory if storage in last}:
-                found[node.name] = writers
+                latest[node.name] = writers
         for storage in values.writes.get(node.name, ()):
             last[storage] = node.name
-    return found
+    return latest
 
 
 def _twins(node: fx.Node, values: Values) -> list[str]:

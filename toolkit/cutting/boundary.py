@@ -110,15 +110,15 @@ class Cutting:
         self.lies[handle] = lies
 
     def _run(self, node: fx.Node) -> None:
-        found = {argument: self._find(node.name, argument) for argument in node.all_input_nodes}
+        handles = {argument: self._find(node.name, argument) for argument in node.all_input_nodes}
         place = self.rank[node.name]
         lies: dict[int, Memory] = {}
-        for handle in found.values():
+        for handle in handles.values():
             for storage, memory in self.lies[handle].items():
                 memory.last_read = place
                 lies.setdefault(storage, memory)
         writes = self.values.writes.get(node.name, frozenset())
-        declared = [found[argument] for argument in written_arguments(node) if argument in found]
+        declared = [handles[argument] for argument in written_arguments(node) if argument in handles]
         for storage in writes:
             memory = next(
                 (self.lies[handle][storage] for handle in declared if storage in self.lies[handle]), lies.get(storage)
@@ -170,7 +170,7 @@ class Cutting:
         for memory in self.plan_.memories:
             if memory.storage == storage and memory.now == now and (memory.inputs or memory.held):
                 covered = self.plan_.used.intersection(memory.inputs) or any(
-                    one.first <= held.first and held.end <= one.end for one in memory.held
+                    other.first <= held.first and held.end <= other.end for other in memory.held
                 )
                 if memory.now == memory.birth or covered:
                     return memory

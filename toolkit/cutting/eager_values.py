@@ -5,7 +5,8 @@ Each tensor is cloned with its strides and overlap, at the point of use. The gra
 inputs are not changed: the run works on copies, under a copy of the random state.
 
 >>> values = record_values(gm, inputs)
->>> values.tree("sin").load()
+>>> values.tree("mul").load().shape
+torch.Size([2, 16])
 """
 
 from __future__ import annotations
@@ -66,13 +67,13 @@ class Recorder(fx.Interpreter):
     trusted."""
 
     def __init__(
-        self, gm: fx.GraphModule, inputs: list[Any], spill: Path | None, ends_at: str = "", told: Path | None = None
+        self, gm: fx.GraphModule, inputs: list[Any], spill: Path | None, ends_at: str = "", running: Path | None = None
     ) -> None:
         super().__init__(gm)
         _refuse_wrappers(gm, inputs)
         self.extra_traceback = False
         self.values = Values(inputs)
-        self._spill, self._ends_at, self._told = spill, ends_at, told
+        self._spill, self._ends_at, self._running = spill, ends_at, running
         self._storages: dict[int, int] = {}
         self._alive: list[Any] = []
         self._versions: dict[int, int] = {}
@@ -99,8 +100,8 @@ class Recorder(fx.Interpreter):
         self.running = n
         if n.name == self._ends_at:
             raise _EndedError
-        if self._told is not None and n.op.startswith("call"):
-            self._told.write_text(n.name)
+        if self._running is not None and n.op.startswith("call"):
+            self._running.write_text(n.name)
         result = super().run_node(n)
         self.running = None
         if torch.is_grad_enabled() != grad or getattr(n.target, "__name__", "") == "_set_grad_enabled":
@@ -137,16 +138,16 @@ class Recorder(fx.Interpreter):
         tensors = [tensor for node in n.all_input_nodes for tensor in _tensors(self.env[node])]
         if not _may_write_unseen(n, tensors):
             return {}
-        found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for tensor in tensors:
             if tensor.layout is torch.strided and tensor.device.type != "meta":
                 [storage] = self._memory(tensor)
-                if storage not in found:
+                if storage not in kept:
                     flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(
                         tensor.detach().untyped_storage()
                     )
-                    found[storage] = flat, flat.clone()
-        return found
+                    kept[storage] = flat, flat.clone()
+        return kept
 
     def fetch_attr(self, target: str) -> Any:
         if target not in self._attributes:
@@ -168,7 +169,7 @@ class Recorder(fx.Interpreter):
         return sum(self._versions.get(storage, 0) for storage in self.values.memory[name])
 
     def _memory(self, value: Any) -> set[int]:
-        found: set[int] = set()
+        ids: set[int] = set()
         for tensor in _tensors(value):
             # A weak reference keeps the storage's address from being used again, but not its bytes.
             reference = StorageWeakRef(tensor.untyped_storage()) if tensor.layout is torch.strided else tensor
@@ -176,8 +177,8 @@ class Recorder(fx.Interpreter):
             self._alive.append(reference)
             if key not in self._storages:
                 self._storages[key] = len(self._storages)
-            found.add(self._storages[key])
-        return found
+            ids.add(self._storages[key])
+        return ids
 
     def _hold(self, value: Any, name: str) -> Any:
         if isinstance(value, torch.Tensor):
@@ -244,11 +245,11 @@ def _refuse_wrappers(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    for one in leaves(value):
-        if is_wrapper(one):
-            yield from _tensors(list(parts(one).values()))
-        elif isinstance(one, torch.Tensor) and not t.is_wrapped(one):  # wrapped: functorch's
-            yield one
+    for leaf in leaves(value):
+        if is_wrapper(leaf):
+            yield from _tensors(list(parts(leaf).values()))
+        elif isinstance(leaf, torch.Tensor) and not t.is_wrapped(leaf):  # wrapped: functorch's
+            yield leaf
 
 
 def _version(tensor: torch.Tensor) -> int:

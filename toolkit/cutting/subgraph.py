@@ -68,12 +68,12 @@ def until(gm: fx.GraphModule, name: str) -> fx.GraphModule:
 
 def depends_on_tangents(graph: fx.Graph) -> set[str]:
     """The names of all nodes of a joint graph that depend on a tangent: its backward."""
-    found: set[str] = set()
+    dependent: set[str] = set()
     for node in graph.nodes:
         tangent = node.op == "placeholder" and "tangents" in node.name
-        if tangent or any(argument.name in found for argument in node.all_input_nodes):
-            found.add(node.name)
-    return found
+        if tangent or any(argument.name in dependent for argument in node.all_input_nodes):
+            dependent.add(node.name)
+    return dependent
 
 
 class _Builder:
@@ -140,7 +140,7 @@ class _Builder:
     def outputs(self) -> list[fx.Node]:
         """The original outputs among what is kept, then the kept tensors that nothing kept reads."""
         original = output_nodes(self.gm.graph)
-        found = {node: None for node in original if node.name in self.kept or node.name in self.wanted}
+        nodes = {node: None for node in original if node.name in self.kept or node.name in self.wanted}
         read: set[str] = set()
         for node in self.order:
             if node.name in self.kept:
@@ -149,8 +149,8 @@ class _Builder:
         for node in self.order:
             sink = node.name in self.kept and node.name not in read and node.name not in effects
             if sink and any(True for _ in leaves(self.values.tree(node.name))):
-                found.setdefault(node)
-        return list(found)
+                nodes.setdefault(node)
+        return list(nodes)
 
     def _cutting(self) -> Cutting:
         return Cutting(self.gm, self.atoms, self.values, self.kept, self._source)
@@ -194,9 +194,9 @@ class _Builder:
             label = name if version == self.values.produced[name] else f"{name}_v{version}"
             if name in self.behind and "tangents" not in label:
                 label = f"tangents_{label}"
-            made = (name, version)
+            pair = (name, version)
             node = self.by_name[name]
-            self.env[made] = self._input(self.values.tree(*made), label, node, fake_of(node), inputs, tensors)
+            self.env[pair] = self._input(self.values.tree(*pair), label, node, fake_of(node), inputs, tensors)
         return inputs
 
     def _values_given(self, originals: list[fx.Node]) -> list[Any]:

@@ -6,5 +6,8 @@ that fails means) -> blame (whose fault: the op alone decides) -> findings (fold
 Imports nothing here.
 
 >>> from graphdbg.toolkit.debug_nop.checking import checked
->>> run = checked(fx_g, inps); outputs = run([x, y]); print(run.report())
+>>> run = checked(gm, inputs)
+>>> outputs = run(inputs)
+>>> run.findings
+[]
 """

@@ -1,8 +1,8 @@
 """One op by itself: what its fake function says about given arguments. This decides who is to blame for a mismatch.
 
 Runs only after a comparison failed. `on_real` takes the metadata of the real arguments, `on_traced` what was recorded
-of the arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Must
-not touch data, draw random numbers, or leave a guard behind.
+of the arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Touches
+no data, draws no random numbers, and leaves no guard behind.
 
 >>> says = on_real(step, {x_node: x})
 >>> says.leaves[0].shape
@@ -126,18 +126,18 @@ def shared(leaf: Any, given: Mapping[fx.Node, Any]) -> frozenset[str]:
     return frozenset(
         node.name
         for node, value in given.items()
-        for one in t.tree_leaves(value)
-        if isinstance(one, torch.Tensor) and one.layout is torch.strided and storage_key(one) == key
+        for tensor in t.tree_leaves(value)
+        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and storage_key(tensor) == key
     )
 
 
 def _call(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
     owner = node.graph.owning_module
 
-    def look_up(one: fx.Node) -> Any:
-        if one.op == "get_attr" and not isinstance(known.get(one), torch.Tensor):
-            return attribute(owner, str(one.target))
-        return known[one]
+    def look_up(argument: fx.Node) -> Any:
+        if argument.op == "get_attr" and not isinstance(known.get(argument), torch.Tensor):
+            return attribute(owner, str(argument.target))
+        return known[argument]
 
     args, kwargs = map_arg(node.args, look_up), map_arg(node.kwargs, look_up)
     if node.op == "call_function":
@@ -165,12 +165,12 @@ def _recorded(plan: Plan, step: NodeStep, values: Mapping[str, Any], mode: Any) 
     known: dict[fx.Node, Any] = {}
     with mode:
         for node, leaves in wanted.items():
-            made = [value if leaf is None else _view(leaf, value, spans, bases) for leaf, value in leaves]
+            rebuilt = [value if leaf is None else _view(leaf, value, spans, bases) for leaf, value in leaves]
             traced = value_of(node)
-            if isinstance(traced, (list, tuple)) and len(made) == len(traced):
-                known[node] = type(traced)(made) if type(traced) in (list, tuple) else made
-            elif len(made) == 1:
-                known[node] = made[0]
+            if isinstance(traced, (list, tuple)) and len(rebuilt) == len(traced):
+                known[node] = type(traced)(rebuilt) if type(traced) in (list, tuple) else rebuilt
+            elif len(rebuilt) == 1:
+                known[node] = rebuilt[0]
     return known
 
 

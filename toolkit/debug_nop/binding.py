@@ -26,7 +26,7 @@ class Binding:
     """`layouts[i]` is what step i must be (None: depends on data); `expected[i]` and `offsets[i]` what generated code
     compares with: a guard made from a value that was found right, or a number.
 
-    `runs`: how often it was used; `told`: the collector that a deep run was last made for. `known` remembers what a
+    `runs`: how often it was used; `collector`: the list that a deep run was last made for. `known` remembers what a
     mismatch was found to be, so that repeated runs ask once. `guard`: says whether inputs are laid out like these.
     """
 
@@ -40,7 +40,7 @@ class Binding:
     known: dict[Any, NodeMismatch | None] = field(default_factory=dict)
     late: dict[Any, list[Any]] = field(default_factory=dict)
     unbound: frozenset[str] = frozenset()
-    told: list[NodeMismatch] | None = None
+    collector: list[NodeMismatch] | None = None
     guard: Callable[..., bool] | None = None
 
 
@@ -68,7 +68,8 @@ def bind(
             _shift(step, attribute(str(step.node.target)), symbols, shifts)
     layouts = [at(step, symbols, shifts) for step in plan.steps]
     expected = [
-        found[0] if step.way == "number" and found else differs for step, found in zip(plan.steps, layouts, strict=True)
+        layout[0] if step.way == "number" and layout else differs
+        for step, layout in zip(plan.steps, layouts, strict=True)
     ]
     unbound = frozenset(name for step in plan.steps for name in step.needs) - set(symbols)
     unbound -= {name for step in plan.steps for name, _ in step.binds}
@@ -103,7 +104,7 @@ def _shift(step: NodeStep, value: Any, symbols: Mapping[str, Any], shifts: dict[
 
 
 def differs(*values: Any) -> bool:
-    """Stands for the comparison of a value that was found wrong: look again."""
+    """Stands for the comparison of a value that was wrong before: always asks for a closer look."""
     return False
 
 

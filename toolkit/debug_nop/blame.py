@@ -44,21 +44,25 @@ class Blame:
     stale: Collection[str] = ()
     foreign: bool = False
 
-    def finding(self, found: Mapping[str, tuple[Any, Any]], given: Mapping[fx.Node, Any], value: Any) -> NodeMismatch:
+    def finding(
+        self, differing: Mapping[str, tuple[Any, Any]], given: Mapping[fx.Node, Any], value: Any
+    ) -> NodeMismatch:
         """The finding for property -> (expected, got). `given`: the real arguments, still alive."""
         step = self.step
         mismatches = [
             Mismatch(name, _text(expected), _text(got), "unknown", self._traced(name))  # pyright: ignore
-            for name, (expected, got) in found.items()
+            for name, (expected, got) in differing.items()
         ]
         if step.node.op in ("placeholder", "get_attr"):
-            for one in mismatches:
-                one.cause = "loose" if self.path and step.node.op == "placeholder" else "input"
-                one.why = "the operator runs this region on values of its own choice" if one.cause == "loose" else ""
+            for mismatch in mismatches:
+                mismatch.cause = "loose" if self.path and step.node.op == "placeholder" else "input"
+                mismatch.why = (
+                    "the operator runs this region on values of its own choice" if mismatch.cause == "loose" else ""
+                )
         else:
             self._judge(mismatches, given, value)
         line, code, near = self._line()
-        inherits = any(one.cause == "inherited" for one in mismatches)
+        inherits = any(mismatch.cause == "inherited" for mismatch in mismatches)
         return NodeMismatch(
             node=step.name,
             op=op_name(step.node),
@@ -69,7 +73,7 @@ class Blame:
             code=code,
             near=near,
             module=module_of(step.node),
-            symbols=self._symbols() if {one.property for one in mismatches} & _SIZED else {},
+            symbols=self._symbols() if {mismatch.property for mismatch in mismatches} & _SIZED else {},
             under=sorted({name for names in self.tainted.values() for name in names}) if inherits else [],
         )
 
@@ -77,39 +81,43 @@ class Blame:
         real = on_real(self.step, given)
         wrong = self._against_real(real, given, value)
         traced: Says | None = None
-        for one in mismatches:
-            if one.property == "mutation":
-                one.cause, one.why = "schema", "its schema does not say that it writes there"
+        for mismatch in mismatches:
+            if mismatch.property == "mutation":
+                mismatch.cause, mismatch.why = "schema", "its schema does not say that it writes there"
                 continue
-            if one.property == "run":
-                one.cause = "inherited" if self.tainted else "unknown"
+            if mismatch.property == "run":
+                mismatch.cause = "inherited" if self.tainted else "unknown"
                 continue
             if real.error:
-                one.cause = "inherited" if self.tainted else "unknown"
-                one.why = f"the fake function of {op_name(self.step.node)} could not be asked ({real.error})"
+                mismatch.cause = "inherited" if self.tainted else "unknown"
+                mismatch.why = f"the fake function of {op_name(self.step.node)} could not be asked ({real.error})"
                 continue
-            if loose := self._loose(one.property, real):
-                one.cause, one.why = "loose", loose
+            if loose := self._loose(mismatch.property, real):
+                mismatch.cause, mismatch.why = "loose", loose
                 continue
-            if one.property in wrong:
-                one.cause, one.why = "fake", f"on the same arguments it says {wrong[one.property]}"
+            if mismatch.property in wrong:
+                mismatch.cause, mismatch.why = "fake", f"on the same arguments it says {wrong[mismatch.property]}"
                 continue
             if traced is None:
                 traced = on_traced(self.plan, self.step, self.symbols)
             off = self._against_record(traced)
-            if one.property == "alias" and self._in_replaced_memory(traced):
-                one.cause = "inherited"
-            elif self.tainted and (traced.error or one.property not in off):
-                lie = self._lie_on_record(traced, given).get(one.property)
-                one.cause, one.why = ("inherited", "") if lie is None else ("fake", lie)
-            elif not self.tainted and not traced.error and self._branches(one.property):
-                one.cause, one.why = (
+            if mismatch.property == "alias" and self._in_replaced_memory(traced):
+                mismatch.cause = "inherited"
+            elif self.tainted and (traced.error or mismatch.property not in off):
+                lie = self._lie_on_record(traced, given).get(mismatch.property)
+                mismatch.cause, mismatch.why = ("inherited", "") if lie is None else ("fake", lie)
+            elif not self.tainted and not traced.error and self._branches(mismatch.property):
+                mismatch.cause, mismatch.why = (
                     "symbolic",
                     "with symbols for sizes it says what was recorded, with numbers what came",
                 )
             else:
-                one.cause = "stale"
-                one.why = f"on the recorded arguments the op says {off[one.property]}" if one.property in off else ""
+                mismatch.cause = "stale"
+                mismatch.why = (
+                    f"on the recorded arguments the op says {off[mismatch.property]}"
+                    if mismatch.property in off
+                    else ""
+                )
 
     def _lie_on_record(self, says: Says, given: Mapping[fx.Node, Any]) -> dict[str, str]:
         """Property -> how the op departs from its fake function on arguments as recorded: a fake function may happen to
@@ -119,10 +127,10 @@ class Blame:
         real = really_on_traced(self.plan, self.step, given, self.symbols)
         if real.error or self.place >= len(real.leaves) or self.place >= len(says.leaves):
             return {}
-        found = differences(says.leaves[self.place], real.leaves[self.place])
+        differing = differences(says.leaves[self.place], real.leaves[self.place])
         return {
-            name: f"on arguments as recorded it says {_text(said)}, and the op makes {_text(made)}"
-            for name, (said, made) in found.items()
+            name: f"on arguments as recorded it says {_text(said)}, and the op makes {_text(got)}"
+            for name, (said, got) in differing.items()
         }
 
     def _against_real(self, says: Says, given: Mapping[fx.Node, Any], value: Any) -> dict[str, str]:
@@ -140,7 +148,7 @@ class Blame:
         return wrong
 
     def _loose(self, name: str, says: Says) -> str:
-        """Why a recorded property is no promise, where it is none."""
+        """Why a recorded property does not bind the value; "" where it does."""
         if name == "value" and self.place < len(says.leaves) and says.leaves[self.place] is None:
             return "the number is read from data"
         leaf = self.step.leaves[self.place] if self.place < len(self.step.leaves) else None
@@ -187,7 +195,7 @@ class Blame:
         return frozenset(
             node.name
             for node in self.step.tensors
-            if any(isinstance(one, Leaf) and one.root == leaf.root for one in self.plan.leaves(node))
+            if any(isinstance(other, Leaf) and other.root == leaf.root for other in self.plan.leaves(node))
         )
 
     def _branches(self, name: str) -> bool:
@@ -218,10 +226,10 @@ class Blame:
             if line:
                 return line, code, near
             near = True
-            for one in node.all_input_nodes:
-                if one not in seen:
-                    seen.add(one)
-                    waiting.append(one)
+            for source in node.all_input_nodes:
+                if source not in seen:
+                    seen.add(source)
+                    waiting.append(source)
         return "", "", False
 
 
@@ -258,7 +266,7 @@ def _text(value: Any) -> str:
     if isinstance(value, torch.Size):
         return str(tuple(value))
     if isinstance(value, tuple):
-        return str(tuple("any" if one is None else one for one in value)).replace("'any'", "any")
+        return str(tuple("any" if size is None else size for size in value)).replace("'any'", "any")
     return str(value)
 
 

@@ -4,8 +4,9 @@ The first run on inputs of a new layout is deep (storages and contents too), lat
 higher-order ops are checked when the op runs them. A graph that is called with fake values, while something traces it,
 runs unchecked.
 
->>> run = checked(fx_g, inps)
->>> outputs = run([x, y]); run.findings
+>>> run = checked(gm, inputs)
+>>> outputs = run(inputs)
+>>> run.findings
 []
 """
 
@@ -80,7 +81,7 @@ class CheckedGraph:
         return outputs
 
     def to_its_end(self, inputs: Sequence[Any]) -> None:
-        """Runs the graph past nodes that fail, with made-up values in their places, for what else there is to find."""
+        """Runs the graph past nodes that fail, with synthesised values in their place, to find what else is wrong."""
         with self._running(KernelExecution(self, self._binding(inputs)[0], deep=True), inputs) as run:
             ToItsEnd(self._module(True), self.plan, run).run(run, *inputs)
 
@@ -94,7 +95,7 @@ class CheckedGraph:
             yield run
         finally:
             runs.pop()
-            self.session.found(read_by_someone(run.findings, self.plan, self.session))
+            self.session.add(read_by_someone(run.findings, self.plan, self.session))
             if run.odd - self.careful:
                 self.careful |= run.odd
                 self._modules.pop(False, None)
@@ -105,7 +106,7 @@ class CheckedGraph:
         rest = (*map(inputs.__getitem__, self.numbers), *outer.items(), torch.is_grad_enabled())
         tensors = [inputs[place] for place in self.tensors]
         try:
-            offsets = [one.storage_offset() for one in tensors]
+            offsets = [tensor.storage_offset() for tensor in tensors]
             last = self.last
             if (
                 last is not None
@@ -114,22 +115,22 @@ class CheckedGraph:
                 and last.guard(*tensors)
             ):
                 return last, _is_new(last)
-            layouts = tuple((one.shape, one.stride(), one.dtype, one.device) for one in tensors)
+            layouts = tuple((tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in tensors)
             guard = layout_guard(tensors)
         except (AttributeError, RuntimeError, NotImplementedError):  # not a strided tensor: found when it is compared
-            layouts, offsets, guard = tuple(str(type(one)) for one in inputs), [], None
+            layouts, offsets, guard = tuple(str(type(value)) for value in inputs), [], None
         key = (layouts, tuple(offsets), rest)
-        found = self.bindings.get(key)
-        if found is None:
-            found = bind(self.plan, inputs, (layouts, offsets, rest), outer, lambda path: attribute(self.gm, path))
-            found.guard = guard
-            self.bindings[key] = found
+        binding = self.bindings.get(key)
+        if binding is None:
+            binding = bind(self.plan, inputs, (layouts, offsets, rest), outer, lambda path: attribute(self.gm, path))
+            binding.guard = guard
+            self.bindings[key] = binding
             if len(self.bindings) > BINDINGS:
                 self.bindings.popitem(last=False)
         else:
             self.bindings.move_to_end(key)
-        self.last = found
-        return found, _is_new(found)
+        self.last = binding
+        return binding, _is_new(binding)
 
     def _module(self, deep: bool) -> fx.GraphModule:
         if deep not in self._modules:
@@ -142,14 +143,14 @@ class CheckedGraph:
     def unchecked(self) -> list[str]:
         """Sentences on values that are not checked, here and in subgraphs."""
         unbound = sorted({name for binding in self.bindings.values() for name in binding.unbound})
-        here = [f"{self.path}{one}" for one in self.plan.unchecked]
+        here = [f"{self.path}{sentence}" for sentence in self.plan.unchecked]
         for why, names in self.session.unjudged.items() if not self.path else ():
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             here.append(f"{', '.join(names[:SHOWN])}{more}: {why}")
         if unbound:
             where = self.path or "graph"
             here.append(f"{where}: no input says what {', '.join(unbound)} is; taken from the first value that does")
-        return here + [one for inner in self._inner.values() for one in inner.checks.unchecked()]
+        return here + [sentence for inner in self._inner.values() for sentence in inner.checks.unchecked()]
 
     def values(self) -> int:
         """How many values are checked, here and in subgraphs."""
@@ -160,8 +161,8 @@ class CheckedGraph:
 def _is_new(binding: Binding) -> bool:
     """Whether a run must be deep: the first on such inputs, and the first for a new collector."""
     wanted = _COLLECTORS[-1] if _COLLECTORS else None
-    new = binding.runs == 0 or (wanted is not None and binding.told is not wanted)
-    binding.told = wanted
+    new = binding.runs == 0 or (wanted is not None and binding.collector is not wanted)
+    binding.collector = wanted
     return new
 
 
@@ -201,18 +202,18 @@ class CheckedCallable:
         return self._local.runs
 
     def outer(self, names: frozenset[str]) -> dict[str, Any]:
-        """What the calling graphs know of these symbols."""
+        """The values of these symbols in the calling graphs."""
         if not names:
             return {}
         return {name: run.symbols[name] for run in self.runs for name in sorted(names) if name in run.symbols}
 
     def left_out(self, why: str, name: str) -> None:
-        """Takes note of what was not compared; told once."""
+        """Records once what was not compared."""
         names = self.unjudged.setdefault(why, [])
         if name not in names:
             names.append(name)
 
-    def found(self, findings: Sequence[NodeMismatch]) -> None:
+    def add(self, findings: Sequence[NodeMismatch]) -> None:
         """Adds what one run found."""
         if findings:
             with self._lock:
@@ -220,10 +221,10 @@ class CheckedCallable:
                 self.findings = merged([*self.findings, *findings])
 
     def taken(self) -> list[NodeMismatch]:
-        """What was found on this thread since this was last asked."""
+        """The findings on this thread since the last call."""
         _ = self.runs
-        found, self._local.last = merged(self._local.last), []
-        return found
+        findings, self._local.last = merged(self._local.last), []
+        return findings
 
 
 class Checked:
@@ -260,21 +261,21 @@ class Checked:
                 self.graph.to_its_end(codegen.process_inputs(*args))
             if isinstance(error, AttributeError) and len(self.graph.careful) > careful:
                 return self(args)  # a check itself fell over a value that is no tensor, and is careful from now on
-            found = self._take()
-            if self.raises and not _COLLECTORS and any(finding.of_metadata for finding in found):
-                text = f"{text_report(found)}\nThe graph then failed: {type(error).__name__}: {error}"
-                raise MetadataMismatch(text, found) from error
+            findings = self._take()
+            if self.raises and not _COLLECTORS and any(finding.of_metadata for finding in findings):
+                text = f"{text_report(findings)}\nThe graph then failed: {type(error).__name__}: {error}"
+                raise MetadataMismatch(text, findings) from error
             raise
-        found = self._take()
-        if found and self.raises and not _COLLECTORS:
-            raise MetadataMismatch(text_report(found), found)
+        findings = self._take()
+        if findings and self.raises and not _COLLECTORS:
+            raise MetadataMismatch(text_report(findings), findings)
         return outputs
 
     def _take(self) -> list[NodeMismatch]:
-        found = self.session.taken()
-        if found and _COLLECTORS:
-            _COLLECTORS[-1][:] = joined(_COLLECTORS[-1], found)
-        return found
+        findings = self.session.taken()
+        if findings and _COLLECTORS:
+            _COLLECTORS[-1][:] = joined(_COLLECTORS[-1], findings)
+        return findings
 
     @property
     def findings(self) -> list[NodeMismatch]:
@@ -289,12 +290,12 @@ class Checked:
 @contextlib.contextmanager
 def collecting() -> Iterator[list[NodeMismatch]]:
     """Inside, no checked graph raises, and what all of them find is in the list that this gives."""
-    found: list[NodeMismatch] = []
-    _COLLECTORS.append(found)
+    findings: list[NodeMismatch] = []
+    _COLLECTORS.append(findings)
     try:
-        yield found
+        yield findings
     finally:
-        _COLLECTORS.remove(found)
+        _COLLECTORS.remove(findings)
 
 
 def checked(

@@ -41,11 +41,11 @@ def generated(gm: fx.GraphModule, plan: Plan, *, deep: bool, careful: Collection
     def rewrite(body: list[str]) -> list[str]:
         lines: list[str] = []
         for line in "".join(body).split("\n"):
-            found = _MARKER.match(line)
-            if found is None:
+            marker = _MARKER.match(line)
+            if marker is None:
                 lines.append(line + "\n")
                 continue
-            indent, own, number, names, deleted = found.groups()
+            indent, own, number, names, deleted = marker.groups()
             lines.append(indent + templates[int(number)](re.findall(r"\w+", names)) + "\n")
             dead = [name for name in (deleted or "").removesuffix(" = None").split(" = ") if name and name != own]
             if dead:
@@ -78,7 +78,7 @@ class ToItsEnd(fx.Interpreter):
             return super().run_node(n)
         except Exception as error:  # noqa: BLE001  whatever an op raises, the run goes on
             step = self.steps[n.name]
-            arguments = [self.env[one] for one in n.all_input_nodes]
+            arguments = [self.env[argument] for argument in n.all_input_nodes]
             return self.checks.failed(step, error, dict(zip(step.node.all_input_nodes, arguments, strict=True)))
 
 
@@ -111,12 +111,12 @@ def marked(
             begun = True
             mark(_begin, run)
         step = plan.by_node[node]
-        arguments = [copies[one] for one in node.all_input_nodes]
+        arguments = [copies[argument] for argument in node.all_input_nodes]
         careful_here = deep or not step.torchs or step.index in careful
         computed = node.op in ("call_function", "call_method", "call_module")
         looked_at = computed and (step.way != "none" or step.written is not None)
         if careful_here and looked_at and step.written is not None and step.tensors:
-            call("before", step, *(copies[one] for one in step.tensors))
+            call("before", step, *(copies[argument] for argument in step.tensors))
         copies[node] = copied = out.node_copy(node, copies.__getitem__)
         copied.type = None
         if not looked_at and not (step.way != "none" and node.op == "get_attr"):

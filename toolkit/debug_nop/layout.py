@@ -5,8 +5,9 @@ graph and a live one are read by the same code, no text is evaluated, and no Sha
 guards.
 
 Strides count where a dimension has more than one element and the tensor has any; so does the offset of a tensor with
-elements. Must not read data.
+elements. Reads no data.
 
+>>> cpu = torch.device("cpu")
 >>> differences(Layout((4, 8), (8, 1), torch.float32, cpu, 0), layout_of(torch.ones(8, 4).t()))
 {'stride': ((8, 1), (1, 4))}
 """
@@ -127,43 +128,43 @@ def differences(expected: Any, got: Any) -> dict[str, Difference]:
 
 
 def _of_tensors(expected: Layout, got: Layout) -> dict[str, Difference]:
-    found: dict[str, Difference] = {}
+    differing: dict[str, Difference] = {}
     if expected.dtype != got.dtype:
-        found["dtype"] = (expected.dtype, got.dtype)
+        differing["dtype"] = (expected.dtype, got.dtype)
     if not same_device(expected.device, got.device):
-        found["device"] = (expected.device, got.device)
+        differing["device"] = (expected.device, got.device)
     if expected.layout != got.layout:
-        found["layout"] = (expected.layout, got.layout)
+        differing["layout"] = (expected.layout, got.layout)
     if not _same(expected.shape, got.shape):
-        found["size"] = (expected.shape, got.shape)
+        differing["size"] = (expected.shape, got.shape)
     if expected.layout is not torch.strided or got.layout is not torch.strided or 0 in got.shape:
-        return found
+        return differing
     if len(expected.stride) == len(got.stride):
         counted = [place for place, size in enumerate(got.shape) if size != 1 and expected.shape[place] != 1]
         if any(not _same_number(expected.stride[place], got.stride[place]) for place in counted):
-            found["stride"] = (expected.stride, got.stride)
+            differing["stride"] = (expected.stride, got.stride)
     if not _same_number(expected.offset, got.offset):
-        found["offset"] = (expected.offset, got.offset)
-    return found
+        differing["offset"] = (expected.offset, got.offset)
+    return differing
 
 
-def same_device(one: torch.device, other: torch.device) -> bool:
-    """Whether two devices are one; a device without an index is the current one of its kind."""
-    return one.type == other.type and (one.index == other.index or one.index is None or other.index is None)
+def same_device(device: torch.device, other: torch.device) -> bool:
+    """Whether two devices are the same; a device without an index is the current one of its kind."""
+    return device.type == other.type and (device.index == other.index or device.index is None or other.index is None)
 
 
-def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    return len(one) == len(other) and all(map(_same_number, one, other))
+def _same(numbers: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return len(numbers) == len(other) and all(map(_same_number, numbers, other))
 
 
-def _same_number(one: Any, other: Any) -> bool:
-    return one is None or other is None or one == other
+def _same_number(number: Any, other: Any) -> bool:
+    return number is None or other is None or number == other
 
 
-def _equal_numbers(one: Any, other: Any) -> bool:
-    if isinstance(one, float) or isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-12) or one != one
-    return one == other
+def _equal_numbers(number: Any, other: Any) -> bool:
+    if isinstance(number, float) or isinstance(other, float):
+        return math.isclose(number, other, rel_tol=1e-12) or number != number
+    return number == other
 
 
 def _kind(value: Any) -> str:
@@ -177,13 +178,13 @@ def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
     Dynamo's own guards on inputs: a third of the time of one comparison in Python. They also look at dispatch keys and
     `requires_grad`, so what they refuse has to be looked at again. Where this torch lacks them, Python compares.
     """
-    made = t.optional("dynamo_guards")
+    guards = t.optional("dynamo_guards")
     try:
-        sizes, strides = [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors]
-        return made.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check  # type: ignore[union-attr]
+        sizes, strides = [list(tensor.shape) for tensor in tensors], [list(tensor.stride()) for tensor in tensors]
+        return guards.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check  # type: ignore[union-attr]
     except (AttributeError, RuntimeError, TypeError, ValueError):
-        known = [_layout(one) for one in tensors]
-        return lambda *given: [_layout(one) for one in given] == known
+        known = [_layout(tensor) for tensor in tensors]
+        return lambda *given: [_layout(tensor) for tensor in given] == known
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -1,12 +1,10 @@
 """What every value of a graph must look like, worked out once from the traced metadata.
 
 A step per node: expected leaves with compiled sizes, the place where each storage first appears in the trace, the
-arguments it shares memory with, the arguments that its schema writes to. Must not run anything, and must not add
-guards.
+arguments it shares memory with, the arguments that its schema writes to. Runs nothing and adds no guards.
 
->>> plan = plan_of(fx_g)
->>> plan.steps[17].leaves[0].shape
-(Expression(text='s0', ...), 64)
+>>> plan = plan_of(gm)
+>>> plan.steps[6].leaves[0].shape
 """
 
 from __future__ import annotations
@@ -73,7 +71,7 @@ def schema_of(node: fx.Node) -> tuple[bool, frozenset[fx.Node] | None]:
     for place, argument in enumerate(target._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-            written.update(one for one in t.tree_leaves(given) if isinstance(one, fx.Node))
+            written.update(leaf for leaf in t.tree_leaves(given) if isinstance(leaf, fx.Node))
     return target.namespace in TORCHS, frozenset(written)
 
 
@@ -95,7 +93,7 @@ _RESHAPES = frozenset(
 
 def reshaped_in_place(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose traced value was changed in shape by a later node, so that it does not say what it was."""
-    found: set[fx.Node] = set()
+    reshaped: set[fx.Node] = set()
     same: dict[fx.Node, list[fx.Node]] = {}
     for node in graph.nodes:
         name = str(node.target if node.op == "call_method" else getattr(node.target, "__name__", "")).partition(".")[0]
@@ -103,10 +101,10 @@ def reshaped_in_place(graph: fx.Graph) -> set[fx.Node]:
         if isinstance(given, fx.Node) and name.endswith("_") and not name.endswith("__"):
             names = same.setdefault(given, [given])  # all that is one tensor up to here
             if name in _RESHAPES:
-                found.update(names)
+                reshaped.update(names)
             names.append(node)
             same[node] = names
-    return found
+    return reshaped
 
 
 Place = tuple[int, int]
@@ -205,7 +203,7 @@ class Plan:
             parent = self.by_node[owner]
             if parent.way in ("several", "parts") and isinstance(owner_value := value_of(owner), (tuple, list)):
                 place = node.args[1]
-                if isinstance(place, int) and all(not isinstance(one, (tuple, list, dict)) for one in owner_value):
+                if isinstance(place, int) and all(not isinstance(part, (tuple, list, dict)) for part in owner_value):
                     return parent, place % max(len(owner_value), 1)
         return None
 
@@ -281,7 +279,7 @@ def _keeps_storages(graph: fx.Graph) -> bool:
     if parts and not any(_keys(node) & _keys(node.args[0]) for node in parts):
         return False
     views = [node for node in graph.nodes if is_view(node)]
-    return len(views) < 2 or any(_keys(node) & _keys(one) for node in views for one in node.all_input_nodes)
+    return len(views) < 2 or any(_keys(node) & _keys(argument) for node in views for argument in node.all_input_nodes)
 
 
 def _fakes(node: fx.Node) -> list[Any]:
@@ -319,21 +317,21 @@ def _symbols(leaf: Any) -> Iterator[str]:
 def _bound(inputs: list[NodeStep]) -> dict[str, Callable[[list[Any]], Any]]:
     """Symbol -> how to read it off the real inputs. A plain symbol is read; one inside "2*s0 + 1" is solved for, if
     linear."""
-    found: dict[str, Callable[[list[Any]], Any]] = {}
+    readers: dict[str, Callable[[list[Any]], Any]] = {}
     rest: list[tuple[Expression, Callable[[list[Any]], Any]]] = []
     for place, step in enumerate(inputs):
         for part, read in _readings(step, place):
             if not isinstance(part, Expression):
                 continue
             if part.symbols == {part.text}:
-                found.setdefault(part.text, read)
+                readers.setdefault(part.text, read)
             else:
                 rest.append((part, read))
     for part, read in rest:
-        for name in part.symbols - set(found):
+        for name in part.symbols - set(readers):
             if len(part.symbols) == 1 and (solve := _linear(part, name, read)) is not None:
-                found[name] = solve
-    return found
+                readers[name] = solve
+    return readers
 
 
 def _readings(step: NodeStep, place: int) -> Iterator[tuple[Any, Callable[[list[Any]], Any]]]:
@@ -363,7 +361,9 @@ def _linear(part: Expression, name: str, read: Callable[[list[Any]], Any]) -> Ca
 def _describe(step: NodeStep, plan: Plan) -> None:
     """How a step is checked, and what its schema says."""
     node = step.node
-    step.tensors = tuple(one for one in node.all_input_nodes if one.op != "output" and _holds_tensor(one))
+    step.tensors = tuple(
+        argument for argument in node.all_input_nodes if argument.op != "output" and _holds_tensor(argument)
+    )
     if node.op in ("placeholder", "output"):
         return
     if (part := plan.item(node)) is not None and step.leaves in ([], [part[0].leaves[part[1]]]):
@@ -412,7 +412,7 @@ def _aliases(step: NodeStep, leaf: Leaf, plan: Plan) -> None:
 
 def parts_sharing(plan: Plan, step: NodeStep) -> list[tuple[int, fx.Node]]:
     """For a value of several parts: (part, argument) where the part was traced to share the argument's memory."""
-    found: list[tuple[int, fx.Node]] = []
+    shared: list[tuple[int, fx.Node]] = []
     for node in step.tensors:
         source = plan.source(node)
         traced = source[0].leaves[source[1]] if source is not None else None
@@ -420,5 +420,5 @@ def parts_sharing(plan: Plan, step: NodeStep) -> list[tuple[int, fx.Node]]:
             parts = [
                 part for part, leaf in enumerate(step.leaves) if isinstance(leaf, Leaf) and leaf.root == traced.root
             ]
-            found += [(part, node) for part in parts]
-    return found
+            shared += [(part, node) for part in parts]
+    return shared

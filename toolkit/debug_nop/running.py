@@ -2,7 +2,7 @@
 enough.
 
 Identity of memory is asked while both tensors are alive, or through weak references that keep an address from being
-used again; contents are compared by bits. Must not change a value, and must not look further unless something differs.
+used again; contents are compared by bits. Changes no value, and looks further only where something differs.
 
 >>> run = Run(owner, binding, deep=True)
 >>> run.after(17, value, x, y)
@@ -55,15 +55,16 @@ class KernelExecution:
         for step, value in zip(self.plan.inputs, values, strict=True):
             layouts = self.binding.layouts[step.index]
             if layouts is not None and len(layouts) == 1 and layouts[0] is not None:
-                found = differences(layouts[0], described(value))
-                found.pop("offset", None)
-                if found:
-                    self._record(step, 0, found, {}, value)
+                differing = differences(layouts[0], described(value))
+                differing.pop("offset", None)
+                if differing:
+                    self._record(step, 0, differing, {}, value)
             if self.deep:
                 self._note_storage(step, 0, value)
 
     def bad(self, index: int, value: Any, *arguments: Any) -> None:
-        """A comparison of the generated code failed: finds out in what, or lets it pass from now on."""
+        """Called when a comparison of the generated code failed: finds out in what, or lets the value pass from now
+        on."""
         step = self.plan.steps[index]
         if isinstance(value, t.FakeTensor) or self._wrapped(index, value, *arguments):
             return
@@ -71,35 +72,37 @@ class KernelExecution:
         layouts = self._layouts(step)
         if layouts is None:
             return
-        found = differences(layouts[0], described(value))
-        found |= self._memory(step, value, given)
-        if found:
-            self._record(step, 0, found, given, value)
+        differing = differences(layouts[0], described(value))
+        differing |= self._memory(step, value, given)
+        if differing:
+            self._record(step, 0, differing, given, value)
         elif isinstance(value, torch.Tensor):  # it differs where nothing depends on it: strides of one element
             self._accept(step, [value], given)
 
     def failed(self, step: NodeStep, error: Exception, arguments: Mapping[fx.Node, Any]) -> Any:
-        """A node could not be run; says so, and gives a value like the one that was traced so that the run can go
-        on."""
+        """Called when a node could not be run: records it, and returns a value like the traced one so that the run can
+        go on."""
         first = (str(error).strip().splitlines() or [""])[0][:200]
         layouts = self._layouts(step)
         self._record(step, 0, {"run": ("a result", f"{type(error).__name__}: {first}")}, arguments, None)
-        made = [_like(layout) for layout in layouts or ()]
-        return made[0] if single(step) and made else made
+        stand_ins = [_like(layout) for layout in layouts or ()]
+        return stand_ins[0] if single(step) and stand_ins else stand_ins
 
     def before(self, index: int, *tensors: Any) -> None:
         """Keeps what the arguments hold, except those that the op may write to."""
         step = self.plan.steps[index]
         written = {
-            storage_key(one)
+            storage_key(tensor)
             for node, value in zip(step.tensors, tensors, strict=True)
             if step.written and node in step.written
-            for one in tensors_in(value)
+            for tensor in tensors_in(value)
         }
         if self._wrapped(index, *tensors):
             return
         self.kept[index] = [
-            None if storage_key(one) in written else contents(one) for value in tensors for one in tensors_in(value)
+            None if storage_key(tensor) in written else contents(tensor)
+            for value in tensors
+            for tensor in tensors_in(value)
         ]
 
     def after(self, index: int, value: Any, *arguments: Any) -> None:
@@ -118,29 +121,29 @@ class KernelExecution:
             return
         clean = not changed
         for place, leaf in enumerate(leaves):
-            found: dict[str, Any] = dict(changed) if place == 0 else {}
+            differing: dict[str, Any] = dict(changed) if place == 0 else {}
             if layouts is not None and place < len(layouts) and layouts[place] is not None:
-                found |= differences(layouts[place], described(leaf))
+                differing |= differences(layouts[place], described(leaf))
             if single(step):
-                found |= self._memory(step, leaf, given)
+                differing |= self._memory(step, leaf, given)
             elif step.way == "parts":
-                found |= self._part(step, place, leaf, given)
-            if (self.deep or not step.torchs) and "alias" not in found:
-                found |= self._storage(step, place, leaf, given)
-            if found:
+                differing |= self._part(step, place, leaf, given)
+            if (self.deep or not step.torchs) and "alias" not in differing:
+                differing |= self._storage(step, place, leaf, given)
+            if differing:
                 clean = False
-                self._record(step, place, found, given, leaf)
+                self._record(step, place, differing, given, leaf)
         if clean and step.torchs and not step.late and layouts is not None:
             self._accept(step, leaves, given)
 
     def _accept(self, step: NodeStep, leaves: Sequence[Any], given: Mapping[fx.Node, Any]) -> None:
-        """What was found right is what the generated code compares with from now on."""
+        """Lets the generated code compare with the layout that was just found right."""
         if step.way not in ("inline", "parts"):
             return
         tensors = [leaf for traced, leaf in zip(step.leaves, leaves, strict=True) if traced is not None]
-        if not all(isinstance(one, torch.Tensor) and one.layout is torch.strided for one in tensors):
+        if not all(isinstance(part, torch.Tensor) and part.layout is torch.strided for part in tensors):
             return
-        offsets = tuple(one.storage_offset() for one in tensors)
+        offsets = tuple(part.storage_offset() for part in tensors)
         if step.way == "inline":
             asked = () if step.by_layout else (*step.aliased, *step.apart)
             shared = tuple(_aliases(tensors[0], given[node]) for node in asked)
@@ -150,9 +153,9 @@ class KernelExecution:
         self.expected[step.index] = layout_guard(tensors)
 
     def _layouts(self, step: NodeStep) -> list[Any] | None:
-        found = self.binding.layouts[step.index]
-        if found is not None or not step.leaves:
-            return found
+        layouts = self.binding.layouts[step.index]
+        if layouts is not None or not step.leaves:
+            return layouts
         key = (step.index, *(self.symbols.get(name) for name in sorted(step.needs)))
         known = self.binding.late.get(key)
         if known is None:
@@ -186,7 +189,7 @@ class KernelExecution:
             if not _aliases(value, given[node]):
                 return {"alias": (f"the memory of `{node.name}`", "memory of its own")}
         for node in step.apart:
-            joined = any(_aliases(given[one], given[node]) for one in step.aliased)
+            joined = any(_aliases(given[argument], given[node]) for argument in step.aliased)
             if _aliases(value, given[node]) and not joined:
                 return {"alias": ("memory of its own", f"the memory of `{node.name}`")}
         return {}
@@ -233,7 +236,7 @@ class KernelExecution:
 
     def _whose(self, key: int, own: Place, given: Mapping[fx.Node, Any]) -> str:
         for node, value in given.items():
-            if any(one.layout is torch.strided and storage_key(one) == key for one in tensors_in(value)):
+            if any(tensor.layout is torch.strided and storage_key(tensor) == key for tensor in tensors_in(value)):
                 return f"the memory of `{node.name}`"
         first = self.first[key]
         return "memory of its own" if first == own else f"the memory of `{self._named(first)}`"
@@ -246,28 +249,33 @@ class KernelExecution:
         kept = self.kept.pop(step.index, None)
         if kept is None:
             return {}
-        pairs = [(node, one) for node in step.tensors for one in tensors_in(given[node])]
-        for (node, one), old in zip(pairs, kept, strict=True):
-            if old is not None and not old.same(one):
+        pairs = [(node, tensor) for node in step.tensors for tensor in tensors_in(given[node])]
+        for (node, tensor), old in zip(pairs, kept, strict=True):
+            if old is not None and not old.same(tensor):
                 return {"mutation": (f"`{node.name}` left as it is", f"`{node.name}` changed in place")}
         return {}
 
     def _record(
-        self, step: NodeStep, place: int, found: dict[str, Any], given: Mapping[fx.Node, Any], value: Any
+        self, step: NodeStep, place: int, differing: dict[str, Any], given: Mapping[fx.Node, Any], value: Any
     ) -> None:
-        """Finds out whose fault it is, once for each way in which a value may be wrong."""
-        key = (step.index, place, *((name, str(pair)) for name, pair in found.items()), *sorted(self._tainted(step)))
-        if found.keys() & {"kind", "layout"}:
+        """Finds out whose fault a mismatch is, once for each way in which a value may be wrong."""
+        key = (
+            step.index,
+            place,
+            *((name, str(pair)) for name, pair in differing.items()),
+            *sorted(self._tainted(step)),
+        )
+        if differing.keys() & {"kind", "layout"}:
             self.odd.add(step.index)
         if key not in self.binding.known:
             stale = {
                 name
                 for name, finding in self._found_at(step)
-                if any(one.cause == "stale" for one in finding.mismatches)
+                if any(mismatch.cause == "stale" for mismatch in finding.mismatches)
             }
-            foreign = "alias" in found and found["alias"][1] != "memory of its own"
+            foreign = "alias" in differing and differing["alias"][1] != "memory of its own"
             blame = Blame(self.plan, step, place, self.symbols, self._tainted(step), self.owner.path, stale, foreign)
-            finding = blame.finding(found, given, value)
+            finding = blame.finding(differing, given, value)
             finding.where = self.owner.session.where
             finding = self._without_residue(finding)
             dropped = not finding.mismatches or self._counted_from_storage(step, place, finding)
@@ -276,19 +284,19 @@ class KernelExecution:
         if finding is None:
             return
         self.wrong[step.index, place] = finding
-        doubts = [one for one in finding.own if one.cause in ("unknown", "loose")]
-        for one in doubts:
-            if one.property != "run":  # that the graph failed is told by itself
-                self.owner.session.left_out(one.why, f"{one.property} of {finding.name}")
+        doubts = [mismatch for mismatch in finding.own if mismatch.cause in ("unknown", "loose")]
+        for mismatch in doubts:
+            if mismatch.property != "run":  # that the graph failed is told by itself
+                self.owner.session.left_out(mismatch.why, f"{mismatch.property} of {finding.name}")
         if len(doubts) == len(finding.own) and self.loose.issuperset(finding.under):
             self.loose.add(finding.name)
             return
-        finding.mismatches = [one for one in finding.mismatches if one not in doubts]
+        finding.mismatches = [mismatch for mismatch in finding.mismatches if mismatch not in doubts]
         finding.under = [name for name in finding.under if name not in self.loose]
         self.findings.append(finding)
 
     def _wrapped(self, index: int, *values: Any) -> bool:
-        """Whether one of a step's values is a wrapper that vmap or grad made. Counted."""
+        """Whether one of a step's values is a wrapper that vmap or grad made; counts them."""
         if not wrapped(values):
             return False
         self.owner.session.left_out(WRAPPED, f"{self.owner.path}{self.plan.steps[index].name}")
@@ -297,10 +305,12 @@ class KernelExecution:
     def _without_residue(self, finding: NodeMismatch) -> NodeMismatch:
         """Behind passes that replace nodes, a view may be recorded in the storage of a node that is gone. Where the op
         and its fake function agree on whose memory it returns, that is a note, not a finding."""
-        stale = [one for one in finding.mismatches if one.property == "alias" and one.cause == "stale"]
+        stale = [
+            mismatch for mismatch in finding.mismatches if mismatch.property == "alias" and mismatch.cause == "stale"
+        ]
         if stale and self.owner.session.rewritten:
             self.owner.session.left_out(REPLACED, f"alias of {finding.name}")
-            finding.mismatches = [one for one in finding.mismatches if one not in stale]
+            finding.mismatches = [mismatch for mismatch in finding.mismatches if mismatch not in stale]
         return finding
 
     def _counted_from_storage(self, step: NodeStep, place: int, finding: NodeMismatch) -> bool:
@@ -308,15 +318,21 @@ class KernelExecution:
         its storage than when it was traced then moves nothing. The op itself says so."""
         leaf = step.leaves[place] if place < len(step.leaves) else None
         moved = isinstance(leaf, Leaf) and leaf.root in self.binding.shifts
-        return moved and all(one.property == "offset" and one.cause == "stale" for one in finding.mismatches)
+        return moved and all(
+            mismatch.property == "offset" and mismatch.cause == "stale" for mismatch in finding.mismatches
+        )
 
     def _tainted(self, step: NodeStep) -> dict[str, list[str]]:
         """The arguments of a step that a finding was made at -> the origins of that finding."""
-        found: dict[str, list[str]] = {}
+        tainted: dict[str, list[str]] = {}
         for name, finding in self._found_at(step):
-            names = found.setdefault(name, [])
-            names += [one for one in (*([finding.name] if finding.origin else []), *finding.under) if one not in names]
-        return found
+            names = tainted.setdefault(name, [])
+            names += [
+                origin
+                for origin in (*([finding.name] if finding.origin else []), *finding.under)
+                if origin not in names
+            ]
+        return tainted
 
     def _found_at(self, step: NodeStep) -> Iterator[tuple[str, NodeMismatch]]:
         """The arguments of a step that a finding was made at, with it."""
@@ -359,11 +375,11 @@ REPLACED = "a pass replaced what it is a view of, and kept its record"
 def wrapped(values: Any) -> bool:
     """Whether one of these is a wrapper that vmap or grad made: there is no memory of its own to compare."""
     is_wrapped = t.optional("is_functorch_wrapped_tensor", lambda value: False)
-    return any(isinstance(one, torch.Tensor) and is_wrapped(one) for one in t.tree_leaves(values))
+    return any(isinstance(leaf, torch.Tensor) and is_wrapped(leaf) for leaf in t.tree_leaves(values))
 
 
-def _share_storage(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return storage_key(one) == storage_key(other)
+def _share_storage(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return storage_key(tensor) == storage_key(other)
 
 
 COPIED_BYTES = 16 * 2**20
@@ -375,8 +391,8 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Contents:
     """The bits of one tensor at one time: a copy, or for a large one two sums over its bits.
 
-    Version counters do not tell: kernels of custom ops write below them, and tensors of inference mode have none. Two
-    sums miss a change that leaves both the same; that takes a large tensor and a great coincidence.
+    Version counters are not enough: kernels of custom ops write below them, and tensors of inference mode have none.
+    Two sums miss a change that leaves both the same; that takes a large tensor and a great coincidence.
     """
 
     def __init__(self, bits: torch.Tensor) -> None:

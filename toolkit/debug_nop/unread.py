@@ -3,8 +3,8 @@
 Three kinds, all of ops of torch's own. A part of a tuple that nobody takes. The memory of an argument that is dead when
 its result is made: sharing or changing it is invisible. Strides that a pass left behind when it replaced a node:
 kernels go by the values that they are given, so only who reads the record goes wrong by it: the caller of the graph,
-`as_strided`, custom ops and regions. An origin is a note where that holds for all that follows from it, too. Must not
-run anything.
+`as_strided`, custom ops and regions. An origin is a note where that holds for all that follows from it, too. Runs
+nothing.
 
 >>> read_by_someone(run.findings, plan, session)
 []
@@ -34,14 +34,14 @@ def read_by_someone(findings: Sequence[NodeMismatch], plan: Plan, session: Check
         return []
     steps = {step.name: step for step in plan.steps}
     loud: set[str] = set()
-    for one in findings:
-        if not _quiet(one, steps.get(one.node), plan, session.rewritten):
-            loud |= {one.name, *one.under}
-    kept = [one for one in findings if one.name in loud or not loud.isdisjoint(one.under)]
-    for one in findings:
-        if one not in kept:
+    for finding in findings:
+        if not _quiet(finding, steps.get(finding.node), plan, session.rewritten):
+            loud |= {finding.name, *finding.under}
+    kept = [finding for finding in findings if finding.name in loud or not loud.isdisjoint(finding.under)]
+    for finding in findings:
+        if finding not in kept:
             session.left_out(
-                UNREAD, f"{' and '.join(dict.fromkeys(each.property for each in one.mismatches))} of {one.name}"
+                UNREAD, f"{' and '.join(dict.fromkeys(each.property for each in finding.mismatches))} of {finding.name}"
             )
     return kept
 
@@ -53,19 +53,19 @@ def _quiet(finding: NodeMismatch, step: NodeStep | None, plan: Plan, rewritten: 
         return True
     if not step.node.users and not finding.own:
         return True
-    for one in finding.mismatches:
-        if one.property in ("stride", "offset") and one.cause in ("stale", "inherited"):
+    for mismatch in finding.mismatches:
+        if mismatch.property in ("stride", "offset") and mismatch.cause in ("stale", "inherited"):
             if not rewritten or any(_goes_by_record(user, plan) for user in step.node.users):
                 return False
-        elif not _in_dead_memory(one) or not _last_use(step, plan):
+        elif not _in_dead_memory(mismatch) or not _last_use(step, plan):
             return False
     return True
 
 
-def _in_dead_memory(one: Mismatch) -> bool:
+def _in_dead_memory(mismatch: Mismatch) -> bool:
     """Whether it is about the memory of an argument alone: that a result lies in it, or that it is written to."""
-    return one.property == "mutation" or (
-        one.property == "alias" and one.cause == "fake" and one.expected == "memory of its own"
+    return mismatch.property == "mutation" or (
+        mismatch.property == "alias" and mismatch.cause == "fake" and mismatch.expected == "memory of its own"
     )
 
 

@@ -1,11 +1,12 @@
 """Pictures of graphs: records -> graph as drawn (`source`) -> view (`model`) -> DOT (`dot`) -> svg, png, pdf
 (`render`).
 
-A view is plain data that any renderer can show; a graph that was saved is drawn without torch. Must not lay out a large
-graph node by node: above LARGE nodes the overview of its modules or the neighbourhood of one node is drawn.
+A view is plain data that any renderer can show; a graph that was saved is drawn without torch. A large graph is not
+laid out node by node: above LARGE nodes the overview of its modules or the neighbourhood of one node is drawn.
 
 >>> from graphdbg.toolkit.drawing.picture import draw
->>> draw(saved, Path("forward.svg"))
+>>> draw(saved, Path("forward.svg")).nodes
+15
 """
 
 LARGE = 300

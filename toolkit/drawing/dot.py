@@ -1,7 +1,7 @@
 """A view as DOT, built by pydot: fills by family, frames for clusters, labels that fit, a legend. Says nothing of a
 renderer.
 
-Every text of a view comes from somebody's graph and is escaped here; ids are our own. Must not compute what is shown.
+Every text of a view comes from somebody's graph and is escaped here; ids are our own. Does not decide what is shown.
 
 >>> source(view).startswith("digraph")
 True
@@ -190,8 +190,8 @@ def _box_settings(box: Box) -> dict[str, Any]:
 
 
 def _level_sides(view: View) -> bool:
-    """Whether what belongs together on two sides shall have the same height. Overviews afford that; frames around
-    single nodes would be stretched over the whole picture."""
+    """Whether partners on the two sides get the same height. Overviews afford that; frames around single nodes would be
+    stretched over the whole picture."""
     return view.kind == "by-module" and any(edge.saved for edge in view.edges)
 
 
@@ -214,7 +214,7 @@ def _edge_settings(edge: Edge, level: bool) -> dict[str, Any]:
 
 
 def _escaped(text: str) -> str:
-    """For HTML-like labels."""
+    """Text escaped for HTML-like labels."""
     return escaped(plain(text)) or " "
 
 

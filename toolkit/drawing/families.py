@@ -141,9 +141,9 @@ def _by_name(name: str, space: str) -> str:
         return "reduction" if name in _REDUCTION else "normalisation"
     if "pool" in name:
         return "pooling"
-    for words, found in _LISTS:
+    for words, family in _LISTS:
         if name in words or bare in words:
-            return found
+            return family
     if re.match(r"rand|inductor_(seed|random|lookup|randint)|philox", name):
         return "random"
     return "pointwise" if space in _KNOWN else "custom"

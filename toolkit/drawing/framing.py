@@ -44,8 +44,8 @@ def frames(paths: Mapping[str, Path], prefix: str = "c", side: str = "") -> tupl
         kept[path] = Cluster(f"{prefix}{len(kept)}", _label(path[-1], parent[-1].path if parent else ""), around)
     homes: dict[str, Home] = {}
     for box, path in paths.items():
-        found = _innermost(path, kept)
-        homes[box] = Home(kept[found].id if found else side, len(found))
+        innermost = _innermost(path, kept)
+        homes[box] = Home(kept[innermost].id if innermost else side, len(innermost))
     return list(kept.values()), homes
 
 

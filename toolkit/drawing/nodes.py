@@ -1,7 +1,8 @@
 """Every node of a graph as a box, or the neighbourhood of one node.
 
->>> view = whole(graph)
->>> view = around(graph, "mm_3", hops=2)
+>>> from graphdbg.toolkit.drawing.source import of_saved
+>>> len(whole(of_saved(saved)).boxes), len(around(of_saved(saved), "mul", hops=1).boxes)
+(15, 3)
 """
 
 from __future__ import annotations
@@ -163,21 +164,21 @@ def _marks(graph: DrawnGraph, shown: set[int], focus: int | None, part: GraphSha
     if output is None or output.index not in shown or output.index == focus or len(output.inputs) <= MOST_OUTPUT_EDGES:
         return {}
     shown.discard(output.index)
-    found: dict[int, list[str]] = {}
+    marks: dict[int, list[str]] = {}
     saved = sum(item.saved for item in graph.outputs)
     for item in graph.outputs:
         mark = "saved for backward" if item.saved else f"output {item.number}"
-        if mark not in found.setdefault(item.node, []):
-            found[item.node].append(mark)
+        if mark not in marks.setdefault(item.node, []):
+            marks[item.node].append(mark)
     if len(shown) + 1 < len(graph.nodes):
-        return found
+        return marks
     said = counted(
         len(graph.outputs),
         "output is marked on the box that makes it",
         "outputs are marked on the boxes that make them",
     )
     part.notes.append(f"{said}; {saved} of them are there for the backward graph" if saved else said)
-    return found
+    return marks
 
 
 def _output_of(graph: DrawnGraph, node: DrawnNode, marks: dict[int, list[str]]) -> set[int]:

@@ -3,9 +3,10 @@
 `plan` says which nodes share a box; this says what stands in the boxes, which inputs lie in them, and what joins them.
 Must not draw more than plan.MOST boxes however large the graph is.
 
->>> view = overview(graph)
->>> view.boxes[2].title, view.boxes[2].lines
-('attention', ['Attention', '15 nodes, 4 inputs', 'mm ×2, softmax'])
+>>> from graphdbg.toolkit.drawing.source import of_saved
+>>> drawn = overview(of_saved(saved))
+>>> [box.title for box in drawn.boxes]
+['up', 'mul, erf, add', 'down', 'primals_3', 'output']
 """
 
 from __future__ import annotations
@@ -146,8 +147,8 @@ def _counts(nodes: Sequence[DrawnNode], inputs: Sequence[int], graph: DrawnGraph
 
 
 def _rank(nodes: Sequence[DrawnNode], base: str) -> int:
-    found = next(node.family for node in nodes if node.base == base)
-    return WEIGHT.index(found) if found in WEIGHT else len(WEIGHT)
+    family = next(node.family for node in nodes if node.base == base)
+    return WEIGHT.index(family) if family in WEIGHT else len(WEIGHT)
 
 
 def _input_words(nodes: list[DrawnNode]) -> tuple[str, list[str]]:
@@ -193,8 +194,8 @@ def _edges(graph: DrawnGraph, part: GraphShare, groups: set[str]) -> list[Edge]:
                 label = node.value if node.base == "getitem" and node.value else graph.nodes[used].value
                 values.setdefault((source, target), {})[used] = label
     return [
-        Edge(*ends, next(iter(found.values())) if len(found) == 1 else counted(len(found), "value"))
-        for ends, found in values.items()
+        Edge(*ends, next(iter(carried.values())) if len(carried) == 1 else counted(len(carried), "value"))
+        for ends, carried in values.items()
     ]
 
 

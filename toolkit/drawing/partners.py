@@ -74,22 +74,22 @@ def halves(joint: DrawnGraph) -> tuple[PictureHalf, PictureHalf, list[Link]]:
     kept = [node for node in joint.nodes if node.op != "output"]
     forward = [node.index for node in kept if not node.backward]
     backward = [node.index for node in kept if node.backward]
-    found = [
+    crossing = [
         (used, index) for index in backward for used in joint.nodes[index].inputs if not joint.nodes[used].backward
     ]
-    return PictureHalf(joint, forward), PictureHalf(joint, backward), found
+    return PictureHalf(joint, forward), PictureHalf(joint, backward), crossing
 
 
 def links(forward: DrawnGraph, backward: DrawnGraph) -> list[Link]:
     """Which forward node each saved input of the backward graph is."""
     inputs = [node for node in backward.nodes if node.op == "placeholder" and node.family != "tangent"]
-    made = {node.name: node.index for node in forward.nodes if node.op != "output"}
-    found = {node.index: made[node.name] for node in inputs if node.name in made}
+    index_of = {node.name: node.index for node in forward.nodes if node.op != "output"}
+    sources = {node.index: index_of[node.name] for node in inputs if node.name in index_of}
     saved = [item.node for item in forward.outputs if item.saved]
-    if len(found) < len(inputs) == len(saved):
+    if len(sources) < len(inputs) == len(saved):
         for node, index in zip(inputs, saved, strict=True):
-            found.setdefault(node.index, index)
-    return [(index, position) for position, index in found.items()]
+            sources.setdefault(node.index, index)
+    return [(index, position) for position, index in sources.items()]
 
 
 def side_by_side(
@@ -114,7 +114,7 @@ def side_by_side(
     for maker, user in joined:
         if maker in parts[0].home and user in parts[1].home:
             saved.setdefault((parts[0].home[maker], parts[1].home[user]), set()).add(maker)
-    edges = [Edge(*ends, f"{len(made)} saved" if len(made) > 1 else "", saved=True) for ends, made in saved.items()]
+    edges = [Edge(*ends, f"{len(pairs)} saved" if len(pairs) > 1 else "", saved=True) for ends, pairs in saved.items()]
     frames = [Cluster(f"{prefix}side", name, kind="side") for prefix, name in _SIDES]
     count = len({maker for maker, _ in joined})
     what = f"{counted(count, 'tensor')} of the forward graph used by the backward graph: dashed"
@@ -148,8 +148,8 @@ def _name_gradients(forward: PictureHalf, backward: PictureHalf, part: GraphShar
         if node.seq_nr >= 0 and not node.is_input and node.base != "copy_":
             parts.setdefault(node.seq_nr, []).append(node)
     names = {
-        number: next(node.name for node in made if node.family == heaviest([node.family for node in made]))
-        for number, made in parts.items()
+        number: next(node.name for node in members if node.family == heaviest([node.family for node in members]))
+        for number, members in parts.items()
     }
     homes = {f"bn{index}": backward.graph.nodes[index] for index in backward.chosen}
     for box in part.boxes:
@@ -221,5 +221,5 @@ def _is_operator(name: str) -> bool:
 
 
 def _number(text: str) -> int:
-    found = _NUMBER.search(text)
-    return int(found[1]) if found else -1
+    match = _NUMBER.search(text)
+    return int(match[1]) if match else -1

@@ -1,9 +1,10 @@
 """From a graph and what the user wants to see of it to a finished picture: chooses the view, renders it, says what it
 drew.
 
->>> drawn = draw(saved, Path("forward.svg"), around="mm_3")
->>> drawn.view, drawn.boxes
-('around', 17)
+For example:
+
+    drawn = draw(saved, Path("forward.svg"), around="mm_3")
+    drawn.view, drawn.boxes  # -> ('around', 17)
 """
 
 from __future__ import annotations

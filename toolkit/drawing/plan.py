@@ -5,9 +5,10 @@ Opens as many levels as stay readable; where even the outermost are too many, ne
 call of a module: its second call, which uses what others made of the first one's result, becomes a group of its own
 (`acyclic`: greedy, in order of the graph, linear in nodes for the graphs that compilers make). Must not know boxes.
 
->>> plan = plan_of(graph)
+>>> from graphdbg.toolkit.drawing.source import of_saved
+>>> plan = plan_of(of_saved(saved))
 >>> plan.by, plan.depth, len(plan.bundles)
-('module', 2, 31)
+('module', 1, 3)
 """
 
 from __future__ import annotations
@@ -140,11 +141,11 @@ def plan_of(
     level, groups = 0, list[Group]()
     for tried in range(1, deepest + 1) if depth is None else [min(depth, deepest)]:
         keys = [path[:tried] if is_kept else None for path, is_kept in zip(paths, kept, strict=True)]
-        found = acyclic(keys, inputs)
-        if len(groups) >= FEW and len(found) > wanted:
+        grouped = acyclic(keys, inputs)
+        if len(groups) >= FEW and len(grouped) > wanted:
             break
-        level, groups = tried, found
-        if len(found) > wanted:
+        level, groups = tried, grouped
+        if len(grouped) > wanted:
             break
     size = 1 if len(groups) <= (MOST_GROUPS if depth else wanted) else _size(len(groups), BUNDLES)
     ordered = in_order(groups, inputs) if size > 1 else groups
@@ -157,13 +158,13 @@ def plan_of(
 def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
     """What the nodes are grouped by: the levels around each node."""
     computed = [node for node in graph.nodes if kept[node.index]]
-    for by, found in (
+    for by, paths in (
         ("module", [node.modules for node in graph.nodes]),
         ("line", [node.frames for node in graph.nodes]),
     ):
-        known = sum(bool(found[node.index]) for node in computed)
-        if computed and 4 * known >= len(computed) and len({found[node.index] for node in computed}) > 1:
-            return by, found
+        known = sum(bool(paths[node.index]) for node in computed)
+        if computed and 4 * known >= len(computed) and len({paths[node.index] for node in computed}) > 1:
+            return by, paths
     return "runs of nodes", [() for _ in graph.nodes]
 
 

@@ -51,8 +51,8 @@ def refuse_existing(path: Path) -> None:
 
 def renderers() -> list[str]:
     """Which renderers there are, the first choice first: "dot", "pygraphviz"."""
-    found = ["dot"] if shutil.which("dot") else []
-    return found + (["pygraphviz"] if importlib.util.find_spec("pygraphviz") else [])
+    available = ["dot"] if shutil.which("dot") else []
+    return available + (["pygraphviz"] if importlib.util.find_spec("pygraphviz") else [])
 
 
 def refuse_without_renderer(wanted: str) -> None:
@@ -139,7 +139,7 @@ def centred(svg: bytes) -> bytes:
     machine that drew it. Where a wider font shows it, it would leave its box on the right. Every text of our boxes is
     centred.
     """
-    return _NODE.sub(lambda found: _with_middle(found.group(0)), svg)
+    return _NODE.sub(lambda match: _with_middle(match.group(0)), svg)
 
 
 def _with_middle(node: bytes) -> bytes:

@@ -4,8 +4,8 @@ Made from a record and its table, so it needs no torch; a live graph is encoded 
 line.
 
 >>> graph = of_saved(saved)
->>> graph.nodes[3].value, graph.nodes[3].modules
-('f32[8, 64]', (Level('blocks.0', 'Block'), Level('blocks.0.up', 'Linear')))
+>>> graph.nodes[6].value, graph.nodes[6].modules
+('f32[2, 16]', (Level(path='up', kind='Linear'),))
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Each check runs what the commands need: it imports, compiles, forks and draws. I
 packages) and never raises for what it looks for. torch and msgspec are imported inside the checks, so that their
 absence is a row too.
 
->>> [finding.name for finding in examine() if not finding.ok and finding.essential]
-[]
+For example: `[finding.name for finding in examine() if not finding.ok and finding.essential]` gives `[]`.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ CHECKS: tuple[Callable[[], HealthCheck | Sequence[HealthCheck]], ...] = (
 
 def examine() -> list[HealthCheck]:
     """All checks, in the order of what depends on what."""
-    found: list[HealthCheck] = []
+    checks: list[HealthCheck] = []
     for check in CHECKS:
-        made = check()
-        found += [made] if isinstance(made, HealthCheck) else made
-    return found
+        outcome = check()
+        checks += [outcome] if isinstance(outcome, HealthCheck) else outcome
+    return checks

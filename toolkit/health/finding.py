@@ -38,7 +38,7 @@ def row(name: str, *, essential: bool) -> Callable[[Callable[[], HealthCheck]], 
 
     def decorated(check: Callable[[], HealthCheck]) -> Callable[[], HealthCheck]:
         @functools.wraps(check)
-        def made() -> HealthCheck:
+        def checked() -> HealthCheck:
             try:
                 return check()
             except ImportError as error:
@@ -48,7 +48,7 @@ def row(name: str, *, essential: bool) -> Callable[[Callable[[], HealthCheck]], 
                     name, False, essential, f"cannot be asked: {type(error).__name__}: {one_line(error)}"
                 )
 
-        return made
+        return checked
 
     return decorated
 

@@ -38,9 +38,9 @@ TRIED = ((2, 11), (2, 15))
 @row("python", essential=True)
 def python() -> HealthCheck:
     """Its version."""
-    found = f"{platform.python_version()} at {sys.executable}"
+    version = f"{platform.python_version()} at {sys.executable}"
     return HealthCheck(
-        "python", sys.version_info >= (3, 10), True, found, "install Python 3.10 or newer", "every command"
+        "python", sys.version_info >= (3, 10), True, version, "install Python 3.10 or newer", "every command"
     )
 
 
@@ -51,17 +51,17 @@ def torch_itself() -> HealthCheck:
     try:
         import torch
     except ModuleNotFoundError as error:
-        found = "not installed" if error.name == "torch" else f"cannot be imported: {one_line(error)}"
-        return HealthCheck("torch", False, True, found, "pip install torch" if error.name == "torch" else broken, *lost)
+        state = "not installed" if error.name == "torch" else f"cannot be imported: {one_line(error)}"
+        return HealthCheck("torch", False, True, state, "pip install torch" if error.name == "torch" else broken, *lost)
     except Exception as error:  # noqa: BLE001  a broken torch may raise anything, and the row says what
         return HealthCheck(
             "torch", False, True, f"cannot be imported: {type(error).__name__}: {one_line(error)}", broken, *lost
         )
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    first, last = (".".join(map(str, one)) for one in TRIED)
+    first, last = (".".join(map(str, version)) for version in TRIED)
     other = f"; graphdbg was made for {first} to {last}, so some stages may be missing"
-    found = torch.__version__ + ("" if TRIED[0] <= release <= TRIED[1] else other)
-    return HealthCheck("torch", release >= TRIED[0], True, found, f"install torch {first} or newer", *lost)
+    state = torch.__version__ + ("" if TRIED[0] <= release <= TRIED[1] else other)
+    return HealthCheck("torch", release >= TRIED[0], True, state, f"install torch {first} or newer", *lost)
 
 
 @row("C++ compiler", essential=False)
@@ -85,8 +85,8 @@ def compiler() -> HealthCheck:
         except (OSError, subprocess.TimeoutExpired) as error:
             return HealthCheck("C++ compiler", False, False, f"{name}: {one_line(error)}", *lost)
     if done.returncode:
-        found = f"{name} cannot compile a small program: {one_line(done.stderr)}"
-        return HealthCheck("C++ compiler", False, False, found, *lost)
+        failure = f"{name} cannot compile a small program: {one_line(done.stderr)}"
+        return HealthCheck("C++ compiler", False, False, failure, *lost)
     version = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
     return HealthCheck("C++ compiler", True, False, version[0] if version else name, *lost)
 
@@ -178,8 +178,8 @@ def hooks() -> HealthCheck:
         if not all(exists(hook.module, path) for path in hook.places().values()):
             what = f"{' and '.join(hook.stages)} not recorded" if hook.stages else f"not known: {hook.lost}"
             lost.append(f"{hook.whole()} ({what})")
-    found = f"all {len(HOOKS)} are there" if not lost else f"{len(lost)} of {len(HOOKS)} missing: {'; '.join(lost)}"
-    return HealthCheck("recorder hooks", not lost, len(lost) == len(HOOKS), found, HOOKS_FIX)
+    state = f"all {len(HOOKS)} are there" if not lost else f"{len(lost)} of {len(HOOKS)} missing: {'; '.join(lost)}"
+    return HealthCheck("recorder hooks", not lost, len(lost) == len(HOOKS), state, HOOKS_FIX)
 
 
 @row("private torch names", essential=False)
@@ -199,6 +199,8 @@ def names() -> HealthCheck:
         if row in every
     }
     count = len({(row.module, path) for row in every for path in row.places().values()})
-    told = "; ".join(f"{name} ({why})" for name, why in lost.items())
-    found = f"{len(lost)} of {count} missing: {told}" if lost else f"all {count} that this torch should have are there"
-    return HealthCheck("private torch names", not lost, False, found, FIX, without="all that does not name them")
+    missing = "; ".join(f"{name} ({why})" for name, why in lost.items())
+    state = (
+        f"{len(lost)} of {count} missing: {missing}" if lost else f"all {count} that this torch should have are there"
+    )
+    return HealthCheck("private torch names", not lost, False, state, FIX, without="all that does not name them")

@@ -155,11 +155,11 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _finding(package: Package, seen: tuple[bool, str]) -> HealthCheck:
-    ok, found = seen
+    ok, state = seen
     fix, without = package.fix or f"pip install {package.name}", package.without
     if (
-        not ok and found != _ABSENT
+        not ok and state != _ABSENT
     ):  # others try to import it too: torch cannot be imported with a broken numpy, but with none
         remedy = f"repair it, or remove it: {without} do without" if without else "repair it"
         fix, without = f"{remedy}; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails", ""
-    return HealthCheck(package.name, ok, package.essential, found, fix, package.needed_by, without)
+    return HealthCheck(package.name, ok, package.essential, state, fix, package.needed_by, without)

@@ -2,8 +2,7 @@
 
 Every one has a time limit, and what became of it is said.
 
->>> isolation().found
-'a forked child answered in 10 ms'
+For example: `isolation().found` gives `'a forked child answered in 10 ms'`.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def compiling() -> HealthCheck:
     with fork_server(preload=(__name__,), threads=1) as server:
         waiting = {device: ask(task, {"device": device}, COMPILE_LIMIT_S, server=server) for device in devices}
         try:
-            answers = {device: one.answer(START_LIMIT_S) for device, one in waiting.items()}
+            answers = {device: job.answer(START_LIMIT_S) for device, job in waiting.items()}
         except TimeoutError:
             return HealthCheck(
                 "compile", False, False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost
@@ -114,9 +113,9 @@ def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
     gm = fx.GraphModule(torch.nn.Module(), graph)
     value = torch.linspace(-1.0, 1.0, 64, device=payload["device"])
     began = time.monotonic()
-    made = torch.compile(gm, fullgraph=True)(value)
+    compiled = torch.compile(gm, fullgraph=True)(value)
     seconds = time.monotonic() - began
-    return {"same": torch.allclose(made, gm(value)), "seconds": seconds}
+    return {"same": torch.allclose(compiled, gm(value)), "seconds": seconds}
 
 
 def _compiled(answer: Answer) -> str:

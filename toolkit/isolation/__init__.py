@@ -5,9 +5,8 @@ end.
 process that forks; `child` is what a forked child does, one that becomes a program too; `cache` is the private Inductor
 cache and its per-user seed; `protocol` is the wire. Nothing here knows of graphs.
 
->>> with opened(None) as server:
-...     ask("graphdbg.toolkit.replaying.replay:task", {"path": "case"}, limit_s=60, server=server).end().status
-'done'
+>>> with opened(None) as children:
+...     ask("os:fsencode", "a", limit_s=60, server=children).answer().status
 """
 
 from __future__ import annotations

@@ -79,12 +79,12 @@ def _home() -> Path:
 
 def _note_name() -> str:
     """Named by what the files of torch and of the compiler look like from outside, which is cheap to see."""
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
         raise RuntimeError("there is no torch")
     compiler = os.environ.get("CXX", "g++")
-    seen = [str(found.origin), compiler, platform.machine(), _cpu_flags()]
-    for path in (Path(found.origin).with_name("version.py"), Path(shutil.which(compiler) or compiler).resolve()):
+    seen = [str(spec.origin), compiler, platform.machine(), _cpu_flags()]
+    for path in (Path(spec.origin).with_name("version.py"), Path(shutil.which(compiler) or compiler).resolve()):
         status = path.stat()
         seen.append(f"{path} {status.st_size} {status.st_mtime_ns}")
     return NOTE_PREFIX + hashlib.blake2b("\n".join(seen).encode(), digest_size=8).hexdigest()

@@ -68,7 +68,7 @@ def clean(folder: Path, *, dry_run: bool) -> Cleaned:
     cleaned = Cleaned(str(folder), dry_run)
     for path in sorted(_things(folder), key=lambda path: (path.name.startswith(cache.NOTE_PREFIX), path)):
         entry = CacheItem(str(path.relative_to(folder)), size_bytes(path), _what(path))
-        kept = {one.name for one in cleaned.entries if one.kept}
+        kept = {kept_entry.name for kept_entry in cleaned.entries if kept_entry.kept}
         if (seed := _noted(path)) is not None and f"{cache.SEEDS}/{seed}" in kept:
             entry.kept = f"{cache.SEEDS}/{seed} is kept"
         else:
@@ -87,13 +87,13 @@ def size_bytes(path: Path) -> int:
     seen: dict[tuple[int, int], int] = {}
     waiting = [path]
     while waiting:
-        one = waiting.pop()
+        current = waiting.pop()
         with contextlib.suppress(OSError):
-            found = one.lstat()
-            if stat.S_ISDIR(found.st_mode):
-                waiting += one.iterdir()
+            status = current.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                waiting += current.iterdir()
             else:
-                seen[found.st_dev, found.st_ino] = found.st_size
+                seen[status.st_dev, status.st_ino] = status.st_size
     return sum(seen.values())
 
 
@@ -104,8 +104,8 @@ def _things(folder: Path) -> list[Path]:
         raise EnvironmentLackError(f"will not clean {folder}", "it is a link, and links are not followed", fix)
     seeds = folder / cache.SEEDS
     try:
-        found = [path for path in folder.iterdir() if path != seeds or not _is_folder(path)]
-        return found + (list(seeds.iterdir()) if _is_folder(seeds) else [])
+        paths = [path for path in folder.iterdir() if path != seeds or not _is_folder(path)]
+        return paths + (list(seeds.iterdir()) if _is_folder(seeds) else [])
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -129,8 +129,8 @@ def _what(path: Path) -> str:
         return "a note: which probes a torch and a compiler use"
     if path.name.startswith(cache.MAKING_PREFIX):
         return "toolchain probes that are being made" if _held(path) else "toolchain probes that were never finished"
-    made = re.fullmatch(r"(.+)-[0-9a-f]{16}", path.name)
-    return f"{PROBES} {made[1]}" if made else _UNKNOWN
+    match = re.fullmatch(r"(.+)-[0-9a-f]{16}", path.name)
+    return f"{PROBES} {match[1]}" if match else _UNKNOWN
 
 
 def _noted(path: Path) -> str | None:

@@ -3,9 +3,11 @@ itself.
 
 Must not import torch: commands that only ask (and the TUI) use it. Safe to use from several threads.
 
->>> with ForkServer(threads=1) as server:
-...     pending = [server.submit("os:getcwd_of", {"n": n}, limit_s=5) for n in range(4)]
-...     answers = [one.answer() for one in pending]
+For example:
+
+    with ForkServer(threads=1) as server:
+        pending = [server.submit("os:getcwd_of", {"n": n}, limit_s=5) for n in range(4)]
+        answers = [one.answer() for one in pending]
 """
 
 from __future__ import annotations
@@ -268,7 +270,7 @@ class _Process:
             self.notes, self.warm_seconds = message.notes, message.seconds
             self.built_of, self.open = message.built_of, message.open
             if self.open:
-                heartbeat.told(
+                heartbeat.send(
                     f"{UNKNOWN}; code of it that breaks out could {', '.join(self.open)} (see graphdbg doctor)"
                 )
             self.ready.set()

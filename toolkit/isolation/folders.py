@@ -42,10 +42,10 @@ def owned(prefix: str) -> AbstractContextManager[Path]:
 def remove(folder: Path) -> None:
     """Removes the folder; what still writes into it, was started under it, and is not this process, is ended."""
     for _ in range(50):
-        found = processes.started_under(folder / "tmp")
-        processes.kill(found)
+        started = processes.started_under(folder / "tmp")
+        processes.kill(started)
         shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists() and not found:
+        if not folder.exists() and not started:
             return
         time.sleep(0.02)
 

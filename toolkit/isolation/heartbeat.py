@@ -35,7 +35,7 @@ def beating(tell: Tell) -> Iterator[None]:
         _telling.remove(tell)
 
 
-def told(text: str) -> None:
+def send(text: str) -> None:
     """A line at once."""
     for tell in (_telling or _listening)[-1:]:
         tell(text)
@@ -43,7 +43,7 @@ def told(text: str) -> None:
 
 @contextmanager
 def listening(tell: Tell) -> Iterator[None]:
-    """Inside, `tell` gets what is told at once, without the lines in between."""
+    """Inside, `tell` gets what is sent at once, without the lines in between."""
     _listening.append(tell)
     try:
         yield

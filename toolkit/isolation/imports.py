@@ -48,13 +48,13 @@ def _import(name: str) -> ModuleType:
     if not _is_path(name):
         return importlib.import_module(name)
     path = Path(name)
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    if found is None or found.loader is None:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
         raise ImportError(f"{name} is no Python file")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))  # it may import its neighbours
-    module = sys.modules[path.stem] = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -63,7 +63,7 @@ def _place(error: BaseException) -> str:
     machinery."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}"
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if "importlib" not in one.filename]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames[-1].filename != __file__ else ""
 
 
@@ -73,7 +73,7 @@ def checked(names: Sequence[str], target: str = "") -> tuple[str, ...]:
 
     Reads files and imports nothing. Raises UsageError for what is not there, and for a file that is no Python.
     """
-    found: list[str] = []
+    modules: list[str] = []
     for name in names:
         path = name if name == TRUST else file_of(name)
         if name != TRUST and path and path.endswith(".py"):
@@ -84,8 +84,8 @@ def checked(names: Sequence[str], target: str = "") -> tuple[str, ...]:
                     "(--trust), not the script"
                 )
                 name = TRUST
-        found.append(str(Path(path).absolute()) if _is_path(name) else name)
-    return tuple(dict.fromkeys(found))
+        modules.append(str(Path(path).absolute()) if _is_path(name) else name)
+    return tuple(dict.fromkeys(modules))
 
 
 def file_of(name: str) -> str:
@@ -99,16 +99,16 @@ def file_of(name: str) -> str:
         return name
     first, _, rest = name.partition(".")
     try:
-        found = importlib.util.find_spec(first)
+        spec = importlib.util.find_spec(first)
     except ValueError:  # a module that is there already, and says nothing of itself
         return ""
-    if found is None:
+    if spec is None:
         why = f"Python finds no module {first} from here"
         raise UsageError(f"cannot import {name}", why, "give the name of a module, or its file")
     if not rest:
-        return found.origin or ""
+        return spec.origin or ""
     inside = Path(*rest.split("."))
-    places = [Path(home) / inside for home in found.submodule_search_locations or ()]
+    places = [Path(home) / inside for home in spec.submodule_search_locations or ()]
     files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
     return str(files[0]) if files else ""
 
@@ -131,10 +131,10 @@ def _is_script(path: str, text: str, target: str) -> bool:
     from ...dumps.store import resolve
 
     try:
-        found = resolve(target)
+        recorded = resolve(target)
     except UsageError:
         return False
-    copies = [copy for name, copy in _scripts(found) if name == Path(path).name]
+    copies = [copy for name, copy in _scripts(recorded) if name == Path(path).name]
     if copies and text not in copies:
         why = "it is the script of this run, importing it would run it again, and it is no longer what was recorded"
         raise UsageError(
@@ -143,11 +143,11 @@ def _is_script(path: str, text: str, target: str) -> bool:
     return bool(copies)
 
 
-def _scripts(found: Run | SavedGraph) -> list[tuple[str, str | None]]:
+def _scripts(recorded: Run | SavedGraph) -> list[tuple[str, str | None]]:
     """The names of the programs that a run's processes ran, and the copy that was kept of each."""
     from ...dumps.sources import Sources
 
-    run = found if hasattr(found, "processes") else getattr(found, "run", None)
+    run = recorded if hasattr(recorded, "processes") else getattr(recorded, "run", None)
     scripts: list[tuple[str, str | None]] = []
     for process in getattr(run, "processes", ()):
         name = Path((process.record.argv or [""])[0]).name
@@ -167,15 +167,15 @@ def shown(name: str) -> str:
 
 def homes_of(names: Sequence[str]) -> list[str]:
     """The folders that another process needs on its path to find these modules. Imports none of them."""
-    found: list[str] = []
+    folders: list[str] = []
     for name in without_trust(names):
         if _is_path(name):
-            found.append(str(Path(name).parent))
+            folders.append(str(Path(name).parent))
             continue
         spec = importlib.util.find_spec(name.partition(".")[0])
         places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
-        found += [str(Path(place).parent) for place in places[:1] if Path(place).exists()]
-    return list(dict.fromkeys(found))
+        folders += [str(Path(place).parent) for place in places[:1] if Path(place).exists()]
+    return list(dict.fromkeys(folders))
 
 
 TRUST = "graphdbg.toolkit.triton.trusted"
@@ -185,12 +185,12 @@ with it."""
 
 def with_trust(imports: Sequence[str], trust: bool) -> tuple[str, ...]:
     """The modules to import, and the one that says that the user trusts the dump."""
-    return (*(one for one in imports if one != TRUST), *([TRUST] if trust or TRUST in imports else []))
+    return (*(name for name in imports if name != TRUST), *([TRUST] if trust or TRUST in imports else []))
 
 
 def without_trust(imports: Sequence[str]) -> tuple[str, ...]:
     """The modules that the user named."""
-    return tuple(one for one in imports if one != TRUST)
+    return tuple(name for name in imports if name != TRUST)
 
 
 def given(words: Sequence[str]) -> tuple[str, ...]:

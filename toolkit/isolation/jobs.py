@@ -66,7 +66,7 @@ class Job:
         self.output = Output()
         self._torn = b""
         self._live = Path(live) if (live := query.payload.get(LIVE)) else None
-        self._told = ""
+        self._written = ""
         self.began = time.monotonic()
         self.deadline = self.began + query.limit_s
         self.timed_out = False
@@ -133,11 +133,11 @@ class Job:
         stage = ""
         with contextlib.suppress(OSError):
             stage = opening.read_text(self.folder / "mark")
-        told = f"{stage}\n{self.output.text()[-_LIVE_LETTERS:]}"
-        if told != self._told:
-            self._told = told
+        text = f"{stage}\n{self.output.text()[-_LIVE_LETTERS:]}"
+        if text != self._written:
+            self._written = text
             with contextlib.suppress(OSError, GraphdbgError):
-                write_file(self._live, told.encode(), later=lambda path: None)
+                write_file(self._live, text.encode(), later=lambda path: None)
 
     def _look(self, now: float) -> None:
         """Sets the deadline anew: later for time spent on others, now where a stage or the memory is over its limit."""
@@ -193,7 +193,7 @@ class Job:
         answer.peak_bytes = usage.ru_maxrss * 1024
         processes.forget_shared_memory(self._seen, self._mapped)
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self._told and self._live is not None:
+        if self._written and self._live is not None:
             with contextlib.suppress(OSError):
                 self._live.unlink()
         return answer

@@ -62,7 +62,7 @@ def run(
     command: Sequence[str],
     environment: Mapping[str, str],
     *,
-    told: Callable[[int], object] | None = None,
+    on_signal: Callable[[int], object] | None = None,
     watcher: Watcher | None = None,
     attend: Callable[[subprocess.Popen[bytes]], object] | None = None,
     stdout: int | None = None,
@@ -71,16 +71,16 @@ def run(
     is called with the process while it runs; `stdout`: a descriptor in place of ours.
 
     Signals sent to us go on to the child, those that we were started to ignore excepted; SIGINT and SIGQUIT reach it
-    from the terminal, and we wait for what it does. `told` is called with each number. Who kills us with SIGKILL kills
-    it too.
+    from the terminal, and we wait for what it does. `on_signal` is called with each number. Who kills us with SIGKILL
+    kills it too.
     """
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []
     previous = {}
 
     def forward(number: int, _: FrameType | None) -> None:
-        if told is not None:
-            told(number)
+        if on_signal is not None:
+            on_signal(number)
         if number not in (signal.SIGINT, signal.SIGQUIT):
             child.send_signal(number) if child is not None else early.append(number)
 

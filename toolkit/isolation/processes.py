@@ -42,13 +42,13 @@ def _children_by_parent(pid: int) -> list[int]:
 
 def descendants(pid: int) -> list[int]:
     """Children, their children and so on, nearest first; those that lost their parent on the way are not among them."""
-    found: list[int] = []
+    below: list[int] = []
     waiting = [pid]
     while waiting:
-        children = [child for one in waiting for child in children_of(one) if child not in found]
-        found += children
+        children = [child for parent in waiting for child in children_of(parent) if child not in below]
+        below += children
         waiting = children
-    return found
+    return below
 
 
 def started(pid: int) -> int | None:
@@ -76,24 +76,24 @@ def kill(pids: Iterable[int]) -> None:
 def started_under(tmp: Path) -> list[int]:
     """Processes whose TMPDIR is that folder: all that a server with it started, sessions of their own included."""
     wanted = f"TMPDIR={tmp}".encode()
-    found: list[int] = []
+    pids: list[int] = []
     for pid in _pids():
         with contextlib.suppress(OSError):
             if pid != os.getpid() and wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def written_by(pids: Iterable[int]) -> list[Path]:
     """What compilers and linkers among these processes write (`-o FILE`), as far as it lies in the Inductor cache."""
     cache = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "/nonexistent"))
-    found: list[Path] = []
+    outputs: list[Path] = []
     for pid in pids:
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
             here = Path(f"/proc/{pid}/cwd").readlink()
-            found += [here / after for word, after in pairwise(words) if word == "-o"]
-    return [path for path in found if path.is_relative_to(cache)]
+            outputs += [here / after for word, after in pairwise(words) if word == "-o"]
+    return [path for path in outputs if path.is_relative_to(cache)]
 
 
 class Stalls:
@@ -109,7 +109,7 @@ class Stalls:
 
     def seconds(self, pids: Iterable[int], now: float) -> float:
         """Adds what these waited since the last call, no more than the time that has passed; returns the sum."""
-        waited = {pid: found for pid in pids if (found := _waited_ns(pid)) is not None}
+        waited = {pid: ns for pid in pids if (ns := _waited_ns(pid)) is not None}
         fresh = sum(value - self._waited.get(pid, 0) for pid, value in waited.items()) / 1e9
         passed = fresh if self._last is None else now - self._last
         self._total += min(max(0.0, fresh), passed)
@@ -128,14 +128,14 @@ def _waited_ns(pid: int) -> int | None:
 
 def shared_memory(pids: Iterable[int]) -> set[Path]:
     """Files of /dev/shm that these processes map."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     for pid in pids:
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
                 name = line.partition(f"{_SHARED}/")[2]
                 if name and not name.endswith(" (deleted)"):
-                    found.add(_SHARED / name)
-    return found
+                    files.add(_SHARED / name)
+    return files
 
 
 def forget_shared_memory(pids: Iterable[int], mapped: Iterable[Path]) -> None:

@@ -129,10 +129,10 @@ class Server:
             if began is not None and (oldest is None or began < oldest):
                 processes.kill([pid])
         with contextlib.suppress(ChildProcessError):
-            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if found.si_pid in self.jobs:
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if ended.si_pid in self.jobs:
                     break
-                os.waitpid(found.si_pid, 0)
+                os.waitpid(ended.si_pid, 0)
 
     def _receive(self) -> None:
         try:
@@ -176,8 +176,8 @@ class Server:
         number = self.connection.fileno()
         argv = [*command, sys.executable, "-m", f"{__package__}.server", str(number), "bwrap"]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=[number]) as process:
-            for one in (signal.SIGTERM, signal.SIGHUP):
-                signal.signal(one, lambda *_: process.kill())
+            for signal_number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(signal_number, lambda *_: process.kill())
             process.communicate(self.first)
         self.open = False
 
@@ -229,8 +229,8 @@ class Server:
     def _be_ready(self) -> None:
         self.ready = True
         wall = self.wall
-        told = (wall.built_of, wall.open) if wall is not None else ([], [])
-        self._send(Ready(time.monotonic() - self.began, self.notes, *told))
+        protection = (wall.built_of, wall.open) if wall is not None else ([], [])
+        self._send(Ready(time.monotonic() - self.began, self.notes, *protection))
         self._start_waiting()
 
     def _start_waiting(self) -> None:

@@ -103,7 +103,7 @@ class Wall:
     @property
     def open(self) -> list[str]:
         """What code that breaks out can still do, beside reading, in a few words each."""
-        found = {
+        possible = {
             "write your files": not (self.mounts or self.landlock),
             "change the modes and times of your files": not (self.mounts or self.filter),
             "cut your files short": 0 < self.landlock < _TRUNCATE_FROM and not self.mounts,
@@ -113,18 +113,18 @@ class Wall:
             "signal your processes": self.landlock < _SCOPES_FROM and not self.bwrap,
             "trace your processes": not (self.landlock or self.bwrap),
         }
-        return [what for what, is_open in found.items() if is_open]
+        return [what for what, is_open in possible.items() if is_open]
 
     @property
     def built_of(self) -> list[str]:
         """The mechanisms that hold."""
         names = "namespaces by bwrap" if self.bwrap else "namespaces"
-        found = {names: self.network, f"Landlock {self.landlock}": self.landlock, "a filter of calls": self.filter}
-        return [name for name, holds in found.items() if holds]
+        mechanisms = {names: self.network, f"Landlock {self.landlock}": self.landlock, "a filter of calls": self.filter}
+        return [name for name, holds in mechanisms.items() if holds]
 
     def prepared(self, writable: Iterable[Path]) -> WritableFolders:
         """What a child needs that may write below these folders, which are there. Raises OSError."""
-        folders = tuple(dict.fromkeys(Path(os.path.realpath(one)) for one in writable))
+        folders = tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in writable))
         if not self.mounts:
             return WritableFolders(folders)
         if folders not in _trees:
@@ -161,7 +161,9 @@ class Wall:
 def _mounts_here(parts: Collection[str]) -> bool | None:
     """Whether namespaces of our own have mounts; None where the kernel refuses any."""
     wanted = [mounts for mounts in ("mounts" in parts, False) if "namespaces" in parts]
-    return next((one for one in wanted if _succeeds(partial(_own_namespaces, mounts=one))), None)
+    return next(
+        (with_mounts for with_mounts in wanted if _succeeds(partial(_own_namespaces, mounts=with_mounts))), None
+    )
 
 
 def bubblewrap(parts: Collection[str]) -> list[str]:
@@ -195,15 +197,15 @@ def begin(parts: Collection[str], scratch: Path, *, bwrap: bool = False) -> Wall
     known = platform.machine() in _ARCHITECTURES and struct.calcsize("P") == 8
     wall = Wall(network, bwrap, bool(mounts), version() if "landlock" in parts else 0, "filter" in parts and known)
     fewer: list[dict[str, Any]] = [{"mounts": False}, {"landlock": 0}, {"filter": False}]
-    less = [{**one, **other} for one in fewer for other in fewer]  # each alone, then two of them
-    tried = [wall, *(replace(wall, **one) for one in sorted(less, key=len))]
-    return next((one for one in dict.fromkeys(tried) if _holds(one, scratch)), Wall(network, bwrap))
+    less = [{**change, **more} for change in fewer for more in fewer]  # each alone, then two of them
+    tried = [wall, *(replace(wall, **change) for change in sorted(less, key=len))]
+    return next((candidate for candidate in dict.fromkeys(tried) if _holds(candidate, scratch)), Wall(network, bwrap))
 
 
 def version() -> int:
     """Landlock's version in this kernel, as far as it serves; 0 where there is none."""
-    found = _libc().syscall(_RULESET, None, 0, 1) if sys.platform == "linux" else 0
-    return found if found >= _REFER_FROM else 0  # before, no file can be moved between two folders
+    abi = _libc().syscall(_RULESET, None, 0, 1) if sys.platform == "linux" else 0
+    return abi if abi >= _REFER_FROM else 0  # before, no file can be moved between two folders
 
 
 def _holds(wall: Wall, scratch: Path) -> bool:
@@ -268,7 +270,7 @@ def _tree(places: Iterable[Path], *, proc: bool) -> int:
     pid = os.fork()
     if pid == 0:
         try:
-            _see_read_only(_libc(), [bytes(one) for one in places], [b"/proc"] if proc else [])
+            _see_read_only(_libc(), [bytes(place) for place in places], [b"/proc"] if proc else [])
             os.write(tell, b"x")
             os.close(go_on)
             os.read(wait, 1)
@@ -305,13 +307,13 @@ def _landlock(libc: Any, places: Iterable[Path], abi: int, *, tcp: bool, shared:
     one_file = _WRITE | (_TRUNCATE if abi >= _TRUNCATE_FROM else 0)
     below = one_file | _CHANGES | _REFER
     rights = [below | _DEVICES_MADE, 3 if tcp and abi >= _TCP_FROM else 0, 3 if abi >= _SCOPES_FROM else 0]
-    told = struct.pack("Q" * len(rights), *rights)[: 8 if abi < _TCP_FROM else 16 if abi < _SCOPES_FROM else 24]
-    rules = _checked(libc.syscall(_RULESET, told, len(told), 0), "landlock")
+    ruleset = struct.pack("Q" * len(rights), *rights)[: 8 if abi < _TCP_FROM else 16 if abi < _SCOPES_FROM else 24]
+    rules = _checked(libc.syscall(_RULESET, ruleset, len(ruleset), 0), "landlock")
     devices = [path for name in _DEVICES for path in Path("/dev").glob(name) if path.is_char_device()]
     on_gpu = any(not path.name.endswith(("null", "zero", "full", "random")) for path in devices)
     folders = [*places, *([_SHARED] if _SHARED.is_dir() and (shared or on_gpu) else [])]
     threads = Path("/proc/self/task")
-    for path, right in [*((one, below) for one in folders), *((one, one_file) for one in (*devices, threads))]:
+    for path, right in [*((place, below) for place in folders), *((place, one_file) for place in (*devices, threads))]:
         handle = os.open(path, getattr(os, "O_PATH", 0) | os.O_CLOEXEC)
         _checked(libc.syscall(_RULE, rules, 1, struct.pack("=Qi", right, handle), 0), "landlock")
         os.close(handle)
@@ -366,6 +368,6 @@ def _filter(libc: Any, families: Collection[int], *, files: bool) -> None:
         (give, 0, 0, refused),
         (give, 0, 0, allowed),
     ]
-    packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in tests))
+    packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *test) for test in tests))
     program = struct.pack("HxxxxxxP", len(tests), ctypes.addressof(packed))
     _checked(libc.syscall(seccomp, 1, 4, program), "seccomp")  # 4: loads are as fast as before

@@ -33,8 +33,8 @@ class Amplifier(NamedTuple):
     """The node, what goes in and what comes out, as errors relative to the size of the values."""
 
     node: fx.Node
-    given: float
-    made: float
+    input: float
+    output: float
 
 
 class _TooMuch(Exception):
@@ -53,21 +53,21 @@ def amplifier(gm: fx.GraphModule, inputs: Sequence[Any], run: Run) -> Amplifier 
 
     def keep(node: fx.Node, value: Any) -> Any:
         nonlocal held
-        truth[node.name] = [_plain(one) for one in tensors_in(value)]
-        held += sum(one.nbytes for one in truth[node.name])
+        truth[node.name] = [_plain(tensor) for tensor in tensors_in(value)]
+        held += sum(tensor.nbytes for tensor in truth[node.name])
         if held > MOST_BYTES:
             raise _TooMuch
         return value
 
     def look(node: fx.Node, value: Any) -> Any:
-        made = max(
+        apart = max(
             [_apart(*pair) for pair in zip(truth.get(node.name, []), tensors_in(value), strict=False)], default=0.0
         )
         given = max([off.get(arg.name, 0.0) for arg in node.all_input_nodes], default=0.0)
         if given and node.name in nodes and node.op != "output":
-            growths.append(Amplifier(nodes[node.name], given, made))
+            growths.append(Amplifier(nodes[node.name], given, apart))
         value = perturbed(node, value, eps.get(node.name, ()), generator)
-        off[node.name] = max(made, *eps.get(node.name, ()), 0.0)
+        off[node.name] = max(apart, *eps.get(node.name, ()), 0.0)
         return value
 
     try:
@@ -76,8 +76,8 @@ def amplifier(gm: fx.GraphModule, inputs: Sequence[Any], run: Run) -> Amplifier 
                 return None
     except _TooMuch:
         return None
-    found = max(growths, key=lambda one: one.made / one.given, default=None)
-    return found if found is not None and found.made > LEAST * found.given else None
+    largest = max(growths, key=lambda growth: growth.output / growth.input, default=None)
+    return largest if largest is not None and largest.output > LEAST * largest.input else None
 
 
 def _plain(value: torch.Tensor) -> torch.Tensor:
@@ -85,12 +85,13 @@ def _plain(value: torch.Tensor) -> torch.Tensor:
 
 
 def _apart(truth: torch.Tensor, value: torch.Tensor) -> float:
-    """How far a value is off, relative to its size; of a discrete one, the root of the share that differs."""
+    """How far a value is off, relative to its size; for integers and masks, the root of the share of elements that
+    differ."""
     if truth.shape != value.shape or not truth.numel():
         return 0.0
     if not is_float(truth):
         return float((truth != value.detach().to("cpu")).to(torch.float64).mean()) ** 0.5
-    one, other = wide(truth), wide(value)
-    known = torch.isfinite(one) & torch.isfinite(other)
-    size = float(rms(one[known])) if bool(known.any()) else 0.0
-    return float(rms((other - one)[known])) / size if size else 0.0
+    exact, other = wide(truth), wide(value)
+    known = torch.isfinite(exact) & torch.isfinite(other)
+    size = float(rms(exact[known])) if bool(known.any()) else 0.0
+    return float(rms((other - exact)[known])) / size if size else 0.0

@@ -6,11 +6,11 @@ The ladder judges one graph under many rungs, each in a child of its own; the fi
 it. It belongs to one graph, one seed and one device, which the caller of `judge` has to see to. The file holds tensors
 and plain values and is read as nothing else.
 
->>> reference(gm, [torch.ones(2)])
-[tensor([2., 2.], dtype=torch.float64)]
->>> found.save(path)
->>> load(path).changed
-[0]
+For example:
+
+    reference(gm, [torch.ones(2)])  # -> [tensor([2., 2.], dtype=torch.float64)]
+    found.save(path)
+    load(path).changed  # -> [0]
 """
 
 from __future__ import annotations
@@ -150,11 +150,11 @@ def _wide_dtype(value: Any) -> Any:
 def _narrow_arguments(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> dict[str, Any]:
     """Positions and names of the tensor arguments of a random op that must be narrowed back, with their recorded
     dtypes."""
-    found: dict[str, Any] = {}
+    narrowed: dict[str, Any] = {}
     for key, value in [*((str(index), value) for index, value in enumerate(node.args)), *node.kwargs.items()]:
         if isinstance(value, fx.Node):
-            found[key] = dtypes.get(value.name)
-    return found
+            narrowed[key] = dtypes.get(value.name)
+    return narrowed
 
 
 def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) -> Callable[..., Any]:
@@ -192,9 +192,8 @@ def _draw(target: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _widen_attributes(wide: fx.GraphModule) -> None:
-    """Points the graph at widened copies of its tensors and modules, under new names: the originals are shared with the
-    caller.
-    """
+    """Gives the graph widened copies of its tensors and modules, under new names, because the caller shares the
+    originals."""
     renamed: dict[str, str] = {}
     for node in wide.graph.nodes:
         if node.op not in ("call_module", "get_attr"):
@@ -248,7 +247,7 @@ class Baseline:
     computed: bool = False
 
     def bytes(self) -> int:
-        """What the file would hold."""
+        """The size of the file that `save` would write."""
         kept = [
             *self.eager.outputs,
             *self.eager.gradients,
@@ -279,7 +278,7 @@ class Baseline:
 
 
 def load(path: Path) -> Baseline | None:
-    """What was saved; None where nothing was, or where it holds more than tensors and plain values."""
+    """The saved baseline; None where there is none, or where the file holds more than tensors and plain values."""
     try:
         kept = torch.load(path, weights_only=True)
     except (OSError, RuntimeError, pickle.UnpicklingError):

@@ -2,7 +2,7 @@
 """What a rung left beside what eager left: changed inputs, outputs that share an input's memory, metadata, numbers,
 roundings.
 
-The first that differs is the verdict. Runs the graph again, in float64, only where that decides something. Must not run
+The first that differs is the verdict. Runs the graph again, in float64, only where that decides something; never runs
 the rung.
 
 >>> comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), [], run)
@@ -52,12 +52,13 @@ class Comparing:
     def difference(
         self, truth: Any, eager: Execution, got: Execution, wanted: list[Any], seen: list[Any], drawn: list[Any] | None
     ) -> Difference | None:
-        """What differs, or None. `wanted` are eager's results, `seen` the rung's, `drawn` those of its run with eager's
-        random numbers, where it draws any: then `seen` is looked at for metadata alone."""
+        """The first difference, or None. `wanted` are eager's results, `seen` the rung's, `drawn` those of its run with
+        eager's random numbers, where it draws any: then only the metadata of `seen` counts."""
         return self._mutation(got) or self._numbers(truth, wanted, seen, drawn) or self._aliases(eager, got)
 
     def _mutation(self, got: Execution) -> Difference | None:
-        """An input that only one of the two changed; donated inputs of a backward may be overwritten."""
+        """The difference in an input that only one of the two changed; donated inputs of a backward may be
+        overwritten."""
         if "metadata" not in self.compared or self.spec.compile_kwargs.get("bw_donated_idxs"):
             return None
         inputs = [*of_module(self.gm).inputs.values(), *(name for name, _ in held(self.gm))]
@@ -104,23 +105,23 @@ class Comparing:
             "signed": self._signed(),
             "rounding": self._judged(wanted),
         }
-        made: list[Noise] = []
+        noises: list[Noise] = []
 
         def by_rounding(output: int) -> Noise:
             if known is None:
                 return QUIET
-            if not made:
-                made.extend(noise(self.gm, self.inputs, known, self.run))
-            return made[output]
+            if not noises:
+                noises.extend(noise(self.gm, self.inputs, known, self.run))
+            return noises[output]
 
         if drawn is None:
             alone = self.compared == ("metadata",)
-            found = compare(
+            difference = compare(
                 known, wanted, got, strides=strides, check=self.compared, noise=by_rounding, every_size=alone, **behind
             )
-            if (found and found.detail != ROUNDING) or known is None or "accuracy" not in self.compared:
-                return found
-            return left_out(self.gm, self.inputs, self.run, known, wanted, got) or found
+            if (difference and difference.detail != ROUNDING) or known is None or "accuracy" not in self.compared:
+                return difference
+            return left_out(self.gm, self.inputs, self.run, known, wanted, got) or difference
         plain = [name for name in self.compared if name == "metadata"]
         first = compare(known, wanted, got, strides=strides, check=plain) if plain else None
         rest = [name for name in self.compared if name != "metadata"]
@@ -128,7 +129,7 @@ class Comparing:
         return first or compare(known, wanted, again, check=rest, noise=by_rounding, **behind)
 
     def _looked_at(self, results: list[Any], wanted: list[Any]) -> list[Any]:
-        """A rung's results, eager's in the places that are left out."""
+        """The rung's results, with eager's in the places that are left out."""
         if len(results) != len(wanted):
             return results
         return [wanted[index] if index in self.left_out else value for index, value in enumerate(results)]
@@ -158,10 +159,10 @@ class Comparing:
         ]
 
     def _judged(self, wanted: Sequence[Any]) -> set[int]:
-        """The results of which a difference by rounding is told: all but masks and indices that only a backward sees,
-        and what `cancelled`."""
+        """The results whose difference by rounding counts: all but masks and indices that only a backward sees, and
+        what `cancelled`."""
         visible, cancelled = set(self._visible()), self.cancelled(wanted)
-        return {at for at, one in enumerate(wanted) if (at in visible or is_float(one)) and at not in cancelled}
+        return {at for at, value in enumerate(wanted) if (at in visible or is_float(value)) and at not in cancelled}
 
     def cancelled(self, wanted: Sequence[Any]) -> set[int]:
         """The gradients so much smaller than others that they are zero but for rounding: a key bias's, whose terms
@@ -212,24 +213,24 @@ _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default
 
 def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
     """Casts to a wider dtype of what was just cast from a wider one: name -> the narrow dtype between."""
-    found: dict[str, torch.dtype] = {}
+    trips: dict[str, torch.dtype] = {}
     for node in gm.graph.nodes:
         if not _is_cast(node) or not _is_cast(node.args[0]):
             continue
-        before, between, after = (_dtype(one) for one in (node.args[0].args[0], node.args[0], node))
+        before, between, after = (_dtype(cast) for cast in (node.args[0].args[0], node.args[0], node))
         if before and between and after and _eps(between) > max(_eps(before), _eps(after)):
-            found[node.name] = between
-    return found
+            trips[node.name] = between
+    return trips
 
 
 def left_out(
     gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequence[Any], eager: Sequence[Any], got: Sequence[Any]
 ) -> Difference | None:
     """The first output whose rounding is left out: `x.half().float()` on a float32 rounds in eager; Inductor drops such
-    pairs of casts unless it is told to keep them (`emulate_precision_casts`). `plain`: the results in float64 without
+    pairs of casts unless it is set to keep them (`emulate_precision_casts`). `plain`: the results in float64 without
     it.
 
-    The compiled result is then nearer to float64 than eager's, so no error relative to float64 tells it. Two float64
+    The compiled result is then nearer to float64 than eager's, so no error relative to float64 shows it. Two float64
     runs do, one without any rounding and one that rounds in each such pair: where they differ by more than rounding
     explains, eager goes with the second and the rung with the first. Only pairs of casts that the program itself wrote
     count, not those that a decomposition of a half-precision op makes.
@@ -242,9 +243,9 @@ def left_out(
         return None
     names = " and ".join(sorted({str(dtype).removeprefix("torch.") for dtype in trips.values()}))
     for index, (without, with_it, want, have) in enumerate(zip(plain, rounded, eager, got, strict=False)):
-        if not all(is_float(one) for one in (without, with_it, want, have)) or want.shape != have.shape:
+        if not all(is_float(tensor) for tensor in (without, with_it, want, have)) or want.shape != have.shape:
             continue
-        errors = _errors(*(wide(one) for one in (without, with_it, want, have)))
+        errors = _errors(*(wide(tensor) for tensor in (without, with_it, want, have)))
         if errors is None:
             continue
         eager_without, eager_with, rung_without, rung_with = errors
@@ -264,7 +265,9 @@ def _errors(without: torch.Tensor, with_it: torch.Tensor, want: torch.Tensor, ha
     if not bool(finite.any()):
         return None
     size = float(rms(without[finite])) or 1.0
-    return tuple(float(rms(one[finite] - truth[finite])) / size for one in (want, have) for truth in (without, with_it))
+    return tuple(
+        float(rms(value[finite] - truth[finite])) / size for value in (want, have) for truth in (without, with_it)
+    )
 
 
 def _is_cast(node: Any) -> bool:
@@ -330,21 +333,21 @@ def noise(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: 
         def perturb(node: fx.Node, value: Any, generator: torch.Generator = generator) -> Any:
             return perturbed(node, value, eps.get(node.name, ()), generator)
 
-        found = reference(gm, inputs, lambda wide, given, hook=perturb: run(wide, given, hook))
-        if isinstance(found, NoReference):
+        moved = reference(gm, inputs, lambda wide, given, hook=perturb: run(wide, given, hook))
+        if isinstance(moved, NoReference):
             break
-        counts = [max(count, _changed(one, other)) for count, one, other in zip(counts, truth, found, strict=True)]
-        apart = [_furthest(*three) for three in zip(apart, truth, found, strict=True)]
+        counts = [max(count, _changed(exact, other)) for count, exact, other in zip(counts, truth, moved, strict=True)]
+        apart = [_furthest(*three) for three in zip(apart, truth, moved, strict=True)]
     return [
         Noise(ALLOWANCE * count, None if far is None else ALLOWANCE * far)
         for count, far in zip(counts, apart, strict=True)
     ]
 
 
-def _furthest(so_far: torch.Tensor | None, truth: Any, found: Any) -> torch.Tensor | None:
-    if not is_float(truth) or not isinstance(found, torch.Tensor) or found.shape != truth.shape:
+def _furthest(so_far: torch.Tensor | None, truth: Any, perturbed: Any) -> torch.Tensor | None:
+    if not is_float(truth) or not isinstance(perturbed, torch.Tensor) or perturbed.shape != truth.shape:
         return so_far
-    apart = (wide(found) - wide(truth)).abs()
+    apart = (wide(perturbed) - wide(truth)).abs()
     return apart if so_far is None else torch.maximum(so_far, apart)
 
 
@@ -356,15 +359,17 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
     def look(node: fx.Node, value: Any) -> Any:
         tensors = tensors_in(value)
         given = set[int]().union(*(storages.get(arg.name, set()) for arg in node.all_input_nodes))
-        storages[node.name] = {one.untyped_storage().data_ptr() for one in tensors if one.layout == torch.strided}
+        storages[node.name] = {
+            tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided
+        }
         if node.op not in ("placeholder", "get_attr", "output") and not is_random(node) and not _is_exact(node):
             eps[node.name] = tuple(
-                torch.finfo(one.dtype).eps
-                if one.is_floating_point()
-                and one.layout == torch.strided
-                and one.untyped_storage().data_ptr() not in given
+                torch.finfo(tensor.dtype).eps
+                if tensor.is_floating_point()
+                and tensor.layout == torch.strided
+                and tensor.untyped_storage().data_ptr() not in given
                 else 0.0
-                for one in tensors
+                for tensor in tensors
             )
         return value
 
@@ -404,11 +409,11 @@ def _is_exact(node: fx.Node) -> bool:
     return str(name).partition(".")[0] in EXACT
 
 
-def _changed(one: Any, other: Any) -> int:
-    if not isinstance(one, torch.Tensor) or one.layout != torch.strided:
+def _changed(exact: Any, perturbed: Any) -> int:
+    if not isinstance(exact, torch.Tensor) or exact.layout != torch.strided:
         return 0
-    if not isinstance(other, torch.Tensor) or other.shape != one.shape:
-        return one.numel()
-    if one.is_floating_point() or one.is_complex():
-        return int((classes(one) != classes(other)).sum())
-    return int((one != other).sum())
+    if not isinstance(perturbed, torch.Tensor) or perturbed.shape != exact.shape:
+        return exact.numel()
+    if exact.is_floating_point() or exact.is_complex():
+        return int((classes(exact) != classes(perturbed)).sum())
+    return int((exact != perturbed).sum())

@@ -1,11 +1,11 @@
 # pyright: basic
-"""The local test: which values of a compiled run are wrong on the values that the compiled run itself had before them?
+"""The local test: the values of a compiled run that are wrong on the inputs that the compiled run itself had for them.
 
 The graph runs in float64, and each node whose compiled value is known hands that value on in place of its own. So every
 known value is compared with float64 on compiled inputs: an error made earlier, or amplified since, is not held against
 it, and one compile judges as many nodes as it returns values. Between known values float64 flows on. What departs is
-tried again with perturbed values (see `comparing.noise`): where rounding alone moves the result as far, nothing is
-said. Nothing is compiled here.
+tried again with perturbed values (see `comparing.noise`): where rounding alone moves the result as far, it does not
+count. Compiles nothing.
 
 >>> departures(gm, inputs, {"mul_31": compiled_value}, seed=0)
 [Departure(name='mul_31', kind='accuracy', error=0.03, ...)]
@@ -57,8 +57,8 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
 
     def judge(name: str, truth: Any) -> None:
         length = reduction_length(nodes[name])
-        if found := _departure(name, truth, eager[name], got[name], length):
-            seen[name] = _Seen(truth, eager[name], length, found)
+        if departure := _departure(name, truth, eager[name], got[name], length):
+            seen[name] = _Seen(truth, eager[name], length, departure)
 
     def check(node: fx.Node, value: Any) -> Any:
         if node.name not in eager:
@@ -73,37 +73,37 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
             judge(name, None)
     elif seen:
         _drop_explained(gm, inputs, got, seen, seed)
-    return [one.departure for one in seen.values()]
+    return [entry.departure for entry in seen.values()]
 
 
 def _eager(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seed: int) -> dict[str, torch.Tensor]:
-    """What eager makes of the compiled inputs of each known node."""
-    found: dict[str, torch.Tensor] = {}
+    """Eager's value of each known node on the compiled values of its inputs."""
+    values: dict[str, torch.Tensor] = {}
 
     def hook(node: fx.Node, value: Any) -> Any:
         have = got.get(node.name)
         if not isinstance(value, torch.Tensor) or not isinstance(have, torch.Tensor) or node.op == "output":
             return value
-        found[node.name] = value
+        values[node.name] = value
         return _standing_in(have, value) if have.shape == value.shape else value
 
     torch.manual_seed(seed)
     run_graph(gm, clone_inputs(inputs), hook=hook)
-    return found
+    return values
 
 
 def _departure(name: str, truth: Any, want: torch.Tensor, have: torch.Tensor, length: int) -> Departure | None:
     known = None if truth is None else [truth]
-    found = compare(known, [want], [have], check=("metadata", *CHECK), lengths=[length])
-    if found is None:
+    difference = compare(known, [want], [have], check=("metadata", *CHECK), lengths=[length])
+    if difference is None:
         return None
-    return Departure(name, found.kind, found.size, found.text)
+    return Departure(name, difference.kind, difference.size, difference.text)
 
 
 def _drop_explained(
     gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seen: dict[str, _Seen], seed: int
 ) -> None:
-    """Takes out of `seen` what perturbed float64 runs depart from as far as the compiled value does."""
+    """Removes from `seen` the values that perturbed float64 runs miss by as much as the compiled value does."""
     eps = eps_of_nodes(gm, inputs)
     flipped = dict.fromkeys(seen, 0)
     explained: set[str] = set()

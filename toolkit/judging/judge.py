@@ -199,8 +199,8 @@ class _Judgement:
         elif self.rung.compiles_draws and draws_unrepeatably(self.gm):
             truth = NoReference("the kernels draw random numbers that eager cannot repeat on this device")
             self.compared = tuple(name for name in self.compared if name == "metadata")
-        wanted, seen, found = (one.results(changed) for one in (eager, got, again))
-        if self._waits(truth) and not (len(wanted) == len(found) and all(map(identical, wanted, found))):
+        wanted, seen, repeated = (run.results(changed) for run in (eager, got, again))
+        if self._waits(truth) and not (len(wanted) == len(repeated) and all(map(identical, wanted, repeated))):
             truth = self._reference()
             self._enter("compare")
         comparing = Comparing(
@@ -214,11 +214,13 @@ class _Judgement:
             self._before(),
             self.case.lowered,
         )
-        difference = comparing.difference(truth, eager, got, wanted, seen, found if random else None)
-        outcome = self._concluded(difference, truth, wanted, found, self._names(eager), got if keep_outputs else None)
+        difference = comparing.difference(truth, eager, got, wanted, seen, repeated if random else None)
+        outcome = self._concluded(
+            difference, truth, wanted, repeated, self._names(eager), got if keep_outputs else None
+        )
         names = self._names(eager)
         nothing = {names[at] for at in comparing.cancelled(wanted)}
-        outcome.errors = [one for one in outcome.errors if one.name not in nothing] or outcome.errors
+        outcome.errors = [error for error in outcome.errors if error.name not in nothing] or outcome.errors
         if difference is None and "metadata" in self.compared:
             outcome.notes += comparing.restrided(wanted, seen, names)
         outcome.nan, outcome.eager_nan = again.nans(changed, names), eager.nans(changed, names)
@@ -227,8 +229,8 @@ class _Judgement:
 
     def _compile_only(self) -> Outcome | None:
         """The crash of the rung's compile, a skip, or None where it compiles."""
-        made = self._tried(only_compile=True)
-        return made if isinstance(made, Outcome) else None
+        tried = self._tried(only_compile=True)
+        return tried if isinstance(tried, Outcome) else None
 
     def _tried(self, **how: bool) -> Execution | Outcome:
         """What a run of the rung left; its crash or a skip."""
@@ -275,18 +277,22 @@ class _Judgement:
         eager = self._eager()
         if isinstance(eager, Signature):
             return eager
-        found = Baseline(eager, self.changed, self.left_out, computed=self.computed)
+        base = Baseline(eager, self.changed, self.left_out, computed=self.computed)
         if self.lean and not draws_from_generator(self.gm):
-            found.truth = NoReference(WAITS)
+            base.truth = NoReference(WAITS)
         elif "accuracy" in self.compared:
-            found.truth = self._reference()
+            base.truth = self._reference()
         if self.shared is not None:
-            found.save(self.shared)
-        return found
+            base.save(self.shared)
+        return base
 
     def _execute(self, run: Any, inputs: list[Any] | None = None, gm: fx.GraphModule | None = None) -> Execution:
         """One execution, on clones of the case's inputs and with its parameters where no others are given."""
-        parameters = [one for one in (gm or self.gm).parameters() if one.requires_grad] if self.backward else []
+        parameters = (
+            [parameter for parameter in (gm or self.gm).parameters() if parameter.requires_grad]
+            if self.backward
+            else []
+        )
         inputs = clone_inputs(self.inputs) if inputs is None else inputs
         try:
             ran = execute(run, inputs, parameters=parameters, seed=self.seed, backward=self.backward)
@@ -309,14 +315,14 @@ class _Judgement:
         except (GraphRunError, RuntimeError) as error:
             if "error" in self.compared:
                 self.raised = missing_error(error, self.gm, self.spec)
-                found = [node for node in self.gm.graph.nodes if node.name == getattr(error, "node", "")]
-                self.raised_at = _at(found[0]) if found else None
+                raising = [node for node in self.gm.graph.nodes if node.name == getattr(error, "node", "")]
+                self.raised_at = _at(raising[0]) if raising else None
             cause = error.__cause__ or error
             kind = "memory" if is_memory_error(cause) else "error"
             return Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails at {error}"[:1000])
-        for index, (one, other) in enumerate(zip(first.results(changed), poisoned.results(changed), strict=True)):
-            difference = compare(None, [one], [other])
-            if difference is not None and (_is_unused_state(one) or self._reads_nothing(index, other)):
+        for index, (value, other) in enumerate(zip(first.results(changed), poisoned.results(changed), strict=True)):
+            difference = compare(None, [value], [other])
+            if difference is not None and (_is_unused_state(value) or self._reads_nothing(index, other)):
                 self.left_out.add(index)
             elif difference is not None:
                 self.raised_at = self._first_unsteady()
@@ -349,12 +355,12 @@ class _Judgement:
         for kept in runs:
 
             def keep(node: fx.Node, value: Any, kept: list[Any] = kept) -> Any:
-                kept.append((node, [one.detach().clone() for one in tensors_in(value)]))
+                kept.append((node, [tensor.detach().clone() for tensor in tensors_in(value)]))
                 return value
 
             self._execute(partial(run_graph, self.gm, hook=keep))
-        for (node, one), (_, other) in zip(*runs, strict=False):
-            if not is_uninitialised(node) and any(not _repeats(*pair) for pair in zip(one, other, strict=False)):
+        for (node, tensors), (_, other) in zip(*runs, strict=False):
+            if not is_uninitialised(node) and any(not _repeats(*pair) for pair in zip(tensors, other, strict=False)):
                 return _at(node)
         return None
 
@@ -372,8 +378,8 @@ class _Judgement:
         self.computed = True
         places = [
             place
-            for place, one in enumerate(self.inputs)
-            if isinstance(one, torch.Tensor) and one.requires_grad and not isinstance(one, torch.nn.Parameter)
+            for place, value in enumerate(self.inputs)
+            if isinstance(value, torch.Tensor) and value.requires_grad and not isinstance(value, torch.nn.Parameter)
         ]
         self.inputs = computed(clone_inputs(self.inputs), places)
 
@@ -381,12 +387,12 @@ class _Judgement:
         """The operator that makes the rounding matter, in the place of the result's node, and the same in words."""
         from .amplifying import amplifier
 
-        found = amplifier(self.gm, self.inputs, self._eagerly)
-        if found is None:
+        worst = amplifier(self.gm, self.inputs, self._eagerly)
+        if worst is None:
             return where, text
-        at = _at(found.node, where.name if where is not None else "")
+        at = _at(worst.node, where.name if where is not None else "")
         place = f"{at.node}, {at.line}" if at.line else at.node
-        return at, f"{text}; a difference of {found.given:.1g} becomes one of {found.made:.1g} at {place}"
+        return at, f"{text}; a difference of {worst.input:.1g} becomes one of {worst.output:.1g} at {place}"
 
     def _names(self, eager: Execution) -> list[str]:
         """What people call the results."""
@@ -446,8 +452,10 @@ class _Judgement:
         """The kernel or pass that failed and its nodes: takes as long as a small compile, so a search leaves it out."""
         from ..compile_fx.errors import explain
 
-        found = explain(error, None, self.step)
-        return found.behind(), Where(found.nodes[0].node, line=found.nodes[0].line) if found.nodes else None
+        explained = explain(error, None, self.step)
+        return explained.behind(), Where(
+            explained.nodes[0].node, line=explained.nodes[0].line
+        ) if explained.nodes else None
 
     def _concluded(
         self,
@@ -493,7 +501,7 @@ class _Judgement:
 def _same(eager: list[Any], compiled: list[Any], truth: list[Any] | None) -> bool | None:
     """What PyTorch's minifier would say of the numbers, at its default tolerances; None where it can say nothing."""
     try:
-        return t.same(eager, compiled, truth, log_error=lambda *told: None)
+        return t.same(eager, compiled, truth, log_error=lambda *message: None)
     except Exception:  # noqa: BLE001  it asserts much of what it is given
         return None
 
@@ -531,8 +539,8 @@ def _at(node: fx.Node, name: str = "") -> Where:
     return Where(node.name, line=user_frame(node.meta.get("stack_trace") or "")[0], name=name)
 
 
-def _repeats(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and same_bits(one, other)
+def _repeats(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return tensor.shape == other.shape and same_bits(tensor, other)
 
 
 def _is_unused_state(value: Any) -> bool:

@@ -45,7 +45,7 @@ def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
     nan: set[fx.Node] = set()
     inf: dict[fx.Node, fx.Node] = {}
     small: dict[fx.Node, str] = {}
-    found = 0
+    count = 0
     try:
         for node, value in each_node(gm, inputs):
             seen = described(tensors_in(value))
@@ -59,8 +59,8 @@ def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
             if not seen.nan:
                 continue
             nan.add(node)
-            if node.op != "output" and found < MOST and not any(arg in nan for arg in node.all_input_nodes):
-                found += 1
+            if node.op != "output" and count < MOST and not any(arg in nan for arg in node.all_input_nodes):
+                count += 1
                 given = {arg.name: small[arg] for arg in node.all_input_nodes if arg in small}
                 infinite = next((arg for arg in node.all_input_nodes if arg in inf), None)
                 yield Origin(node, infinite.name, given, inf[infinite]) if infinite else Origin(node, "", given)
@@ -69,7 +69,7 @@ def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
 
 
 def _written(node: fx.Node) -> fx.Node | None:
-    """The argument that it writes its value into, by its name: the first."""
+    """The argument that the node writes its value into, by the operator's name: the first one."""
     name = str(getattr(node.target, "__name__", node.target)).partition(".")[0]
     first = node.args[0] if node.args and name.endswith("_") and not name.endswith("__") else None
     return first if isinstance(first, fx.Node) else None
@@ -79,9 +79,8 @@ def nan_in_backward(
     gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec, seed: int
 ) -> tuple[fx.Node, fx.Node | None] | None:
     """The first node of which eager's backward makes a NaN of a gradient without one, and, where that gradient is
-    infinite, the node of which the backward made it so. None where no node's does. Runs the graph with its backward;
-    may change `inputs`.
-    """
+    infinite, the node of which the backward made it so. None where no node does. Runs the graph with its backward; may
+    change `inputs`."""
     nan: dict[fx.Node, bool] = {}
     inf: dict[fx.Node, bool] = {}
 
@@ -90,25 +89,25 @@ def nan_in_backward(
             nan[node] = nan.get(node, False) or bool(grad.isnan().any())
             inf[node] = inf.get(node, False) or bool(grad.isinf().any())
 
-        for one in tensors_in(value):
-            if one.requires_grad:
-                one.register_hook(look)
+        for tensor in tensors_in(value):
+            if tensor.requires_grad:
+                tensor.register_hook(look)
         return value
 
-    parameters = [one for one in gm.parameters() if one.requires_grad]
+    parameters = [parameter for parameter in gm.parameters() if parameter.requires_grad]
     with settings(spec.config), in_force(spec):
         execute(partial(run_graph, gm, hook=watch), inputs, seed=seed, backward=True, parameters=parameters)
 
     def beyond(node: fx.Node) -> fx.Node | None:
-        """The user from which its gradient came, one with an infinite gradient first."""
+        """The user that the node's gradient came from, one with an infinite gradient first."""
         users = [user for user in node.users if user in nan]
         return next((user for user in users if inf[user]), users[0] if users else None)
 
     for node in reversed(gm.graph.nodes):
-        if not nan.get(node) or any(nan.get(user) for user in node.users) or (made := beyond(node)) is None:
+        if not nan.get(node) or any(nan.get(user) for user in node.users) or (origin := beyond(node)) is None:
             continue
-        since: fx.Node | None = made
+        since: fx.Node | None = origin
         while since is not None and inf[since]:
             since = beyond(since)
-        return made, since if since is not made else None
+        return origin, since if since is not origin else None
     return None

@@ -21,24 +21,24 @@ _FITS = 1 << 30
 _MOST = float(1 << 63)
 
 
-def _told(name: str, overflow: Callable[[Any, Any, Any], Any]) -> Any:
+def _noting_overflow(name: str, overflow: Callable[[Any, Any, Any], Any]) -> Any:
     """An operation on two integers that tells of the lanes where signed ones do not hold the result."""
     usual = getattr(Builder, name)
 
     def call(self: Any, lhs: Any, rhs: Any) -> Any:
-        made = usual(self, lhs, rhs)
-        if made.data.dtype in _SIGNED:
-            lanes = overflow(lhs.data, rhs.data, made.data)
+        output = usual(self, lhs, rhs)
+        if output.data.dtype in _SIGNED:
+            lanes = overflow(lhs.data, rhs.data, output.data)
             if lanes.any():
-                self.eye.overflowed(made, lanes)
-        return made
+                self.eye.overflowed(output, lanes)
+        return output
 
     return call
 
 
-def _product_overflows(left: np.ndarray, right: np.ndarray, made: np.ndarray) -> Any:
-    if made.dtype == np.int32:
-        return np.multiply(left, right, dtype=np.int64) != made
+def _product_overflows(left: np.ndarray, right: np.ndarray, product: np.ndarray) -> Any:
+    if product.dtype == np.int32:
+        return np.multiply(left, right, dtype=np.int64) != product
     if not left.size or not right.size:
         return np.False_
     if (
@@ -50,25 +50,25 @@ def _product_overflows(left: np.ndarray, right: np.ndarray, made: np.ndarray) ->
 
 
 class CheckingBuilder(Builder):
-    """`eye.overflowed(made, lanes)` and `eye.asserted(lanes, message)` hear of it; the class alone is put in, the
+    """`eye.overflowed(output, lanes)` and `eye.asserted(lanes, message)` hear of it; the class alone is put in, the
     builder stays the one that Triton's language has."""
 
     eye: Any = None
-    create_add = _told("create_add", lambda a, b, made: ((a ^ made) & (b ^ made)) < 0)
-    create_sub = _told("create_sub", lambda a, b, made: ((a ^ b) & (a ^ made)) < 0)
-    create_mul = _told("create_mul", _product_overflows)
-    create_shl = _told(
-        "create_shl", lambda a, b, made: made.astype(float) != a.astype(float) * np.exp2(b.astype(float))
+    create_add = _noting_overflow("create_add", lambda a, b, output: ((a ^ output) & (b ^ output)) < 0)
+    create_sub = _noting_overflow("create_sub", lambda a, b, output: ((a ^ b) & (a ^ output)) < 0)
+    create_mul = _noting_overflow("create_mul", _product_overflows)
+    create_shl = _noting_overflow(
+        "create_shl", lambda a, b, output: output.astype(float) != a.astype(float) * np.exp2(b.astype(float))
     )
 
     def create_int_cast(self, src: Any, dst_type: Any, is_signed: Any) -> Any:
-        made = super().create_int_cast(src, dst_type, is_signed)
-        narrow, wide = made.data.dtype, src.data.dtype
+        output = super().create_int_cast(src, dst_type, is_signed)
+        narrow, wide = output.data.dtype, src.data.dtype
         if narrow.kind == "i" and wide.kind == "i" and narrow.itemsize < wide.itemsize:
-            lanes = made.data != src.data
+            lanes = output.data != src.data
             if lanes.any():
-                self.eye.overflowed(made, lanes)
-        return made
+                self.eye.overflowed(output, lanes)
+        return output
 
     def create_assert(self, condition: Any, message: Any) -> None:
         data = np.asarray(getattr(condition, "data", condition))

@@ -41,7 +41,7 @@ class LaunchPlace:
     @property
     def program(self) -> tuple[int, int, int]:
         """Its place in the grid."""
-        x, y, _ = (int(one) for one in self.launch.grid)
+        x, y, _ = (int(index) for index in self.launch.grid)
         return self.number % x, self.number // x % y, self.number // (x * y)
 
     def text(self, line: int) -> str:
@@ -51,15 +51,15 @@ class LaunchPlace:
     def line(self) -> int:
         """The line of the kernel itself that is being run, whatever it has called."""
         frame: Any = sys._getframe(1)
-        found = 0
+        number = 0
         while frame is not None:
             code = frame.f_code
             if code.co_filename == self.file and code.co_name == self.name:
                 return frame.f_lineno
             if code.co_filename == self.file:
-                found = found or frame.f_lineno
+                number = number or frame.f_lineno
             frame = frame.f_back
-        return found
+        return number
 
 
 class Collected:
@@ -97,15 +97,15 @@ class Collected:
             known.note &= note
             self._last[key] = program
             return known
-        made = KernelFault(kind, at.launch.kernel, at.launch.number, at.program, line, text, note=note, detail=detail)
-        made.nodes, made.lines = at.nodes, at.lines
+        fault = KernelFault(kind, at.launch.kernel, at.launch.number, at.program, line, text, note=note, detail=detail)
+        fault.nodes, fault.lines = at.nodes, at.lines
         places = np.flatnonzero(lanes)
-        made.lanes = int(places.size)
+        fault.lanes = int(places.size)
         if places.size:
-            made.first_lane, made.last_lane = int(places[0]), int(places[-1])
-        _argument(made, at, access, argument, lanes)
-        self._found[key], self._last[key] = made, program
-        return made
+            fault.first_lane, fault.last_lane = int(places[0]), int(places[-1])
+        _argument(fault, at, access, argument, lanes)
+        self._found[key], self._last[key] = fault, program
+        return fault
 
 
 def argument_of(launch: Launch, access: Access | None, text: str) -> str:
@@ -117,16 +117,16 @@ def argument_of(launch: Launch, access: Access | None, text: str) -> str:
     return next((name for name in names if name in text), names[0] if names else "")
 
 
-def _argument(made: KernelFault, at: LaunchPlace, access: Access | None, argument: str, lanes: np.ndarray) -> None:
+def _argument(fault: KernelFault, at: LaunchPlace, access: Access | None, argument: str, lanes: np.ndarray) -> None:
     if access is None or access.zone is None:
         return
     tensor = at.launch.tensors.get(argument)
-    made.argument = argument
-    made.buffer = at.launch.buffers.get(argument, "")
-    made.node = at.node_of.get(made.buffer, "")
-    made.storage = access.zone.data.nbytes // access.dtype.itemsize
+    fault.argument = argument
+    fault.buffer = at.launch.buffers.get(argument, "")
+    fault.node = at.node_of.get(fault.buffer, "")
+    fault.storage = access.zone.data.nbytes // access.dtype.itemsize
     if tensor is not None:
-        made.dtype, made.shape = str(tensor.dtype).removeprefix("torch."), [int(one) for one in tensor.shape]
+        fault.dtype, fault.shape = str(tensor.dtype).removeprefix("torch."), [int(size) for size in tensor.shape]
     chosen = np.broadcast_to(access.index, lanes.shape)[lanes]
     if chosen.size:
-        made.element = int(chosen.reshape(-1)[0])
+        fault.element = int(chosen.reshape(-1)[0])

@@ -51,7 +51,7 @@ def eager_beside(checking: Checking) -> None:
             finding.eager = not bool((bad & torch.isfinite(value)).any())
         else:
             inner = [known[name] for name in place.nodes if name in known and known[name].is_floating_point()]
-            finding.eager = any(not bool(torch.isfinite(one).all()) for one in inner) if inner else None
+            finding.eager = any(not bool(torch.isfinite(tensor).all()) for tensor in inner) if inner else None
         finding.note = bool(finding.eager)
 
 
@@ -60,7 +60,7 @@ def departures(
 ) -> list[KernelFault]:
     """Runs each wrapper again and compares what kernels leave with eager's values of the nodes: the first that
     departs."""
-    found: list[KernelFault] = []
+    faults: list[KernelFault] = []
     for run in checking.runs:
         if run.wrapper is None or session is None:
             continue
@@ -77,10 +77,10 @@ def departures(
                 run.call(clone_inputs(run.inputs))
         finally:
             session.observers = before
-        found += beside.found
+        faults += beside.found
         if beside.found:
             break
-    return found
+    return faults
 
 
 class Beside(Observer):
@@ -124,7 +124,7 @@ class Beside(Observer):
         off: torch.Tensor,
     ) -> None:
         line, access = stored
-        where = [int(one) for one in off.nonzero()[0]]
+        where = [int(index) for index in off.nonzero()[0]]
         numbers = f"{_number(got, where)}, eager's is {_number(wanted, where)}"
         detail = f"{int(off.sum())} of {counted(off.numel(), 'element')}, first {where}: {numbers}; {self.verdict}"
         none = np.zeros(access.live.shape, bool)
@@ -160,11 +160,11 @@ def _off(wanted: torch.Tensor, got: torch.Tensor) -> torch.Tensor | None:
     if not wanted.is_floating_point():
         differ = wanted != got
         return differ if bool(differ.any()) else None
-    kind = max((wanted.dtype, got.dtype), key=lambda one: torch.finfo(one).eps)
-    one, other = wanted.double(), got.double()
-    finite = torch.isfinite(one)
-    scale = float(one[finite].abs().max()) if bool(finite.any()) else 0.0
+    kind = max((wanted.dtype, got.dtype), key=lambda dtype: torch.finfo(dtype).eps)
+    want, have = wanted.double(), got.double()
+    finite = torch.isfinite(want)
+    scale = float(want[finite].abs().max()) if bool(finite.any()) else 0.0
     limit = _ROUNDINGS * torch.finfo(kind).eps * max(scale, float(torch.finfo(kind).tiny))
-    differ = ((one - other).abs() > limit) | (finite != torch.isfinite(other))
-    differ &= ~((one == other) | ((one != one) & (other != other)))
+    differ = ((want - have).abs() > limit) | (finite != torch.isfinite(have))
+    differ &= ~((want == have) | ((want != want) & (have != have)))
     return differ if bool(differ.any()) else None

@@ -95,22 +95,24 @@ class Checked(msgspec.Struct, omit_defaults=True):
     peak_bytes: int = 0
 
     @property
-    def found(self) -> Verdict:
+    def conclusion(self) -> Verdict:
         """The verdict: the first fault of a kernel, at its node; results that are wrong; or why the run did not end."""
         if self.cannot:
             return cannot_tell(self.cannot)
         if self.findings:
-            one = self.findings[0]
+            fault = self.findings[0]
             where = Where(
-                one.node or next(iter(one.nodes), ""), line=one.lines[0].place if one.lines else "", name=one.kernel
+                fault.node or next(iter(fault.nodes), ""),
+                line=fault.lines[0].place if fault.lines else "",
+                name=fault.kernel,
             )
-            return fails(_KINDS.get(one.kind), "triton_interpret", f"{one.what} in {one.kernel}", where)
+            return fails(_KINDS.get(fault.kind), "triton_interpret", f"{fault.what} in {fault.kernel}", where)
         return fails("wrong_numbers", "triton_interpret", self.verdict) if self.wrong else OK
 
     @property
     def ok(self) -> bool:
         """Whether it ran and no fault was found."""
-        return not self.found.exit_code
+        return not self.conclusion.exit_code
 
     @property
     def ratio(self) -> float | None:

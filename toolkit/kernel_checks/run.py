@@ -2,8 +2,8 @@
 """A graph's Triton kernels interpreted and checked, in this process, which a compile may change: a child does it for
 commands.
 
->>> found = checked(case.live())
->>> [(one.kind, one.kernel, one.line, one.nodes) for one in found.findings]
+>>> report = checked(case.live())
+>>> [(fault.kind, fault.kernel, fault.line, fault.nodes) for fault in report.findings]
 [('load', 'triton_poi_fused_index_2', 14, ['index', 'add_1'])]
 """
 
@@ -57,9 +57,9 @@ class CheckedRung(TritonInterpret):
 
     def session(self) -> Interpretation:
         assert self.checking is not None
-        made = Interpretation(self.checking, edit=self.edit)
-        self.known = self.known or made
-        return made
+        interpretation = Interpretation(self.checking, edit=self.edit)
+        self.known = self.known or interpretation
+        return interpretation
 
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
@@ -80,9 +80,9 @@ class CheckedRung(TritonInterpret):
             if self.plain and self.seconds_plain is None and not self.seconds_checked:
                 self._plainly(compiled, inputs, checking)
             began = time.perf_counter()
-            made = compiled(inputs)
+            outputs = compiled(inputs)
             self.seconds_checked = self.seconds_checked or time.perf_counter() - began
-            return made
+            return outputs
 
         return run
 
@@ -126,30 +126,30 @@ def checked(
     alone = outcome.signature is not None and outcome.signature.stage in ("", "eager", "reference")
     if alone:  # kernels may be checked whatever becomes of eager
         outcome = _unjudged(rung, case, seed, outcome)
-    found = Checked(seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.text)
+    report = Checked(seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.text)
     checking = rung.checking
     if checking is None:
-        found.cannot = outcome.text
-        return found
-    found.kernels, found.launches, found.calls = len(checking.kernels), checking.launches, checking.calls
+        report.cannot = outcome.text
+        return report
+    report.kernels, report.launches, report.calls = len(checking.kernels), checking.launches, checking.calls
     if _stopped(outcome):
-        found.cannot = outcome.text
+        report.cannot = outcome.text
     all_found = checking.findings()
     eager_beside(checking)
-    if not found.cannot and outcome.signature is not None:
+    if not report.cannot and outcome.signature is not None:
         departing = departures(
             rung.known, checking, outcome.text, lambda: TritonInterpret.around(rung, case.gm, case.spec)
         )
-        told = {one.kernel for one in all_found if not one.note}
-        all_found += [one for one in departing if one.kernel not in told]
-    found.findings = [one for one in all_found if not one.note]
-    found.notes = [one for one in all_found if one.note]
-    found.unchecked = _unchecked(checking, kernel)
+        kernels = {finding.kernel for finding in all_found if not finding.note}
+        all_found += [finding for finding in departing if finding.kernel not in kernels]
+    report.findings = [finding for finding in all_found if not finding.note]
+    report.notes = [finding for finding in all_found if finding.note]
+    report.unchecked = _unchecked(checking, kernel)
     if alone:
-        found.unchecked.append(f"the numbers of the results: {outcome.text}")
-    found.names = list(rung.known.kernels) if rung.known is not None else []
-    found.wrong = outcome.signature is not None and not found.cannot and not found.findings
-    return found
+        report.unchecked.append(f"the numbers of the results: {outcome.text}")
+    report.names = list(rung.known.kernels) if rung.known is not None else []
+    report.wrong = outcome.signature is not None and not report.cannot and not report.findings
+    return report
 
 
 def _unjudged(rung: CheckedRung, case: Live, seed: int, refused: Outcome) -> Outcome:
@@ -177,10 +177,10 @@ def _stopped(outcome: Outcome) -> bool:
 
 
 def _unchecked(checking: Checking, kernel: str | None) -> list[str]:
-    told: list[str] = []
+    sentences: list[str] = []
     if checking.calls:
         most = ", ".join(name for name, _ in checking.operators.most_common(3))
-        told.append(f"{counted(checking.calls, 'library call')} ({most}) ran as torch's own on the CPU")
+        sentences.append(f"{counted(checking.calls, 'library call')} ({most}) ran as torch's own on the CPU")
     if kernel is not None:
-        told.append(f"kernels other than {kernel}")
-    return told
+        sentences.append(f"kernels other than {kernel}")
+    return sentences

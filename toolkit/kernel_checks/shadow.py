@@ -81,7 +81,7 @@ class Shadows:
     def allocated(self, tensor: torch.Tensor) -> None:
         """A fresh storage that holds nothing."""
         if len(self._known) % 64 == 63:
-            self._known = {key: one for key, one in self._known.items() if not one.reference.expired()}
+            self._known = {key: shadow for key, shadow in self._known.items() if not shadow.reference.expired()}
         storage = tensor.untyped_storage()
         self._known[storage._cdata] = Shadow(
             storage.nbytes(), tensor.element_size(), StorageWeakRef(storage), holds=False

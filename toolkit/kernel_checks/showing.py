@@ -1,10 +1,12 @@
 """`graphdbg kernel --check`: asks a child, prints, and says with what to exit. Imports neither torch nor Triton.
 
->>> shown(saved, kernel=None, seed=0, limit_s=600.0, imports=(), as_json=False)
-OK
-<BLANKLINE>
-run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: no finding
-0
+For example:
+
+    shown(saved, kernel=None, seed=0, limit_s=600.0, imports=(), as_json=False)
+    # OK
+    # <BLANKLINE>
+    # run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: no finding
+    # 0
 """
 
 from __future__ import annotations
@@ -38,20 +40,21 @@ def shown(
     """0: nothing was found, 1: something was, 4: it could not be run. Raises EnvironmentLackError without Triton."""
     require_interpreter()
     with opened(None) as used:
-        found = check(saved, used, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
+        checked = check(saved, used, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
     graph = address(saved)
     emit(
-        _json(graph, saved, found) if as_json else f"{first_line(found.found)}\n\n{text(found, graph)}", as_json=as_json
+        _json(graph, saved, checked) if as_json else f"{first_line(checked.conclusion)}\n\n{text(checked, graph)}",
+        as_json=as_json,
     )
-    for note in [] if as_json else found.unchecked:
+    for note in [] if as_json else checked.unchecked:
         say(f"not checked: {note}")
-    return found.found.exit_code
+    return checked.conclusion.exit_code
 
 
-def _json(name: str, saved: SavedGraph, found: Checked) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(found)
-    rows = [msgspec.to_builtins(one) | {"what": one.what} for one in found.findings]
-    notes = [msgspec.to_builtins(one) | {"what": one.what} for one in found.notes]
+def _json(name: str, saved: SavedGraph, checked: Checked) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(checked)
+    rows = [msgspec.to_builtins(fault) | {"what": fault.what} for fault in checked.findings]
+    notes = [msgspec.to_builtins(fault) | {"what": fault.what} for fault in checked.notes]
     empty: dict[str, Any] = {
         "cannot": "",
         "unchecked": [],
@@ -64,15 +67,15 @@ def _json(name: str, saved: SavedGraph, found: Checked) -> dict[str, Any]:
         "id": saved.id,
         "stage": saved.stage,
         "graph": name,
-        "ok": found.ok,
-        "headline": headline(found),
-        "ratio": found.ratio,
+        "ok": checked.ok,
+        "headline": headline(checked),
+        "ratio": checked.ratio,
         **empty,
         **plain,
         "findings": rows,
         "notes": notes,
-        "text": found.verdict,
-        **found.found.flat(),
+        "text": checked.verdict,
+        **checked.conclusion.flat(),
     }
 
 
@@ -96,9 +99,9 @@ def check(
         "plain": plain,
     }
     answer = ask(TASK, payload, limit_s, server=server).end()
-    found = msgspec.convert(answer.value, Checked) if answer.status == "done" else Checked(cannot=how_ended(answer))
-    found.peak_bytes = answer.peak_bytes
-    return found
+    checked = msgspec.convert(answer.value, Checked) if answer.status == "done" else Checked(cannot=how_ended(answer))
+    checked.peak_bytes = answer.peak_bytes
+    return checked
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
@@ -114,110 +117,110 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("check")
     from .run import checked
 
-    found = checked(live, kernel=payload["kernel"], plain=payload["plain"], seed=payload["seed"])
-    found.unchecked += live.notes
-    if payload["kernel"] and not found.kernels and not found.cannot:
-        known = ", ".join(found.names)
+    report = checked(live, kernel=payload["kernel"], plain=payload["plain"], seed=payload["seed"])
+    report.unchecked += live.notes
+    if payload["kernel"] and not report.kernels and not report.cannot:
+        known = ", ".join(report.names)
         raise UsageError(
             f"there is no kernel {payload['kernel']}", f"the graph has {known}", "name one, or none for all"
         )
-    return msgspec.to_builtins(found)
+    return msgspec.to_builtins(report)
 
 
-def text(found: Checked, graph: str) -> str:
+def text(checked: Checked, graph: str) -> str:
     """The whole report."""
-    rows = [f"{graph}: {headline(found)}"]
-    for number, one in enumerate((*found.findings, *found.notes), 1):
-        rows += lines_of(one, graph, number)
-    if found.wrong:
-        rows.append(f"results: {found.verdict}; no kernel was found to depart from eager")
-    if found.cannot:
-        rows.append(f"the run did not end: {found.cannot}")
-    rows.append(_times(found))
+    rows = [f"{graph}: {headline(checked)}"]
+    for number, fault in enumerate((*checked.findings, *checked.notes), 1):
+        rows += lines_of(fault, graph, number)
+    if checked.wrong:
+        rows.append(f"results: {checked.verdict}; no kernel was found to depart from eager")
+    if checked.cannot:
+        rows.append(f"the run did not end: {checked.cannot}")
+    rows.append(_times(checked))
     return "\n".join(rows)
 
 
-def headline(found: Checked) -> str:
+def headline(checked: Checked) -> str:
     """One line: how much was checked, and whether all is well."""
     amount = ", ".join(
         (
-            counted(found.kernels, "kernel"),
-            counted(found.launches, "launch"),
-            f"{counted(found.calls, 'library call')} not checked",
+            counted(checked.kernels, "kernel"),
+            counted(checked.launches, "launch"),
+            f"{counted(checked.calls, 'library call')} not checked",
         )
     )
-    if found.cannot:
+    if checked.cannot:
         return f"cannot check: {amount}"
-    if found.wrong:
+    if checked.wrong:
         return f"kernels checked: {amount}: results are wrong"
-    if found.findings:
-        return f"kernels checked: {amount}: {counted(len(found.findings), 'finding')}"
+    if checked.findings:
+        return f"kernels checked: {amount}: {counted(len(checked.findings), 'finding')}"
     return f"kernels checked: {amount}: no finding"
 
 
-def lines_of(one: KernelFault, graph: str, number: int) -> list[str]:
+def lines_of(fault: KernelFault, graph: str, number: int) -> list[str]:
     """A finding: what and where, the kernel's line, what it accesses, nodes, the user's lines, and what to look at
     next."""
-    head = f"{number} {'note: ' if one.note else ''}{one.what}"
-    rows = [f"{head}   {one.kernel}, {_where(one)}"]
-    if one.line:
-        rows.append(_row("kernel", f"{one.kernel}.py:{one.line}   {one.text}"))
-    if one.argument:
-        rows.append(_row(_verb(one), _accessed(one)))
-    if one.detail:
-        rows.append(_row("because", one.detail))
-    if one.eager is not None:
-        rows.append(_row("eager", "has it too" if one.eager else "does not have it"))
-    if one.nodes:
-        rows.append(_row("nodes", ", ".join(one.nodes)))
-    for place, line in enumerate(one.lines):
+    head = f"{number} {'note: ' if fault.note else ''}{fault.what}"
+    rows = [f"{head}   {fault.kernel}, {_where(fault)}"]
+    if fault.line:
+        rows.append(_row("kernel", f"{fault.kernel}.py:{fault.line}   {fault.text}"))
+    if fault.argument:
+        rows.append(_row(_verb(fault), _accessed(fault)))
+    if fault.detail:
+        rows.append(_row("because", fault.detail))
+    if fault.eager is not None:
+        rows.append(_row("eager", "has it too" if fault.eager else "does not have it"))
+    if fault.nodes:
+        rows.append(_row("nodes", ", ".join(fault.nodes)))
+    for place, line in enumerate(fault.lines):
         rows.append(_row("yours" if not place else "", f"{line.place}   {line.code}".rstrip()))
-    rows.append(_row("next", _next(one, graph)))
+    rows.append(_row("next", _next(fault, graph)))
     return rows
 
 
-def _next(one: KernelFault, graph: str) -> str:
+def _next(fault: KernelFault, graph: str) -> str:
     """The command that shows the whole kernel: a generated one is written anew, a user's is in the dump."""
-    if one.kernel.startswith("triton_"):
-        return with_flags(f"graphdbg compile {graph} --target cuda:90 --emit source --kernel {one.kernel}")
-    return f"graphdbg show {graph} --kernel {one.kernel}"
+    if fault.kernel.startswith("triton_"):
+        return with_flags(f"graphdbg compile {graph} --target cuda:90 --emit source --kernel {fault.kernel}")
+    return f"graphdbg show {graph} --kernel {fault.kernel}"
 
 
-def _where(one: KernelFault) -> str:
-    parts = [f"launch {one.launch}"]
-    if one.programs:
-        parts.append(f"program ({','.join(map(str, one.program))})")
-    if one.programs and one.lanes:
-        span = f"lane {one.first_lane}" if one.lanes == 1 else f"lanes {one.first_lane}..{one.last_lane}"
-        parts.append(f"{span} ({one.lanes})")
-    if one.programs > 1:
-        parts.append(f"in {counted(one.programs, 'program')}")
+def _where(fault: KernelFault) -> str:
+    parts = [f"launch {fault.launch}"]
+    if fault.programs:
+        parts.append(f"program ({','.join(map(str, fault.program))})")
+    if fault.programs and fault.lanes:
+        span = f"lane {fault.first_lane}" if fault.lanes == 1 else f"lanes {fault.first_lane}..{fault.last_lane}"
+        parts.append(f"{span} ({fault.lanes})")
+    if fault.programs > 1:
+        parts.append(f"in {counted(fault.programs, 'program')}")
     return ", ".join(parts)
 
 
-def _verb(one: KernelFault) -> str:
-    return {"load": "reads", "uninitialised": "reads", "overflow": "address", "assert": ""}.get(one.kind, "writes")
+def _verb(fault: KernelFault) -> str:
+    return {"load": "reads", "uninitialised": "reads", "overflow": "address", "assert": ""}.get(fault.kind, "writes")
 
 
-def _accessed(one: KernelFault) -> str:
-    named = one.argument + (f" = {one.buffer}" if one.buffer else "")
-    if one.node and one.node != one.buffer:
-        named += f" ({one.node})"
-    known = f"{named} {_short(one.dtype)}[{','.join(map(str, one.shape))}]" if one.dtype else named
-    if one.kind == "values":
+def _accessed(fault: KernelFault) -> str:
+    named = fault.argument + (f" = {fault.buffer}" if fault.buffer else "")
+    if fault.node and fault.node != fault.buffer:
+        named += f" ({fault.node})"
+    known = f"{named} {_short(fault.dtype)}[{','.join(map(str, fault.shape))}]" if fault.dtype else named
+    if fault.kind == "values":
         return known
-    return f"{known}: element {one.element}; storage has {one.storage}"
+    return f"{known}: element {fault.element}; storage has {fault.storage}"
 
 
 def _short(dtype: str) -> str:
     return dtype.replace("bfloat", "bf").replace("float", "f") if "float8" not in dtype else dtype
 
 
-def _times(found: Checked) -> str:
-    checked = f"checked {found.seconds_checked:.2g} s"
-    if found.seconds_plain is None:
+def _times(report: Checked) -> str:
+    checked = f"checked {report.seconds_checked:.2g} s"
+    if report.seconds_plain is None:
         return checked
-    return f"plain {found.seconds_plain:.2g} s, {checked} ({found.ratio or 0:.1f}x)"
+    return f"plain {report.seconds_plain:.2g} s, {checked} ({report.ratio or 0:.1f}x)"
 
 
 def _row(name: str, value: str) -> str:

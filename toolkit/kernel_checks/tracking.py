@@ -61,7 +61,7 @@ class Tracker(AccessWatch):
             if handle is None or (known := events_of(handle)) is None:
                 continue
             reached = np.broadcast_to(known, access.live.shape)
-            for number in sorted({int(one) for one in reached[access.live & (reached > 0)]}):
+            for number in sorted({int(index) for index in reached[access.live & (reached > 0)]}):
                 event = self.events[number]
                 if (event.kind == "overflow") == (handle is both[0]):
                     self._found(event, access, access.live & (reached == number))
@@ -70,99 +70,99 @@ class Tracker(AccessWatch):
     def _found(self, event: Event, access: Access, lanes: np.ndarray) -> None:
         here = self.place.line()
         does = f"the address of line {here}" if event.kind == "overflow" else f"stored by line {here}"
-        made = self.collected.add(event.kind, self.place, access, lanes, line=event.line, detail=does)
-        self.found.append((made, made.argument))
+        fault = self.collected.add(event.kind, self.place, access, lanes, line=event.line, detail=does)
+        self.found.append((fault, fault.argument))
 
     # the builder
 
-    def overflowed(self, made: Any, lanes: np.ndarray) -> None:
+    def overflowed(self, output: Any, lanes: np.ndarray) -> None:
         """Integers of some lanes have wrapped."""
         if not self.paused:
-            made.events = np.where(lanes, self._event("overflow"), 0).astype(np.int32)
+            output.events = np.where(lanes, self._event("overflow"), 0).astype(np.int32)
 
     def asserted(self, lanes: np.ndarray, message: str) -> None:
         """It was told of when it ran the first time."""
 
-    def done(self, builder: Any, name: str, usual: Any, given: tuple[Any, ...], made: Any) -> None:
+    def done(self, builder: Any, name: str, usual: Any, given: tuple[Any, ...], output: Any) -> None:
         """An operation was computed."""
-        if self.paused or made is None:
+        if self.paused or output is None:
             return
         if name in _MOVED:
-            self._moved(builder, usual, given, made)
-        elif not isinstance(made, Handle):
+            self._moved(builder, usual, given, output)
+        elif not isinstance(output, Handle):
             return
         elif name in _LOADS:
-            self._loaded(name, given, made)
+            self._loaded(name, given, output)
         elif name == "create_select":
-            _chosen(given, made)
+            _chosen(given, output)
         else:
-            self._computed(name, _handles(given), made)
+            self._computed(name, _handles(given), output)
 
-    def _moved(self, builder: Any, usual: Any, given: tuple[Any, ...], made: Any) -> None:
-        if all(events_of(one) is None for one in _handles(given)):
+    def _moved(self, builder: Any, usual: Any, given: tuple[Any, ...], output: Any) -> None:
+        if all(events_of(handle) is None for handle in _handles(given)):
             return
-        twins = [Handle(_full(one), tl.int32) if isinstance(one, Handle) else one for one in given]
+        twins = [Handle(_full(handle), tl.int32) if isinstance(handle, Handle) else handle for handle in given]
         moved = usual(builder, *twins)
-        for one, twin in zip(*((made, moved) if isinstance(made, tuple) else ((made,), (moved,))), strict=True):
-            one.events = twin.data
+        for part, twin in zip(*((output, moved) if isinstance(output, tuple) else ((output,), (moved,))), strict=True):
+            part.events = twin.data
 
-    def _loaded(self, name: str, given: tuple[Any, ...], made: Any) -> None:
-        bad = not_finite(made)
+    def _loaded(self, name: str, given: tuple[Any, ...], output: Any) -> None:
+        bad = not_finite(output)
         if bad is None:
             return
         events = np.where(bad, CAME_IN, 0).astype(np.int32)
         if name == "create_masked_load" and given[1] is not None:
             other = events_of(given[2]) if given[2] is not None else None
             events = np.where(np.broadcast_to(given[1].data, events.shape), events, 0 if other is None else other)
-        made.events = events
+        output.events = events
 
-    def _computed(self, name: str, operands: list[Any], made: Any) -> None:
-        if not is_float(made):
-            self._passed_on(operands, made)
+    def _computed(self, name: str, operands: list[Any], output: Any) -> None:
+        if not is_float(output):
+            self._passed_on(operands, output)
             return
-        bad = not_finite(made)
+        bad = not_finite(output)
         if bad is None:
             return
         if name == "create_dot":
-            made.events = self._of_dot(operands, bad)
+            output.events = self._of_dot(operands, bad)
             return
-        events = np.zeros(made.data.shape, np.int32)
-        worse, nans = np.zeros(made.data.shape, bool), np.zeros(made.data.shape, bool)
-        for one in operands:
-            wrong = not_finite(one)
+        events = np.zeros(output.data.shape, np.int32)
+        worse, nans = np.zeros(output.data.shape, bool), np.zeros(output.data.shape, bool)
+        for operand in operands:
+            wrong = not_finite(operand)
             if wrong is None:
                 continue
             wrong = np.broadcast_to(wrong, events.shape)
-            known = events_of(one)
+            known = events_of(operand)
             if known is not None:
                 events = np.where((events == 0) & wrong, np.broadcast_to(known, events.shape), events)
-            worse, nans = worse | wrong, nans | np.broadcast_to(np.isnan(numbers(one)), events.shape)
+            worse, nans = worse | wrong, nans | np.broadcast_to(np.isnan(numbers(operand)), events.shape)
         if name != "create_bitcast":
-            self._born(made, bad, events, worse, nans)
-        made.events = np.where(bad, events, 0).astype(np.int32)
+            self._born(output, bad, events, worse, nans)
+        output.events = np.where(bad, events, 0).astype(np.int32)
 
-    def _passed_on(self, operands: list[Any], made: Any) -> None:
+    def _passed_on(self, operands: list[Any], output: Any) -> None:
         """Events of integers go on with them, into addresses too."""
-        events = events_of(made)
-        for one in operands:
-            known = None if is_float(one) else events_of(one)
-            if known is not None and made.data.dtype != bool:
-                known = np.broadcast_to(known, made.data.shape)
+        events = events_of(output)
+        for operand in operands:
+            known = None if is_float(operand) else events_of(operand)
+            if known is not None and output.data.dtype != bool:
+                known = np.broadcast_to(known, output.data.shape)
                 events = known if events is None else np.where(events == 0, known, events)
         if events is not None:
-            made.events = events
+            output.events = events
 
     def _of_dot(self, operands: list[Any], bad: np.ndarray) -> np.ndarray:
-        known = [one for handle in operands if (one := events_of(handle)) is not None]
+        known = [events for handle in operands if (events := events_of(handle)) is not None]
         if known:
-            return np.where(bad, max((int(one.max()) or int(one.min())) for one in known), 0).astype(np.int32)
-        if any(not_finite(one) is not None for one in operands):
+            return np.where(bad, max((int(events.max()) or int(events.min())) for events in known), 0).astype(np.int32)
+        if any(not_finite(operand) is not None for operand in operands):
             return np.zeros(bad.shape, np.int32)
         return np.where(bad, self._event("inf"), 0).astype(np.int32)
 
-    def _born(self, made: Any, bad: np.ndarray, events: np.ndarray, worse: np.ndarray, nans: np.ndarray) -> None:
+    def _born(self, output: Any, bad: np.ndarray, events: np.ndarray, worse: np.ndarray, nans: np.ndarray) -> None:
         """Numbers the lanes that are not finite of operands that are, in `events`."""
-        is_nan = np.isnan(numbers(made))
+        is_nan = np.isnan(numbers(output))
         fresh = bad & (events == 0) & np.where(is_nan, ~nans, ~worse)
         if fresh.any():
             for kind, lanes in (("nan", fresh & is_nan), ("inf", fresh & ~is_nan)):
@@ -177,30 +177,30 @@ class Tracker(AccessWatch):
         finally:
             self.paused = outer
         if not self.paused:
-            given = [one.handle for one in (input if isinstance(input, (tuple, tl.tuple)) else (input,))]
-            for one in result if isinstance(result, tuple) else (result,):
-                self._fold(given, getattr(axis, "value", axis), one.handle)
+            given = [tensor.handle for tensor in (input if isinstance(input, (tuple, tl.tuple)) else (input,))]
+            for tensor in result if isinstance(result, tuple) else (result,):
+                self._fold(given, getattr(axis, "value", axis), tensor.handle)
         return result
 
-    def _fold(self, given: list[Any], axis: int | None, made: Any) -> None:
-        bad = not_finite(made)
-        known = [_full(one) for one in given if events_of(one) is not None]
-        if bad is None and (not known or is_float(made)):
+    def _fold(self, given: list[Any], axis: int | None, output: Any) -> None:
+        bad = not_finite(output)
+        known = [_full(handle) for handle in given if events_of(handle) is not None]
+        if bad is None and (not known or is_float(output)):
             return
-        shape = made.data.shape
+        shape = output.data.shape
         events = np.zeros(shape, np.int32)
-        for one in known:
-            most, least = one.max(axis), one.min(axis)
+        for full in known:
+            most, least = full.max(axis), full.min(axis)
             events = np.where(events == 0, _as(np.where(most != 0, most, least), shape), events)
         if bad is not None:
             worse, nans = np.zeros(shape, bool), np.zeros(shape, bool)
-            for one in given:
-                if (wrong := not_finite(one)) is not None:
+            for handle in given:
+                if (wrong := not_finite(handle)) is not None:
                     worse |= _as(wrong.any(axis), shape)
-                    nans |= _as(np.isnan(numbers(one)).any(axis), shape)
-            self._born(made, bad, events, worse, nans)
+                    nans |= _as(np.isnan(numbers(handle)).any(axis), shape)
+            self._born(output, bad, events, worse, nans)
             events = np.where(bad, events, 0).astype(np.int32)
-        made.events = events
+        output.events = events
 
     def _event(self, kind: str) -> int:
         event = Event(kind, self.place.line())
@@ -246,28 +246,28 @@ def _as(reduced: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _handles(given: Any) -> list[Any]:
-    found: list[Any] = []
-    for one in given:
-        if isinstance(one, Handle):
-            found.append(one)
-        elif isinstance(one, (list, tuple)):
-            found += _handles(one)
-    return found
+    handles: list[Any] = []
+    for entry in given:
+        if isinstance(entry, Handle):
+            handles.append(entry)
+        elif isinstance(entry, (list, tuple)):
+            handles += _handles(entry)
+    return handles
 
 
-def _chosen(given: tuple[Any, ...], made: Any) -> None:
+def _chosen(given: tuple[Any, ...], output: Any) -> None:
     condition, left, right = given[:3]
     if events_of(left) is not None or events_of(right) is not None:
-        made.events = np.broadcast_to(np.where(condition.data, _full(left), _full(right)), made.data.shape)
+        output.events = np.broadcast_to(np.where(condition.data, _full(left), _full(right)), output.data.shape)
 
 
 def _following(name: str) -> Any:
     usual = getattr(CheckingBuilder, name)
 
     def call(self: Any, *given: Any, **named: Any) -> Any:
-        made = usual(self, *given, **named)
-        self.eye.done(self, name, usual, given, made)
-        return made
+        output = usual(self, *given, **named)
+        self.eye.done(self, name, usual, given, output)
+        return output
 
     return call
 

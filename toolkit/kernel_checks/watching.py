@@ -61,10 +61,10 @@ class Checking(Observer):
 
     # what the builder tells
 
-    def overflowed(self, made: Any, lanes: np.ndarray) -> None:
+    def overflowed(self, output: Any, lanes: np.ndarray) -> None:
         """A signed integer does not hold its result in some lanes."""
         if self.watch is not None and self.active:
-            self.watch.overflowed(made, lanes)
+            self.watch.overflowed(output, lanes)
 
     def asserted(self, lanes: np.ndarray, message: str) -> None:
         """`tl.device_assert` failed."""
@@ -114,7 +114,7 @@ class Checking(Observer):
             return
         self.calls += 1
         self.operators[str(operator)] += 1
-        given = {one.untyped_storage()._cdata for one in written}
+        given = {written_tensor.untyped_storage()._cdata for written_tensor in written}
         for tensor in read:
             if tensor.untyped_storage()._cdata not in given:
                 self._unread(tensor, f"{operator} reads")
@@ -137,7 +137,7 @@ class Checking(Observer):
         if not holes or by is None:
             return
         kernel, line, text = by
-        made = KernelFault(
+        fault = KernelFault(
             "uninitialised",
             kernel,
             max(0, self.launches - 1),
@@ -147,13 +147,13 @@ class Checking(Observer):
             node=node,
             programs=0,
             detail=f"it leaves out {holes} of {counted(tensor.numel(), 'element')} of what {who}",
-            shape=[int(one) for one in tensor.shape],
+            shape=[int(size) for size in tensor.shape],
             dtype=str(tensor.dtype).removeprefix("torch."),
         )
         wrapper = self.runs[-1].wrapper
         if wrapper is not None:
-            made.nodes, made.lines = wrapper.behind(kernel, max(0, self._launched[kernel] - 1))
-        self.outside.setdefault((kernel, line), made)
+            fault.nodes, fault.lines = wrapper.behind(kernel, max(0, self._launched[kernel] - 1))
+        self.outside.setdefault((kernel, line), fault)
 
     def findings(self) -> list[KernelFault]:
         """All of them, notes among them."""
@@ -178,7 +178,7 @@ class LaunchWatch(AccessWatch):
     def __init__(self, checking: Checking, place: LaunchPlace) -> None:
         self.checking, self.place = checking, place
         self.launch = place.launch
-        x, y, z = (int(one) for one in self.launch.grid)
+        x, y, z = (int(index) for index in self.launch.grid)
         self.alone = x * y * z == 1
         self.suspects: dict[int, None] = {}
         """Lines that stored what is not finite, or computed an integer that overflowed, in this program."""
@@ -297,7 +297,7 @@ class LaunchWatch(AccessWatch):
 
     # what the builder tells
 
-    def overflowed(self, made: Any, lanes: np.ndarray) -> None:
+    def overflowed(self, output: Any, lanes: np.ndarray) -> None:
         """A signed integer does not hold its result in some lanes."""
         self.suspects[self.place.line()] = None
 
@@ -321,8 +321,8 @@ class LaunchWatch(AccessWatch):
         if missing.size != np.count_nonzero(access.inside):
             missing = missing.any(-1)
         lanes = _spread(access.inside, missing)
-        found = self._add("uninitialised", access, lanes, detail=_by_whom(self.checking.shadows, access))
-        found.note = self.place.is_empty(found.node)  # the user's own
+        fault = self._add("uninitialised", access, lanes, detail=_by_whom(self.checking.shadows, access))
+        fault.note = self.place.is_empty(fault.node)  # the user's own
 
     def _others(self, access: Access, before: np.ndarray, kind: str, same: Zone | None = None) -> None:
         """Places that another program of this launch wrote or read. Such as atomics put into an order are none."""
@@ -381,6 +381,6 @@ def _spread(inside: np.ndarray, chosen: Any) -> np.ndarray:
     """A mask over the lanes inside -> over all lanes."""
     if chosen.shape == inside.shape:
         return chosen & inside
-    made = np.zeros(inside.shape, bool)
-    made[inside] = chosen
-    return made
+    mask = np.zeros(inside.shape, bool)
+    mask[inside] = chosen
+    return mask

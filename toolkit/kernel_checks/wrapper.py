@@ -73,12 +73,12 @@ class Wrapper:
     def outputs(self) -> list[str]:
         """The node of each output; an empty name for what is none."""
         outputs: Any = self.module.graph.output_node().args[0]
-        return [getattr(one, "name", "") for one in outputs]
+        return [getattr(output, "name", "") for output in outputs]
 
     def is_empty(self, node: str) -> bool:
         """Whether a node is the user's own memory that holds nothing."""
-        found = self._by_name.get(node)
-        return found is not None and is_uninitialised(found)
+        graph_node = self._by_name.get(node)
+        return graph_node is not None and is_uninitialised(graph_node)
 
     def scattering(self, nodes: Sequence[str]) -> str:
         """Of some nodes the one that writes where an index says, which may name a place twice: then the graph does so
@@ -88,16 +88,16 @@ class Wrapper:
     def eager(self, inputs: Sequence[Any], wanted: Collection[str]) -> dict[str, torch.Tensor]:
         """Eager's values of some nodes of the graph behind the kernels: a copy of each, as it was when it was made.
         Raises GraphRunError."""
-        found: dict[str, torch.Tensor] = {}
+        values: dict[str, torch.Tensor] = {}
 
         def keep(node: fx.Node, value: Any) -> Any:
             if node.name in wanted and isinstance(value, torch.Tensor):
-                found[node.name] = value.detach().clone()
+                values[node.name] = value.detach().clone()
             return value
 
         with devices_on_cpu(), torch.no_grad():
             run_graph(self.module, clone_inputs(list(inputs)), hook=keep)
-        return found
+        return values
 
 
 def _name(node: fx.Node) -> str:

@@ -65,7 +65,7 @@ def compared(payload: dict[str, Any]) -> list[dict[str, Any]]:
     """Without a GPU: the interpreter's results against eager's, of the launches in `launches`."""
     known = open_launches(Path(payload["folder"]))
     wanted = set(payload["launches"])
-    return [msgspec.to_builtins(beside_eager(one, known)) for one in known.launches if one.folder in wanted]
+    return [msgspec.to_builtins(beside_eager(launch, known)) for launch in known.launches if launch.folder in wanted]
 
 
 def beside_eager(launch: Launch, known: Launches) -> JudgedLaunch:
@@ -77,7 +77,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     """Launches, compares, and measures the time where `ceilings` are given."""
     mark("load")
     known = open_launches(Path(payload["folder"]))
-    launch = next(one for one in known.launches if one.folder == payload["launch"])
+    launch = next(candidate for candidate in known.launches if candidate.folder == payload["launch"])
     given = payload.get("ceilings")
     limits = None if given is None else msgspec.convert(given, Ceilings)
     with tempfile.TemporaryDirectory(prefix="graphdbg-kernel-") as folder:
@@ -97,11 +97,11 @@ def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | N
     if any(row.interpreter is not None and not row.interpreter.ok for row in rows):
         moved = run(kernel, launch, known, _one_rounding_away)
         rows = arguments_of(launch, known, results, moved)
-    made = JudgedLaunch.of(launch, torch.cuda.get_device_name(0), rows)
+    judged = JudgedLaunch.of(launch, torch.cuda.get_device_name(0), rows)
     if limits is not None:
         mark("time")
-        _time(made, kernel, launch, known, limits)
-    return made
+        _time(judged, kernel, launch, known, limits)
+    return judged
 
 
 def require(known: Launches) -> None:
@@ -121,7 +121,7 @@ def require(known: Launches) -> None:
 def restricted(autotuner: Any, launch: Launch) -> Any:
     """The kernel with the launch's configuration as its only one; Inductor's search for a better one is off."""
     autotuner.inductor_meta = {**autotuner.inductor_meta, **dict.fromkeys(_SEARCHES, False)}
-    alike = [one for one in autotuner.configs if _is(one, launch)]
+    alike = [config for config in autotuner.configs if _is(config, launch)]
     if alike:
         autotuner.configs = alike[:1]
         return autotuner
@@ -136,8 +136,8 @@ def restricted(autotuner: Any, launch: Launch) -> Any:
 
 def _is(config: Any, launch: Launch) -> bool:
     own, saved = (
-        {name: value for name, value in one.items() if isinstance(value, (int, str))}
-        for one in (config.kwargs, launch.blocks)
+        {name: value for name, value in settings.items() if isinstance(value, (int, str))}
+        for settings in (config.kwargs, launch.blocks)
     )
     return (config.num_warps, config.num_stages, own) == (launch.num_warps, launch.num_stages, saved)
 
@@ -161,12 +161,12 @@ def arguments(
             whole = change(flat(whole, dtype_of(kind))).view(torch.uint8)
         storages[place] = whole.to(device)
     tensors = {
-        name: torch.empty(0, dtype=dtype_of(one.dtype), device=device).set_(
-            storages[one.storage].untyped_storage(), one.offset, one.shape, one.stride
+        name: torch.empty(0, dtype=dtype_of(held_tensor.dtype), device=device).set_(
+            storages[held_tensor.storage].untyped_storage(), held_tensor.offset, held_tensor.shape, held_tensor.stride
         )
-        for name, one in launch.tensors.items()
+        for name, held_tensor in launch.tensors.items()
     }
-    return [tensors[one] if isinstance(one, str) else one for one in launch.passed], storages
+    return [tensors[argument] if isinstance(argument, str) else argument for argument in launch.passed], storages
 
 
 def run(kernel: Any, launch: Launch, known: Launches, change: Change | None = None) -> dict[int, torch.Tensor]:
@@ -191,14 +191,14 @@ def bench(call: Callable[[], object]) -> float:
     return float(do_bench(call, warmup=25, rep=100, return_mode="median")) / 1e3  # type: ignore[arg-type]
 
 
-def _time(made: JudgedLaunch, kernel: Any, launch: Launch, known: Launches, limits: Ceilings) -> None:
+def _time(judged: JudgedLaunch, kernel: Any, launch: Launch, known: Launches, limits: Ceilings) -> None:
     given, _ = arguments(launch, known)
     stream = torch.cuda.current_stream().cuda_stream
     seconds = bench(lambda: kernel.run(*given, stream=stream))
-    made.place = place_of(launch, known.source(launch), seconds, limits)
-    written = [one.argument for one in launch.written if one.argument.startswith("in_")]
+    judged.place = place_of(launch, known.source(launch), seconds, limits)
+    written = [row.argument for row in launch.written if row.argument.startswith("in_")]
     if any(launch.storages[launch.tensors[name].storage].after for name in written):
-        made.notes.append(MUTATES)
+        judged.notes.append(MUTATES)
 
 
 def place_of(launch: Launch, source: str, seconds: float, limits: Ceilings) -> Any:
@@ -206,7 +206,9 @@ def place_of(launch: Launch, source: str, seconds: float, limits: Ceilings) -> A
     moved = None
     if launch.bytes_read is not None and launch.bytes_written is not None:
         moved = launch.bytes_read + launch.bytes_written
-    return placed(seconds, moved, launch.flops, kind_of(source, (one.dtype for one in launch.tensors.values())), limits)
+    return placed(
+        seconds, moved, launch.flops, kind_of(source, (tensor.dtype for tensor in launch.tensors.values())), limits
+    )
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -277,17 +279,17 @@ def against_eager(written: Written, launches: Launches, have: torch.Tensor, coar
     if written.truth:
         truth = flat(launches.tensors.get(written.truth), dtype_of(written.truth_dtype)).reshape(written.shape)
     flips = eager.numel() // FLIPS
-    found = compare(
+    difference = compare(
         None if truth is None else [truth],
         [eager],
         [have],
         check=("nan", "accuracy"),
         noise=lambda output: Noise(flips),
     )
-    why = "" if found is None else found.text
+    why = "" if difference is None else difference.text
     if not is_float(eager):
         return Against(
-            float((eager != have).sum()) / max(1, eager.numel()), flips / max(1, eager.numel()), found is None, why
+            float((eager != have).sum()) / max(1, eager.numel()), flips / max(1, eager.numel()), difference is None, why
         )
     own = 0.0 if truth is None else relative_rmse(eager, truth)
     base = tolerance(eager.dtype)
@@ -296,7 +298,7 @@ def against_eager(written: Written, launches: Launches, have: torch.Tensor, coar
     )
     error = relative_rmse(have, eager if truth is None else truth)
     near = truth is None and coarsest > base and error <= limit
-    return Against(error, limit, found is None or near, "" if near else why)
+    return Against(error, limit, difference is None or near, "" if near else why)
 
 
 def arguments_of(
@@ -307,7 +309,7 @@ def arguments_of(
 ) -> list[Argument]:
     """Each argument that was written. `results`: storage -> its bytes after the launch; None: those of the interpreter,
     which are then compared with eager alone."""
-    found = []
+    rows = []
     for written in launch.written:
         tensor = launch.tensors[written.argument]
         storage = launch.storages[tensor.storage]
@@ -323,8 +325,8 @@ def arguments_of(
                 None if moved is None else flat(moved[tensor.storage], dtype),
             )
         row.eager = against_eager(written, launches, view(have, tensor), _coarsest(launch))
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _coarsest(launch: Launch) -> float:
@@ -338,7 +340,7 @@ def is_float(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    if one.dtype.itemsize == 1 and one.is_floating_point():
-        return one.view(torch.uint8) == other.view(torch.uint8)
-    return (one == other) | ((one != one) & (other != other))
+def _same(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype.itemsize == 1 and tensor.is_floating_point():
+        return tensor.view(torch.uint8) == other.view(torch.uint8)
+    return (tensor == other) | ((tensor != tensor) & (other != other))

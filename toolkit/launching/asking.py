@@ -46,9 +46,9 @@ def gpu(children: ForkServer) -> dict[str, Any]:
     return answer.value if answer.status == "done" else {}
 
 
-def target_here(found: dict[str, Any]) -> str:
+def target_here(hardware: dict[str, Any]) -> str:
     """The target that stands for a GPU, or the default one."""
-    return f"cuda:{found['capability']}" if found else DEFAULT
+    return f"cuda:{hardware['capability']}" if hardware else DEFAULT
 
 
 def launches_of(
@@ -123,7 +123,7 @@ def interpreted(
     known: Launches, wanted: Sequence[Launch], children: ForkServer, limit_s: float = 600.0
 ) -> list[JudgedLaunch]:
     """The interpreter's results of launches against eager's. Raises RunError where the child that compares ends."""
-    payload = {"folder": str(known.folder.absolute()), "launches": [one.folder for one in wanted]}
+    payload = {"folder": str(known.folder.absolute()), "launches": [launch.folder for launch in wanted]}
     answer = ask(f"{_ALONE}:compared", payload, limit_s, server=children).answer()
     if answer.status != "done":
         raise RunError("the results could not be compared", ended(answer))

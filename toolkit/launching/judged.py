@@ -41,7 +41,7 @@ class Argument(msgspec.Struct):
     @property
     def ok(self) -> bool:
         """Whether it is right, as far as it could be compared."""
-        return all(one is None or one.ok for one in (self.interpreter, self.eager))
+        return all(comparison is None or comparison.ok for comparison in (self.interpreter, self.eager))
 
 
 class JudgedLaunch(msgspec.Struct):
@@ -79,18 +79,18 @@ class JudgedLaunch(msgspec.Struct):
     @property
     def ok(self) -> bool:
         """Whether it ran and agrees."""
-        return not self.died and all(one.ok for one in self.arguments)
+        return not self.died and all(argument.ok for argument in self.arguments)
 
 
 def table(launches: Sequence[Launch]) -> str:
     """One row for each kernel: name, launches, grid, configuration, arguments; of several launches the first one's."""
     by_name: dict[str, list[Launch]] = {}
-    for one in launches:
-        by_name.setdefault(one.kernel, []).append(one)
+    for launch in launches:
+        by_name.setdefault(launch.kernel, []).append(launch)
     rows = [["KERNEL", "LAUNCHES", "GRID", "CONFIG", "ARGUMENTS"]]
-    for name, found in by_name.items():
-        first = found[0]
-        more = "" if len({one.grid for one in found}) == 1 else " ..."
+    for name, of_kernel in by_name.items():
+        first = of_kernel[0]
+        more = "" if len({launch.grid for launch in of_kernel}) == 1 else " ..."
         rows.append([name, str(first.calls), _grid(first.grid) + more, first.config_text(), _arguments(first)])
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return "\n".join(
@@ -100,7 +100,7 @@ def table(launches: Sequence[Launch]) -> str:
 
 def _arguments(launch: Launch) -> str:
     texts = [f"{name} {tensor.text()}" for name, tensor in launch.tensors.items()]
-    numbers = [str(one) for one in launch.passed if not isinstance(one, str)]
+    numbers = [str(argument) for argument in launch.passed if not isinstance(argument, str)]
     return ", ".join([*texts, *numbers])
 
 
@@ -108,24 +108,24 @@ def listed(known: Launches) -> dict[str, Any]:
     """The list as JSON: one object for each launch."""
     rows = [
         {
-            "kernel": one.kernel,
-            "launch": one.number,
-            "call": one.call,
-            "calls": one.calls,
-            "grid": list(one.grid),
-            "config": one.config_text(),
-            "blocks": one.blocks,
-            "num_warps": one.num_warps,
-            "num_stages": one.num_stages,
-            "arguments": [{"name": name, "type": tensor.text()} for name, tensor in one.tensors.items()],
-            "numbers": [value for value in one.passed if not isinstance(value, str)],
-            "written": [{"name": row.argument, "buffer": row.buffer, "node": row.node} for row in one.written],
-            "nodes": one.nodes,
-            "bytes_read": one.bytes_read,
-            "bytes_written": one.bytes_written,
-            "flops": one.flops,
+            "kernel": launch.kernel,
+            "launch": launch.number,
+            "call": launch.call,
+            "calls": launch.calls,
+            "grid": list(launch.grid),
+            "config": launch.config_text(),
+            "blocks": launch.blocks,
+            "num_warps": launch.num_warps,
+            "num_stages": launch.num_stages,
+            "arguments": [{"name": name, "type": tensor.text()} for name, tensor in launch.tensors.items()],
+            "numbers": [value for value in launch.passed if not isinstance(value, str)],
+            "written": [{"name": row.argument, "buffer": row.buffer, "node": row.node} for row in launch.written],
+            "nodes": launch.nodes,
+            "bytes_read": launch.bytes_read,
+            "bytes_written": launch.bytes_written,
+            "flops": launch.flops,
         }
-        for one in known.launches
+        for launch in known.launches
     ]
     index = known.index
     return {"graph": index.graph, "target": index.target, "notes": index.notes, "launches": rows}
@@ -137,12 +137,12 @@ def report(judged: JudgedLaunch, limits: Ceilings | None = None) -> str:
         f"{judged.kernel}, launch {judged.call} of {judged.calls}, grid {_grid(judged.grid)}, {judged.config}   "
         f"{judged.where}"
     )
-    lines = [head, *(_argument(one) for one in judged.arguments)]
+    lines = [head, *(_argument(argument) for argument in judged.arguments)]
     if judged.died:
         lines.append(f"died      {judged.died}")
     if judged.place is not None:
         lines += placing(judged.place, limits)
-    return "\n".join([*lines, *(f"note      {one}" for one in judged.notes)])
+    return "\n".join([*lines, *(f"note      {note}" for note in judged.notes)])
 
 
 def placing(place: KernelBound, limits: Ceilings | None) -> list[str]:
@@ -172,22 +172,22 @@ def placing(place: KernelBound, limits: Ceilings | None) -> list[str]:
 def _argument(row: Argument) -> str:
     named = " = ".join(filter(None, [row.name, row.buffer, f"node {row.node}" if row.node else ""]))
     against = [("interpreter", row.interpreter), ("eager", row.eager)]
-    parts = [_against(name, one) for name, one in against if one is not None]
+    parts = [_against(name, comparison) for name, comparison in against if comparison is not None]
     if row.eager is None:
         parts.append("eager ?")
     return f"{named}  {row.type}  {' · '.join(parts)}   {'ok' if row.ok else 'DIFFERS'}"
 
 
-def _against(name: str, found: Against) -> str:
-    why = f": {found.why}" if found.why else ""
-    if found.error is None or found.tolerance is None:
+def _against(name: str, comparison: Against) -> str:
+    why = f": {comparison.why}" if comparison.why else ""
+    if comparison.error is None or comparison.tolerance is None:
         return f"{name} not finite{why}"
-    return f"{name} {found.error:.2g} (tolerance {found.tolerance:.2g}){why}"
+    return f"{name} {comparison.error:.2g} (tolerance {comparison.tolerance:.2g}){why}"
 
 
 def document(known: Launches, judged: Sequence[JudgedLaunch], limits: Ceilings | None, device: str) -> dict[str, Any]:
     """All of it as JSON."""
-    rows = [{"ok": one.ok, **msgspec.to_builtins(one)} for one in judged]
+    rows = [{"ok": launch.ok, **msgspec.to_builtins(launch)} for launch in judged]
     ceilings = None if limits is None else msgspec.to_builtins(limits)
     return {
         "graph": known.index.graph,
@@ -195,10 +195,10 @@ def document(known: Launches, judged: Sequence[JudgedLaunch], limits: Ceilings |
         "device": device,
         "notes": known.index.notes,
         "ceilings": ceilings,
-        "ok": all(one.ok for one in judged),
+        "ok": all(launch.ok for launch in judged),
         "launches": rows,
     }
 
 
 def _grid(grid: Sequence[int]) -> str:
-    return f"({','.join(str(one) for one in grid)})"
+    return f"({','.join(str(size) for size in grid)})"

@@ -10,7 +10,7 @@ DIR/tensors/<hash>                     storages, whole, each once (see dumps.ten
 Nothing of a folder is run when it is read, and what is odd is refused with a sentence. Must not import torch.
 
 >>> saved = open_launches(Path("launches"))
->>> [(one.kernel, one.grid) for one in saved.launches]
+>>> [(launch.kernel, launch.grid) for launch in saved.launches]
 [('triton_poi_fused_relu_0', (4, 1, 1))]
 """
 
@@ -160,15 +160,19 @@ class Launches:
         """The launches of a kernel, or the one that `NAME#2` means. Raises UsageError with the list of those there
         are."""
         kernel, mark, call = name.partition("#")
-        found = [one for one in self.launches if one.kernel == kernel and (not mark or str(one.call) == call)]
-        if not found:
+        launches = [
+            launch for launch in self.launches if launch.kernel == kernel and (not mark or str(launch.call) == call)
+        ]
+        if not launches:
             raise unknown(name, self.launches)
-        return found
+        return launches
 
 
 def unknown(name: str, launches: Sequence[Launch]) -> UsageError:
     """No kernel or launch has that name."""
-    known = dict.fromkeys(one.kernel if one.calls == 1 else f"{one.kernel} (#1 to #{one.calls})" for one in launches)
+    known = dict.fromkeys(
+        launch.kernel if launch.calls == 1 else f"{launch.kernel} (#1 to #{launch.calls})" for launch in launches
+    )
     return UsageError(
         f"there is no kernel {name!r}", f"there are: {', '.join(known)}" if known else "no kernel was launched"
     )
@@ -199,7 +203,7 @@ class LaunchWriter:
             write_file(
                 self.folder / launch.folder / LAUNCH, (msgspec.json.format(msgspec.json.encode(launch), indent=1),)
             )
-        index.which = [one.folder for one in self.launches]
+        index.which = [saved.folder for saved in self.launches]
         write_file(self.folder / INDEX, (msgspec.json.format(msgspec.json.encode(index), indent=1),))
 
 
@@ -251,15 +255,15 @@ def _check(launch: Launch, name: str, where: str) -> None:
 
     if launch.folder != name:
         raise refuse(f"it calls itself {launch.folder}")
-    for one in (launch.kernel, *launch.signature, *launch.constants, *launch.blocks, *launch.tensors, *launch.names):
-        if not _NAME.fullmatch(one):
-            raise refuse(f"{one!r} is no name")
+    for word in (launch.kernel, *launch.signature, *launch.constants, *launch.blocks, *launch.tensors, *launch.names):
+        if not _NAME.fullmatch(word):
+            raise refuse(f"{word!r} is no name")
     check_hash(launch.source, where)
-    for one in launch.passed:
-        if isinstance(one, str) and one not in launch.tensors:
-            raise refuse(f"argument {one!r} is no tensor of it")
+    for passed in launch.passed:
+        if isinstance(passed, str) and passed not in launch.tensors:
+            raise refuse(f"argument {passed!r} is no tensor of it")
     if (
-        any(not 1 <= one < 1 << 31 for one in launch.grid)
+        any(not 1 <= size < 1 << 31 for size in launch.grid)
         or not 1 <= launch.num_warps <= 64
         or not 0 <= launch.num_stages <= 64
     ):
@@ -272,10 +276,10 @@ def _check(launch: Launch, name: str, where: str) -> None:
             raise refuse("a storage has a negative size")
     for argument, tensor in launch.tensors.items():
         _check_tensor(argument, tensor, launch, refuse)
-    for one in launch.written:
-        if one.argument not in launch.tensors or (one.eager and one.dtype not in DTYPES):
-            raise refuse(f"{one.argument!r} is no tensor of it, or its value's dtype {one.dtype!r} is unknown")
-        for hashed in filter(None, (one.eager, one.truth)):
+    for row in launch.written:
+        if row.argument not in launch.tensors or (row.eager and row.dtype not in DTYPES):
+            raise refuse(f"{row.argument!r} is no tensor of it, or its value's dtype {row.dtype!r} is unknown")
+        for hashed in filter(None, (row.eager, row.truth)):
             check_hash(hashed, where)
 
 

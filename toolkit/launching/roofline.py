@@ -101,8 +101,8 @@ def measured(bench: Callable[[Callable[[], object]], float]) -> Ceilings:
     back."""
     import torch
 
-    found = torch.cuda.get_device_properties(0)
-    small = found.total_memory < SMALL_MEMORY
+    properties = torch.cuda.get_device_properties(0)
+    small = properties.total_memory < SMALL_MEMORY
     ones = torch.ones(COPY_BYTES // (8 if small else 1) // 4, device="cuda")
     copy = torch.empty_like(ones)
     bandwidth = 2 * ones.nbytes / bench(lambda: copy.copy_(ones))
@@ -120,8 +120,10 @@ def measured(bench: Callable[[Callable[[], object]], float]) -> Ceilings:
             torch.backends.cuda.matmul.allow_tf32 = tf32
             size = MATRIX // (2 if small else 1) // share
             left, right = (torch.randn(size, size, device="cuda", dtype=torch.float32).to(dtype) for _ in range(2))
-            made = torch.empty(size, size, device="cuda", dtype=dtype)
-            peaks[kind] = 2 * size**3 / bench(lambda left=left, right=right, made=made: torch.mm(left, right, out=made))
+            matrix = torch.empty(size, size, device="cuda", dtype=dtype)
+            peaks[kind] = (
+                2 * size**3 / bench(lambda left=left, right=right, matrix=matrix: torch.mm(left, right, out=matrix))
+            )
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    return Ceilings(found.name, found.major * 10 + found.minor, bandwidth, peaks, launch_s)
+    return Ceilings(properties.name, properties.major * 10 + properties.minor, bandwidth, peaks, launch_s)

@@ -154,17 +154,17 @@ class Saver(Observer):
         changed = _written_names(saved)
         self._overwritten(launch, changed)
         saved.written = [self._written(launch, name, part) for name in changed]
-        for place, one in enumerate(saved.written):
-            if part is not None and one.node and one.buffer in part.mutated:
-                self._last[one.buffer] = saved, place, launch.tensors[one.argument]
+        for place, row in enumerate(saved.written):
+            if part is not None and row.node and row.buffer in part.mutated:
+                self._last[row.buffer] = saved, place, launch.tensors[row.argument]
         if part is not None:
             part.launches.append((saved, launch.tensors))
 
     def called(self, operator: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> None:
         if operator.__name__.startswith("set_"):  # whose memory it is changes, not what is in it
             return
-        for one in written:
-            for name in [name for name, (*_, tensor) in self._last.items() if _overlap(tensor, one)]:
+        for target in written:
+            for name in [name for name, (*_, tensor) in self._last.items() if _overlap(tensor, target)]:
                 self._no_node(name)
 
     def _overwritten(self, launch: Launch, names: Iterable[str]) -> None:
@@ -190,7 +190,7 @@ class Saver(Observer):
         """Adds what eager has to the launches since the wrapper was called."""
         for _, part in self._parts.values():
             launches, part.launches = part.launches, []
-            names = {one.node for saved, _ in launches for one in saved.written if one.node}
+            names = {row.node for saved, _ in launches for row in saved.written if row.node}
             if not names:
                 continue
             known = part.gm.graph.nodes
@@ -202,7 +202,7 @@ class Saver(Observer):
                 self.notes.append(f"{many} not compared with eager: kernels draw their own")
             eager, truth = self._values(part.gm, names)
             for saved, tensors in launches:
-                saved.written = [self._valued(one, tensors[one.argument], eager, truth) for one in saved.written]
+                saved.written = [self._valued(row, tensors[row.argument], eager, truth) for row in saved.written]
         self._inputs = []
 
     def _values(self, gm: fx.GraphModule, names: set[str]) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -219,10 +219,10 @@ class Saver(Observer):
                     keep(node.name, value)
                 return value
 
-            made = run_graph(gm, inputs, hook=hook)
+            outputs = run_graph(gm, inputs, hook=hook)
             for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
                 keep(node.name, value)  # a kernel that writes to an input makes it what it is at the end
-            return made
+            return outputs
 
         with running(Interpretation()), torch.no_grad():
             try:
@@ -231,9 +231,9 @@ class Saver(Observer):
                 self.notes.append(
                     f"eager's values behind node {error.node} are not known: {error.__cause__}".splitlines()[0]
                 )
-            found = reference(gm, self._inputs, lambda wide, inputs: run(wide, inputs, truth))
-            if isinstance(found, NoReference):
-                self.notes.append(f"no float64 values: {found.reason}")
+            exact = reference(gm, self._inputs, lambda wide, inputs: run(wide, inputs, truth))
+            if isinstance(exact, NoReference):
+                self.notes.append(f"no float64 values: {exact.reason}")
         return eager, truth
 
     def _valued(
@@ -263,13 +263,13 @@ def _saved(
     ]
     tensors = {
         name: Tensor(
-            _name(one.dtype),
-            tuple(one.shape),
-            tuple(one.stride()),
-            int(one.storage_offset()),
-            places[one.untyped_storage()._cdata],
+            _name(tensor.dtype),
+            tuple(tensor.shape),
+            tuple(tensor.stride()),
+            int(tensor.storage_offset()),
+            places[tensor.untyped_storage()._cdata],
         )
-        for name, one in launch.tensors.items()
+        for name, tensor in launch.tensors.items()
     }
     names = {id(value): name for name, value in launch.tensors.items()}
     config = launch.config
@@ -285,7 +285,7 @@ def _saved(
         int(config.num_stages),
         dict(launch.signature),
         fixed,
-        [names[id(one)] if id(one) in names else _plain(one) for one in launch.passed],
+        [names[id(argument)] if id(argument) in names else _plain(argument) for argument in launch.passed],
         list(launch.arguments),
         tensors,
         rows,
@@ -313,11 +313,11 @@ def _options(config: Any) -> dict[str, Number]:
     return {name: value for name, value in known.items() if isinstance(value, int)}
 
 
-def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _overlap(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors may share memory, from the first to the last byte of each."""
-    if one.untyped_storage()._cdata != other.untyped_storage()._cdata or not one.numel() or not other.numel():
+    if tensor.untyped_storage()._cdata != other.untyped_storage()._cdata or not tensor.numel() or not other.numel():
         return False
-    first, last = zip(_span(one), _span(other), strict=True)
+    first, last = zip(_span(tensor), _span(other), strict=True)
     return max(first) < min(last)
 
 
@@ -328,11 +328,11 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _behind_random(gm: fx.GraphModule) -> set[fx.Node]:
-    found: set[fx.Node] = set()
+    drawn: set[fx.Node] = set()
     for node in gm.graph.nodes:
-        if is_random(node) or any(one in found for one in node.all_input_nodes):
-            found.add(node)
-    return {node for node in found if node.op != "output"}
+        if is_random(node) or any(argument in drawn for argument in node.all_input_nodes):
+            drawn.add(node)
+    return {node for node in drawn if node.op != "output"}
 
 
 def _plain(value: Any) -> Any:

@@ -53,7 +53,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     case = Case.at(payload["path"])
     live = case.live(seed=payload["seed"], device="cpu" if on_gpu(case.saved) else None)
     names = payload["names"]
-    made = saved_launches(
+    index = saved_launches(
         live,
         Path(payload["folder"]),
         payload["target"],
@@ -61,7 +61,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         graph=payload["graph"],
         seed=payload["seed"],
     )
-    return {"notes": made.notes, "launches": len(made.which)}
+    return {"notes": index.notes, "launches": len(index.which)}
 
 
 def wanted(names: Sequence[str] | None, kernel: str, call: int) -> bool:
@@ -108,5 +108,5 @@ def _run(case: Live, rung: Saving, saver: Saver, seed: int) -> None:
         fakes = shared_fakes(gm, case.inputs, spec.dynamic)[0]
         compiled = rung.build(gm, fakes, spec)
         mark("run")
-        parameters = [one for one in case.gm.parameters() if one.requires_grad] if backward else []
+        parameters = [parameter for parameter in case.gm.parameters() if parameter.requires_grad] if backward else []
         execute(compiled, clone_inputs(case.inputs), seed=seed, backward=backward, parameters=parameters)

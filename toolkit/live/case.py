@@ -1,10 +1,11 @@
 """One case everywhere: a saved graph with its inputs and how it enters the compiler, in two faces.
 
 `case.saved` is records and needs no torch; `case.live()` is a module that runs, its inputs and the spec: what the
-judge, passes and cutting take. Each call decodes the graph anew.
+judge, passes and cutting take. Each call decodes the graph again.
 
->>> case = Case.at("myrun/0_0/forward")
->>> judge(case.live(), "inductor")
+>>> case = Case.at("myrun/0_0/forward").live()
+>>> case.spec.stage
+'forward'
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class Case:
         return cls(load_graph(path))
 
     def live(self, *, rung: str = "", seed: int = 0, device: str | None = None, meeting: str = "") -> Live:
-        """With its recorded inputs, what was not recorded made up by `seed`; on `device`, or where `rung` needs it.
-        Process groups that it names are made (see `process_groups.join` for `meeting`)."""
+        """The live face, with the recorded inputs and the others synthesised by `seed`; on `device`, or where `rung`
+        needs it. Process groups that it names are made (see `process_groups.join` for `meeting`)."""
         saved, device = self.saved, self.device_for(rung, device)
         record, inputs_record, tensors = saved.record, saved.inputs_record, saved.tensors
         if record.graph.meta.get("process_groups"):
@@ -112,8 +113,11 @@ def _lowered(saved: SavedGraph) -> dict[int, Any]:
         if (saved.path.parent / stage).exists():
             inner = load_graph(saved.path.parent / stage)
             output = live.fake_module(inner.record, inner.tensors, where=str(inner.path))[0].graph.output_node()
-            made = zip(output.meta.get("desc") or (), leaves(output.args[0]), strict=False)
-            places = ((re.fullmatch(r"PlainAOTOutput\(idx=(\d+)\)", str(told)), node) for told, node in made)
+            described = zip(output.meta.get("desc") or (), leaves(output.args[0]), strict=False)
+            places = (
+                (re.fullmatch(r"PlainAOTOutput\(idx=(\d+)\)", str(description)), node)
+                for description, node in described
+            )
             return {
                 int(place[1]): node.meta.get("val") for place, node in places if place and isinstance(node, fx.Node)
             }
@@ -126,7 +130,7 @@ def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
     """
     for node in gm.graph.nodes:
         if node.op == "call_method" and node.target == "item" and node.args[0].op == "placeholder":
-            fake, number = (one.meta.get("example_value") for one in (node.args[0], node))
+            fake, number = (source.meta.get("example_value") for source in (node.args[0], node))
             if isinstance(fake, t.FakeTensor) and isinstance(number, torch.SymFloat | torch.SymInt):
                 fake.item_memo = number
     for symbol in record.symbols:
@@ -138,11 +142,11 @@ def _plain_here(gm: fx.GraphModule, seen: InputsRecord | None) -> list[str]:
     """The inputs that were more than plain tensors: what their class did is in the graph already."""
     called = of_module(gm).inputs
     given = [
-        (one.name, one.value) for one in (seen.inputs if seen is not None else ()) if isinstance(one.value, TensorValue)
+        (row.name, row.value) for row in (seen.inputs if seen is not None else ()) if isinstance(row.value, TensorValue)
     ]
     lost = [(name, value.subclass) for name, value in given if value.subclass not in ("", BUFFER) and not value.inner]
-    told = {called.get(name, name): kind for name, kind in lost}
-    return [f"{name} was a {kind} in the run and is a plain tensor here" for name, kind in told.items()]
+    kinds = {called.get(name, name): kind for name, kind in lost}
+    return [f"{name} was a {kind} in the run and is a plain tensor here" for name, kind in kinds.items()]
 
 
 def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) -> None:
@@ -151,13 +155,13 @@ def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) 
     nodes = gm.graph.find_nodes(op="placeholder") if spec.stage in FULL_STAGES else []
     pairs = [(node, node.meta.get("example_value"), real) for node, real in zip(nodes, inputs, strict=False)]
     pairs = [
-        one
-        for one in pairs
-        if (isinstance(one[1], t.FakeTensor) or is_wrapper(one[1])) and isinstance(one[2], torch.Tensor)
+        pair
+        for pair in pairs
+        if (isinstance(pair[1], t.FakeTensor) or is_wrapper(pair[1])) and isinstance(pair[2], torch.Tensor)
     ]
     fakes, reals = [fake for _, fake, _ in pairs], [real for *_, real in pairs]
     views, bases = bases_of(fakes), bases_of(reals)
-    same = [(one.requires_grad, one.is_leaf) == (real.requires_grad, real.is_leaf) for _, one, real in pairs]
+    same = [(traced.requires_grad, traced.is_leaf) == (real.requires_grad, real.is_leaf) for _, traced, real in pairs]
     if not bases and all(same):
         return
     known = {
@@ -167,7 +171,7 @@ def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) 
     }
     came = [place for place, real in enumerate(reals) if not real.is_leaf]
     plain = [fake.detach().requires_grad_(real.requires_grad) for _, fake, real in pairs]
-    mode = next((one.fake_mode for one in fakes if isinstance(one, t.FakeTensor)), None)
+    mode = next((value.fake_mode for value in fakes if isinstance(value, t.FakeTensor)), None)
     with contextlib.nullcontext() if mode is None else t.suppress_guards(mode.shape_env):
         for (node, *_), fake in zip(pairs, computed(plain, came, known), strict=True):
             node.meta["example_value"] = fake
@@ -205,7 +209,7 @@ def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str
     traced with. Changes `gm` in place where that is needed; returns what was done, as notes.
 
     Inductor may lay out convolutions channels-last. AOTAutograd then gives the backward graph's inputs the strides that
-    the compiled forward graph makes, and traces nothing anew; Inductor does that itself, once every view is a reshape.
+    the compiled forward graph makes, and traces nothing again; Inductor does that itself, once every view is a reshape.
     Eager and the checks need the same, or a `view` fails and strides look wrong in a healthy graph. Only strides are
     taken over, from fake values; a node that is recorded with another size or dtype than it has stays as recorded.
     """
@@ -238,7 +242,7 @@ def reshapes(gm: fx.GraphModule) -> list[str]:
 
 
 def as_reshapes(gm: fx.GraphModule, names: Collection[str]) -> None:
-    """Makes the named nodes reshapes where they are views: in a part of a graph, what `follow_saved` did to the
+    """Makes the named nodes reshapes where they are views: does in a part of a graph what `follow_saved` did to the
     whole."""
     for node in gm.graph.nodes:
         if node.target is _VIEW and node.name in names:
@@ -271,7 +275,7 @@ class _Traced(fx.Interpreter):
 
 def _any_relaid(gm: fx.GraphModule, record: GraphRecord) -> bool:
     """Whether a saved tensor is not contiguous, which is all that the record of the graph tells."""
-    saved = {one.name for one in record.inputs if one.role == "saved"}
+    saved = {row.name for row in record.inputs if row.role == "saved"}
     for node in gm.graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder" and node.name in saved and isinstance(value, torch.Tensor):
@@ -281,23 +285,23 @@ def _any_relaid(gm: fx.GraphModule, record: GraphRecord) -> bool:
     return False
 
 
-def _same_but_strides(recorded: Any, made: Any) -> bool:
-    if isinstance(recorded, torch.Tensor) and isinstance(made, torch.Tensor):
-        return _shape(recorded) == _shape(made) and recorded.dtype == made.dtype and recorded.device == made.device
-    if isinstance(recorded, (tuple, list)) and isinstance(made, (tuple, list)) and len(recorded) == len(made):
-        pairs = zip(recorded, made, strict=True)
-        return all((one is None and other is None) or _same_but_strides(one, other) for one, other in pairs)
+def _same_but_strides(recorded: Any, built: Any) -> bool:
+    if isinstance(recorded, torch.Tensor) and isinstance(built, torch.Tensor):
+        return _shape(recorded) == _shape(built) and recorded.dtype == built.dtype and recorded.device == built.device
+    if isinstance(recorded, (tuple, list)) and isinstance(built, (tuple, list)) and len(recorded) == len(built):
+        pairs = zip(recorded, built, strict=True)
+        return all((before is None and after is None) or _same_but_strides(before, after) for before, after in pairs)
     return False
 
 
-def _other_strides(recorded: Any, made: Any) -> bool:
-    if isinstance(recorded, torch.Tensor) and isinstance(made, torch.Tensor):
-        return _shape(recorded) == _shape(made) and [*map(str, recorded.stride())] != [*map(str, made.stride())]
-    if isinstance(recorded, (tuple, list)) and isinstance(made, (tuple, list)):
-        return any(_other_strides(one, other) for one, other in zip(recorded, made, strict=False))
+def _other_strides(recorded: Any, built: Any) -> bool:
+    if isinstance(recorded, torch.Tensor) and isinstance(built, torch.Tensor):
+        return _shape(recorded) == _shape(built) and [*map(str, recorded.stride())] != [*map(str, built.stride())]
+    if isinstance(recorded, (tuple, list)) and isinstance(built, (tuple, list)):
+        return any(_other_strides(before, after) for before, after in zip(recorded, built, strict=False))
     return False
 
 
 def _shape(value: torch.Tensor) -> list[str]:
-    """As text, so that comparing symbols adds no guard."""
-    return [str(one) for one in value.shape]
+    """The shape as text, so that comparing symbols adds no guard."""
+    return [str(size) for size in value.shape]

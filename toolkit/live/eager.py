@@ -5,12 +5,11 @@ Differs from calling the module in three ways: Inductor's random prims draw what
 that an `empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one
 flat list. Must not change the graph; inputs are changed as the graph says, so pass clones.
 
->>> run_graph(gm, [torch.ones(2)])
-[tensor([2., 2.])]
+>>> gm = torch.fx.symbolic_trace(torch.sin)
+>>> run_graph(gm, [torch.zeros(2)])
 >>> x = torch.zeros(4)
 >>> a, b = clone_inputs([x, x[1:]])
 >>> a[1] = 7.0; b[0].item()
-7.0
 """
 
 from __future__ import annotations
@@ -130,7 +129,11 @@ def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """
     draw = _DRAWS.get(str(target))
     given = () if draw is None else (*args, *kwargs.values())
-    devices: list[Any] = [getattr(one, "device", one) for one in given if isinstance(one, (torch.Tensor, torch.device))]
+    devices: list[Any] = [
+        getattr(argument, "device", argument)
+        for argument in given
+        if isinstance(argument, (torch.Tensor, torch.device))
+    ]
     return draw(*args, **kwargs) if draw is not None and all(map(philox.repeatable, devices)) else None
 
 
@@ -230,7 +233,7 @@ def clone_inputs(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.T
         _clone(value, storages, change or torch.Tensor.clone) if isinstance(value, torch.Tensor) else value
         for value in inputs
     ]
-    came = [place for place, one in enumerate(inputs) if isinstance(one, torch.Tensor) and not one.is_leaf]
+    came = [place for place, given in enumerate(inputs) if isinstance(given, torch.Tensor) and not given.is_leaf]
     bases = {place: base._replace(dtype=copies[place].dtype) for place, base in bases_of(inputs).items()}
     return computed(copies, came, bases) if came or bases else copies
 

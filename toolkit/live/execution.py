@@ -3,8 +3,8 @@ changed in place.
 
 The same procedure serves eager, float64 and every rung, so that their lists can be compared place by place.
 
->>> execute(lambda inputs: run_graph(gm, inputs), [torch.ones(2)], seed=0).outputs
-[tensor([2., 2.])]
+>>> execute(lambda inputs: gm(*inputs), inputs, seed=0).outputs[0].shape
+torch.Size([2, 4])
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def execute(
     settle()
     aliases = _aliases(outputs, given)
     if not backward:
-        return Execution([wrappers.whole(one) for one in outputs], [], inputs, aliases)
-    roots = [one for one in outputs if isinstance(one, torch.Tensor) and one.requires_grad]
+        return Execution([wrappers.whole(output) for output in outputs], [], inputs, aliases)
+    roots = [output for output in outputs if isinstance(output, torch.Tensor) and output.requires_grad]
     if not leaves or not roots:
         return Execution(_detached(outputs), [], inputs, aliases)
     gradients = torch.autograd.grad(roots, leaves, tangents(roots, seed), allow_unused=True)
     settle()
-    return Execution(_detached(outputs), [wrappers.whole(one) for one in gradients], inputs, aliases)
+    return Execution(_detached(outputs), [wrappers.whole(gradient) for gradient in gradients], inputs, aliases)
 
 
 def tangents(roots: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
@@ -82,7 +82,7 @@ def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, chan
     called = of_module(gm)
     given = list(called.inputs.values())
     named = [*zip(given, inputs, strict=False), *gm.named_parameters()]
-    leaves = [named[place][0] for place in leaves_of([one for _, one in named])]
+    leaves = [named[place][0] for place in leaves_of([value for _, value in named])]
     grads = (
         [f"grad of {name}" for name in leaves] if len(leaves) == gradients else ["the gradient of an input"] * gradients
     )
@@ -107,9 +107,9 @@ def changed_inputs(before: Sequence[Any], after: Sequence[Any]) -> list[int]:
     ]
 
 
-def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one shape and dtype hold the same values, NaN being equal to NaN."""
-    a, b = wrappers.whole(one.detach()), wrappers.whole(other.detach())
+    a, b = wrappers.whole(tensor.detach()), wrappers.whole(other.detach())
     if a.layout != torch.strided or a.is_quantized:
         return True  # not looked into
     if a.dtype == b.dtype and torch.equal(a, b):
@@ -117,16 +117,16 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(((a == b) | ((a != a) & (b != b))).all())
 
 
-def identical(one: Any, other: Any) -> bool:
+def identical(value: Any, other: Any) -> bool:
     """Whether two results are the same to the last bit, the sign of a zero included; what is not looked into is not."""
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return type(one) is type(other) and one == other
-    if (one.shape, one.dtype, one.device, one.layout) != (other.shape, other.dtype, other.device, other.layout):
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return type(value) is type(other) and value == other
+    if (value.shape, value.dtype, value.device, value.layout) != (other.shape, other.dtype, other.device, other.layout):
         return False
-    if one.layout != torch.strided or one.is_quantized or one.is_complex():
+    if value.layout != torch.strided or value.is_quantized or value.is_complex():
         return False
-    same = same_bits(one, other)
-    return same and (not one.is_floating_point() or torch.equal(one.signbit(), other.signbit()))
+    same = same_bits(value, other)
+    return same and (not value.is_floating_point() or torch.equal(value.signbit(), other.signbit()))
 
 
 class Attributes:
@@ -150,10 +150,10 @@ class Attributes:
         left = [(now, kept) for (_, now), kept in zip(held(gm), self.before(gm), strict=True)]
         written = [now for now, kept in left if not same_bits(now, kept)]
         inputs = [*ran.inputs, *(kept if same_bits(now, kept) else now.detach().clone() for now, kept in left)]
-        places = {one.untyped_storage().data_ptr() for one in written}
+        places = {tensor.untyped_storage().data_ptr() for tensor in written}
         outputs = [
-            one.clone() if _has_memory(one) and one.untyped_storage().data_ptr() in places else one
-            for one in ran.outputs
+            output.clone() if _has_memory(output) and output.untyped_storage().data_ptr() in places else output
+            for output in ran.outputs
         ]
         return ran._replace(outputs=outputs, inputs=inputs)
 
@@ -170,8 +170,10 @@ def held(gm: fx.GraphModule) -> list[tuple[str, torch.Tensor]]:
     first: dict[str, str] = {}
     for node in gm.graph.find_nodes(op="get_attr"):
         first.setdefault(str(node.target), node.name)
-    found = [(name, attribute(gm, path)) for path, name in first.items()]
-    return [(name, value) for name, value in found if isinstance(value, torch.Tensor) and value.layout == torch.strided]
+    tensors = [(name, attribute(gm, path)) for path, name in first.items()]
+    return [
+        (name, value) for name, value in tensors if isinstance(value, torch.Tensor) and value.layout == torch.strided
+    ]
 
 
 def _held_tensors(gm: fx.GraphModule) -> Iterator[tuple[str, torch.Tensor]]:
@@ -196,8 +198,10 @@ def _aliases(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[list[int]]:
         if _has_memory(value):
             owners.setdefault(value.untyped_storage().data_ptr(), index)
     return [
-        [owners.get(one.untyped_storage().data_ptr(), -1), int(one.storage_offset())] if _has_memory(one) else [-1, 0]
-        for one in outputs
+        [owners.get(output.untyped_storage().data_ptr(), -1), int(output.storage_offset())]
+        if _has_memory(output)
+        else [-1, 0]
+        for output in outputs
     ]
 
 
@@ -206,7 +210,7 @@ def _has_memory(value: Any) -> bool:
 
 
 def _detached(outputs: Sequence[Any]) -> list[Any]:
-    return [wrappers.whole(one.detach()) if isinstance(one, torch.Tensor) else one for one in outputs]
+    return [wrappers.whole(output.detach()) if isinstance(output, torch.Tensor) else output for output in outputs]
 
 
 def leaves(value: Any) -> list[Any]:

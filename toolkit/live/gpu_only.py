@@ -54,8 +54,8 @@ def _laid_out(operator: Any, function: Kernel) -> Callable[..., tuple[Any, ...]]
     arguments = operator._schema.arguments
 
     def kernel(*given: Any, **named: Any) -> tuple[Any, ...]:
-        known = {one.name: value for one, value in zip(arguments, given, strict=False)} | named
-        values = function({one.name: known.get(one.name, one.default_value) for one in arguments})
+        known = {argument.name: value for argument, value in zip(arguments, given, strict=False)} | named
+        values = function({argument.name: known.get(argument.name, argument.default_value) for argument in arguments})
         shapes = operator(*map(_meta, given), **{name: _meta(value) for name, value in named.items()})
         return tuple(_into(*pair) for pair in zip_longest(shapes, values))
 
@@ -71,11 +71,11 @@ def _meta(value: Any) -> Any:
 def _into(shape: Any, value: Any) -> Any:
     if not isinstance(shape, torch.Tensor):
         return shape if value is None else value
-    made = torch.empty_strided(shape.shape, shape.stride(), dtype=shape.dtype).zero_()
+    output = torch.empty_strided(shape.shape, shape.stride(), dtype=shape.dtype).zero_()
     if value is not None:
         place = tuple(slice(0, size) for size in value.shape)
-        made[place] = value.reshape([*value.shape, *[1] * (made.dim() - value.dim())]).to(made.dtype)
-    return made
+        output[place] = value.reshape([*value.shape, *[1] * (output.dim() - value.dim())]).to(output.dtype)
+    return output
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
@@ -97,14 +97,14 @@ def _scores(
     """(probabilities, log-sum-exp of each row, scale), of (batch, heads, queries, width) and (batch, heads, keys,
     width)."""
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    found = _wide(query) @ _heads(_wide(key), query).transpose(-1, -2) * factor
+    scores = _wide(query) @ _heads(_wide(key), query).transpose(-1, -2) * factor
     if bias is not None:
-        found = found + _wide(bias)
+        scores = scores + _wide(bias)
     if causal:
-        allowed = torch.ones(found.shape[-2:], dtype=torch.bool).tril()
-        found = found.masked_fill(~allowed, -math.inf)
-    lse = found.logsumexp(-1)
-    return torch.exp(found - lse.unsqueeze(-1)).nan_to_num(0.0), lse, factor
+        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~allowed, -math.inf)
+    lse = scores.logsumexp(-1)
+    return torch.exp(scores - lse.unsqueeze(-1)).nan_to_num(0.0), lse, factor
 
 
 def _heads(shared: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
@@ -191,7 +191,7 @@ def on_cpu(gm: fx.GraphModule) -> list[str]:
 
 
 def _is_on_cpu(node: fx.Node) -> bool:
-    values = [one.meta.get("val", one.meta.get("example_value")) for one in node.all_input_nodes]
+    values = [source.meta.get("val", source.meta.get("example_value")) for source in node.all_input_nodes]
     devices = {value.device.type for value in values if isinstance(value, torch.Tensor)}
     return devices == {"cpu"} or (not devices and not torch.cuda.is_available())
 

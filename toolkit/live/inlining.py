@@ -35,8 +35,8 @@ BODY_AT = {
 
 def inlinable(gm: fx.GraphModule, only: Collection[str] = ()) -> list[str]:
     """The names of the nodes that `inlined` would replace; `only` names operators, all without it."""
-    found = [node for node in gm.graph.nodes if _body(gm, node) is not None or _is_cond(node)]
-    return [node.name for node in found if not only or _name(node) in only]
+    nodes = [node for node in gm.graph.nodes if _body(gm, node) is not None or _is_cond(node)]
+    return [node.name for node in nodes if not only or _name(node) in only]
 
 
 def inlined(gm: fx.GraphModule, inputs: Sequence[Any], only: Collection[str] = ()) -> fx.GraphModule:
@@ -72,8 +72,8 @@ def _body(gm: fx.GraphModule, node: Any) -> fx.GraphModule | None:
     place = BODY_AT.get(_name(node))
     if place is None or len(node.args) <= place or not isinstance(node.args[place], fx.Node):
         return None
-    found = attribute(gm, str(node.args[place].target)) if node.args[place].op == "get_attr" else None
-    return found if isinstance(found, fx.GraphModule) else None
+    inner = attribute(gm, str(node.args[place].target)) if node.args[place].op == "get_attr" else None
+    return inner if isinstance(inner, fx.GraphModule) else None
 
 
 def _predicates(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, bool]:
@@ -115,8 +115,8 @@ def _replace(gm: fx.GraphModule, node: Any, body: fx.GraphModule, operands: list
             user.replace_all_uses_with(result[user.args[1]])
             gm.graph.erase_node(user)
         else:
-            user.args = map_arg(user.args, lambda one: result if one is node else one)
-            user.kwargs = map_arg(user.kwargs, lambda one: result if one is node else one)
+            user.args = map_arg(user.args, lambda argument: result if argument is node else argument)
+            user.kwargs = map_arg(user.kwargs, lambda argument: result if argument is node else argument)
     gm.graph.erase_node(node)
 
 

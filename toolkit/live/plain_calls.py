@@ -56,12 +56,14 @@ def is_same(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
     False for what cannot be traced. The values stay as they are.
     """
-    given = [one for one in t.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    given = [leaf for leaf in t.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
 
     def call(form: Callable[..., Any]) -> Callable[..., Any]:
         def of(*tensors: Any) -> Any:
             left = iter(tensors)
-            some, named = t.tree_map(lambda one: next(left) if isinstance(one, torch.Tensor) else one, (args, kwargs))
+            some, named = t.tree_map(
+                lambda leaf: next(left) if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs)
+            )
             return form(*some, **named)
 
         return of
@@ -93,7 +95,7 @@ def _plainly(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _applied(plain: Plain) -> tuple[Any, tuple[Any, ...]]:
     """A function, or the name of a method, and its arguments."""
     if plain.call == INDEX:
-        parts = tuple(slice(*one) if isinstance(one, Slice) else one for one in plain.args[1:])
+        parts = tuple(slice(*argument) if isinstance(argument, Slice) else argument for argument in plain.args[1:])
         return operator.getitem, (plain.args[0], parts[0] if len(parts) == 1 else parts)
     if plain.call.startswith("."):
         return plain.call[1:], tuple(plain.args)
@@ -103,7 +105,7 @@ def _applied(plain: Plain) -> tuple[Any, tuple[Any, ...]]:
 def _run(call: Callable[..., Any], tensors: list[Any]) -> list[Any]:
     """What a call returns, and its arguments afterwards."""
     torch.manual_seed(SEED)
-    copies = [one.clone() for one in tensors]
+    copies = [tensor.clone() for tensor in tensors]
     return [*t.tree_leaves(call(*copies)), *copies]
 
 
@@ -111,8 +113,9 @@ def _same_values(ours: list[Any], theirs: list[Any]) -> bool:
     if len(ours) != len(theirs):
         return False
     return all(
-        identical(_real(one), _real(other)) and (not isinstance(one, torch.Tensor) or one.stride() == other.stride())
-        for one, other in zip(ours, theirs, strict=True)
+        identical(_real(value), _real(other))
+        and (not isinstance(value, torch.Tensor) or value.stride() == other.stride())
+        for value, other in zip(ours, theirs, strict=True)
     )
 
 
@@ -130,17 +133,17 @@ def _calls(call: Callable[..., Any], tensors: list[Any], *, deep: bool = False) 
     """The aten calls of a trace: what is called, with every argument that is not its default."""
     torch.manual_seed(SEED)
     table: Any = t.select_decomp_table() if deep else {}
-    graph = make_fx(call, decomposition_table=table)(*[one.clone() for one in tensors]).graph
+    graph = make_fx(call, decomposition_table=table)(*[tensor.clone() for tensor in tensors]).graph
     graph.eliminate_dead_code()
     places = {node: f"%{place}" for place, node in enumerate(graph.nodes)}
-    found: list[Any] = []
+    calls: list[Any] = []
     for node in graph.nodes:
         args, kwargs = fx.map_arg((node.args, node.kwargs), places.__getitem__)
         if node.op == "output":
-            found.append(t.tree_leaves(args))
+            calls.append(t.tree_leaves(args))
         elif node.op != "placeholder":
-            found.append((str(node.target), sorted(_given(node.target, args, kwargs))))
-    return found
+            calls.append((str(node.target), sorted(_given(node.target, args, kwargs))))
+    return calls
 
 
 def _given(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -148,10 +151,12 @@ def _given(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterat
     if declared is None:
         yield "", str((args, kwargs))
         return
-    known = dict(zip((one.name for one in declared if not one.kwarg_only), args, strict=False)) | kwargs
-    for one in declared:
-        value = known.get(one.name)
-        if one.name not in known or value in _NOTHING.get(one.name, ()):
+    known = (
+        dict(zip((parameter.name for parameter in declared if not parameter.kwarg_only), args, strict=False)) | kwargs
+    )
+    for parameter in declared:
+        value = known.get(parameter.name)
+        if parameter.name not in known or value in _NOTHING.get(parameter.name, ()):
             continue
-        if not (one.has_default_value() and value == one.default_value):
-            yield one.name, str(value)
+        if not (parameter.has_default_value() and value == parameter.default_value):
+            yield parameter.name, str(value)

@@ -29,8 +29,8 @@ WAIT_S = 120
 
 def groups_of(record: GraphRecord) -> dict[str, dict[str, Any]]:
     """Group name -> {"backend", "ranks", "rank", "world_size"}; empty for a graph without collectives."""
-    told: Any = record.graph.meta.get("process_groups")
-    return plain(told) if isinstance(told, dict) else {}
+    recorded: Any = record.graph.meta.get("process_groups")
+    return plain(recorded) if isinstance(recorded, dict) else {}
 
 
 def peers(saved: SavedGraph) -> list[SavedGraph]:
@@ -43,18 +43,18 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
     world = max((facts["world_size"] for facts in groups_of(saved.record).values()), default=1)
     if world == 1:
         return []
-    found = {
+    by_rank = {
         graph.rank: graph for graph in saved.run.graphs() if graph.local_id == saved.local_id and graph.rank is not None
     }
     wanted = set(range(world)) - {saved.rank}
-    if missing := sorted(wanted - set(found)):
+    if missing := sorted(wanted - set(by_rank)):
         raise EnvironmentLackError(
             f"{saved.id} communicates with {counted(world - 1, 'other rank')}",
             f"no graph {saved.local_id} of rank "
             f"{', '.join(map(str, missing))} lies beside it, and a collective of one rank alone would make up numbers",
             "replay it from a run that recorded all ranks",
         )
-    return [found[rank] for rank in sorted(wanted)]
+    return [by_rank[rank] for rank in sorted(wanted)]
 
 
 def join(record: GraphRecord, meeting: str = "") -> None:
@@ -87,11 +87,13 @@ def join(record: GraphRecord, meeting: str = "") -> None:
         distributed.init_process_group(
             _usable(facts["backend"]), store=store, rank=rank, world_size=world, timeout=wait
         )
-    for name, one in groups.items():
-        if not _same(_process_group(name), one["ranks"]):
-            backend = _usable(one["backend"])
-            made = distributed.new_group(one["ranks"], backend=backend, timeout=wait, use_local_synchronization=True)
-            _name_process_group(name, made)
+    for name, group in groups.items():
+        if not _same(_process_group(name), group["ranks"]):
+            backend = _usable(group["backend"])
+            process_group = distributed.new_group(
+                group["ranks"], backend=backend, timeout=wait, use_local_synchronization=True
+            )
+            _name_process_group(name, process_group)
 
 
 def _same(group: Any, ranks: Sequence[int]) -> bool:

@@ -52,14 +52,14 @@ def dynamo_outputs(output_graph: Any, gm: Any) -> list[tuple[str, str]]:
         _named(value, "", attributes, named, 0)
     for name, value in (getattr(tracer, "symbolic_locals", None) or {}).items():
         _named(value, str(name), attributes, named, 0)
-    found: list[tuple[str, str]] = []
+    outputs: list[tuple[str, str]] = []
     for node in gm.graph.find_nodes(op="output")[0].args[0]:
-        made = (node.meta.get("source_fn_stack") or [("", "")])[-1][0]
+        source = (node.meta.get("source_fn_stack") or [("", "")])[-1][0]
         own = "" if node.op == "placeholder" else node.name
-        if own and node.name == made:
+        if own and node.name == source:
             own = at(own, user_frame(node.meta.get("stack_trace") or "")[0])
-        found.append((node.name, named.get(node.name, "") or own))
-    return found
+        outputs.append((node.name, named.get(node.name, "") or own))
+    return outputs
 
 
 _DEEP = 6
@@ -70,13 +70,13 @@ def _field(value: Any, name: str) -> Any:
     return getattr(value, "__dict__", {}).get(name)
 
 
-def _named(value: Any, path: str, attributes: Any, found: dict[str, str], depth: int) -> None:
+def _named(value: Any, path: str, attributes: Any, names: dict[str, str], depth: int) -> None:
     """Adds the tensors inside one of Dynamo's variables under their keys; what has only a place in a tuple has no
     name."""
     node = getattr(_field(value, "proxy"), "node", None)
     if node is not None:
         if path:
-            found.setdefault(node.name, path)
+            names.setdefault(node.name, path)
         return
     if depth > _DEEP or type(value).__name__ == "LazyVariableTracker":
         return
@@ -93,7 +93,7 @@ def _named(value: Any, path: str, attributes: Any, found: dict[str, str], depth:
         rows = [(f"{path}.{name}" if path else str(name), item) for name, item in (kept or {}).items()]
         rows += [] if base is None else [(path, base)]
     for name, item in rows:
-        _named(item, name, attributes, found, depth + 1)
+        _named(item, name, attributes, names, depth + 1)
 
 
 def _at(path: str, place: int, fields: Any) -> str:

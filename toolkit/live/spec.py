@@ -6,8 +6,6 @@ come as Python values.
 
 >>> ReplaySpec("forward", {"is_inference": False}).stage
 'forward'
->>> with settings(spec.config) as lost, no_caches(), in_force(spec):
-...     ...
 """
 
 from __future__ import annotations
@@ -148,12 +146,12 @@ def _is_set_here(value: Any, saved: Any) -> bool:
 
 def setting(room: str, name: str) -> tuple[bool, Any]:
     """(whether this torch has the setting, its value now)."""
-    found: Any = t.look_up(f"{room}_config")
+    holder: Any = t.look_up(f"{room}_config")
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(holder, part):
             return False, None
-        found = getattr(found, part)
-    return True, found
+        holder = getattr(holder, part)
+    return True, holder
 
 
 @contextlib.contextmanager

@@ -95,7 +95,7 @@ def _config() -> Any:
 
 def not_ours(functions: Any) -> Any:
     """The functions that the program wants to be left out, of those that Dynamo is told to."""
-    return {one for one in functions if one is not _steps.hook}
+    return {function for function in functions if function is not _steps.hook}
 
 
 def compiled_into(output_graph: Any) -> int:

@@ -4,10 +4,8 @@ Nothing is imported for it but torch itself, and everything may be missing: a to
 what. Only reads: no random number is drawn, no setting written, but for the caches that hide graphs, inside compiler
 calls.
 
->>> compile_id()
-'0/0'
->>> changed_settings()
-{'inductor': {'max_autotune': True}}
+>>> compile_id() is None                # outside of a compile
+True
 """
 
 from __future__ import annotations
@@ -224,7 +222,7 @@ def innermost_backend(compiler_fn: Any) -> Any:
             getattr(compiler_fn, name, None) for name in ("_torchdynamo_orig_backend", "_compiler_fn", "compiler_fn")
         ]
         inner += [kwargs.get("fw_compiler")] if isinstance(kwargs, dict) else []
-        following = next((one for one in inner if callable(one)), None)
+        following = next((candidate for candidate in inner if callable(candidate)), None)
         if following is None:
             break
         compiler_fn = following
@@ -257,7 +255,7 @@ def changed_settings(
     `extra_inductor` are options that Inductor will apply while it compiles. With `but_caches` their switches are left
     out: the recorder itself has set them.
     """
-    found: dict[str, dict[str, Any]] = {}
+    changed: dict[str, dict[str, Any]] = {}
     for room in CONFIGS:
         module = loaded(f"{room}_config")
         values = dict(_not_default(module)) if module is not None else {}
@@ -268,8 +266,8 @@ def changed_settings(
         if but_caches:
             values = {name: value for name, value in values.items() if name not in CACHE_SWITCHES.get(room, ())}
         if values:
-            found[room] = dict(sorted(values.items()))
-    return found
+            changed[room] = dict(sorted(values.items()))
+    return changed
 
 
 def encoded_settings() -> dict[str, dict[str, Any]]:
@@ -301,8 +299,8 @@ def _own_names(module: Any, _: int) -> tuple[dict[Any, str], list[str]]:
     context variable was never set, by that variable, and the names of the others; `_` is how many it has. All would be
     asked for long."""
     entries: dict[str, Any] = module._config
-    of_another = lambda one: getattr(one, "alias", None) is not None or getattr(one, "deprecated", False)  # noqa: E731
-    own = {name: getattr(one, "user_override", None) for name, one in entries.items() if not of_another(one)}
+    of_another = lambda entry: getattr(entry, "alias", None) is not None or getattr(entry, "deprecated", False)  # noqa: E731
+    own = {name: getattr(entry, "user_override", None) for name, entry in entries.items() if not of_another(entry)}
     untouched = Context().run(lambda: {name for name in own if module._is_default(name)})
     named = {variable: name for name, variable in own.items() if name in untouched and isinstance(variable, ContextVar)}
     return named, [name for name in own if name not in named.values()]
@@ -357,9 +355,9 @@ def ambient(*, rng: bool = False, seed: bool = True) -> Ambient:
         autocast_cache=torch.is_autocast_cache_enabled(),
         deterministic=torch.are_deterministic_algorithms_enabled(),
         deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
-        matmul_precision=_told(torch.get_float32_matmul_precision, "highest"),
-        tf32=bool(_told(lambda: torch.backends.cuda.matmul.allow_tf32, False)),
-        cudnn_tf32=bool(_told(lambda: torch.backends.cudnn.allow_tf32, True)),
+        matmul_precision=_read_or(torch.get_float32_matmul_precision, "highest"),
+        tf32=bool(_read_or(lambda: torch.backends.cuda.matmul.allow_tf32, False)),
+        cudnn_tf32=bool(_read_or(lambda: torch.backends.cudnn.allow_tf32, True)),
         default_dtype=str(torch.get_default_dtype()).removeprefix("torch."),
         threads=torch.get_num_threads(),
         seed=torch.initial_seed() if seed else 0,
@@ -381,14 +379,14 @@ def generators() -> list[tuple[str, Any]]:
 def _autocast() -> dict[str, str]:
     import torch
 
-    found: dict[str, str] = {}
+    dtypes: dict[str, str] = {}
     for device in DEVICE_TYPES:
-        if _told(lambda device=device: torch.is_autocast_enabled(device), False):
-            found[device] = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
-    return found
+        if _read_or(lambda device=device: torch.is_autocast_enabled(device), False):
+            dtypes[device] = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+    return dtypes
 
 
-def _told(read: Callable[[], Any], otherwise: Any) -> Any:
+def _read_or(read: Callable[[], Any], otherwise: Any) -> Any:
     # torch refuses to tell TF32 settings when the old and the new interface were mixed, and autocast of absent devices.
     try:
         return read()

@@ -4,8 +4,7 @@
 A value is a tree of recorded tensors and plain Python values. Where a node is read again after its memory was written,
 the values of both versions are there. `eager_values` records, `spill` keeps the tensors in files.
 
->>> values = record_values(gm, inputs)
->>> values.tree("sin").load()
+For example: `from graphdbg.toolkit.cutting.eager_values import record_values`.
 """
 
 from __future__ import annotations
@@ -198,13 +197,13 @@ def _storage(value: torch.Tensor) -> int:
         return 0
 
 
-def shares_memory(one: Any, other: Any) -> bool:
+def shares_memory(value: Any, other: Any) -> bool:
     """Whether two values are strided tensors on one storage that holds anything."""
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
-    if one.layout is not torch.strided or other.layout is not torch.strided:
+    if value.layout is not torch.strided or other.layout is not torch.strided:
         return False
-    where = one.untyped_storage().data_ptr()
+    where = value.untyped_storage().data_ptr()
     return where != 0 and where == other.untyped_storage().data_ptr()
 
 

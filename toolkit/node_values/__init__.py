@@ -5,5 +5,5 @@ error.
 program by extra outputs; `measuring` makes rows; `words` says what was found; `seen` keeps rows for a screen. Their
 fields: `docs/json-lines.md`.
 
->>> for event in reading.node_values(load_graph("myrun/0_0/forward"), "inductor"): print(event)
+For example: `for event in reading.node_values(load_graph("myrun/0_0/forward"), "inductor"): print(event)`.
 """

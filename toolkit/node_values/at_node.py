@@ -3,9 +3,10 @@ torch.
 
 The graph is judged as `replay` does it; where that leaves no program to read values out of, eager's are read alone.
 
->>> found = at_node(load_graph("myrun/0_0/forward"), "mm", "inductor")
->>> found.at["value"]["values"]["eager"][0]["shape"]
-[8, 32]
+For example:
+
+    found = at_node(load_graph("myrun/0_0/forward"), "mm", "inductor")
+    found.at["value"]["values"]["eager"][0]["shape"]  # -> [8, 32]
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def at_node(
     imports: Sequence[str] = (),
     check: str = "auto",
     server: ForkServer | None = None,
-    tell: Callable[[AtNode], object] = lambda found: None,
+    tell: Callable[[AtNode], object] = lambda reading: None,
     terminal: tuple[int, int] | None = None,
 ) -> AtNode:
     """What is at a node. With `terminal` (descriptors to read and to write) a prompt there, once `tell` got what was
@@ -73,32 +74,32 @@ def at_node(
     Raises UsageError for a node that the graph does not have.
     """
     table = saved.table
-    row = next((one for one in table.rows() if one.name == node), None)
+    row = next((record for record in table.rows() if record.name == node), None)
     if row is None:
         raise no_node(saved, table.name, node)
     how = How(seed, device, limit_s, imports, known=True)
     with opened(server, warmth(rung), TASK) as used:
         outcome = replay(saved, rung, **how._asdict(), check=check, outputs=False, server=used)
-        found = AtNode(outcome, row.where)
+        reading = AtNode(outcome, row.where)
         if rung != "eager":
             signature = outcome.signature
             gone = signature is not None and signature.kind in NO_PROGRAM
             why = (
                 signature.text() if signature is not None and gone else outcome.text if outcome.verdict.skipped else ""
             )
-            found.alone = partitioned(saved, rung) or why
-        payload = {**how.payload(saved), "node": node, "rung": "eager" if found.alone else rung}
-        _ask(found, payload, limit_s, used, tell, terminal)
-        if found.stopped and payload["rung"] != "eager":  # with the values as outputs it may fail otherwise
-            found.alone, found.stopped = found.stopped, ""
-            _ask(found, payload | {"rung": "eager"}, limit_s, used, tell, terminal)
-    if not found.at:
-        tell(found)
-    return found
+            reading.alone = partitioned(saved, rung) or why
+        payload = {**how.payload(saved), "node": node, "rung": "eager" if reading.alone else rung}
+        _ask(reading, payload, limit_s, used, tell, terminal)
+        if reading.stopped and payload["rung"] != "eager":  # with the values as outputs it may fail otherwise
+            reading.alone, reading.stopped = reading.stopped, ""
+            _ask(reading, payload | {"rung": "eager"}, limit_s, used, tell, terminal)
+    if not reading.at:
+        tell(reading)
+    return reading
 
 
 def _ask(
-    found: AtNode,
+    reading: AtNode,
     payload: Plain,
     limit_s: float,
     server: ForkServer,
@@ -106,69 +107,69 @@ def _ask(
     terminal: tuple[int, int] | None,
 ) -> None:
     if terminal is None:
-        _take(found, ask(TASK, payload, limit_s, server=server))
-        if found.at:
-            tell(found)
+        _take(reading, ask(TASK, payload, limit_s, server=server))
+        if reading.at:
+            tell(reading)
         return
     with Terminal() as given:
         asked = ask(
             TASK, payload | {TERMINAL: given.name, "term": os.environ.get("TERM", "")}, _FOREVER_S, server=server
         )
-        found.at = next((one for one in asked if "value" in one), {})
-        if found.at:
-            tell(found)
+        reading.at = next((message for message in asked if "value" in message), {})
+        if reading.at:
+            tell(reading)
             given.join(asked, *terminal)
         else:
-            _take(found, asked)
+            _take(reading, asked)
 
 
-def _take(found: AtNode, asked: Any) -> None:
+def _take(reading: AtNode, asked: Any) -> None:
     answer = asked.end()
     if answer.status != "done":
         signature = from_answer(answer)
-        found.stopped = signature.text() if signature is not None else answer.status
+        reading.stopped = signature.text() if signature is not None else answer.status
     elif "refused" in answer.value:
-        found.stopped = answer.value["refused"]
+        reading.stopped = answer.value["refused"]
     else:
-        found.at = answer.value
+        reading.at = answer.value
 
 
-def lines(found: AtNode, node: str, graph: str, rung: str) -> list[str]:
+def lines(reading: AtNode, node: str, graph: str, rung: str) -> list[str]:
     """What is at the node, for people."""
-    at = found.at
+    at = reading.at
     if not at:
-        return [f"{node} of {graph}: nothing could be read: {found.stopped}"]
-    made = [f"{node}  {at['target']}" + (f"  {found.line}" if found.line else "") + f"  of {graph}"]
-    for title, one in [*(("input", one) for one in at["inputs"]), ("value", at["value"])]:
-        made += _block(title, one, "" if at["value"] is not one else found.alone, rung)
+        return [f"{node} of {graph}: nothing could be read: {reading.stopped}"]
+    printed = [f"{node}  {at['target']}" + (f"  {reading.line}" if reading.line else "") + f"  of {graph}"]
+    for title, shown in [*(("input", shown) for shown in at["inputs"]), ("value", at["value"])]:
+        printed += _block(title, shown, "" if at["value"] is not shown else reading.alone, rung)
     if wrong := at.get("wrong"):
-        made.append(f"\nwrong here, on right inputs: {wrong['text']}")
-    made += [f"note: {note}" for note in at["notes"]]
-    return made
+        printed.append(f"\nwrong here, on right inputs: {wrong['text']}")
+    printed += [f"note: {note}" for note in at["notes"]]
+    return printed
 
 
-def _block(title: str, one: Plain, alone: str, rung: str) -> list[str]:
+def _block(title: str, shown: Plain, alone: str, rung: str) -> list[str]:
     """A value: its form once, a line of numbers for each way in which it was computed; their own form where that
     differs."""
-    values: Plain = one["values"]
-    made: list[str] = []
+    values: Plain = shown["values"]
+    printed: list[str] = []
     width = max(len("eager"), len(rung))
     for part in range(len(values["eager"])):
         forms = {way: _form(rows[part]) for way, rows in values.items() if part < len(rows)}
-        name = one["name"] + (f"[{part}]" if len(values["eager"]) > 1 else "")
-        made.append(f"\n{title} {name}  {forms['eager']}")
+        name = shown["name"] + (f"[{part}]" if len(values["eager"]) > 1 else "")
+        printed.append(f"\n{title} {name}  {forms['eager']}")
         for way in forms:
             key = "eager_error" if way == "eager" and len(values) > 1 else "error"
-            error = one.get(key) if part == 0 else None
-            told = _numbers(values[way][part])
-            told += f"  error to float64 {size_text(error)}" if error is not None else ""
+            error = shown.get(key) if part == 0 else None
+            numbers = _numbers(values[way][part])
+            numbers += f"  error to float64 {size_text(error)}" if error is not None else ""
             other = f"  {forms[way]}" if forms[way] != forms["eager"] else ""
-            made += [f"  {way:<{width}}  {told}{other}".rstrip()] if told.strip() else []
+            printed += [f"  {way:<{width}}  {numbers}{other}".rstrip()] if numbers.strip() else []
             if first := values[way][part].get("first"):
-                made.append(f"  {'':<{width}}  {' '.join(map(_short, first))}")
-    if title == "value" and len(values) == 1 and rung != "eager" and (why := alone or one.get("reason", "")):
-        made.append(f"  {rung:<{width}}  no value: {why}")
-    return made
+                printed.append(f"  {'':<{width}}  {' '.join(map(_short, first))}")
+    if title == "value" and len(values) == 1 and rung != "eager" and (why := alone or shown.get("reason", "")):
+        printed.append(f"  {rung:<{width}}  no value: {why}")
+    return printed
 
 
 def _form(row: Plain) -> str:

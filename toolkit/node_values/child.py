@@ -105,27 +105,27 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         return {"refused": str(error)}
     except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
         return {"refused": f"eager itself fails: {type(error).__name__}: {error}".splitlines()[0]}
-    found: dict[str, Any] = {"notes": [*case.notes, *lost]}
+    answer: dict[str, Any] = {"notes": [*case.notes, *lost]}
     got: dict[str, torch.Tensor] | None = None
     if rung != "eager":
         names = [name for name in tappable(case.gm, eager) if wanted is None or name in wanted]
-        found |= {"signature": None, "outputs": len(names)}
+        answer |= {"signature": None, "outputs": len(names)}
         tapped = Tapped(rung_named(rung), names)
         if names:
             shared = Path(payload["shared"]) if payload.get("shared") else None
             outcome = judge(case, tapped, seed=seed, shared=shared)
             outcome = with_own_nan(outcome, case, saved.saved, asked=False, seed=seed)
-            found |= {"signature": msgspec.to_builtins(outcome.signature)}
+            answer |= {"signature": msgspec.to_builtins(outcome.signature)}
             if not tapped.got:
-                return found
+                return answer
         got = tapped.got
     mark("compare")
     _stage("compare")
     with surroundings(case.spec):
-        found["no_reference"] = measure(case, eager, got, wanted, seed=seed, tell=report)
+        answer["no_reference"] = measure(case, eager, got, wanted, seed=seed, tell=report)
         if got and (wrong := wrong_on_right_inputs(case, rung, got, seed)) is not None:
-            found["wrong"] = wrong
-    return found
+            answer["wrong"] = wrong
+    return answer
 
 
 def recorded(case: Live, seed: int, spill: Path | None = None) -> tuple[Values, list[str]]:
@@ -154,7 +154,7 @@ def wrong_on_right_inputs(
         return None
     mark("local test")
     with contextlib.suppress(GraphRunError):
-        return [one._asdict() for one in departures(copy_graph(gm), case.inputs, got, seed=seed)]
+        return [departure._asdict() for departure in departures(copy_graph(gm), case.inputs, got, seed=seed)]
     return None
 
 

@@ -45,13 +45,13 @@ def measure(
     """
     nodes = {node.name: (index, node) for index, node in enumerate(case.gm.graph.nodes)}
     given = _given(case)
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def row(name: str, truth: Any) -> None:
         index, node = nodes[name]
-        if node.op == "output" or (wanted is not None and name not in wanted) or name in told:
+        if node.op == "output" or (wanted is not None and name not in wanted) or name in reported:
             return
-        told.add(name)
+        reported.add(name)
         own = given.get(name, []) if node.op in INPUTS else _eager(eager, name)
         tell(_row(index, node, own, _under_rung(node, own, eager, got), tensors_in(truth)))
 
@@ -61,10 +61,10 @@ def measure(
         return value
 
     torch.manual_seed(seed)
-    found = reference(case.gm, case.inputs, lambda wide, inputs: run_graph(wide, inputs, hook=hook))
+    exact = reference(case.gm, case.inputs, lambda wide, inputs: run_graph(wide, inputs, hook=hook))
     for name in nodes:
         row(name, None)
-    return found.reason if isinstance(found, NoReference) else ""
+    return exact.reason if isinstance(exact, NoReference) else ""
 
 
 def _row(
@@ -81,7 +81,7 @@ def _row(
         return row | {"reason": under}
     seen, eager, exact = described(under), described(own), described(truth)
     row |= {
-        "shape": [list(one.shape) for one in under] if len(under) != 1 else list(under[0].shape),
+        "shape": [list(tensor.shape) for tensor in under] if len(under) != 1 else list(under[0].shape),
         "dtype": str(under[0].dtype).removeprefix("torch."),
         "min": seen.min,
         "max": seen.max,
@@ -100,12 +100,12 @@ def _row(
 def _error(got: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> float | None:
     """The largest relative RMS error among the parts of a value."""
     pairs = [
-        (one, other)
-        for one, other in zip(got, truth, strict=False)
-        if one.shape == other.shape and _plain(one) and _plain(other)
+        (ours, exact)
+        for ours, exact in zip(got, truth, strict=False)
+        if ours.shape == exact.shape and _plain(ours) and _plain(exact)
     ]
-    found = max((relative_rmse(one, other) for one, other in pairs), default=None)
-    return None if found is None else min(found, LARGEST)
+    largest = max((relative_rmse(ours, exact) for ours, exact in pairs), default=None)
+    return None if largest is None else min(largest, LARGEST)
 
 
 def _plain(tensor: torch.Tensor) -> bool:
@@ -141,17 +141,17 @@ def _tree(eager: Values, name: str) -> Any:
 
 
 def _eager(eager: Values, name: str) -> list[torch.Tensor]:
-    return [one.load().detach() for one in leaves(_tree(eager, name))]
+    return [stored.load().detach() for stored in leaves(_tree(eager, name))]
 
 
 def _given(case: Live) -> dict[str, list[torch.Tensor]]:
     """The tensors of inputs and attributes by their nodes."""
     names = [node.name for node in case.gm.graph.nodes if node.op == "placeholder"]
-    found = {name: tensors_in(value) for name, value in zip(names, case.inputs, strict=False)}
+    tensors = {name: tensors_in(value) for name, value in zip(names, case.inputs, strict=False)}
     for node in case.gm.graph.nodes:
         if node.op == "get_attr":
-            found[node.name] = tensors_in(attribute(case.gm, str(node.target)))
-    return found
+            tensors[node.name] = tensors_in(attribute(case.gm, str(node.target)))
+    return tensors
 
 
 def target_of(node: fx.Node) -> str:

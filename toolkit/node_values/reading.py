@@ -4,8 +4,9 @@ eager: one child, every value beside float64. Another rung: the graph is judged 
 values as extra outputs, at most BATCH_BYTES of them in one program. A child reports rows as it has them, so that those
 from before a segfault, a hang or a kill are there.
 
->>> [event["event"] for event in node_values(saved, "eager")]
-['start', 'stage', 'stage', 'value', ..., 'end']
+For example:
+
+    [event["event"] for event in node_values(saved, "eager")]  # -> ['start', 'stage', 'stage', 'value', ..., 'end']
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ class _Reading:
             known = [how for how in RELATIONS if how in self.relations]
             end["relation"] = known[0] if known else None
             end["first_bad"] = first_bad_of_rung(self.rows, self.wrong)
-        end["wrong"] = [one["name"] for one in self.wrong]
+        end["wrong"] = [row["name"] for row in self.wrong]
         end["largest"] = largest(self.rows)
         bad = end["first_bad"]
         own = bad is not None and bad["kind"] == "nan" and "on_right_inputs" not in bad and not saw_nan(self.saved)
@@ -224,12 +225,12 @@ class _Reading:
 def _batches(sizes: dict[str, int], most: int) -> list[list[str]]:
     """The nodes in graph order, so many at a time that their values have at most `most` bytes; a larger value stands
     alone."""
-    found: list[list[str]] = [[]]
+    batches: list[list[str]] = [[]]
     held = 0
     for name, size in sizes.items():
-        if found[-1] and held + size > most:
-            found.append([])
+        if batches[-1] and held + size > most:
+            batches.append([])
             held = 0
-        found[-1].append(name)
+        batches[-1].append(name)
         held += size
-    return found
+    return batches

@@ -53,9 +53,9 @@ class NodeValue(msgspec.Struct, gc=False):
     @classmethod
     def of(cls, event: Row) -> NodeValue:
         """The line's fields that are known here."""
-        made = cls(**{name: event[name] for name in cls.__struct_fields__ if event.get(name) is not None})
-        made.line, made.reason = sys.intern(made.line), sys.intern(made.reason)
-        return made
+        row = cls(**{name: event[name] for name in cls.__struct_fields__ if event.get(name) is not None})
+        row.line, row.reason = sys.intern(row.line), sys.intern(row.reason)
+        return row
 
 
 @dataclass
@@ -107,8 +107,8 @@ class ValuesSeen:
     @property
     def bad(self) -> list[int]:
         """The places of all that are bad by themselves, the first one first."""
-        found = sorted(self._wrong) if self.marked else []
-        return found or ([] if self.first_bad is None else [self.first_bad])
+        places = sorted(self._wrong) if self.marked else []
+        return places or ([] if self.first_bad is None else [self.first_bad])
 
     def place(self, name: str | None) -> int | None:
         """Where a node is among the rows."""

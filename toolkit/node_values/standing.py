@@ -52,11 +52,11 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         return {"refused": str(error)}
     except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
         return {"refused": f"eager itself fails: {type(error).__name__}: {error}".splitlines()[0]}
-    node = next(one for one in case.gm.graph.nodes if one.name == name)
+    node = next(candidate for candidate in case.gm.graph.nodes if candidate.name == name)
     seen = _Seen(case, eager)
-    names = [*dict.fromkeys(one.name for one in node.all_input_nodes), name]
+    names = [*dict.fromkeys(argument.name for argument in node.all_input_nodes), name]
     got = (
-        _compiled(case, rung, [one for one in tappable(case.gm, eager) if one in names], seed)
+        _compiled(case, rung, [tapped for tapped in tappable(case.gm, eager) if tapped in names], seed)
         if rung != "eager"
         else None
     )
@@ -65,33 +65,39 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     with surroundings(case.spec):
         lacks = measure(case, eager, got, set(names), seed=seed, tell=lambda row: rows.update({row["name"]: row}))
         wrong = wrong_on_right_inputs(case, rung, got, seed) if got else None
-    told = []
-    for one in names:
-        row = rows.get(one, {})
+    shown = []
+    for near_name in names:
+        row = rows.get(near_name, {})
         kept = {key: row.get(key) for key in ("error", "eager_error", "reason")}
-        value = seen.value(one) if one == name else seen.as_read(name, one)
-        other = {} if got is None or one not in got else {rung: sheet(got[one])}
-        told.append(
-            {"name": one, "values": {"eager": sheet(value)} | other} | {k: v for k, v in kept.items() if v is not None}
+        value = seen.value(near_name) if near_name == name else seen.as_read(name, near_name)
+        other = {} if got is None or near_name not in got else {rung: sheet(got[near_name])}
+        shown.append(
+            {"name": near_name, "values": {"eager": sheet(value)} | other}
+            | {k: v for k, v in kept.items() if v is not None}
         )
-    here = next((one for one in wrong or () if one["name"] == name), None)
-    found = {
+    here = next((departure for departure in wrong or () if departure["name"] == name), None)
+    answer = {
         "target": target_of(node),
-        "inputs": told[:-1],
-        "value": told[-1],
+        "inputs": shown[:-1],
+        "value": shown[-1],
         "wrong": here,
         "no_reference": lacks,
         "notes": [*case.notes, *lost],
     }
     if payload.get(TERMINAL):
-        report(found)
-        _prompt(payload, near, seen, {one: got[one] for one in names if one in got} if got is not None else {})
-    return found
+        report(answer)
+        _prompt(
+            payload,
+            near,
+            seen,
+            {near_name: got[near_name] for near_name in names if near_name in got} if got is not None else {},
+        )
+    return answer
 
 
 def _until(case: Live, name: str) -> Live:
     """The case up to a node, which it returns; the whole for an output."""
-    node = next(one for one in case.gm.graph.nodes if one.name == name)
+    node = next(candidate for candidate in case.gm.graph.nodes if candidate.name == name)
     if node.op == "output":
         return case
     gm = until(case.gm, name)
@@ -159,7 +165,7 @@ def sheet(value: Any) -> list[dict[str, Any]]:
         return [row for part in value for row in sheet(part)]
     if not isinstance(value, torch.Tensor):
         return [{"text": repr(value)}]
-    found, plain = described([value]), value.layout is torch.strided
+    numbers, plain = described([value]), value.layout is torch.strided
     places = itertools.islice(itertools.product(*map(range, value.shape)), FIRST)
     dense = (
         value.detach()
@@ -173,11 +179,11 @@ def sheet(value: Any) -> list[dict[str, Any]]:
             "dtype": str(value.dtype).removeprefix("torch."),
             "shape": list(value.shape),
             "stride": list(value.stride()) if plain else None,
-            "min": found.min,
-            "max": found.max,
-            "mean": found.mean,
-            "nan": found.nan,
-            "inf": found.inf,
+            "min": numbers.min,
+            "max": numbers.max,
+            "mean": numbers.mean,
+            "nan": numbers.nan,
+            "inf": numbers.inf,
             "first": [_number(dense[place].item()) for place in places],
         }
     ]
@@ -193,8 +199,8 @@ def _prompt(payload: Mapping[str, Any], near: Live, seen: _Seen, got: dict[str, 
     """A Python prompt at the terminal, with what is at the node under short names. What is changed there changes
     nothing."""
     name = payload["node"]
-    node = next(one for one in near.gm.graph.nodes if one.name == name)
-    read = {one.name: seen.as_read(name, one.name) for one in node.all_input_nodes}
+    node = next(candidate for candidate in near.gm.graph.nodes if candidate.name == name)
+    read = {argument.name: seen.as_read(name, argument.name) for argument in node.all_input_nodes}
     inputs = dict(zip(read, clone_inputs(list(read.values())), strict=True))
     there: dict[str, Any] = {
         "torch": torch,

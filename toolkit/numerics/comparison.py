@@ -100,25 +100,25 @@ def compare(
         for index, _, want, have in rows:
             if difference := _metadata(index, want, have, index in strides, every_size):
                 return difference
-    found: list[Difference] = []
+    differences: list[Difference] = []
     if "nan" in check:
         for row in rows:
             if difference := not_finite(*row, noise, row[0] in rounding):
                 if difference.detail != ROUNDING:
                     return difference
-                found.append(difference)
+                differences.append(difference)
     if "accuracy" not in check:
         return None
     for index, truth, want, have in rows:
         length = lengths[index] if index < len(lengths) else 1
         grain = grains[index] if index < len(grains) else max(grains, default=0.0)
         if difference := _numbers(index, truth, want, have, noise, index in rounding, length, grain):
-            found.append(difference)
-    worst = max(found, key=lambda one: (one.detail != ROUNDING, one.size or 0.0), default=None)
+            differences.append(difference)
+    worst = max(differences, key=lambda candidate: (candidate.detail != ROUNDING, candidate.size or 0.0), default=None)
     if (worst is not None and worst.detail != ROUNDING) or reference is None or "zero" not in check:
         return worst
     exact = [row for row in rows[:signed] if row[0] >= len(lengths) or lengths[row[0]] <= 1]
-    return next((one for one in (signed_zero(*row) for row in exact) if one), worst)
+    return next((candidate for candidate in (signed_zero(*row) for row in exact) if candidate), worst)
 
 
 def output_errors(
@@ -141,8 +141,8 @@ def output_errors(
 
 
 def _metadata(index: int, want: Any, have: Any, strict_stride: bool, every_size: bool = False) -> Difference | None:
-    def differs(what: str, one: object, other: object) -> Difference:
-        return Difference("metadata", index, what, None, f"{what} is {other}, eager's is {one}")
+    def differs(what: str, expected: object, got: object) -> Difference:
+        return Difference("metadata", index, what, None, f"{what} is {got}, eager's is {expected}")
 
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         if type(want) is type(have) or (isinstance(want, (int, float)) and isinstance(have, (int, float))):
@@ -220,7 +220,7 @@ def _explained(
     """Whether a result is no further from float64 than rounding alone moves it, on the whole and in each element."""
     if noise is None or noise.shape != truth.shape:
         return False
-    r, e, g = (wide(one) for one in (truth, want, have))
+    r, e, g = (wide(tensor) for tensor in (truth, want, have))
     known = torch.isfinite(r) & torch.isfinite(e) & torch.isfinite(g)
     far = noise.to("cpu")[known]
     if not far.numel() or not bool((far > 0).any()):
@@ -262,7 +262,7 @@ def _errors(
     r, e, g = _all_finite(truth, eager, got)
     if not r.numel():
         return 0.0, 0.0, 0, 0.0
-    scale, rung, own = (float(rms(one)) for one in (r, g - r, e - r))
+    scale, rung, own = (float(rms(part)) for part in (r, g - r, e - r))
     scale = scale or 1.0
     allowed = _allowed(r, e, eager.dtype, grain)
     apart = (g - r).abs()
@@ -272,9 +272,9 @@ def _errors(
 
 def _all_finite(*values: torch.Tensor) -> list[torch.Tensor]:
     """In float64, the elements that are finite in all of them."""
-    wider = [wide(one) for one in values]
+    wider = [wide(tensor) for tensor in values]
     finite = torch.isfinite(torch.stack(wider)).all(0)
-    return wider if bool(finite.all()) else [one[finite] for one in wider]
+    return wider if bool(finite.all()) else [tensor[finite] for tensor in wider]
 
 
 def _allowed(r: torch.Tensor, e: torch.Tensor, dtype: torch.dtype, grain: float) -> torch.Tensor:

@@ -65,23 +65,23 @@ def relative_rmse(got: torch.Tensor, truth: torch.Tensor) -> float:
     return float(rms(g - r)) / (scale if scale else 1.0)
 
 
-def ulp_distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def ulp_distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """For each element the number of steps between the two values, as int64. +0 and -0 are 0 apart, so are two NaNs; a
     NaN is FAR from a number. Both must have one floating-point dtype, of any width. Complex numbers give a last
     dimension of two.
     """
-    if one.dtype != other.dtype:
-        raise TypeError(f"ulp distance of {one.dtype} and {other.dtype}: the dtypes must be equal")
-    if one.is_complex():
-        return ulp_distance(torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj()))
-    if not one.is_floating_point():
-        raise TypeError(f"ulp distance is for floating-point numbers, not for {one.dtype}")
-    a, b = _ordered(one), _ordered(other)
+    if left.dtype != right.dtype:
+        raise TypeError(f"ulp distance of {left.dtype} and {right.dtype}: the dtypes must be equal")
+    if left.is_complex():
+        return ulp_distance(torch.view_as_real(left.resolve_conj()), torch.view_as_real(right.resolve_conj()))
+    if not left.is_floating_point():
+        raise TypeError(f"ulp distance is for floating-point numbers, not for {left.dtype}")
+    a, b = _ordered(left), _ordered(right)
     same_side = (a < 0) == (b < 0)
     # Opposite signs: the sum of two magnitudes below 2**63 may not fit.
     apart = torch.where(same_side, (a - b).abs(), a.abs() + b.abs())
     apart = torch.where(apart < 0, FAR, apart)
-    nan_a, nan_b = _is_nan(one), _is_nan(other)
+    nan_a, nan_b = _is_nan(left), _is_nan(right)
     return torch.where(nan_a & nan_b, 0, torch.where(nan_a ^ nan_b, FAR, apart))
 
 
@@ -188,11 +188,11 @@ def not_finite(
         return None
     finite = torch.isfinite(want)
     for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
-        found = test(have) & finite
+        affected = test(have) & finite
         at_the_edge = (
-            found & _overflows(truth, want, noise(index).apart) if name == "inf" and bool(found.any()) else None
+            affected & _overflows(truth, want, noise(index).apart) if name == "inf" and bool(affected.any()) else None
         )
-        extra = int((found if at_the_edge is None else found & ~at_the_edge).sum())
+        extra = int((affected if at_the_edge is None else affected & ~at_the_edge).sum())
         if extra:
             text = f"{extra} of {counted(have.numel(), 'element')} are {name} where eager's are finite"
             return Difference("nan", index, name, None, text)
@@ -209,7 +209,7 @@ def not_finite(
     if not count or (explained and not rounding):
         return None
     first = other.flatten().nonzero()[0]
-    is_now, was = (_NAMES[int(one.flatten()[first])] for one in (got, wanted))
+    is_now, was = (_NAMES[int(kinds.flatten()[first])] for kinds in (got, wanted))
     many = f"{count} of {counted(have.numel(), 'element')}"
     if explained:
         text = f"{many} are not {was} as in eager (the first is {is_now}), as rounding alone decides"
@@ -230,12 +230,15 @@ def _overflows(truth: Any, want: torch.Tensor, apart: torch.Tensor | None) -> to
 def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
     """Zeros whose sign is not that of eager's, where float64 has eager's."""
     values = (truth, want, have)
-    if not all(is_float(one) and not one.is_complex() for one in values) or not want.shape == have.shape == truth.shape:
+    if (
+        not all(is_float(tensor) and not tensor.is_complex() for tensor in values)
+        or not want.shape == have.shape == truth.shape
+    ):
         return None
     if not want.numel() or want.element_size() == 1:
         return None
     zero = (want == 0) & (have == 0) & (truth == 0).to(want.device)
-    minus, other, sure = (torch.signbit(one) for one in (want, have, truth.to(want.device)))
+    minus, other, sure = (torch.signbit(tensor) for tensor in (want, have, truth.to(want.device)))
     wrong = zero & (minus != other) & (sure == minus)
     count = int(wrong.sum())
     if not count:
@@ -248,11 +251,11 @@ def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | No
 
 def classes(values: torch.Tensor) -> torch.Tensor:
     """0 where finite, 1 NaN, 2 Inf, 3 -Inf; a complex number with an infinite part counts as Inf."""
-    found = torch.isnan(values).to(torch.int8)
+    kinds = torch.isnan(values).to(torch.int8)
     if values.is_complex():
-        return torch.where(torch.isinf(values) & (found == 0), 2, found)
-    found = torch.where(torch.isposinf(values), 2, found)
-    return torch.where(torch.isneginf(values), 3, found)
+        return torch.where(torch.isinf(values) & (kinds == 0), 2, kinds)
+    kinds = torch.where(torch.isposinf(values), 2, kinds)
+    return torch.where(torch.isneginf(values), 3, kinds)
 
 
 LAMBDA = 8.0
@@ -388,7 +391,7 @@ def _on_the_way(gm: fx.GraphModule, own: Callable[[fx.Node], Any], least: Any) -
 
 
 def _grain(node: fx.Node) -> float:
-    dtypes = [one.dtype for one in _tensors(node) if one.is_floating_point() or one.is_complex()]
+    dtypes = [tensor.dtype for tensor in _tensors(node) if tensor.is_floating_point() or tensor.is_complex()]
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
 
 
@@ -408,13 +411,13 @@ def _base_name(node: fx.Node) -> str:
 
 
 def _shapes(node: fx.Node) -> list[tuple[int, ...]]:
-    return [tuple(number(size) for size in one.shape) for one in _tensors(node)]
+    return [tuple(number(size) for size in tensor.shape) for tensor in _tensors(node)]
 
 
 def _tensors(node: fx.Node) -> list[torch.Tensor]:
     value = node.meta.get("val", node.meta.get("example_value"))
     parts = value if isinstance(value, (list, tuple)) else [value]
-    return [one for one in parts if isinstance(one, torch.Tensor)]
+    return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
 def number(size: Any) -> int:

@@ -5,8 +5,9 @@ A tensor is read in blocks; mean and variance of blocks are joined by the update
 Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979; the block form of Welford's), which loses
 nothing to a large mean. NaN and Inf are counted and left out of the rest. Must not change the values it sees.
 
->>> for row in node_statistics(gm, inputs): print(row.name, row.mean, row.nan)
-sin 0.0041 0
+>>> rows = list(node_statistics(gm, inputs))
+>>> rows[6].name, rows[6].nan
+('addmm', 0)
 """
 
 from __future__ import annotations
@@ -93,10 +94,10 @@ class Streamed:
 
 def described(tensors: Iterable[torch.Tensor]) -> Streamed:
     """The statistics of all elements of some tensors."""
-    found = Streamed()
+    streamed = Streamed()
     for tensor in tensors:
-        found.add(tensor)
-    return found
+        streamed.add(tensor)
+    return streamed
 
 
 def node_statistics(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[NodeStatistics]:
@@ -112,7 +113,7 @@ def node_statistics(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[NodeS
 
 
 def _row(node: fx.Node, tensor: torch.Tensor, part: int | None) -> NodeStatistics:
-    found = described([tensor])
+    statistics = described([tensor])
     target = node.op if node.op in ("placeholder", "get_attr") else str(getattr(node.target, "__name__", node.target))
     return NodeStatistics(
         node.name,
@@ -120,15 +121,15 @@ def _row(node: fx.Node, tensor: torch.Tensor, part: int | None) -> NodeStatistic
         part,
         list(tensor.shape),
         str(tensor.dtype).removeprefix("torch."),
-        found.count,
-        found.min,
-        found.max,
-        found.mean,
-        found.std,
-        found.nan,
-        found.inf,
-        found.subnormal,
-        found.zeros,
+        statistics.count,
+        statistics.min,
+        statistics.max,
+        statistics.mean,
+        statistics.std,
+        statistics.nan,
+        statistics.inf,
+        statistics.subnormal,
+        statistics.zeros,
     )
 
 

@@ -32,14 +32,14 @@ def own_hooks() -> Iterator[None]:
     if t.look_up("top_saved_tensors_hooks")(False) is None:
         yield
         return
-    with torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one):
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
         yield
 
 
 @contextlib.contextmanager
 def no_hooks(leaves: list[torch.Tensor]) -> Iterator[None]:
     """The program's own hooks on tensors are not called: what hangs on them is none of the function's."""
-    held = [(hooks, dict(hooks)) for one in leaves if (hooks := getattr(one, "_backward_hooks", None))]
+    held = [(hooks, dict(hooks)) for leaf in leaves if (hooks := getattr(leaf, "_backward_hooks", None))]
     for hooks, _ in held:
         hooks.clear()  # in place: autograd keeps the dictionary
     try:

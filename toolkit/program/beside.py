@@ -6,7 +6,7 @@ After that backward each rung runs forward and backward anew, one after the othe
 Must leave everything as the program had it.
 
 >>> beside = Beside(shadow, function, call, args, kwargs, start)
->>> beside.forward(); result = made(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
+>>> beside.forward(); result = compiled(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ _Leaves = list[tuple[str, torch.Tensor]]
 class Beside:
     """One call beside the program's own."""
 
-    def __init__(self, shadow: Shadow, one: CompiledFunction, call: Call, args: Any, kwargs: Any, start: Start) -> None:
-        self.shadow, self.one, self.call = shadow, one, call
+    def __init__(
+        self, shadow: Shadow, function: CompiledFunction, call: Call, args: Any, kwargs: Any, start: Start
+    ) -> None:
+        self.shadow, self.compiled, self.call = shadow, function, call
         self.start: Any = start
         self.args, self.kwargs = args, kwargs
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
@@ -65,7 +67,7 @@ class Beside:
         """What it begins with, for a program that shows it; and that program, where it departs."""
         with quiet():
             failed = self.call.failed
-            self.one.kept.call(
+            self.compiled.kept.call(
                 self.call.number, self.args, self.kwargs, self.start, self.ambient, self.touched, bool(failed)
             )
         self.start.put_back()
@@ -75,27 +77,27 @@ class Beside:
         if (failed := self.call.failed) is None or self.call.repro or self.call.unsaid:
             return
         folder = self.shadow.folder / f"repro-{self.call.key.replace(':', '-')}"
-        self.call.unsaid = self.one.kept.write(folder, self.call, failed, self.one.rungs, given)
+        self.call.unsaid = self.compiled.kept.write(folder, self.call, failed, self.compiled.rungs, given)
         self.call.repro = "" if self.call.unsaid else str(folder)
 
     def forward(self) -> None:
         """Each rung, and what it leaves beside what eager leaves."""
         with collectives() as talked:
-            eager, _ = self._run("eager", self.one.rungs.call("eager"), alone=True)
+            eager, _ = self._run("eager", self.compiled.rungs.call("eager"), alone=True)
         if talked():
             self.call.why = "it talks to other processes"
             return
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
         outside = self.outside
-        self._judge("", eager, lambda rung: self._run(rung, self.one.rungs.call(rung))[0])
-        if not self.one.rungs.graphs:
+        self._judge("", eager, lambda rung: self._run(rung, self.compiled.rungs.call(rung))[0])
+        if not self.compiled.rungs.graphs:
             self.call.notes.append("Dynamo makes no graph of it: what runs is eager (TORCH_LOGS=graph_breaks says why)")
         if outside and not any(row.verdict.failed for row in self.call.rows):
             self.call.why = f"it changes {', '.join(outside[:4])}, which it is not given and does not return"
 
     def _judge(self, part: str, eager: Left, run: Callable[[str], Left]) -> None:
         """Dynamo alone runs eager's operators: where it leaves bit by bit what eager left, eager repeats itself."""
-        begun = run(self.one.rungs.names[0])
+        begun = run(self.compiled.rungs.names[0])
         same = (
             eager.error is begun.error is None
             and eager.text == begun.text
@@ -107,9 +109,9 @@ class Beside:
 
         @functools.cache
         def noise(count: int) -> dict[str, Any]:
-            found = comparing.noise_of(eager.values, [sample(seed) for seed in range(count)])
-            self.one.levels.update(comparing.levels_of(part, eager.values, found))
-            return found
+            rounding = comparing.noise_of(eager.values, [sample(seed) for seed in range(count)])
+            self.compiled.levels.update(comparing.levels_of(part, eager.values, rounding))
+            return rounding
 
         first = CallRung("eager", OK, part, seconds=round(eager.seconds, 4))
         if (eager.error is None) != (again.error is None):
@@ -129,18 +131,20 @@ class Beside:
             self.call.notes.append("what it prints differs between two runs of eager")
 
         def compared(rung: str, got: Left) -> CallRung:
-            return comparing.judged(rung, self.one.rungs.key(rung), part, eager, got, loose, noise, self.one.levels)
+            return comparing.judged(
+                rung, self.compiled.rungs.key(rung), part, eager, got, loose, noise, self.compiled.levels
+            )
 
         if not part:
-            self.compared = functools.partial(compared, self.one.rungs.last)
+            self.compared = functools.partial(compared, self.compiled.rungs.last)
         failed: list[CallRung] = []
         if first.verdict.verdict == "nondeterministic" and (eager.error is not None or len(loose) == len(eager.values)):
             return
-        for rung in self.one.rungs.names:
+        for rung in self.compiled.rungs.names:
             if time.monotonic() > self.shadow.until:
                 self.call.notes.append(f"the time was over before {rung}")
                 break
-            got = begun if rung == self.one.rungs.names[0] else run(rung)
+            got = begun if rung == self.compiled.rungs.names[0] else run(rung)
             row = compared(rung, got)
             if row.verdict.failed and got.error is not None and not part and self._of_backward(got.error):
                 row.verdict = Verdict("ok", reason=f"eager raises {type(got.error).__name__} too, in its backward")
@@ -149,13 +153,13 @@ class Beside:
             if got.error is None and got.text != eager.text and part == "":
                 self.call.notes.append(f"{rung} prints something else than eager")
             failed += [row] if row.verdict.failed else []
-            if self.shadow.go_on and rung == self.one.rungs.last and got.error is None:
+            if self.shadow.go_on and rung == self.compiled.rungs.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)
-        if failed and failed[0].rung == self.one.rungs.names[0] and not self.as_compiled:
+        if failed and failed[0].rung == self.compiled.rungs.names[0] and not self.as_compiled:
             self.as_compiled = True
             other = run("eager")
             if not comparing.judged(
-                failed[0].rung, "dynamo", part, other, begun, {}, noise, self.one.levels
+                failed[0].rung, "dynamo", part, other, begun, {}, noise, self.compiled.levels
             ).verdict.failed:
                 self.call.rows = [row for row in self.call.rows if row.part != part]
                 self.call.notes.append(
@@ -174,7 +178,7 @@ class Beside:
                 )
                 row.verdict = Verdict("ok", reason="departs by itself; what the program runs does not")
         elif failed:
-            self._departs(part, functools.partial(compared, self.one.rungs.last))
+            self._departs(part, functools.partial(compared, self.compiled.rungs.last))
         if self.shadow.go_on:
             with contextlib.suppress(Exception):
                 first.differences = comparing.differences(eager.values, self._rounded(part, 0).values)
@@ -183,16 +187,18 @@ class Beside:
     def _why_unsteady(self, part: str) -> str:
         run: Any = self._gradients if part else self._run
         try:
-            found = first_difference(lambda mode: run("eager", *(() if part else (self.one.function,)), mode=mode))
+            difference = first_difference(
+                lambda mode: run("eager", *(() if part else (self.compiled.function,)), mode=mode)
+            )
         except Exception:  # noqa: BLE001 - that it does not repeat itself is known all the same
             return ""
-        return f": {found}" if found else ""
+        return f": {difference}" if difference else ""
 
     def _of_backward(self, error: BaseException) -> bool:
         """Whether eager's backward from all results raises that, up to names: AOTAutograd traces it in the call."""
         outputs: list[torch.Tensor] = []
-        self._run("eager", self.one.rungs.call("eager"), outputs=outputs)
-        self.outputs, self.given = len(outputs), {at: torch.ones_like(one) for at, one in enumerate(outputs)}
+        self._run("eager", self.compiled.rungs.call("eager"), outputs=outputs)
+        self.outputs, self.given = len(outputs), {at: torch.ones_like(tensor) for at, tensor in enumerate(outputs)}
         eager = self._gradients("eager").error if outputs else None
         self.given = {}
         text = str(eager).partition("\n")[0].partition(": [")[0]
@@ -256,7 +262,7 @@ class Beside:
         mode = mode or contextlib.nullcontext()
         if rounded is not None:
             mode = Rounding(rounded)
-            for tensor in {id(one): one for one in [*(one for _, one in leaves), *self._state()]}.values():
+            for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *self._state()]}.values():
                 mode.move(tensor)
         began = time.perf_counter()
         path = (
@@ -279,10 +285,10 @@ class Beside:
                 error = raised
         seconds = time.perf_counter() - began
         torch.clear_autocast_cache()
-        found = leaves_of(result, "result")
+        named = leaves_of(result, "result")
         if outputs is not None:
-            outputs += [one for _, one in found if isinstance(one, torch.Tensor) and one.requires_grad]
-        values = {} if outputs is not None else self._left(found, args, kwargs)
+            outputs += [output for _, output in named if isinstance(output, torch.Tensor) and output.requires_grad]
+        values = {} if outputs is not None else self._left(named, args, kwargs)
         text = heard.getvalue() if rung != "eager" or error is None else ""
         return Left(values, error, text, seconds), leaves
 
@@ -303,50 +309,58 @@ class Beside:
     def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
         """The arguments, those that came out of other operations as copies that came out of leaves, and all leaves."""
         whole = (self.args, self.kwargs)
-        flat = [one for one in t.tree_leaves(whole) if isinstance(one, torch.Tensor) and not one.is_leaf]
-        unique = list({id(one): one for one in flat}.values())
+        flat = [tensor for tensor in t.tree_leaves(whole) if isinstance(tensor, torch.Tensor) and not tensor.is_leaf]
+        unique = list({id(tensor): tensor for tensor in flat}.values())
         copies = dict(zip(map(id, unique), clone_inputs(unique), strict=True))
-        for one in unique:
-            copies[id(one)].__dict__.update({key: value for key, value in one.__dict__.items() if "hook" not in key})
-        args, kwargs = t.tree_map(lambda one: copies.get(id(one), one) if isinstance(one, torch.Tensor) else one, whole)
-        leaves: Any = [(self.place[id(one)], leaf_of(copies[id(one)])) for one in unique]
-        leaves += [(name, one) for name, one in self.start.reached.tensors if one.is_leaf and one.requires_grad]
+        for tensor in unique:
+            copies[id(tensor)].__dict__.update(
+                {key: value for key, value in tensor.__dict__.items() if "hook" not in key}
+            )
+        args, kwargs = t.tree_map(
+            lambda tensor: copies.get(id(tensor), tensor) if isinstance(tensor, torch.Tensor) else tensor, whole
+        )
+        leaves: Any = [(self.place[id(tensor)], leaf_of(copies[id(tensor)])) for tensor in unique]
+        leaves += [
+            (name, tensor) for name, tensor in self.start.reached.tensors if tensor.is_leaf and tensor.requires_grad
+        ]
         self.copies = copies
         return args, kwargs, leaves
 
-    def _left(self, found: list[tuple[str, Any]], args: Any, kwargs: Any, own: bool = False) -> dict[str, Any]:
-        values = {name: comparing.kept(value) for name, value in found}
-        tensors = [(name, value) for name, value in found if isinstance(value, torch.Tensor)]
-        values |= {f"{name}{comparing.REQUIRES}": True for name, one in tensors if one.requires_grad}
+    def _left(self, named: list[tuple[str, Any]], args: Any, kwargs: Any, own: bool = False) -> dict[str, Any]:
+        values = {name: comparing.kept(value) for name, value in named}
+        tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+        values |= {f"{name}{comparing.REQUIRES}": True for name, tensor in tensors if tensor.requires_grad}
         names = {id(value): name for name, value in tensors}
         written, gradients = self.start.written()
-        values.update({f"{name}, written": comparing.kept(one) for name, one in written if id(one) not in names})
-        given = {id(one): one for one in t.tree_leaves((args, kwargs))} if own else {}
-        for one, copy in self.copies.items():
-            copy = given.get(one, copy)
-            values[f"{self.place[one]}, as it is afterwards"] = comparing.kept(copy)
-        values.update({name: comparing.kept(one) for name, one in gradients})
-        self.touched |= {id(one) for _, one in written}
+        values.update(
+            {f"{name}, written": comparing.kept(tensor) for name, tensor in written if id(tensor) not in names}
+        )
+        given = {id(value): value for value in t.tree_leaves((args, kwargs))} if own else {}
+        for key, copy in self.copies.items():
+            copy = given.get(key, copy)
+            values[f"{self.place[key]}, as it is afterwards"] = comparing.kept(copy)
+        values.update({name: comparing.kept(gradient) for name, gradient in gradients})
+        self.touched |= {id(tensor) for _, tensor in written}
         changed = self.start.changed()
         self.touched |= {box.owner[1] if box.kind == "global" else id(box.owner) for box, _, _ in changed}
-        values.update({name: "nothing" if one is ABSENT else comparing.kept(one) for _, name, one in changed})
+        values.update({name: "nothing" if after is ABSENT else comparing.kept(after) for _, name, after in changed})
         self.outside = list(dict.fromkeys(box.name for box, _, _ in changed if box.outside))
         return values
 
     def _rounded(self, part: str, seed: int) -> Left:
         if part:
             return self._gradients("eager", seed)
-        return self._run("eager", self.one.rungs.call("eager"), rounded=seed)[0]
+        return self._run("eager", self.compiled.rungs.call("eager"), rounded=seed)[0]
 
     # its backward
 
     def watch(self, result: Any) -> None:
         """After the next backward that goes through the result, the same with it."""
-        roots = [one for _, one in leaves_of(result) if isinstance(one, torch.Tensor) and one.requires_grad]
+        roots = [tensor for _, tensor in leaves_of(result) if isinstance(tensor, torch.Tensor) and tensor.requires_grad]
         if not roots or self.call.why or (self.shadow.departed and not self.shadow.go_on):
             return
-        history = [name for name, one in self.start.reached.tensors if one.requires_grad and not one.is_leaf]
-        history = [name for name in history if name not in {self.place[one] for one in self.copies}]
+        history = [name for name, tensor in self.start.reached.tensors if tensor.requires_grad and not tensor.is_leaf]
+        history = [name for name in history if name not in {self.place[key] for key in self.copies}]
         if history:
             self.call.notes.append(f"gradients are not compared: {history[0]} came out of other operations")
             return
@@ -396,27 +410,27 @@ class Beside:
         """The gradients of all leaves under a rung, from the start and with what arrived at the results."""
         outputs: list[torch.Tensor] = []
         left, leaves = self._run(
-            rung, function or self.one.rungs.call(rung), outputs=outputs, rounded=rounded, mode=mode
+            rung, function or self.compiled.rungs.call(rung), outputs=outputs, rounded=rounded, mode=mode
         )
         if left.error is not None or len(outputs) != self.outputs:
             other = RuntimeError("another number of results requires grad")
             return left if left.error is not None else left._replace(error=other)
         self.shadow.begun(self.call, rung)
         began = time.perf_counter()
-        unique = list({id(one): (name, one) for name, one in leaves}.values())
-        with quiet(), stance(rung == "eager"), counters(), no_hooks([one for _, one in unique]):
+        unique = list({id(leaf): (name, leaf) for name, leaf in leaves}.values())
+        with quiet(), stance(rung == "eager"), counters(), no_hooks([leaf for _, leaf in unique]):
             try:
                 with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     roots = [outputs[at] for at in self.given]
-                    found = torch.autograd.grad(
-                        roots, [one for _, one in unique], list(self.given.values()), allow_unused=True
+                    gradients = torch.autograd.grad(
+                        roots, [leaf for _, leaf in unique], list(self.given.values()), allow_unused=True
                     )
                 settle()
             except Exception as error:  # noqa: BLE001 - it is compared
                 return left._replace(error=error)
         values = {
-            f"gradient of {name}": comparing.kept(torch.zeros_like(one) if gradient is None else gradient)
-            for (name, one), gradient in zip(unique, found, strict=True)
+            f"gradient of {name}": comparing.kept(torch.zeros_like(leaf) if gradient is None else gradient)
+            for (name, leaf), gradient in zip(unique, gradients, strict=True)
         }
         return Left(values, None, "", left.seconds + time.perf_counter() - began)
 
@@ -427,10 +441,10 @@ class Beside:
         from ..recorder.starting import record
 
         path = self.shadow.folder / f"run-{self.call.key.replace(':', '-')}"
-        fresh = self.one.rungs.fresh(self.one.rungs.last)
+        fresh = self.compiled.rungs.fresh(self.compiled.rungs.last)
         try:
             with quiet(), record(path, inputs="first"):
-                last = self.one.rungs.last
+                last = self.compiled.rungs.last
                 left = self._gradients(last, None, fresh) if part else self._run(last, fresh)[0]
             self.call.run = str(path)
             return left

@@ -85,14 +85,14 @@ def apart(want: Any, have: Any) -> float:
         return float((want != have).to(torch.float64).mean())
     exact = torch.float64 if want.dtype == torch.float64 else torch.float32
     exact = torch.promote_types(want.dtype, exact)
-    one, other = want.to(exact), have.to(exact)
-    known = torch.isfinite(one) & torch.isfinite(other)
+    wanted, other = want.to(exact), have.to(exact)
+    known = torch.isfinite(wanted) & torch.isfinite(other)
     if not bool(known.all()):
         if not bool(known.any()):
             return 1.0
-        one, other = one[known], other[known]
-    scale = float(rms(one))
-    return float(rms(other - one)) / (scale or 1.0)
+        wanted, other = wanted[known], other[known]
+    scale = float(rms(wanted))
+    return float(rms(other - wanted)) / (scale or 1.0)
 
 
 def unsteady(eager: Values, again: Values) -> dict[str, float]:
@@ -120,7 +120,7 @@ def judged(
         row.value = (missing or extra or [""])[0]
         row.verdict = fails("metadata", key, _left_out(row.value, eager.values, got.values))
         return row
-    found: tuple[str, Difference] | None = None
+    first: tuple[str, Difference] | None = None
     rounded = ""
     for name, want in eager.values.items():
         have = got.values[name]
@@ -144,10 +144,10 @@ def judged(
             continue
         if difference.detail == "rounding":
             rounded = rounded or name
-        elif found is None:
-            found = name, difference
-    if found is not None:
-        name, difference = found
+        elif first is None:
+            first = name, difference
+    if first is not None:
+        name, difference = first
         want, have = eager.values[name], got.values[name]
         row.value, row.error, row.size, row.tolerance = name, apart(want, have), _size(want), _tolerance(want)
         row.verdict = fails(KIND_OF.get(difference.kind), key, _words(name, want, have, difference, row))
@@ -194,9 +194,9 @@ def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noi
         same = type(want) is type(have) and want == have
         return None if same else Difference("accuracy", 0, "", 1.0, "")
     truth = wide(want) if is_float(want) else want
-    found = None
+    difference = None
     for samples in (1, SAMPLES):
-        found = compare(
+        difference = compare(
             [truth],
             [want],
             [have],
@@ -204,12 +204,12 @@ def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noi
             rounding=(0,),
             check=("metadata", "nan", "accuracy"),
         )
-        if found is None or found.kind != "accuracy" or found.detail == "rounding":
+        if difference is None or difference.kind != "accuracy" or difference.detail == "rounding":
             break
     allowed = 4.0 * loose.get(name, 0.0)
-    if found is not None and found.kind == "accuracy" and allowed and apart(want, have) <= allowed:
-        return found._replace(detail="rounding")
-    return found
+    if difference is not None and difference.kind == "accuracy" and allowed and apart(want, have) <= allowed:
+        return difference._replace(detail="rounding")
+    return difference
 
 
 def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRung) -> str:
@@ -271,15 +271,15 @@ class Rounding(t.TorchDispatchMode):
         self._drawn = lambda below: int(torch.randint(below, (), **drawn))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
+        output = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if name in EXACT or (func.tags and torch.Tag.nondeterministic_seeded in func.tags):
-            return made
-        given = {one.untyped_storage()._cdata for one in t.tree_leaves((args, kwargs)) if _dense(one)}
-        for one in t.tree_leaves(made):
-            if _dense(one) and (func._schema.is_mutable or one.untyped_storage()._cdata not in given):
-                self.move(one)
-        return made
+            return output
+        given = {tensor.untyped_storage()._cdata for tensor in t.tree_leaves((args, kwargs)) if _dense(tensor)}
+        for tensor in t.tree_leaves(output):
+            if _dense(tensor) and (func._schema.is_mutable or tensor.untyped_storage()._cdata not in given):
+                self.move(tensor)
+        return output
 
     def move(self, tensor: torch.Tensor) -> None:
         """A float tensor, moved in place by rounding at random (see `toolkit.comparing.noise`), and as a whole by what
@@ -308,27 +308,27 @@ def _dense(value: Any) -> bool:
 
 def noise_of(eager: Values, samples: list[Values]) -> dict[str, Noise]:
     """What rounding alone may do to each value, by what it did in the samples."""
-    found: dict[str, Noise] = {}
+    by_name: dict[str, Noise] = {}
     for name, want in eager.items():
         if not isinstance(want, torch.Tensor):
             continue
         others = [sample[name] for sample in samples if isinstance(sample.get(name), torch.Tensor)]
-        others = [one for one in others if one.shape == want.shape]
+        others = [sampled for sampled in others if sampled.shape == want.shape]
         if is_float(want):
-            far = [(wide(one) - wide(want)).abs() for one in others]
-            flips = max([int((classes(one) != classes(want)).sum()) for one in others], default=0)
+            far = [(wide(sampled) - wide(want)).abs() for sampled in others]
+            flips = max([int((classes(sampled) != classes(want)).sum()) for sampled in others], default=0)
             most = torch.stack(far).amax(0) * ALLOWANCE if far else None
-            found[name] = Noise(ALLOWANCE * flips, most)
+            by_name[name] = Noise(ALLOWANCE * flips, most)
         else:
-            found[name] = Noise(ALLOWANCE * max([int((one != want).sum()) for one in others], default=0))
-    return found
+            by_name[name] = Noise(ALLOWANCE * max([int((sampled != want).sum()) for sampled in others], default=0))
+    return by_name
 
 
 def levels_of(part: str, eager: Values, noise: Mapping[str, Noise]) -> Levels:
     """The noise, relative to the size of each value."""
-    found: Levels = {}
-    for name, one in noise.items():
-        size = float(rms(wide(eager[name]))) if one.apart is not None and one.apart.numel() else 0.0
-        if size and one.apart is not None and math.isfinite(far := float(one.apart.max())):
-            found[part, name] = float(rms(one.apart)) / size, far / size
-    return found
+    levels: Levels = {}
+    for name, rounding in noise.items():
+        size = float(rms(wide(eager[name]))) if rounding.apart is not None and rounding.apart.numel() else 0.0
+        if size and rounding.apart is not None and math.isfinite(far := float(rounding.apart.max())):
+            levels[part, name] = float(rms(rounding.apart)) / size, far / size
+    return levels

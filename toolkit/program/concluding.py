@@ -59,14 +59,14 @@ class ProgramTriage(msgspec.Struct):
         """Everything as plain values, for JSON."""
         rows = [[msgspec.to_builtins(row) | row.verdict.flat(row=True) for row in call.rows] for call in self.calls]
         calls = [msgspec.to_builtins(call) | {"rows": of} for call, of in zip(self.calls, rows, strict=True)]
-        told = (
+        record = (
             msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None} | self.repro.plain()
         )
         failed = self.at.failed if self.at is not None else None
-        told |= {
+        record |= {
             "rows": next((call["rows"] for call in calls if self.at is not None and call["key"] == self.at.key), [])
         }
-        return told | {"first_failing": failed.rung if failed is not None else None} | self.verdict.flat()
+        return record | {"first_failing": failed.rung if failed is not None else None} | self.verdict.flat()
 
 
 def concluded(
@@ -77,27 +77,27 @@ def concluded(
     more = max(program.counts.values(), default=0)
     later = ["graphdbg", "triage", "--calls", f"{seen}:{min(more, seen + 10)}", "--", *command]
     recording = f"graphdbg dump -- {shlex.join(command)}" if command else ""
-    found = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
-    found.notes = list(dict.fromkeys(program.notes))
-    found.at = call = departing(program)
-    died = next((one for one in program.calls if one.in_flight), None)
+    triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
+    triaged.notes = list(dict.fromkeys(program.notes))
+    triaged.at = call = departing(program)
+    died = next((candidate for candidate in program.calls if candidate.in_flight), None)
     by_somebody = code > 128 and launch.signal_text(code).removeprefix("signal ") in _ENDED
     if call is not None:
-        found.verdict = departs(call, graphs, command)
+        triaged.verdict = departs(call, graphs, command)
     elif died is not None and (hung or (code > 128 and not by_somebody)) and died.in_flight != "eager":
-        found.at = died
-        found.verdict = _died(died, hung, code).then(recording)
+        triaged.at = died
+        triaged.verdict = _died(died, hung, code).then(recording)
     elif not program.calls:
-        found.verdict = cannot_tell(_why_none(program, code)).then("" if code else recording)
+        triaged.verdict = cannot_tell(_why_none(program, code)).then("" if code else recording)
     else:
-        found.verdict = _agrees(program).then(shlex.join(later) if command and more > seen else "")
-    if code and (found.at is None or found.at is call):
-        found.notes.append(
+        triaged.verdict = _agrees(program).then(shlex.join(later) if command and more > seen else "")
+    if code and (triaged.at is None or triaged.at is call):
+        triaged.notes.append(
             f"the program itself ended with {launch.signal_text(code) if code > 128 else f'code {code}'}"
         )
-    found.drift = drift(program.calls)
-    found.summary = _summary(found, graphs)
-    return found
+    triaged.drift = drift(program.calls)
+    triaged.summary = _summary(triaged, graphs)
+    return triaged
 
 
 def _why_none(program: Program, code: int) -> str:
@@ -136,9 +136,9 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     if judged is not None and judged.failed and not own and row.rung != "dynamo":
         at = judged.where or Where()
         graph = at.graph.rpartition("/run-")[2].partition("/")[2] or at.graph
-        told = _shortened(graphs.op or judged.reason)
-        around = f"; it is {MEANS[row.rung]}, and its graph {graph} shows it: {told}" if row.rung in MEANS else ""
-        reason += around or f"; its graph {graph} fails: {told}"
+        detail = _shortened(graphs.op or judged.reason)
+        around = f"; it is {MEANS[row.rung]}, and its graph {graph} shows it: {detail}" if row.rung in MEANS else ""
+        reason += around or f"; its graph {graph} fails: {detail}"
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
         verdict = msgspec.structs.replace(
@@ -157,14 +157,14 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         right = judged is not None and judged.verdict in ("ok", "rounding")
         reason += f"; it is {MEANS[row.rung]}" + (" (its saved graphs are right by themselves)" if right else "")
     elif row.rung not in LAYERS and not own:
-        right = [one.rung for one in call.rows if one.part == row.part and one.rung in LAYERS]
+        right = [other.rung for other in call.rows if other.part == row.part and other.rung in LAYERS]
         reason += f"; it is the backend {row.rung} itself, {' and '.join(right)} agree with eager"
     elif call.anew == "agrees":
         reason += f"; {_OLD}"
     elif judged is not None:
-        told = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"
-        told += " (in a process without what the program's own script changes in torch)" if graphs.apart else ""
-        reason += f"; compiled anew it departs, too; its saved graphs {told}"
+        state = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"
+        state += " (in a process without what the program's own script changes in torch)" if graphs.apart else ""
+        reason += f"; compiled anew it departs, too; its saved graphs {state}"
     elif call.recorded:
         reason += f"; {call.recorded}"
     return msgspec.structs.replace(verdict, reason=reason).then(minify)
@@ -193,36 +193,36 @@ def _agrees(program: Program) -> Verdict:
     return worst(verdicts)
 
 
-def _summary(found: ProgramTriage, graphs: JudgedCall) -> str:
-    judged = [call for call in found.calls if call.judged]
-    functions = counted(len({(call.function, call.file, call.line) for call in found.calls}), "function")
-    of = f"{len(judged)} of {counted(len(found.calls), 'call')} looked at of {functions} were judged"
-    seen = ", ".join(f"{name.rpartition(' ')[0]}() {count}" for name, count in found.counts.items())
+def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
+    judged = [call for call in triaged.calls if call.judged]
+    functions = counted(len({(call.function, call.file, call.line) for call in triaged.calls}), "function")
+    of = f"{len(judged)} of {counted(len(triaged.calls), 'call')} looked at of {functions} were judged"
+    seen = ", ".join(f"{name.rpartition(' ')[0]}() {count}" for name, count in triaged.counts.items())
     calls = f" (calls in all: {seen})" if seen else ""
-    if found.verdict.failed:
-        steps = f" Step by step: {found.drift.sentence}." if found.drift is not None else ""
-        return f"{found.verdict.reason}.{steps} {of}{calls}."
-    if found.verdict.verdict in ("ok", "rounding"):
+    if triaged.verdict.failed:
+        steps = f" Step by step: {triaged.drift.sentence}." if triaged.drift is not None else ""
+        return f"{triaged.verdict.reason}.{steps} {of}{calls}."
+    if triaged.verdict.verdict in ("ok", "rounding"):
         rest = "Other calls, and what is not compiled, were not looked at"
-        rest += f". Step by step: {found.drift.sentence}" if found.drift is not None else ""
+        rest += f". Step by step: {triaged.drift.sentence}" if triaged.drift is not None else ""
         return f"Results, gradients and what is written agree with eager: {of}{calls}. {rest}."
-    return f"Not told: {found.verdict.reason}. {of}{calls}."
+    return f"Not told: {triaged.verdict.reason}. {of}{calls}."
 
 
-def table_rows(found: ProgramTriage) -> list[tuple[str, ...]]:
+def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
     """For people: of the call that departs each rung, else of each function its largest differences."""
-    if found.at is not None:
-        part = found.at.failed.part if found.at.failed else ""
-        rows = [row for row in found.at.rows if row.part == part]
+    if triaged.at is not None:
+        part = triaged.at.failed.part if triaged.at.failed else ""
+        rows = [row for row in triaged.at.rows if row.part == part]
         return [
             (row.rung, word(row.verdict), _number(row.error), _number(row.tolerance), row.value, row.size)
             for row in rows
         ]
     rows = []
-    for call in found.calls:
+    for call in triaged.calls:
         rungs = [row for row in call.rows if row.rung in RUNGS and row.rung != "eager"]
-        largest = {row.rung: max(one.error or 0.0 for one in rungs if one.rung == row.rung) for row in rungs}
-        told = " ".join(f"{rung} {_number(value)}" for rung, value in largest.items())
+        largest = {row.rung: max(other.error or 0.0 for other in rungs if other.rung == row.rung) for row in rungs}
+        errors = " ".join(f"{rung} {_number(value)}" for rung, value in largest.items())
         verdict = cannot_tell(call.why) if call.why else worst(row.verdict for row in call.rows)
         rows.append(
             (
@@ -230,7 +230,7 @@ def table_rows(found: ProgramTriage) -> list[tuple[str, ...]]:
                 word(verdict),
                 str(call.number),
                 _line(call),
-                call.why or told,
+                call.why or errors,
                 "; ".join(call.notes),
             )
         )

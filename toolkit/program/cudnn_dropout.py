@@ -46,9 +46,9 @@ class CudnnDropout(NamedTuple):
 
     def _held(self) -> torch.Tensor:
         with torch.no_grad(), torch.autocast("cuda", enabled=False), _Seen() as seen:
-            flat, one = torch.ones(16, device=self.device), torch.ones(1, 1, 1, device=self.device)
+            flat, single = torch.ones(16, device=self.device), torch.ones(1, 1, 1, device=self.device)
             weights = [flat[:4].view(4, 1), flat[4:8].view(4, 1), flat[8:12], flat[12:]]  # in one piece, or torch warns
-            torch.lstm(one, (one, one), weights, True, 1, 0.5, True, False, False)
+            torch.lstm(single, (single, single), weights, True, 1, 0.5, True, False, False)
         return seen.state
 
 

@@ -40,7 +40,10 @@ class Series(msgspec.Struct):
     @property
     def acts(self) -> bool:
         """Whether most steps are far beyond rounding."""
-        beyond = [one > FACTOR * max(noise, 1e-7) for one, noise in zip(self.differences, self.rounding, strict=True)]
+        beyond = [
+            difference > FACTOR * max(noise, 1e-7)
+            for difference, noise in zip(self.differences, self.rounding, strict=True)
+        ]
         return sum(beyond) * 2 > len(beyond)
 
 
@@ -54,13 +57,13 @@ class Drift(msgspec.Struct):
     def lines(self) -> list[str]:
         """A line for each of the worst, with a picture: a block a step, a factor of ten each."""
         shown = self.series[:_SHOWN]
-        width = max((len(f"{one.function}(): {one.value}") for one in shown), default=0)
-        return [f"{f'{one.function}(): {one.value}':<{width}}  {_told(one)}" for one in shown]
+        width = max((len(f"{series.function}(): {series.value}") for series in shown), default=0)
+        return [f"{f'{series.function}(): {series.value}':<{width}}  {_line(series)}" for series in shown]
 
 
-def _told(one: Series) -> str:
-    picture = "".join(_block(value) for value in one.differences)
-    return f"{picture}  at most {max(one.differences):.1e}; rounding alone {max(one.rounding):.1e}"
+def _line(series: Series) -> str:
+    picture = "".join(_block(value) for value in series.differences)
+    return f"{picture}  at most {max(series.differences):.1e}; rounding alone {max(series.rounding):.1e}"
 
 
 def _block(value: float) -> str:
@@ -70,30 +73,30 @@ def _block(value: float) -> str:
 
 def drift(calls: Sequence[Call]) -> Drift | None:
     """What the calls that were looked at say together; None for fewer than three of a function."""
-    found: dict[tuple[str, str], Series] = {}
+    by_value: dict[tuple[str, str], Series] = {}
     for call in calls:
         for part in ("", "backward"):
             rows: list[Any] = [row for row in call.rows if row.part == part]
             if len(rows) < 2:
                 continue
             for value, far in rows[-1].differences.items():
-                one = found.setdefault((call.function, value), Series(call.function, value, [], [], []))
-                one.calls.append(call.number)
-                one.differences.append(far)
-                one.rounding.append(rows[0].differences.get(value, 0.0))
-    long = [one for one in found.values() if len(one.calls) > 2]
-    series = sorted(long, key=lambda one: -statistics.median(one.differences))
+                curve = by_value.setdefault((call.function, value), Series(call.function, value, [], [], []))
+                curve.calls.append(call.number)
+                curve.differences.append(far)
+                curve.rounding.append(rows[0].differences.get(value, 0.0))
+    long = [curve for curve in by_value.values() if len(curve.calls) > 2]
+    series = sorted(long, key=lambda curve: -statistics.median(curve.differences))
     if not series:
         return None
-    acting = [one for one in series if one.acts]
-    steps = counted(max(len(one.calls) for one in series), "step")
+    acting = [curve for curve in series if curve.acts]
+    steps = counted(max(len(curve.calls) for curve in series), "step")
     if acting:
         worst = acting[0]
         text = (
             f"{worst.value} of {worst.function}() is {statistics.median(worst.differences):.1e} off at most of {steps}"
         )
         text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
-        return Drift(sorted(series, key=lambda one: not one.acts), text)
-    most = max(max(one.differences) for one in series)
+        return Drift(sorted(series, key=lambda curve: not curve.acts), text)
+    most = max(max(curve.differences) for curve in series)
     text = f"over {steps} no value is further off than rounding moves it in any two builds (at most {most:.1e})"
     return Drift(series, text)

@@ -1,8 +1,8 @@
 """In the user's own process: starts what runs beside each compiled call, where the environment or a block asks for it.
 
->>> with graphdbg.shadow(calls="10") as found:
+>>> with graphdbg.shadow(calls="10") as triaged:
 ...     train()
->>> found.verdict.verdict
+>>> triaged.verdict.verdict
 'ok'
 """
 
@@ -53,12 +53,12 @@ def shadow(
     from ..verdicts.verdict import cannot_tell
     from .concluding import ProgramTriage, concluded
     from .judging import JudgedCall, judge_graphs, judgeable
-    from .run import made, range_of
+    from .run import new_folder, range_of
     from .shadowing import Shadow
 
     text = None if calls is None else str(calls)
     first, last = range_of(text)
-    path = made(Path(folder) if folder is not None else None)
+    path = new_folder(Path(folder) if folder is not None else None)
     inside = Shadow(
         path,
         first=first,
@@ -67,10 +67,10 @@ def shadow(
         go_on=text is not None,
         seconds=max_time_s if max_time_s is not None else float("inf"),
     )
-    found = ProgramTriage(cannot_tell("the block has not ended"), [], {}, [], str(path))
+    triaged = ProgramTriage(cannot_tell("the block has not ended"), [], {}, [], str(path))
     inside.start()
     try:
-        yield found
+        yield triaged
     finally:
         inside.stop()
         program = read(path / FILE)
@@ -78,6 +78,6 @@ def shadow(
         graphs = JudgedCall()
         if call is not None and judgeable(call):
             graphs = judge_graphs(call, None, lambda text: None, program.modules)
-        told = concluded(program, path, graphs, [])
+        final = concluded(program, path, graphs, [])
         for name in ("verdict", "calls", "counts", "summary", "notes", "at", "drift"):
-            setattr(found, name, getattr(told, name))
+            setattr(triaged, name, getattr(final, name))

@@ -64,47 +64,47 @@ def judgeable(call: Call | None) -> bool:
 
 
 def judge_graphs(
-    call: Call, server: ForkServer | None, told: Told, modules: Mapping[str, str] | None = None
+    call: Call, server: ForkServer | None, report: Told, modules: Mapping[str, str] | None = None
 ) -> JudgedCall:
     """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame.
     `modules`: those that the program imported, one of which a process of ours may need before a graph fails there,
     too."""
-    told(f"judging the graphs of {call.place}")
-    found = JudgedCall(run=call.run, apart=server is None)
+    report(f"judging the graphs of {call.place}")
+    judged = JudgedCall(run=call.run, apart=server is None)
     outside = call.failed is not None and call.failed.rung in (*MEANS, PROGRAM)
     try:
         run = resolve(os.path.relpath(call.run) if Path(call.run).is_relative_to(Path.cwd()) else call.run)
         assert isinstance(run, Run)
-        _judge(found, run, server, (), outside, told)
-        if server is not None and found.failed:
-            found.verdict = _importing(run, found.verdict or OK, modules or {}, told)
-        elif server is None and not found.op and modules:
+        _judge(judged, run, server, (), outside, report)
+        if server is not None and judged.failed:
+            judged.verdict = _importing(run, judged.verdict or OK, modules or {}, report)
+        elif server is None and not judged.op and modules:
             files = _likely(modules)
-            told(f"judging them once more, after the import of {', '.join(modules[file] for file in files)}")
+            report(f"judging them once more, after the import of {', '.join(modules[file] for file in files)}")
             again = JudgedCall(run=call.run, apart=True)
-            _judge(again, run, None, [*files, TRUST], outside, told)
-            if again.op or not found.failed:
-                found = again
-                found.verdict = _with_words(again.verdict or OK, files, modules)
+            _judge(again, run, None, [*files, TRUST], outside, report)
+            if again.op or not judged.failed:
+                judged = again
+                judged.verdict = _with_words(again.verdict or OK, files, modules)
     except GraphdbgError as error:
-        found.text = found.text or str(error)
+        judged.text = judged.text or str(error)
     except KeyboardInterrupt:
-        told("interrupted while its graphs were judged")
-    return found
+        report("interrupted while its graphs were judged")
+    return judged
 
 
 def _judge(
-    found: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, told: Told
+    judged: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, report: Told
 ) -> None:
     with opened(server) as used:
-        triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, told=told)
-        found.verdict, found.text = triage.verdict, triage.summary
+        triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, told=report)
+        judged.verdict, judged.text = triage.verdict, triage.summary
         for graph in _widest_first(run, triage.verdict) if triage.verdict.failed and not outside else []:
-            told(f"looking for what is to blame in {graph.id}")
+            report(f"looking for what is to blame in {graph.id}")
             blamed = bisect(graph, server=used, imports=imports, max_time_s=_BLAMING_S, narrate=lambda text: None)
             if blamed.reproduced:
-                found.op = blamed.sentence or found.op
-                found.verdict = _with_blame(triage.verdict, blamed.verdict)
+                judged.op = blamed.sentence or judged.op
+                judged.verdict = _with_blame(triage.verdict, blamed.verdict)
                 break
 
 
@@ -113,15 +113,15 @@ def _likely(modules: Mapping[str, str]) -> list[str]:
     return sorted(modules, key=lambda file: not _touches_torch(file))[:_MOST]
 
 
-def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], told: Told) -> Verdict:
+def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: Told) -> Verdict:
     """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail
     there."""
     graph = _graph_of(run, verdict)
     minify = next((line for line in verdict.next if line.startswith("graphdbg minify ")), "")
-    named = next((one for one in run.graphs() if minify.endswith(f"/{one.id}")), graph)
+    named = next((other for other in run.graphs() if minify.endswith(f"/{other.id}")), graph)
     if named is None or not verdict.next:
         return verdict
-    told(f"looking for what a process of graphdbg's own has to import, that {named.id} fails there")
+    report(f"looking for what a process of graphdbg's own has to import, that {named.id} fails there")
     with opened(None) as own:
         fails = lambda *files: replay(named, outputs=False, imports=files, server=own).verdict.failed  # noqa: E731
         if fails():
@@ -159,7 +159,7 @@ def _touches_torch(file: str) -> bool:
 
 def _graph_of(run: Run, verdict: Verdict) -> SavedGraph | None:
     at = verdict.where.graph if verdict.where is not None else ""
-    return next((one for one in run.graphs() if at.endswith(f"/{one.id}") or at == one.id), None)
+    return next((graph for graph in run.graphs() if at.endswith(f"/{graph.id}") or at == graph.id), None)
 
 
 def _widest_first(run: Run, verdict: Verdict) -> list[SavedGraph]:
@@ -167,8 +167,8 @@ def _widest_first(run: Run, verdict: Verdict) -> list[SavedGraph]:
     failing = _graph_of(run, verdict)
     if failing is None:
         return []
-    whole = [one for one in run.graphs() if one.stage == "dynamo" and compile_of(one) == compile_of(failing)]
-    return list({one.id: one for one in [*whole, failing]}.values())
+    whole = [graph for graph in run.graphs() if graph.stage == "dynamo" and compile_of(graph) == compile_of(failing)]
+    return list({graph.id: graph for graph in [*whole, failing]}.values())
 
 
 def _with_blame(triage: Verdict, blamed: Verdict) -> Verdict:

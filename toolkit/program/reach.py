@@ -81,15 +81,15 @@ def callable_of(function: Any) -> tuple[Any, Any]:
 
 def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reached:
     """Everything that a call may read or write."""
-    found, seen = Reached(), set[int]()
+    reached, seen = Reached(), set[int]()
     inner, owner = callable_of(function)
     if any(
         later(inner) for later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     ):
-        found.refused = "it returns a generator or a coroutine, which does its work after the call"
-        return found
+        reached.refused = "it returns a generator or a coroutine, which does its work after the call"
+        return reached
     names = argument_names(inner, owner)
-    found.backward = "backward" in _named(getattr(inner, "__code__", None))
+    reached.backward = "backward" in _named(getattr(inner, "__code__", None))
     roots = [(names[at] if at < len(names) else f"argument {at}", value, False) for at, value in enumerate(args)]
     roots += [(name, value, False) for name, value in kwargs.items()]
     if owner is not None:
@@ -102,11 +102,11 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
             continue
         seen.add(id(value))
         if len(seen) > MOST:
-            found.refused = f"it reaches more than {MOST:,} objects"
-            return found
-        found.refused = found.refused or _why_not(name, value)
-        work.extend(_parts(found, name, value, outside))
-    return found
+            reached.refused = f"it reaches more than {MOST:,} objects"
+            return reached
+        reached.refused = reached.refused or _why_not(name, value)
+        work.extend(_parts(reached, name, value, outside))
+    return reached
 
 
 def argument_names(inner: Any, owner: Any) -> list[str]:
@@ -126,61 +126,63 @@ def _why_not(name: str, value: Any) -> str:
     return ""
 
 
-def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tuple[str, Any, bool]]:
+def _parts(reached: Reached, name: str, value: Any, outside: bool) -> Iterator[tuple[str, Any, bool]]:
     dot = f"{name}." if name else ""
     if isinstance(value, torch.Tensor):
-        found.tensors.append((name, value))
-        for place in ("_backward_hooks", "_post_accumulate_grad_hooks") if found.backward else ():
+        reached.tensors.append((name, value))
+        for place in ("_backward_hooks", "_post_accumulate_grad_hooks") if reached.backward else ():
             yield from (("a hook", hook, True) for hook in (getattr(value, place, None) or {}).values())
     elif isinstance(value, type):
-        found.boxes.append(Restorable(name, value, "class", True))
+        reached.boxes.append(Restorable(name, value, "class", True))
         yield from ((f"{dot}{key}", part, True) for key, part in class_state(value).items())
         yield from ((base.__name__, base, True) for base in value.__bases__)
         for part in vars(value).values():
-            yield from _of_cells(found, part) if isinstance(part, types.FunctionType) else ()
+            yield from _of_cells(reached, part) if isinstance(part, types.FunctionType) else ()
     elif isinstance(value, (torch.Generator, random.Random)):
-        found.generators.append(value)
+        reached.generators.append(value)
     elif isinstance(value, dict):
-        found.boxes.append(Restorable(name, value, "dict", outside))
-        told = lambda key: f"{name}[{key!r}]" if isinstance(key, (str, int)) else f"{name}[...]"  # noqa: E731
-        yield from ((told(key), part, outside) for key, part in list(value.items()))
+        reached.boxes.append(Restorable(name, value, "dict", outside))
+        path_of = lambda key: f"{name}[{key!r}]" if isinstance(key, (str, int)) else f"{name}[...]"  # noqa: E731
+        yield from ((path_of(key), part, outside) for key, part in list(value.items()))
         yield from ((name, key, outside) for key in list(value) if not isinstance(key, _PLAIN))
     elif isinstance(value, (list, deque)):
-        found.boxes.append(Restorable(name, value, "list", outside))
+        reached.boxes.append(Restorable(name, value, "list", outside))
         yield from ((f"{name}[{at}]", part, outside) for at, part in enumerate(list(value)))
     elif isinstance(value, (tuple, frozenset)):
         yield from ((f"{name}[{at}]", part, outside) for at, part in enumerate(value))
     elif isinstance(value, (set, bytearray)):
-        found.boxes.append(Restorable(name, value, "set" if isinstance(value, set) else "bytes", outside))
+        reached.boxes.append(Restorable(name, value, "set" if isinstance(value, set) else "bytes", outside))
     elif isinstance(value, functools.partial):
         yield from ((name, part, outside) for part in (value.func, value.args, value.keywords))
     elif isinstance(value, types.MethodType):
         yield from ((name, part, outside) for part in (value.__self__, value.__func__))
     elif isinstance(value, types.FunctionType):
-        yield from _of_function(found, value)
+        yield from _of_function(reached, value)
     elif isinstance(value, torch.nn.Module):
         outside = False
         if isinstance(value, torch.nn.RNNBase) and value.dropout:
-            devices = {one.device for one in value.parameters() if one.is_cuda}
-            found.generators += [one for one in map(CudnnDropout, devices) if one not in found.generators]
-        found.boxes.append(Restorable(name, value.__dict__, "attributes", False))
+            devices = {parameter.device for parameter in value.parameters() if parameter.is_cuda}
+            reached.generators += [
+                dropout for dropout in map(CudnnDropout, devices) if dropout not in reached.generators
+            ]
+        reached.boxes.append(Restorable(name, value.__dict__, "attributes", False))
         yield f"{type(value).__name__}", type(value), True
         for key, part in value.__dict__.items():
             inner = isinstance(part, dict) and key in ("_parameters", "_buffers", "_modules")
             if inner:
-                found.boxes.append(Restorable(name, part, "attributes", False))
+                reached.boxes.append(Restorable(name, part, "attributes", False))
                 yield from ((f"{dot}{child}", held, False) for child, held in part.items())
             else:
                 yield f"{dot}{key}", part, False
     elif (shared := array_of(value)) is not None:
-        found.tensors.append((name, shared))
+        reached.tensors.append((name, shared))
     elif _followed(value):
         outside = outside and not _is_state(value)
         parts = slots_of(value)
         if parts:
-            found.boxes.append(Restorable(name, value, "slots", outside))
+            reached.boxes.append(Restorable(name, value, "slots", outside))
         if hasattr(value, "__dict__"):
-            found.boxes.append(Restorable(name, value.__dict__, "attributes", outside))
+            reached.boxes.append(Restorable(name, value.__dict__, "attributes", outside))
             parts = parts | value.__dict__
         if parts or hasattr(value, "__dict__"):
             yield f"{type(value).__name__}", type(value), True
@@ -199,13 +201,13 @@ def array_of(value: Any) -> torch.Tensor | None:
 
 def slots_of(value: Any) -> dict[str, Any]:
     """What is in the slots of an object's classes."""
-    found = {}
+    slots = {}
     for base in type(value).__mro__:
         for key, slot in vars(base).items() if "__slots__" in vars(base) else ():
             if isinstance(slot, types.MemberDescriptorType):
                 with contextlib.suppress(AttributeError):  # empty
-                    found[key] = slot.__get__(value)
-    return found
+                    slots[key] = slot.__get__(value)
+    return slots
 
 
 def _own_class(value: Any) -> bool:
@@ -259,33 +261,33 @@ def _followed(value: Any) -> bool:
     )
 
 
-def _of_function(found: Reached, function: types.FunctionType) -> Iterator[tuple[str, Any, bool]]:
+def _of_function(reached: Reached, function: types.FunctionType) -> Iterator[tuple[str, Any, bool]]:
     file = function.__code__.co_filename
     yield from (("a default", default, True) for default in function.__defaults__ or ())
-    yield from _of_cells(found, function)
+    yield from _of_cells(reached, function)
     if is_library(file):
         return
     for name in _named(function.__code__):
         if name in function.__globals__:
             held = function.__globals__[name]
-            found.boxes.append(Restorable(name, (function.__globals__, name), "global", True))
+            reached.boxes.append(Restorable(name, (function.__globals__, name), "global", True))
             yield name, held, True
 
 
-def _of_cells(found: Reached, function: types.FunctionType) -> Iterator[tuple[str, Any, bool]]:
+def _of_cells(reached: Reached, function: types.FunctionType) -> Iterator[tuple[str, Any, bool]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             held = cell.cell_contents
         except ValueError:
             continue
-        found.boxes.append(Restorable(name, cell, "cell", True))
+        reached.boxes.append(Restorable(name, cell, "cell", True))
         yield name, held, True
 
 
 def _named(code: types.CodeType | None) -> list[str]:
     if code is None:
         return []
-    inside = [name for one in code.co_consts if isinstance(one, types.CodeType) for name in _named(one)]
+    inside = [name for constant in code.co_consts if isinstance(constant, types.CodeType) for name in _named(constant)]
     return list(dict.fromkeys([*code.co_names, *inside]))
 
 

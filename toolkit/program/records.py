@@ -98,28 +98,28 @@ class Program(msgspec.Struct):
 
 def read(path: Path) -> Program:
     """The lines of a file so far; an empty program where there is none."""
-    found, calls = Program(), {}
+    program, calls = Program(), {}
     try:
         lines = path.read_bytes().splitlines()
     except OSError:
-        return found
+        return program
     for line in lines:
         try:
-            told: dict[str, Any] = json.loads(line)
+            fields: dict[str, Any] = json.loads(line)
         except ValueError:  # the process died while it wrote
             continue
-        if (event := told.pop("event")) == "call":
-            calls[told["key"]] = msgspec.convert(told, Call)
+        if (event := fields.pop("event")) == "call":
+            calls[fields["key"]] = msgspec.convert(fields, Call)
         elif event == "end":
-            for name, count in told["counts"].items():
-                found.counts[name] = found.counts.get(name, 0) + count
-            found.notes += told["notes"]
-            found.modules |= told.get("modules", {})
-            found.ended = True
+            for name, count in fields["counts"].items():
+                program.counts[name] = program.counts.get(name, 0) + count
+            program.notes += fields["notes"]
+            program.modules |= fields.get("modules", {})
+            program.ended = True
         elif event == "begun":
-            calls[told["key"]].in_flight, calls[told["key"]].since = told["rung"], told["at"]
-    found.calls = list(calls.values())
-    return found
+            calls[fields["key"]].in_flight, calls[fields["key"]].since = fields["rung"], fields["at"]
+    program.calls = list(calls.values())
+    return program
 
 
 def departing(program: Program) -> Call | None:

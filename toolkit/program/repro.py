@@ -93,7 +93,7 @@ class FunctionCalls:
         if not calls or calls[-1][0] != call.number:
             return "its arguments were not kept"
         source = self.source
-        tensors = dict(source.tensors) | {f"given_{at}": one for at, one in given.items()}
+        tensors = dict(source.tensors) | {f"given_{at}": tensor for at, tensor in given.items()}
         asked = getattr(rungs.backend, "config", {})
         options = {key: value for key, value in asked.items() if isinstance(value, (bool, int, str, float))}
         compiled: dict[str, Any] = {
@@ -134,7 +134,7 @@ class FunctionCalls:
         for name, modules in ((ALONE, homes), (WITH_MODULES, self._modules(folder, set(own_modules())))):
             imports = [
                 *sorted(source.imports),
-                *(f"import {one}" for one in modules if f"import {one}" not in source.imports),
+                *(f"import {module}" for module in modules if f"import {module}" not in source.imports),
             ]
             path = f'sys.path.insert(0, str(HERE / "{MODULES}"))\n' if modules else ""
             text = PROGRAM.format(**fields, imports=path + "\n".join(imports))
@@ -143,14 +143,14 @@ class FunctionCalls:
 
     def _modules(self, folder: Path, names: set[str]) -> list[str]:
         """Modules of the user's that are one file each, copied beside."""
-        found = []
-        for name in [one for one in sys.modules if one in names]:
+        copied = []
+        for name in [module for module in sys.modules if module in names]:
             file = Path(getattr(sys.modules[name], "__file__", "") or "")
             if file.suffix == ".py" and "." not in name:
                 (folder / MODULES).mkdir(exist_ok=True)
                 shutil.copyfile(file, folder / MODULES / file.name)
-                found.append(name)
-        return found
+                copied.append(name)
+        return copied
 
 
 def _inert(text: str) -> str:

@@ -4,8 +4,8 @@ and why.
 The program's own output is untouched. What it left is in a folder; the graphs of the first call that departs are judged
 in the program's own process, where its passes and operators are, or here where that is gone. Imports no torch.
 
->>> found = triage_program(["train.py"])
->>> found.verdict.layer
+>>> triaged = triage_program(["train.py"])
+>>> triaged.verdict.layer
 'inductor'
 """
 
@@ -42,17 +42,17 @@ def range_of(text: str | None) -> tuple[int, int]:
     """The calls that `--calls` names, from and to (excluded). Raises UsageError."""
     first, dash, last = (text or str(DEFAULT_CALLS)).partition(":")
     try:
-        found = (int(first), int(last)) if dash else (0, int(first))
+        span = (int(first), int(last)) if dash else (0, int(first))
     except ValueError:
-        found = (-1, -1)
-    if not 0 <= found[0] < found[1]:
+        span = (-1, -1)
+    if not 0 <= span[0] < span[1]:
         raise UsageError(
             f"--calls {text} names no calls", "", "give a number, or the first and the one after the last: 10:20"
         )
-    return found
+    return span
 
 
-def made(folder: Path | None) -> Path:
+def new_folder(folder: Path | None) -> Path:
     """A new folder: this one, or the next free graphdbg-triage-N. Raises UsageError where it exists,
     EnvironmentLackError where nothing can be written."""
     folder = folder or free_path("graphdbg-triage", bare=False)
@@ -70,7 +70,7 @@ def triage_program(
     limit_s: float | None = None,
     max_time_s: float | None = None,
     quiet: bool = False,
-    told: Told = lambda text: None,
+    report: Told = lambda text: None,
 ) -> ProgramTriage:
     """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that
     must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it no call is looked at;
@@ -83,7 +83,7 @@ def triage_program(
     if python and words[1].endswith(".py") and not Path(words[1]).exists():
         raise UsageError(f"cannot run {words[1]}", "there is no such script", "check the path")
     first, last = range_of(calls)
-    folder = made(output)
+    folder = new_folder(output)
     began = time.monotonic()
     options = {
         "first": first,
@@ -93,19 +93,19 @@ def triage_program(
         "seconds": max_time_s or DEFAULT_TIME_S,
     }
     scheduled = _scheduled(first, last, calls)
-    told(f"compiled calls run beside eager ({scheduled}); the program goes on with its own results")
-    program = _Program(words, folder, limit_s, told)
+    report(f"compiled calls run beside eager ({scheduled}); the program goes on with its own results")
+    program = _Program(words, folder, limit_s, report)
     program.run(options, quiet)
     left = program.read()
-    found = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
-    found.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
-    failed = found.at.failed if found.at is not None and not program.signals else None
-    if found.at is not None and failed is not None and (not program.graphs.failed or failed.rung in MEANS):
-        told("running the program that shows it, 3 times in fresh processes") if found.at.repro else None
-        found.repro = verified(found.at, words[0] if python else sys.executable)
-        found.summary += f" {found.repro.sentence}"
-    found.seconds = round(time.monotonic() - began, 1)
-    return found
+    triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
+    triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
+    failed = triaged.at.failed if triaged.at is not None and not program.signals else None
+    if triaged.at is not None and failed is not None and (not program.graphs.failed or failed.rung in MEANS):
+        report("running the program that shows it, 3 times in fresh processes") if triaged.at.repro else None
+        triaged.repro = verified(triaged.at, words[0] if python else sys.executable)
+        triaged.summary += f" {triaged.repro.sentence}"
+    triaged.seconds = round(time.monotonic() - began, 1)
+    return triaged
 
 
 def _scheduled(first: int, last: int, calls: str | None) -> str:
@@ -116,8 +116,8 @@ def _scheduled(first: int, last: int, calls: str | None) -> str:
 class _Program:
     """The command while it runs."""
 
-    def __init__(self, words: list[str], folder: Path, limit_s: float | None, told: Told) -> None:
-        self.words, self.folder, self.limit_s, self.told = words, folder, limit_s, told
+    def __init__(self, words: list[str], folder: Path, limit_s: float | None, report: Told) -> None:
+        self.words, self.folder, self.limit_s, self.report = words, folder, limit_s, report
         self.code, self.hung, self.judging = 0, "", False
         self.signals: list[int] = []
         self.graphs = JudgedCall()
@@ -141,14 +141,14 @@ class _Program:
             self.code = launch.run(
                 self.words,
                 environment,
-                told=self._signalled,
+                on_signal=self._signalled,
                 attend=lambda child: self._attend(child, door),
                 stdout=stdout,
             )
         program = self.read()
         call = departing(program)
         if not self.signals and self.graphs.verdict is None and call is not None and judgeable(call):
-            self.graphs = judge_graphs(call, None, self.told, program.modules)
+            self.graphs = judge_graphs(call, None, self.report, program.modules)
 
     def _signalled(self, number: int) -> None:
         self.signals.append(number)
@@ -175,7 +175,7 @@ class _Program:
             ):  # it may be asked nothing
                 self.judging = True
                 try:
-                    self.graphs = judge_graphs(call, server, self.told, program.modules)
+                    self.graphs = judge_graphs(call, server, self.report, program.modules)
                 finally:
                     self.judging = False
 
@@ -185,7 +185,7 @@ class _Program:
         with contextlib.suppress(OSError):
             if time.time() - (self.folder / FILE).stat().st_mtime < least:
                 return
-        call = next((one for one in self.read().calls if one.in_flight not in ("", "eager")), None)
+        call = next((candidate for candidate in self.read().calls if candidate.in_flight not in ("", "eager")), None)
         if call is None:
             return
         eager = max((row.seconds for row in call.rows if row.rung == "eager"), default=0.0)

@@ -106,15 +106,15 @@ class Shadow:
         original = owner.__call__
 
         def __call__(context: Any, function: Any) -> Any:
-            made = original(context, function)
+            compiled = original(context, function)
             if (
                 self.ended
                 or self._busy()
                 or isinstance(function, (type, torch.nn.Module))
                 or not callable(context.callback)
             ):
-                return made
-            return self._wrapped(made, function, context)
+                return compiled
+            return self._wrapped(compiled, function, context)
 
         self._put.put(owner, "__call__", functools.wraps(original)(__call__))
 
@@ -125,9 +125,9 @@ class Shadow:
         self.ended = True
         self._put.put_back()
         counts: dict[str, int] = {}
-        for one in self.functions:
-            place = f"{one.name} {one.file}:{one.line}"
-            counts[place] = counts.get(place, 0) + one.count
+        for function in self.functions:
+            place = f"{function.name} {function.file}:{function.line}"
+            counts[place] = counts.get(place, 0) + function.count
         if self.unkept:
             self.notes.append(f"{int(self.unkept)} calls that compiled anew were not kept to be run again")
         modules = {file: name for name, file in own_modules().items()}
@@ -152,24 +152,24 @@ class Shadow:
             t.look_up("inductor_config").compile_threads = 1  # a pool takes nothing more when a program ends
             serve(connection)
 
-    def _wrapped(self, made: Callable[..., Any], function: Any, context: Any) -> Any:
+    def _wrapped(self, compiled: Callable[..., Any], function: Any, context: Any) -> Any:
         inner, owner = callable_of(function)
         home = str(getattr(inner, "__module__", ""))
         if owner is None and home.partition(".")[0] == "torch" and _by_torch(context):
-            return made  # torch's own use of itself, flex attention say
+            return compiled  # torch's own use of itself, flex attention say
         try:
-            one = CompiledFunction(getattr(made, "_torchdynamo_orig_callable", function), context, _made_at())
+            entry = CompiledFunction(getattr(compiled, "_torchdynamo_orig_callable", function), context, _made_at())
         except Exception as error:  # noqa: BLE001 - the program goes on
             self.notes.append(f"something given to torch.compile is not looked at ({error})")
-            return made
-        self.functions.append(one)
+            return compiled
+        self.functions.append(entry)
         uncounted(self._put)
 
-        @functools.wraps(made)
+        @functools.wraps(compiled)
         def ours(*args: Any, **kwargs: Any) -> Any:
-            return self._call(one, made, args, kwargs)
+            return self._call(entry, compiled, args, kwargs)
 
-        if hasattr(made, "_torchdynamo_wrapper_id"):
+        if hasattr(compiled, "_torchdynamo_wrapper_id"):
             ours._torchdynamo_wrapper_id = id(ours)  # type: ignore[attr-defined]
         passed_over(ours)
         return ours
@@ -199,34 +199,36 @@ class Shadow:
 
     # one call
 
-    def _call(self, one: CompiledFunction, made: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _call(self, entry: CompiledFunction, compiled: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.ended or self._busy() or os.getpid() != self.pid or in_backward():
-            return made(*args, **kwargs)
+            return compiled(*args, **kwargs)
         with self.inside(), self.turn() as ours:
             if torch.compiler.is_compiling():  # asked in turn: what another thread compiles counts
-                return made(*args, **kwargs)
-            number, one.count = one.count, one.count + 1
+                return compiled(*args, **kwargs)
+            number, entry.count = entry.count, entry.count + 1
             if not ours or self.over():
-                return made(*args, **kwargs)
+                return compiled(*args, **kwargs)
             if self.first <= number < self.last:
-                return self._beside(one, made, number, args, kwargs)
-            return self._watched(one, made, number, args, kwargs)
+                return self._beside(entry, compiled, number, args, kwargs)
+            return self._watched(entry, compiled, number, args, kwargs)
 
     def over(self) -> bool:
         """Whether no further call is looked at."""
         return (self.departed and not self.go_on) or time.monotonic() > self.until
 
-    def _watched(self, one: CompiledFunction, made: Callable[..., Any], number: int, args: Any, kwargs: Any) -> Any:
+    def _watched(
+        self, entry: CompiledFunction, compiled: Callable[..., Any], number: int, args: Any, kwargs: Any
+    ) -> Any:
         """A call that is not scheduled, and is run beside if it compiled anew."""
         began = time.monotonic()
         start = None
         if self.anew and number >= self.last and alone() and self.light < LIGHT * (began - self.began):
             with contextlib.suppress(Exception):
-                reached = reach(one.function, args, kwargs)
+                reached = reach(entry.function, args, kwargs)
                 start = None if reached.refused else Start(reached)
         self.light += time.monotonic() - began
         before = torch_state.counter("frames", "total")
-        result = made(*args, **kwargs)
+        result = compiled(*args, **kwargs)
         if torch_state.counter("frames", "total") == before:
             return result
         if start is None or not self.anew:
@@ -234,14 +236,16 @@ class Shadow:
             return result
         with contextlib.suppress(NotCopied):
             after = Start(start.reached)
-            self.guarded(lambda: self._compare(one, number, args, kwargs, start, result, compiled=True))
+            self.guarded(lambda: self._compare(entry, number, args, kwargs, start, result, compiled=True))
             after.put_back()
         return result
 
-    def _beside(self, one: CompiledFunction, made: Callable[..., Any], number: int, args: Any, kwargs: Any) -> Any:
+    def _beside(
+        self, entry: CompiledFunction, compiled: Callable[..., Any], number: int, args: Any, kwargs: Any
+    ) -> Any:
         shadowed: list[Beside] = []
-        self.guarded(lambda: shadowed.extend(self._compare(one, number, args, kwargs, None, None)))
-        result = made(*args, **kwargs)
+        self.guarded(lambda: shadowed.extend(self._compare(entry, number, args, kwargs, None, None)))
+        result = compiled(*args, **kwargs)
         for beside in shadowed:
             self.guarded(lambda beside=beside: beside.own(beside.now(result)))
             self.guarded(lambda beside=beside: beside.watch(result))
@@ -260,7 +264,7 @@ class Shadow:
 
     def _compare(
         self,
-        one: CompiledFunction,
+        entry: CompiledFunction,
         number: int,
         args: Any,
         kwargs: Any,
@@ -270,16 +274,16 @@ class Shadow:
     ) -> list[Beside]:
         self.made += 1
         key = f"{self.pid}:{self.made}"
-        call = Call(key, one.name, one.file, one.line, number, compiled=compiled)
+        call = Call(key, entry.name, entry.file, entry.line, number, compiled=compiled)
         began = time.monotonic()
         self.write(call)
-        reached = start.reached if start else reach(one.function, args, kwargs)
+        reached = start.reached if start else reach(entry.function, args, kwargs)
         call.why = reached.refused or watched_by()
         beside: Beside | None = None
         if not call.why:
             try:
                 start = start or Start(reached)
-                beside = Beside(self, one, call, args, kwargs, start)
+                beside = Beside(self, entry, call, args, kwargs, start)
                 mine = beside.now(result) if compiled else {}
                 beside.forward()
                 if compiled:

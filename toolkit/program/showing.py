@@ -27,14 +27,14 @@ BUG, GONE = 1, 0
 
 
 class Repro(msgspec.Struct, frozen=True):
-    """`says`: shows, passes or none; `codes`: of all runs; `without`: the code with --without-fault; `told`: what it
+    """`says`: shows, passes or none; `codes`: of all runs; `without`: the code with --without-fault; `printed`: what it
     printed."""
 
     says: str = "none"
     path: str = ""
     codes: tuple[int, ...] = ()
     without: int | None = None
-    told: str = ""
+    printed: str = ""
     why: str = ""
     modules: bool = False
 
@@ -66,7 +66,7 @@ class Repro(msgspec.Struct, frozen=True):
             "repro_path": self.path or None,
             "repro_rate": self.rate,
             "without_fault": self.without,
-            "repro_told": self.told,
+            "repro_told": self.printed,
             "repro_why": self.why,
         }
 
@@ -75,34 +75,34 @@ def verified(call: Call, python: str) -> Repro:
     """What the programs that were written of a call show."""
     if not call.repro:
         return Repro(why=call.unsaid or "the process ended before it")
-    made, folder = Path(call.repro), Path(call.repro).parent / "repro"
-    made.rename(folder)
-    found = shown(folder / ALONE, python)
-    if found.says != "shows" and (folder / MODULES).exists():
-        found = shown(folder / WITH_MODULES, python)
-        if found.says == "shows":
+    written, folder = Path(call.repro), Path(call.repro).parent / "repro"
+    written.rename(folder)
+    repro = shown(folder / ALONE, python)
+    if repro.says != "shows" and (folder / MODULES).exists():
+        repro = shown(folder / WITH_MODULES, python)
+        if repro.says == "shows":
             (folder / WITH_MODULES).replace(folder / ALONE)
-            return msgspec.structs.replace(found, path=str(folder / ALONE), modules=True)
+            return msgspec.structs.replace(repro, path=str(folder / ALONE), modules=True)
     (folder / WITH_MODULES).unlink()
     if f'HERE / "{MODULES}"' not in (folder / ALONE).read_text(encoding="utf-8"):
         shutil.rmtree(folder / MODULES, ignore_errors=True)
-    return msgspec.structs.replace(found, path=str(folder / ALONE))
+    return msgspec.structs.replace(repro, path=str(folder / ALONE))
 
 
 def shown(program: Path, python: str, times: int = TIMES) -> Repro:
     """One run, and where that shows it the others, and one with nothing compiled."""
-    code, told = run(program, python)
-    last = told.strip().splitlines()[-1][:300] if told.strip() else ""
+    code, printed = run(program, python)
+    last = printed.strip().splitlines()[-1][:300] if printed.strip() else ""
     if code != BUG:
-        return Repro("passes", str(program), (code,), told=told, why=last or f"it ends with {code}")
+        return Repro("passes", str(program), (code,), printed=printed, why=last or f"it ends with {code}")
     with ThreadPoolExecutor(2) as pool:
         others = [pool.submit(run, program, python) for _ in range(times - 1)]
         without = pool.submit(run, program, python, WITHOUT)
-        codes = (code, *(one.result()[0] for one in others))
+        codes = (code, *(future.result()[0] for future in others))
         off = without.result()[0]
     says = "shows" if codes == (BUG,) * times and off == GONE else "passes"
     why = "" if says == "shows" else f"{WITHOUT} it ends with {off}" if off != GONE else "not every run shows it"
-    return Repro(says, str(program), codes, off, told, why)
+    return Repro(says, str(program), codes, off, printed, why)
 
 
 def run(program: Path, python: str, *flags: str) -> tuple[int, str]:

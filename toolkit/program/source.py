@@ -276,8 +276,8 @@ class Source:
         text = self._written(value, set(own))
         body = textwrap.indent(text, "    ")
         maker = f"make_{value.__name__}"
-        made = f"def {maker}({', '.join(own)}):\n{body}\n    return {value.__name__}"
-        self._define(maker, getattr(value, "__code__", value), made)
+        factory_text = f"def {maker}({', '.join(own)}):\n{body}\n    return {value.__name__}"
+        self._define(maker, getattr(value, "__code__", value), factory_text)
         return f"{maker}({', '.join(inside.values())})"
 
     def _defined_as(self, value: Any) -> str:
@@ -309,7 +309,9 @@ class Source:
             raise CannotSayError(f"{value.__qualname__}, which has no def of its own")
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                node.decorator_list = [one for one in node.decorator_list if "compile" not in ast.unparse(one)]
+                node.decorator_list = [
+                    decorator for decorator in node.decorator_list if "compile" not in ast.unparse(decorator)
+                ]
         text = ast.unparse(tree)
         space = value.__globals__ if isinstance(value, types.FunctionType) else vars(sys.modules[value.__module__])
         inside = f"def _({', '.join(own)}):\n{textwrap.indent(text, '    ')}"  # names that are nonlocal are bound
@@ -343,13 +345,13 @@ class Source:
 
     def _elsewhere(self, value: Any) -> str:
         for home in (*_HOMES, getattr(value, "__module__", None)):
-            found: Any = sys.modules.get(home or "")
+            holder: Any = sys.modules.get(home or "")
             path = (
                 getattr(value, "__qualname__", getattr(value, "__name__", "")) if home not in _HOMES else value.__name__
             )
             for part in path.split("."):
-                found = getattr(found, part, None)
-            if found is value and home:
+                holder = getattr(holder, part, None)
+            if holder is value and home:
                 if home != "builtins":
                     self.imports.add(f"import {home}")
                 return path if home == "builtins" else f"{home}.{path}"
@@ -365,17 +367,17 @@ def _is_plain(value: Any) -> bool:
     return hasattr(value, "__dict__") and followed and own
 
 
-def _alike(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and (
-        one is other or (isinstance(one, (bool, int, dict, set, type(None))) and one == other)
+def _alike(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and (
+        value is other or (isinstance(value, (bool, int, dict, set, type(None))) and value == other)
     )
 
 
 def _cells(value: Any) -> dict[str, Any]:
     """Name -> cell, of a function, or of the methods of a class that was made inside of one."""
     if isinstance(value, type):
-        methods = [one for one in vars(value).values() if isinstance(one, types.FunctionType)]
-        return {name: cell for one in methods for name, cell in _cells(one).items() if name != "__class__"}
+        methods = [method for method in vars(value).values() if isinstance(method, types.FunctionType)]
+        return {name: cell for method in methods for name, cell in _cells(method).items() if name != "__class__"}
     code = getattr(value, "__code__", None)
     return dict(zip(code.co_freevars, value.__closure__ or (), strict=True)) if code is not None else {}
 
@@ -389,13 +391,17 @@ def _file_of(value: Any) -> str:
 
 def _reads(text: str) -> set[str]:
     """The names that a definition reads from its module."""
-    found: set[str] = set()
+    names: set[str] = set()
     tables = [symtable.symtable(text, "", "exec")]
     for table in tables:
         tables += table.get_children()
         top = table.get_type() == "module"
-        found |= {one.get_name() for one in table.get_symbols() if one.is_global() or (top and one.is_referenced())}
-    return found
+        names |= {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_global() or (top and symbol.is_referenced())
+        }
+    return names
 
 
 def settings_of(main: types.ModuleType, skip: set[str]) -> str:
@@ -410,11 +416,11 @@ def settings_of(main: types.ModuleType, skip: set[str]) -> str:
     makers: dict[str, ast.stmt] = {}
     for node in body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            makers |= dict.fromkeys(((one.asname or one.name).partition(".")[0] for one in node.names), node)
+            makers |= dict.fromkeys(((alias.asname or alias.name).partition(".")[0] for alias in node.names), node)
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             makers[node.name] = node
         elif isinstance(node, ast.Assign):
-            makers |= dict.fromkeys((one.id for one in node.targets if isinstance(one, ast.Name)), node)
+            makers |= dict.fromkeys((target.id for target in node.targets if isinstance(target, ast.Name)), node)
     chosen = [node for node in body if _sets(node, vars(main))]
     kept: list[ast.stmt] = []
     while chosen:
@@ -430,7 +436,7 @@ def settings_of(main: types.ModuleType, skip: set[str]) -> str:
 def _sets(node: ast.stmt, space: dict[str, Any]) -> bool:
     if isinstance(node, (ast.Assign, ast.AugAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return any(isinstance(one, ast.Attribute) and _library(one, space) for one in targets)
+        return any(isinstance(target, ast.Attribute) and _library(target, space) for target in targets)
     if isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id == "setattr" and call.args:
             return _library(call.args[0], space)

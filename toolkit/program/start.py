@@ -111,7 +111,10 @@ class Randomness:
     """The states of torch's, Python's and NumPy's generators."""
 
     def __init__(self, others: list[Any]) -> None:
-        self.others = [(one, one.get_state() if isinstance(one, torch.Generator) else one.getstate()) for one in others]
+        self.others = [
+            (generator, generator.get_state() if isinstance(generator, torch.Generator) else generator.getstate())
+            for generator in others
+        ]
         self.torch = [(name, state.clone()) for name, state in generators()]
         self.python = random.getstate()
         numpy = sys.modules.get("numpy.random")
@@ -124,23 +127,23 @@ class Randomness:
         random.setstate(self.python)
         if self.numpy is not None:
             sys.modules["numpy.random"].set_state(self.numpy)
-        for one, state in self.others:
-            one.set_state(state) if isinstance(one, torch.Generator) else one.setstate(state)
+        for generator, state in self.others:
+            generator.set_state(state) if isinstance(generator, torch.Generator) else generator.setstate(state)
 
     def moved(self) -> bool:
         """Whether a number was drawn since."""
-        now = Randomness([one for one, _ in self.others])
-        same = all(torch.equal(one, other) for (_, one), (_, other) in zip(self.torch, now.torch, strict=False))
+        now = Randomness([generator for generator, _ in self.others])
+        same = all(torch.equal(before, after) for (_, before), (_, after) in zip(self.torch, now.torch, strict=False))
         drawn = any(
-            not (torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other)
-            for (_, one), (_, other) in zip(self.others, now.others, strict=True)
+            not (torch.equal(before, after) if isinstance(before, torch.Tensor) else before == after)
+            for (_, before), (_, after) in zip(self.others, now.others, strict=True)
         )
         numpy = self.numpy is not None and not all(map(_same, self.numpy, now.numpy or ()))
         return not same or drawn or self.python != now.python or numpy
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool((one == other).all()) if hasattr(one, "all") else one == other
+def _same(value: Any, other: Any) -> bool:
+    return bool((value == other).all()) if hasattr(value, "all") else value == other
 
 
 def _flat(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -165,8 +168,8 @@ def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
     if storage.nbytes() != kept.nbytes():
         return False
     width = torch.uint8 if kept.nbytes() % 8 else torch.int64
-    one, other = (torch.empty(0, dtype=width, device=kept.device).set_(part) for part in (storage, kept))
-    return torch.equal(one, other)
+    now, before = (torch.empty(0, dtype=width, device=kept.device).set_(part) for part in (storage, kept))
+    return torch.equal(now, before)
 
 
 def _changes(box: Restorable, kept: Any, now: Any) -> list[tuple[str, Any]]:

@@ -32,7 +32,7 @@ class Step(NamedTuple):
     name: str
     line: str
     given: tuple[Any, ...]
-    made: tuple[Any, ...]
+    results: tuple[Any, ...]
     random: bool
     from_unwritten: bool
 
@@ -46,27 +46,27 @@ class Tracing(t.TorchDispatchMode):
         self.unwritten: dict[int, torch.Tensor] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        inputs = [one for one in t.tree_leaves((args, kwargs or {})) if not isinstance(one, torch.Generator)]
+        inputs = [value for value in t.tree_leaves((args, kwargs or {})) if not isinstance(value, torch.Generator)]
         given = tuple(map(_number, inputs)) if len(self.steps) < MOST else ()
         name = func.overloadpacket.__name__
         tainted = any(
-            isinstance(one, torch.Tensor) and one.untyped_storage()._cdata in self.unwritten for one in inputs
+            isinstance(value, torch.Tensor) and value.untyped_storage()._cdata in self.unwritten for value in inputs
         )
-        made = func(*args, **(kwargs or {}))
+        output = func(*args, **(kwargs or {}))
         if len(self.steps) < MOST:
-            results = [one for one in t.tree_leaves(made) if isinstance(one, torch.Tensor)]
+            results = [value for value in t.tree_leaves(output) if isinstance(value, torch.Tensor)]
             fresh = name in _UNWRITTEN
-            for one in results:
+            for tensor in results:
                 if fresh:
-                    self.unwritten[one.untyped_storage()._cdata] = one
+                    self.unwritten[tensor.untyped_storage()._cdata] = tensor
             if func._schema.is_mutable and not fresh:
-                for one in results:  # written now, or partly
-                    self.unwritten.pop(one.untyped_storage()._cdata, None)
+                for tensor in results:  # written now, or partly
+                    self.unwritten.pop(tensor.untyped_storage()._cdata, None)
             numbers = () if fresh else tuple(map(_number, results))
             drawn = torch.Tag.nondeterministic_seeded in func.tags
             name = str(func).removesuffix(".default")
             self.steps.append(Step(name, _line(), () if tainted and fresh else given, numbers, drawn, tainted))
-        return made
+        return output
 
 
 def _number(value: Any) -> Any:
@@ -97,15 +97,15 @@ def first_difference(run: Callable[[Any], object]) -> str:
         mode = Tracing()
         run(mode)
         traces.append(mode.steps)
-    for one, other in zip(*traces, strict=False):
-        place = f"{one.name} ({one.line})" if one.line else one.name
-        if one.name != other.name:
+    for first, second in zip(*traces, strict=False):
+        place = f"{first.name} ({first.line})" if first.line else first.name
+        if first.name != second.name:
             return (
                 f"at {place} the second run goes another way: what decides is not torch's (time, a set's order, "
                 "a generator)"
             )
-        if one.given != other.given:
-            if one.from_unwritten:
+        if first.given != second.given:
+            if first.from_unwritten:
                 return (
                     f"{place} reads memory that nothing wrote (torch.empty): write it first; "
                     "torch.utils.deterministic.fill_uninitialized_memory shows it"
@@ -114,8 +114,8 @@ def first_difference(run: Callable[[Any], object]) -> str:
                 f"{place} is given another number each time, from a generator that is not torch's: seed it "
                 "(numpy.random.default_rng(0))"
             )
-        if one.made != other.made:
-            if one.random:
+        if first.results != second.results:
+            if first.random:
                 return f"{place} draws from a generator of its own: seed that (generator.manual_seed(0))"
             return (
                 f"{place} gives another result for equal arguments: its kernel adds up in no fixed order; "
@@ -132,7 +132,7 @@ def _setting(run: Callable[[Any], object]) -> str:
         for _ in range(2):
             mode = Tracing()
             run(mode)
-            traces.append([(step.name, step.made) for step in mode.steps])
+            traces.append([(step.name, step.results) for step in mode.steps])
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warns)
     if traces[0] == traces[1]:

@@ -71,24 +71,24 @@ def assert_graphs(
     if outer is not None and not isinstance(outer, Counting):
         torch.compiler.reset()  # for whoever records: a later call is compiled again
     wanted = {"breaks": breaks, "recompiles": recompiles, "graphs": graphs, "kernels": kernels}
-    found = {name: number for name, number in counts.numbers().items() if wanted.get(name) not in (None, number)}
-    if not found and not counts.errors:
+    differing = {name: number for name, number in counts.numbers().items() if wanted.get(name) not in (None, number)}
+    if not differing and not counts.errors:
         counts.drop()
         return result
-    raise GraphsDifferError(_told(getattr(fn, "__qualname__", None) or type(fn).__name__, counts, found, wanted))
+    raise GraphsDifferError(_message(getattr(fn, "__qualname__", None) or type(fn).__name__, counts, differing, wanted))
 
 
-def _told(name: str, counts: Counts, found: dict[str, int], wanted: dict[str, int | None]) -> str:
-    if not found:
+def _message(name: str, counts: Counts, differing: dict[str, int], wanted: dict[str, int | None]) -> str:
+    if not differing:
         return f"{name}: what it compiles could not be counted: {counts.errors[0]}"
-    parts = [f"{counted(number, *_NAMES[what])}, not {wanted[what]}" for what, number in found.items()]
+    parts = [f"{counted(number, *_NAMES[what])}, not {wanted[what]}" for what, number in differing.items()]
     lines = [f"{name} compiled to {'; '.join(parts)}"]
-    for what in found:
+    for what in differing:
         entries: list[str] = getattr(counts, what)
         lines += [f"  {_NAMES[what][0]}: {entry}" for entry in entries[:_MOST]]
         lines += [f"  and {len(entries) - _MOST} more"] if len(entries) > _MOST else []
     lines.append(
         f"why: graphdbg ls {shlex.quote(str(counts.run))} --why" if counts.run.exists() else "nothing was compiled"
     )
-    lines.append("if it is to be so: " + ", ".join(f"{what}={number}" for what, number in found.items()))
+    lines.append("if it is to be so: " + ", ".join(f"{what}={number}" for what, number in differing.items()))
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live.torch_state import ambient, undisturbed
 from ..torch_private import importing
-from .flight import Flight, Graph, flying, keep_sources, told
+from .flight import Flight, Graph, failure_fields, flying, keep_sources
 from .observe import WHOLE
 from .session import Function, Session, hook
 from .wrapping import wrap
@@ -150,7 +150,7 @@ class Backwards:
             nodes = len(backward.module.graph.nodes)
             session.event("compiled", graph.id, nodes=nodes, seconds=round(seconds, 6))
             if backward.error is not None:
-                session.event("failed", graph.id, at="run", **told(backward.error, STAGE))
+                session.event("failed", graph.id, at="run", **failure_fields(backward.error, STAGE))
             else:
                 session.event("ran", graph.id, run_seconds=round(seconds, 6))
             if backward.captured is not None:
@@ -207,7 +207,7 @@ def _facts(backward: Backward) -> dict[str, Any]:
         "autograd_nodes": len(backward.nodes),
         "forward": [list(row) for row in backward.forward],
         "passes": [
-            {"name": one.name, "nodes": one.nodes, "moved": one.moved, "removed": one.removed}
-            for one in backward.passes
+            {"name": record.name, "nodes": record.nodes, "moved": record.moved, "removed": record.removed}
+            for record in backward.passes
         ],
     }

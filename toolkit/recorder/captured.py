@@ -91,10 +91,10 @@ def enable(session: Session, original: Function, *args: Any, **kwargs: Any) -> A
 @hook
 def begin_capture(session: Session, original: Function, self: Any, *args: Any) -> Any:
     """begin_capture(inputs, sizes, scalars, origins, ...); `origins` names the autograd node of each."""
-    made = original(self, *args)
+    captured = original(self, *args)
     with session.guarded("compiled autograd"):
         _sizes[self.id] = {f"sizes[{index}]": f"{name} (NodeCall {at})" for index, (at, name) in enumerate(args[3][1])}
-    return made
+    return captured
 
 
 @hook
@@ -146,7 +146,7 @@ def save_code(session: Session, graph: str, scope: Mapping[str, Any]) -> None:
 def _called(session: Session, scope: Mapping[str, Any]) -> Capture | None:
     """The capture whose frame is being compiled, with the hooks that it was called with."""
     module = scope.get("self")
-    capture = next((one for one in session.captures.values() if one.module is module), None)
+    capture = next((candidate for candidate in session.captures.values() if candidate.module is module), None)
     if capture is not None:
         for index, function in enumerate(scope.get("hooks") or ()):
             capture.named[index] = _name(function)
@@ -176,8 +176,8 @@ def _facts(capture: Capture) -> dict[str, Any]:
 
 
 def _origin(node: Any) -> str:
-    found = _ORIGIN.search(node.meta.get("stack_trace") or "")
-    return found[1] if found else ""
+    match = _ORIGIN.search(node.meta.get("stack_trace") or "")
+    return match[1] if match else ""
 
 
 def _is_size(node: Any) -> bool:

@@ -48,9 +48,9 @@ class Counts:
 
     def numbers(self) -> dict[str, int]:
         """How many there are of each."""
-        found = (self.breaks, self.recompiles, self.graphs, self.kernels)
-        breaks, recompiles, graphs, made = map(len, found)
-        return {"breaks": breaks, "recompiles": recompiles, "graphs": graphs, "nodes": self.nodes, "kernels": made}
+        lists = (self.breaks, self.recompiles, self.graphs, self.kernels)
+        breaks, recompiles, graphs, kernels = map(len, lists)
+        return {"breaks": breaks, "recompiles": recompiles, "graphs": graphs, "nodes": self.nodes, "kernels": kernels}
 
     def drop(self) -> None:
         """Deletes the run."""
@@ -74,7 +74,7 @@ class Counts:
     def _compile(self, run: Run, function: Function, item: Compile, seen: set[tuple[str, str]]) -> None:
         for broken in item.breaks:
             place = wording.innermost(broken.stack) or ProgramLine(function.file, function.line)
-            text = f"{_at(place)}{place.told}: {broken.title}"
+            text = f"{_at(place)}{place.code_text}: {broken.title}"
             key = item.id.partition("_")[0], text
             if key not in seen:  # the same break in a recompile is no other one
                 seen.add(key)
@@ -82,13 +82,15 @@ class Counts:
         if item.kind in ("recompile", "limit"):
             reason = wording.failed(item.guards[0]) if item.guards else "torch does not say why"
             place = (item.guards[0].place if item.guards else None) or ProgramLine(function.file, function.line)
-            self.recompiles.append(f"{function.name}: {reason}; {_at(place)}{place.told}")
+            self.recompiles.append(f"{function.name}: {reason}; {_at(place)}{place.code_text}")
             return
-        made = [line for line in item.graphs if line.stage == "dynamo" and line.status not in ("captured", "skipped")]
-        self.graphs += [
-            f"{line.id} of {function.name}, {_at(ProgramLine(function.file, function.line))}" for line in made
+        compiled = [
+            line for line in item.graphs if line.stage == "dynamo" and line.status not in ("captured", "skipped")
         ]
-        self.nodes += sum(line.nodes or 0 for line in made)
+        self.graphs += [
+            f"{line.id} of {function.name}, {_at(ProgramLine(function.file, function.line))}" for line in compiled
+        ]
+        self.nodes += sum(line.nodes or 0 for line in compiled)
         self._kernels(run, item.graphs)
 
     def _kernels(self, run: Run, lines: list[GraphLine]) -> None:
@@ -96,7 +98,7 @@ class Counts:
         inner = [line for line in lines if line.stage in _INNER]
         for line in inner or lines:
             files = run.graph(line.id).code_files()
-            self.kernels += [f"{one.stem} of {line.id}" for one in files if one.name != kernels.WHOLE]
+            self.kernels += [f"{file.stem} of {line.id}" for file in files if file.name != kernels.WHOLE]
 
 
 class Counting(Session):

@@ -198,7 +198,7 @@ class Flight:
         roles = self.dynamo_roles or self.session.roles.get(self.name, [])
         inputs = [input_source(role.source, role.role) for role in roles] if record.stage in _WITH_GRADIENTS else []
         if outputs or inputs:
-            record.graph.meta[NAMES] = {"dict": [["outputs", [list(one) for one in outputs]], ["inputs", inputs]]}
+            record.graph.meta[NAMES] = {"dict": [["outputs", [list(pair) for pair in outputs]], ["inputs", inputs]]}
 
     def _roles(self, gm: Any, stage: str) -> list[InputRecord] | None:
         """What the inputs are for, as far as the graph that Dynamo made, and AOTAutograd's descriptions, tell."""
@@ -237,7 +237,9 @@ class Flight:
             elif is_restart(failure):
                 self.session.event("skipped", graph.id, reason=f"Dynamo starts over ({type(failure).__name__})")
             else:
-                self.session.event("failed", graph.id, seconds=seconds, **told(failure, here.fault or graph.stage))
+                self.session.event(
+                    "failed", graph.id, seconds=seconds, **failure_fields(failure, here.fault or graph.stage)
+                )
         self.open.clear()
 
 
@@ -356,7 +358,7 @@ def level(group: str) -> Iterator[int]:
         here.depths[group] = depth
 
 
-def told(error: BaseException, stage: str) -> dict[str, str]:
+def failure_fields(error: BaseException, stage: str) -> dict[str, str]:
     """A failure as journal fields: the innermost exception that the compiler wrapped, and the stage it happened in."""
     inner = getattr(error, "inner_exception", None)
     while isinstance(inner, BaseException):

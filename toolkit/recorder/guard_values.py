@@ -4,7 +4,7 @@ only.
 Looks into dictionaries, lists and sizes without calling anything of the program's own: no property, no __getattr__, no
 __eq__.
 
->>> found(frame, ["0/0: n == 3      # x + n  # train.py:9 in step"])
+>>> failing_values(frame, ["0/0: n == 3      # x + n  # train.py:9 in step"])
 {'n': 4}
 """
 
@@ -28,7 +28,7 @@ _LONGEST = 60
 _ABSENT = object()
 
 
-def found(frame: Any, reasons: Iterable[str]) -> dict[str, int | float | bool | str | None]:
+def failing_values(frame: Any, reasons: Iterable[str]) -> dict[str, int | float | bool | str | None]:
     """Name in the first guard that failed -> its present value, if a plain number, text or None; a type as
     "<Tensor>"."""
     text = next(iter(reasons), "").partition("\n")[0].partition("  # ")[0].partition(": ")[2]

@@ -165,16 +165,16 @@ class Copy:
         with self.lock:
             self.finish()
             assert self._record is not None and self._host is not None
-            found: list[torch.Tensor | None] = []
+            views: list[torch.Tensor | None] = []
             for item in self._record.inputs.inputs:
                 if item.stored is None or not item.stored.storage or item.stored.value.quantizer:
-                    found.append(None)
+                    views.append(None)
                     continue
                 at, size = self._record.spans[int(item.stored.storage[1:])]
                 value = item.stored.value
                 storage = (self._host[at : at + size] if size else self._host[:0]).clone().untyped_storage()
-                found.append(view(storage, value, dtype_of(value.dtype, item.name), item.name))
-            return found
+                views.append(view(storage, value, dtype_of(value.dtype, item.name), item.name))
+            return views
 
     def inputs(self, put: Callable[[Bytes], str]) -> InputsRecord:
         """The record of the held inputs, their storages handed to `put`. Call it only when the copy is `whole`."""

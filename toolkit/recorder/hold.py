@@ -71,7 +71,7 @@ class Holder:
             if other is not hold and self.executions - other.used > IDLE_EXECUTIONS:
                 other.settle()
 
-    def found(self, finding: BadStep, hold: Hold, execution: int, message: str, **fields: Any) -> None:
+    def note(self, finding: BadStep, hold: Hold, execution: int, message: str, **fields: Any) -> None:
         """Journals a finding and keeps the inputs of all graphs of its step so far. "{when}" in the message says when
         it was."""
         when = f"execution {execution}" + (f", step {step()}" if step() else "")
@@ -96,8 +96,8 @@ class Holder:
             finding = self.trouble.raised(None, error)
             if finding is not None:
                 hold = self.holds[finding.member]
-                text = f"{hold.name} ran last ({{when}}) before the program ended with {told(error)}"
-                self.found(finding, hold, hold.copy_execution, text)
+                text = f"{hold.name} ran last ({{when}}) before the program ended with {one_line(error)}"
+                self.note(finding, hold, hold.copy_execution, text)
 
     def close(self) -> None:
         """Turns what the files hold into inputs.json, gives all memory back, and journals what it cost."""
@@ -249,7 +249,7 @@ class Hold:
         text = f"NaN first in {self.name} ({where}), {{when}}"
         if came_in:
             text += f"; it came in from outside compiled code, with {_some(came_in, 2)}"
-        self.holder.found(finding, self, number, text, outputs=plain, changed=changed, inputs=came_in)
+        self.holder.note(finding, self, number, text, outputs=plain, changed=changed, inputs=came_in)
 
     def _described(self, name: str) -> str:
         role = self.roles.get(name)
@@ -264,7 +264,7 @@ class Hold:
             finding = holder.trouble.raised(self.member, error)
             if finding is not None:
                 number = self.copy_execution
-                holder.found(finding, self, number, f"{self.name} failed ({{when}}) with {told(error)}")
+                holder.note(finding, self, number, f"{self.name} failed ({{when}}) with {one_line(error)}")
 
     def keep(self, finding: BadStep) -> None:
         """Writes the held inputs as inputs.json, and under the execution's number so that a later one does not replace
@@ -328,7 +328,7 @@ def _changed_in_place(nodes: Sequence[NodeRecord], names: Sequence[str]) -> list
     return [index for index, name in enumerate(names) if name in written]
 
 
-def told(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """An exception in one line."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

@@ -71,15 +71,18 @@ class Stacks:
         while frame is not None:
             frames.append(frame)
             frame = frame.f_back
-        shown = [one for one in frames if str(one.f_globals.get("__name__")).partition(".")[0] != _OURS]
+        shown = [at_frame for at_frame in frames if str(at_frame.f_globals.get("__name__")).partition(".")[0] != _OURS]
         if shown:
-            inside = next((one for one in shown if any(part in one.f_code.co_filename for part in _PASSES)), shown[0])
-            at = _told(shown[0]) if inside is shown[0] else f"{inside.f_code.co_name} at {_told(shown[0])}"
-            stack = [_told(one) for one in reversed(shown[:MOST_FRAMES])]
+            inside = next(
+                (at_frame for at_frame in shown if any(part in at_frame.f_code.co_filename for part in _PASSES)),
+                shown[0],
+            )
+            at = _line_of(shown[0]) if inside is shown[0] else f"{inside.f_code.co_name} at {_line_of(shown[0])}"
+            stack = [_line_of(at_frame) for at_frame in reversed(shown[:MOST_FRAMES])]
             self._note(graph, at=at, after=round(seconds, 1), stack=stack)
 
 
-def _told(frame: FrameType) -> str:
+def _line_of(frame: FrameType) -> str:
     """A frame as "fuse_nodes, torch/_inductor/scheduler.py:2345"; files without the folders before their package."""
     file = frame.f_code.co_filename.replace("\\", "/")
     short = file.rpartition("-packages/")[2] or file

@@ -21,9 +21,9 @@ _MOST = 2000
 _HERE = str(Path(__file__).resolve().parent)
 
 
-def close_with_child(told: Callable[[BaseException], None], close: Callable[[], None]) -> None:
+def close_with_child(report: Callable[[BaseException], None], close: Callable[[], None]) -> None:
     """In a child that multiprocessing forked, which leaves by os._exit, calls `close` at its end, after all other
-    finalizers, and before it `told` with the exception that ends it, if there is one."""
+    finalizers, and before it `report` with the exception that ends it, if there is one."""
     process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
     if process is None or util is None or process.parent_process() is None or "--multiprocessing-fork" in sys.orig_argv:
         return  # not such a child; or a spawned one, which runs atexit
@@ -31,7 +31,7 @@ def close_with_child(told: Callable[[BaseException], None], close: Callable[[], 
     def end() -> None:
         error = sys.exc_info()[1]  # finalizers run while it is on its way out
         if error is not None and not isinstance(error, SystemExit):
-            told(error)
+            report(error)
         close()
 
     util.Finalize(None, end, exitpriority=_LAST)
@@ -47,15 +47,15 @@ def sentence(error: BaseException) -> str:
     return f"{name}: {text[:_MOST]}" if text else name
 
 
-def install(told: Callable[[BaseException], None] | None = None) -> None:
-    """Puts the trimming in front of the present sys.excepthook, and `told`, which must not raise; once."""
+def install(report: Callable[[BaseException], None] | None = None) -> None:
+    """Puts the trimming in front of the present sys.excepthook, and `report`, which must not raise; once."""
     if getattr(sys.excepthook, "_graphdbg", False):
         return
     previous = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if told is not None:
-            told(error)
+        if report is not None:
+            report(error)
         _trim_chain(error)
         previous(kind, error, error.__traceback__ if trace is not None else None)
 
@@ -81,11 +81,11 @@ def _trim_chain(error: BaseException) -> None:
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
+        current = waiting.pop()
+        if current is None or id(current) in seen:
             continue
-        seen.add(id(one))
-        kept = trimmed(one.__traceback__)
+        seen.add(id(current))
+        kept = trimmed(current.__traceback__)
         if kept is not None:
-            one.__traceback__ = kept
-        waiting += [one.__cause__, one.__context__]
+            current.__traceback__ = kept
+        waiting += [current.__cause__, current.__context__]

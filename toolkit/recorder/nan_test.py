@@ -53,8 +53,8 @@ class NanTest:
 
     def places(self) -> set[int]:
         """Where a NaN is; waits for the devices."""
-        for places, found in self._waiting:
-            nan = torch.isnan(found).tolist()
+        for places, flags in self._waiting:
+            nan = torch.isnan(flags).tolist()
             self._found.update(place for place, is_nan in zip(places, nan, strict=True) if is_nan)
         self._waiting.clear()
         return self._found

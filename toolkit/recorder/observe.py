@@ -25,7 +25,7 @@ import msgspec
 from ...dumps.schema import GraphBody, GraphRecord
 from ..live.torch_state import ambient, is_capturing, is_fake, is_package, undisturbed
 from ..torch_private.unseen import passed_over, seen, unseen
-from .flight import Graph, told
+from .flight import Graph, failure_fields
 
 if TYPE_CHECKING:
     from .session import Session
@@ -40,7 +40,9 @@ class Watch:
         self.session = session
         records = [graph.record for graph in graphs if graph.record is not None]
         self.graphs = [(record.id, record.stage, inputs_only(record)) for record in records]
-        self.hold = session.hold([(one.id, one.stage) for one in records], records[0]) if records else None
+        self.hold = (
+            session.hold([(observed.id, observed.stage) for observed in records], records[0]) if records else None
+        )
         self.every = session.options.inputs == "all" or self.hold is not None
         self._lock = threading.Lock()
         self._count = 0
@@ -79,7 +81,7 @@ class Watch:
         except BaseException as error:
             if number == 1:
                 for local, stage, _ in self.graphs:
-                    session.event("failed", local, at="run", **told(error, stage))
+                    session.event("failed", local, at="run", **failure_fields(error, stage))
             if hold is not None:
                 hold.failed(error)
             raise

@@ -140,10 +140,12 @@ def check_stages(stages: Iterable[str]) -> list[str]:
     """The stages in stack order without repetition; `post_grad` stands for its three."""
     wanted: set[str] = set()
     for stage in stages:
-        found = [name for name in STAGES if name == stage or (stage == "post_grad" and name.startswith("post_grad_"))]
-        if not found:
+        matching = [
+            name for name in STAGES if name == stage or (stage == "post_grad" and name.startswith("post_grad_"))
+        ]
+        if not matching:
             raise UsageError(f"unknown stage {stage!r}", f"there are {', '.join(STAGES)}, and post_grad for its three")
-        wanted.update(found)
+        wanted.update(matching)
     return [stage for stage in STAGES if stage in wanted]
 
 

@@ -46,12 +46,12 @@ _ATTEMPTS = 100
 def versions() -> dict[str, str]:
     """Versions of Python, the system and the packages that matter; an imported torch is asked itself: it may be a local
     build, and knows the processor."""
-    found = dict(_installed())
+    known = dict(_installed())
     torch_version = getattr(sys.modules.get("torch.torch_version"), "__version__", None)
     if torch_version is not None:
-        found["torch"] = str(torch_version)
-        found["cpu"] = processor()
-    return found
+        known["torch"] = str(torch_version)
+        known["cpu"] = processor()
+    return known
 
 
 @functools.cache
@@ -64,11 +64,11 @@ def processor() -> str:
 
 @functools.cache
 def _installed() -> tuple[tuple[str, str], ...]:
-    found = [("python", platform.python_version()), ("platform", platform.platform())]
+    packages = [("python", platform.python_version()), ("platform", platform.platform())]
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found.append((package, importlib.metadata.version(package)))
-    return tuple(found)
+            packages.append((package, importlib.metadata.version(package)))
+    return tuple(packages)
 
 
 def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:

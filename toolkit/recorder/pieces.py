@@ -3,7 +3,7 @@
 Graphs of one model stand under one compile name: that of the compile in progress, else one of the model's own. Must
 leave the module, and what it is called with, as they are; unrecorded it does nothing.
 
->>> gm = graphdbg.observe(gm, stage="after_my_pass", inputs=args, model="gpt")
+For example: `gm = graphdbg.observe(gm, stage="after_my_pass", inputs=args, model="gpt")`.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ class Session:
             rank, restart = origin.rank_and_restart()
             writer = self.open_run().process(rank=rank, restart=restart)
             self.versions = origin.versions()
-            told = {"versions": self.versions, "config": encoded_settings(), "seed": torch_seed()}
-            writer.journal.event("note", message=summary.SETTINGS, **told)
+            facts = {"versions": self.versions, "config": encoded_settings(), "seed": torch_seed()}
+            writer.journal.event("note", message=summary.SETTINGS, **facts)
             self._tell_missing(writer)
             if self.budget is not None:
                 self.budget.attach(writer)

@@ -5,9 +5,10 @@ Under `graphdbg dump` the run is there already. Without it the process picks the
 children and tells the summary when it ends. Must import next to nothing: the hooks wait for the modules they wrap. Must
 never raise into the recorded program, except from `record()` for a request that makes no sense.
 
->>> with record("myrun", inputs="first"):
-...     train()
->>> start_from_environment("myrun")
+>>> with record("another", inputs="first"):
+...     y = torch.compile(torch.sin, backend="eager")(torch.ones(2))
+>>> [graph.stage for graph in open_run("another").graphs()]
+['dynamo']
 """
 
 from __future__ import annotations
@@ -123,11 +124,11 @@ def begin_block(options: Options) -> Session:
 def tell(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
     """The closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are typed
     there."""
-    told = partial(
-        summary.lines, in_block=in_block, errors=session.errors, made=session.join, reason=reason, typed=typed
+    closing = partial(
+        summary.lines, in_block=in_block, errors=session.errors, created=session.join, reason=reason, typed=typed
     )
     try:
-        for line in told(session.path):
+        for line in closing(session.path):
             say(line)
     except (GraphdbgError, OSError) as error:
         say(f"graphdbg: {error}")

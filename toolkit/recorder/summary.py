@@ -3,8 +3,8 @@ next.
 
 Reads the run from disk, like everybody else; never prints itself and never imports torch.
 
->>> lines(Path("myrun"))
-['graphdbg: recorded 7 graphs of 1 process in myrun', ...]
+>>> lines(Path("myrun"))[0]
+'graphdbg: recorded 16 graphs of 1 process in myrun: dynamo 2, pre_grad 2, joint 2, ...'
 """
 
 from __future__ import annotations
@@ -47,42 +47,42 @@ def lines(
     in_block: bool = False,
     errors: Mapping[str, int] | None = None,
     reason: str = "",
-    made: bool = True,
+    created: bool = True,
     typed: Callable[[str], str] = str,
 ) -> list[str]:
-    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `made`: it was
+    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `created`: it was
     there once; `typed`: how its commands are typed where it is read."""
-    found = index.processes(run) if run.is_dir() else []
-    rows = index.rows(found)
-    journals = [(process.name, journal.read(process.path / JOURNAL_FILE).events) for process in found]
+    processes = index.processes(run) if run.is_dir() else []
+    rows = index.rows(processes)
+    journals = [(process.name, journal.read(process.path / JOURNAL_FILE).events) for process in processes]
     notes = [event.fields for _, events in journals for event in events if event.kind == "note"]
     name = shown_path(run)
-    if made and not run.is_dir():
+    if created and not run.is_dir():
         return [f"graphdbg: the run folder {name} is gone: it was deleted while it was recorded into"]
     if rows:
-        told = [_headline(rows, len(found), name)]
+        sentences = [_headline(rows, len(processes), name)]
     elif errors or any(note.get("error") for note in notes):
-        told = [f"graphdbg: nothing could be recorded in {name}, though something was compiled"]
-    elif index.left_out(found):
-        told = [f"graphdbg: no graph was kept: all of them were left out; graphdbg ls {name} --why says which"]
+        sentences = [f"graphdbg: nothing could be recorded in {name}, though something was compiled"]
+    elif index.left_out(processes):
+        sentences = [f"graphdbg: no graph was kept: all of them were left out; graphdbg ls {name} --why says which"]
     elif any(event.kind == "why" for _, events in journals for event in events):
-        told = [f"graphdbg: no graph was compiled; graphdbg ls {name} --why says what kept the functions out"]
+        sentences = [f"graphdbg: no graph was compiled; graphdbg ls {name} --why says what kept the functions out"]
     else:
-        told = [f"graphdbg: nothing was compiled. {reason or _why_empty(in_block)}"]
-    told += [f"graphdbg: {line}" for line in deaths.lines(found)]
-    if left := index.left_out_text(index.left_out(found)):
-        told.append(f"graphdbg: {left}")
-    told += _failures(rows)
-    if rows and (hint := why.hint(name, found)):
-        told.append(f"graphdbg: {hint}")
-    told += _held(journals, rows, name)
-    told += unsaved.lines(notes)
-    told += _notes(notes, errors or {})
-    told += _cost(notes) if rows else []
+        sentences = [f"graphdbg: nothing was compiled. {reason or _why_empty(in_block)}"]
+    sentences += [f"graphdbg: {line}" for line in deaths.lines(processes)]
+    if left := index.left_out_text(index.left_out(processes)):
+        sentences.append(f"graphdbg: {left}")
+    sentences += _failures(rows)
+    if rows and (hint := why.hint(name, processes)):
+        sentences.append(f"graphdbg: {hint}")
+    sentences += _held(journals, rows, name)
+    sentences += unsaved.lines(notes)
+    sentences += _notes(notes, errors or {})
+    sentences += _cost(notes) if rows else []
     if rows:
-        told.append("graphdbg: next, try")
-        told += [f"  {typed(command)}" for command in _commands(rows, name)]
-    return told
+        sentences.append("graphdbg: next, try")
+        sentences += [f"  {typed(command)}" for command in _commands(rows, name)]
+    return sentences
 
 
 def settings(run: Path) -> tuple[dict[str, str], dict[str, Any]] | None:
@@ -105,11 +105,13 @@ def _failures(rows: list[index.ListedGraph]) -> list[str]:
     for row in rows:
         if row.status == "failed" or row.lost:
             alike.setdefault((row.process, row.local.partition("/")[0], row.lost, row.error), []).append(row)
-    told: list[str] = []
+    sentences: list[str] = []
     for (_, _, lost, error), bad in list(alike.items())[:_MOST]:
         others = f" (as {', '.join(row.stage for row in bad if row is not best(bad))})" if len(bad) > 1 else ""
-        told.append(f"graphdbg: {best(bad).id} {'was in flight' if lost else 'failed'}: {_first_line(error)}{others}")
-    return told + ([f"graphdbg: and {len(alike) - _MOST} more failed"] if len(alike) > _MOST else [])
+        sentences.append(
+            f"graphdbg: {best(bad).id} {'was in flight' if lost else 'failed'}: {_first_line(error)}{others}"
+        )
+    return sentences + ([f"graphdbg: and {len(alike) - _MOST} more failed"] if len(alike) > _MOST else [])
 
 
 def _first_line(text: str | None, limit: int = 160) -> str:
@@ -121,9 +123,9 @@ def _notes(notes: list[dict[str, Any]], errors: Mapping[str, int]) -> list[str]:
     messages = list(dict.fromkeys(str(note.get("message")) for note in notes if _is_remark(note)))
     messages += [f"not recorded, {text}" for text in errors if f"not recorded, {text}" not in messages]
     messages = _by_reason(messages)
-    told = [f"graphdbg: {_first_line(message)}" for message in messages[:_MOST]]
+    sentences = [f"graphdbg: {_first_line(message)}" for message in messages[:_MOST]]
     more = counted(len(messages) - _MOST, "more remark")
-    return told + ([f"graphdbg: and {more} in the journal"] if len(messages) > _MOST else [])
+    return sentences + ([f"graphdbg: and {more} in the journal"] if len(messages) > _MOST else [])
 
 
 def _is_remark(note: Mapping[str, Any]) -> bool:
@@ -162,15 +164,15 @@ def _cost(notes: list[dict[str, Any]]) -> list[str]:
 def _held(events: Events, rows: Sequence[index.ListedGraph], run: str) -> list[str]:
     """About held inputs: which step went wrong and what was kept of it, and what holding cost."""
     names = {(row.process, row.local): row.id for row in rows}
-    found = [(process, event) for process, of_process in events for event in of_process if "found" in event.fields]
-    told: list[str] = []
-    for process, event in found[:_MOST_FOUND]:
+    findings = [(process, event) for process, of_process in events for event in of_process if "found" in event.fields]
+    sentences: list[str] = []
+    for process, event in findings[:_MOST_FOUND]:
         kept = _kept(dict(events)[process], event.fields["found"])
-        told.append(_finding(event, process, kept, names, run))
-    if len(found) > _MOST_FOUND:
-        more = counted(len(found) - _MOST_FOUND, "more step")
-        told.append(f"graphdbg: and {more} went wrong; their inputs lie in inputs.<execution>.json")
-    return told + _held_cost([event.fields for _, of_process in events for event in of_process])
+        sentences.append(_finding(event, process, kept, names, run))
+    if len(findings) > _MOST_FOUND:
+        more = counted(len(findings) - _MOST_FOUND, "more step")
+        sentences.append(f"graphdbg: and {more} went wrong; their inputs lie in inputs.<execution>.json")
+    return sentences + _held_cost([event.fields for _, of_process in events for event in of_process])
 
 
 def _kept(events: Sequence[journal.Event], number: int) -> list[str]:

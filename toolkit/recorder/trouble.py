@@ -61,7 +61,7 @@ class Trouble:
         self._began = self._began_before = self._last_news = 0
         self._stepped = self._stepped_before = -1
         self._in_backward = False
-        self._told: tuple[int, str] | None = None
+        self._reported: tuple[int, str] | None = None
 
     def begins(self, member: Member) -> BadStep | None:
         """An execution begins; returns the finding whose step it belongs to, if its inputs are to be kept for that."""
@@ -70,7 +70,7 @@ class Trouble:
             if self._in_backward and not member.backward:
                 self._new_step()
             self._count += 1
-            self._told = None
+            self._reported = None
             self._in_backward = member.backward
             member.before, member.last = member.last, self._count
             if self.open is None:
@@ -116,11 +116,11 @@ class Trouble:
     def raised(self, member: Member | None, error: BaseException) -> BadStep | None:
         """An execution, or with no member the program, ended with this exception; None when it was told before."""
         with self._lock:
-            told = (id(error), type(error).__name__)
-            if told == self._told:
+            identity = (id(error), type(error).__name__)
+            if identity == self._reported:
                 return None
-            self._told = told
-            member = member or max(self._members, key=lambda one: one.last, default=None)
+            self._reported = identity
+            member = member or max(self._members, key=lambda other: other.last, default=None)
             if member is None or (self.open is not None and member in self.open.members):
                 return None
             return self._finding(BadStep(member, "error"))
@@ -139,6 +139,6 @@ class Trouble:
         finding.number = self.found
         member = finding.member
         since = self._began if member.backward else max(self._began, member.before)
-        finding.members = sorted((one for one in self._members if one.last > since), key=lambda one: one.last)
+        finding.members = sorted((other for other in self._members if other.last > since), key=lambda other: other.last)
         self.open = finding
         return finding

@@ -74,11 +74,13 @@ def _home(value: Any) -> Any:
 
 def lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence for each of them, over all processes of a run."""
-    told = list(dict.fromkeys(_sentence(note) for note in notes if "unsaved" in note))
+    sentences = list(dict.fromkeys(_sentence(note) for note in notes if "unsaved" in note))
     more = (
-        [f"graphdbg: and {len(told) - _MOST} more that cannot be saved: replays name them"] if len(told) > _MOST else []
+        [f"graphdbg: and {len(sentences) - _MOST} more that cannot be saved: replays name them"]
+        if len(sentences) > _MOST
+        else []
     )
-    return [f"graphdbg: {text}" for text in told[:_MOST]] + more
+    return [f"graphdbg: {text}" for text in sentences[:_MOST]] + more
 
 
 def _sentence(note: Mapping[str, Any]) -> str:

@@ -47,7 +47,7 @@ class Watcher:
         self._command: Identity = (0, 0)
         self._held: dict[int, Identity] = {}
         self._folders: dict[Identity, list[Path]] = {}
-        self._told = Tail(seen) if seen is not None else None
+        self._seen = Tail(seen) if seen is not None else None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="graphdbg-watch", daemon=True)
 
@@ -113,7 +113,7 @@ class Watcher:
 
     def _lines(self) -> list[dict[str, Any]]:
         with contextlib.suppress(OSError):
-            return list(objects(self._told.read())) if self._told is not None else []
+            return list(objects(self._seen.read())) if self._seen is not None else []
         return []
 
 

@@ -52,7 +52,7 @@ _USUAL = ("no tensor-related objects", "skipfiles", "No ops traced")
 _signature = functools.cache(inspect.signature)
 
 
-class _Told:
+class _Journaled:
     """What one journal holds already: long texts are written once and then referred to by number."""
 
     def __init__(self) -> None:
@@ -69,22 +69,22 @@ class _Here(threading.local):
 
 _here = _Here()
 
-_told: WeakKeyDictionary[ProcessWriter, _Told] = WeakKeyDictionary()
+_journaled: WeakKeyDictionary[ProcessWriter, _Journaled] = WeakKeyDictionary()
 
 
 def journal(session: Session, what: str, **fields: Any) -> None:
     """Writes one event; the first of a journal is preceded by one that names the functions this torch lacks."""
     writer = session.writer()
-    told = _told.get(writer)
-    if told is None:
-        told = _told[writer] = _Told()
+    journaled = _journaled.get(writer)
+    if journaled is None:
+        journaled = _journaled[writer] = _Journaled()
         lacking = [f"{hook.lost} (it has no {hook.whole()})" for hook in missing() if tells_why(hook)]
         session.event("why", what="begin", missing=lacking or None)
     text = fields.pop("text", None)
     if text:
-        number = told.texts.get(text)
+        number = journaled.texts.get(text)
         if number is None:
-            number = told.texts[text] = len(told.texts)
+            number = journaled.texts[text] = len(journaled.texts)
             fields["text"] = text
         fields["text_id"] = number
     session.event("why", what=what, **fields)
@@ -110,11 +110,11 @@ def skip(session: Session, code: CodeType, reason: str) -> None:
         return
     function = getattr(code, "co_qualname", code.co_name)
     key = (function, code.co_filename, str(code.co_firstlineno), reason)
-    told = _told.get(session.writer())
-    if told is not None and (key in told.skips or len(told.skips) >= _SKIPS):
+    journaled = _journaled.get(session.writer())
+    if journaled is not None and (key in journaled.skips or len(journaled.skips) >= _SKIPS):
         return
     journal(session, "skip", function=function, file=code.co_filename, line=code.co_firstlineno, reason=reason[:GUARD])
-    _told[session.writer()].skips.add(key)
+    _journaled[session.writer()].skips.add(key)
 
 
 def text_of(error: Any, otherwise: str) -> str:
@@ -202,7 +202,7 @@ def _recompile(
         given = bind().arguments
         if not given.get("skip_logging"):
             texts = list(dict.fromkeys(str(reason)[:GUARD] for reason in reasons))[:_REASONS]
-            values = guard_values.found(given.get("frame"), texts)
+            values = guard_values.failing_values(given.get("frame"), texts)
             journal(
                 session, "recompile", compile=now(), reasons=texts, of=len(reasons), now=values or None, error=error
             )
@@ -310,5 +310,5 @@ def symbols(session: Session, name: str, graph: Graph | None) -> None:
     if record is None or not record.symbols:
         return
     with session.guarded("why"):
-        found = [(item.name, item.source, item.hint, item.lower, item.upper) for item in record.symbols[:_SYMBOLS]]
-        journal(session, "symbols", compile=name, symbols=found)
+        rows = [(item.name, item.source, item.hint, item.lower, item.upper) for item in record.symbols[:_SYMBOLS]]
+        journal(session, "symbols", compile=name, symbols=rows)

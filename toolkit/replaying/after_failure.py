@@ -1,8 +1,8 @@
 """`graphdbg dump --on-failure minify,report`: what is done with a failing graph when the recorded command has ended.
 
 Runs the commands of other rooms as child processes, since this room must not import them; their narration and their
-stdout both go to stderr, so that the recorded command's stdout stays its own. Must never change dump's exit code, never
-overwrite anything, and never go on for longer than it was given.
+stdout both go to stderr, so that the recorded command's stdout stays its own. Never changes dump's exit code,
+overwrites nothing, and stops when its time is over.
 
 >>> steps("minify,report")
 ('minify', 'report')
@@ -58,28 +58,28 @@ def steps(text: str) -> tuple[str, ...]:
 def follow(
     run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: Sequence[int] = (), imports: Sequence[str] = ()
 ) -> None:
-    """Does the steps for the first graph that fails again; everything is told on stderr, nothing is raised but our
-    defects.
+    """Does the steps for the first graph that fails again; everything is reported on stderr, and only defects of
+    graphdbg are raised.
 
-    `signals` were sent to dump while the command ran: after one that asks to stop nothing is begun. `imports` are
-    modules for the steps to import first.
+    `signals` were sent to dump while the command ran: after a request to stop, no step begins. `imports` are modules
+    for the steps to import first.
     """
     asked = [signal.Signals(number).name for number in signals if number in _stopping()]
     if asked:
         say(f"graphdbg: on failure: nothing is done after {'Ctrl-C' if asked[0] == 'SIGINT' else asked[0]}")
         return
     processes = index.processes(run)
-    found = suspects(index.rows(processes), triggered(processes))
-    if not found:
+    ranked = suspects(index.rows(processes), triggered(processes))
+    if not ranked:
         say(f"graphdbg: no recorded graph failed, so there is nothing to {' or '.join(wanted)}")
         return
     with _Steps(run, limit_s, imports).begun() as work:
-        for number, row in enumerate(found[:_MOST_TRIED], 1):
-            more = f" ({number} of {counted(len(found), 'suspect')})" if len(found) > 1 else ""
+        for number, row in enumerate(ranked[:_MOST_TRIED], 1):
+            more = f" ({number} of {counted(len(ranked), 'suspect')})" if len(ranked) > 1 else ""
             say(f"graphdbg: on failure: {' and '.join(wanted)} {row.id}{more}, for {work.left_s():.0f} s at most")
-            if work.one(row, wanted) or work.over():
+            if work.follow(row, wanted) or work.over():
                 break
-        for line in work.closing(found):
+        for line in work.closing(ranked):
             say(line)
 
 
@@ -97,16 +97,16 @@ class _Steps:
         self._child: subprocess.Popen[bytes] | None = None
 
     def left_s(self, share: float = 1.0) -> float:
-        """Seconds until that part of the limit is over."""
+        """Seconds until that share of the limit is over."""
         return max(0.0, self._started + share * self.limit_s - time.monotonic())
 
     def over(self) -> bool:
-        """Whether the user interrupted, or nothing more can be begun in time."""
+        """Whether the user interrupted, or too little time is left to begin anything."""
         return self.stopped or self.left_s() < 1.0
 
     @contextmanager
     def begun(self) -> Iterator[_Steps]:
-        """Takes signals meanwhile: Ctrl-C reaches the child from the terminal, one that is sent to us is passed on as
+        """Handles signals inside: Ctrl-C reaches the child from the terminal; one sent to this process is passed on as
         Ctrl-C."""
 
         def stop(number: int, _: FrameType | None) -> None:
@@ -121,8 +121,8 @@ class _Steps:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def one(self, row: index.ListedGraph, wanted: Sequence[str]) -> bool:
-        """All steps for one graph; False when it does not fail any more and another one should be tried."""
+    def follow(self, row: index.ListedGraph, wanted: Sequence[str]) -> bool:
+        """Runs all steps for one graph; False when it no longer fails and another graph should be tried."""
         graph = f"{self.run}/{row.id}"
         subject = graph
         if "minify" in wanted:
@@ -147,8 +147,8 @@ class _Steps:
                 return False
         return True
 
-    def closing(self, found: Sequence[index.ListedGraph]) -> list[str]:
-        """What was written, and what was not looked at."""
+    def closing(self, ranked: Sequence[index.ListedGraph]) -> list[str]:
+        """The closing lines: what was written, and which graphs were not looked at."""
         lines = [f"graphdbg: on failure: wrote {' and '.join(shown_path(path) for path in self.written)}"]
         if not self.written:
             why = (
@@ -159,7 +159,7 @@ class _Steps:
                 else "see above"
             )
             lines = [f"graphdbg: on failure: nothing was written ({why})"]
-        others = [row.id for row in found if self.done is None or compile_of(row) != compile_of(self.done)]
+        others = [row.id for row in ranked if self.done is None or compile_of(row) != compile_of(self.done)]
         if self.written and others:
             lines.append(f"graphdbg: other failures, not looked at: {', '.join(others)}")
         return lines
@@ -189,7 +189,7 @@ class _Steps:
 
 
 def _stopping() -> list[signal.Signals]:
-    """The signals by which somebody asks us to stop."""
+    """The signals that ask this process to stop."""
     return [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -200,7 +200,7 @@ def _wait(child: subprocess.Popen[bytes], limit_s: float) -> int | None:
 
 
 def _stderr() -> int:
-    """The descriptor behind sys.stderr, for a child's stdout."""
+    """The file descriptor behind sys.stderr, for a child's stdout."""
     try:
         return sys.stderr.fileno()
     except (OSError, AttributeError, ValueError):  # somebody reads our stderr in this process

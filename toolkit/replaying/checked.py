@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 TASK = f"{__name__}:task"
-TASKS = (TASK, f"{__package__}.checking")
+TASKS = (TASK, "graphdbg.toolkit.debug_nop.checking")
 """What a server should import once for these checks; Inductor is not needed."""
 
 
@@ -47,11 +47,11 @@ class Checkup(msgspec.Struct):
     @property
     def verdict(self) -> Verdict:
         """The verdict: metadata that is wrong, at the first origin; or why nothing could be checked."""
-        told = [one for one in self.findings if one.of_metadata]
-        if told and not self.cannot:
-            first = (origins(told) or told)[0]
-            found = fails("metadata", "debug_nop", sentence(first), Where(first.name, first.where, first.line))
-            return msgspec.structs.replace(found, fault="custom_op") if first.of_custom_op else found
+        wrong = [finding for finding in self.findings if finding.of_metadata]
+        if wrong and not self.cannot:
+            first = (origins(wrong) or wrong)[0]
+            failure = fails("metadata", "debug_nop", sentence(first), Where(first.name, first.where, first.line))
+            return msgspec.structs.replace(failure, fault="custom_op") if first.of_custom_op else failure
         if self.cannot or self.failed:
             return cannot_tell(self.cannot or f"eager itself fails ({self.failed})")
         return OK
@@ -63,7 +63,7 @@ class Checkup(msgspec.Struct):
 
     @property
     def headline(self) -> str:
-        """One line."""
+        """The result in one line."""
         record = self.verdict
         if record.undecided:
             return f"not checked, because {record.reason}"
@@ -88,8 +88,12 @@ class Checkup(msgspec.Struct):
     def json(self) -> dict[str, Any]:
         """Plain data: the findings with their sentences."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        for row, one in zip(plain["findings"], self.findings, strict=True):
-            row |= {"origin": one.origin, "sentence": sentence(one), "next": next_step(one) if one.origin else ""}
+        for row, finding in zip(plain["findings"], self.findings, strict=True):
+            row |= {
+                "origin": finding.origin,
+                "sentence": sentence(finding),
+                "next": next_step(finding) if finding.origin else "",
+            }
         judged = {"ok": self.ok, "text": self.headline, "origins": len(origins(self.findings))}
         return {**judged, **plain, **self.verdict.flat()}
 
@@ -106,13 +110,13 @@ def check(
     """Checks one saved graph in a child; one that dies is a Checkup too. Raises GraphdbgError where it cannot be
     loaded."""
     answer = ask(TASK, How(seed, device, limit_s, imports).payload(saved), limit_s, server=server).end()
-    found = msgspec.convert(answer.value, Checkup) if answer.status == "done" else Checkup(cannot=how_ended(answer))
-    found.peak_bytes = answer.peak_bytes
-    return found
+    checkup = msgspec.convert(answer.value, Checkup) if answer.status == "done" else Checkup(cannot=how_ended(answer))
+    checkup.peak_bytes = answer.peak_bytes
+    return checkup
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """What the child does."""
+    """The body of the query: loads, runs and checks the graph in the child."""
     import time
 
     import torch
@@ -134,7 +138,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         for node, meta in kept:
             node.meta.update(meta)
         notes.append(f"moved to {device}: a layout that an op chooses by device may differ there without a fault")
-    found = Checkup(notes=notes)
+    checkup = Checkup(notes=notes)
     mark("run")
     began = time.perf_counter()
     with settings(case.spec.config) as lost, in_force(case.spec):
@@ -144,12 +148,12 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
             try:
                 run(clone_inputs(inputs))
             except Exception as error:  # noqa: BLE001  whatever an op of the user's raises is told
-                found.failed = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+                checkup.failed = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
                 break
-    found.findings, found.values, found.unchecked = run.findings, run.graph.values(), run.graph.unchecked()
-    found.seconds = time.perf_counter() - began
-    found.notes += lost
-    return msgspec.to_builtins(found)
+    checkup.findings, checkup.values, checkup.unchecked = run.findings, run.graph.values(), run.graph.unchecked()
+    checkup.seconds = time.perf_counter() - began
+    checkup.notes += lost
+    return msgspec.to_builtins(checkup)
 
 
 def _values(gm: Any) -> list[tuple[Any, dict[str, Any]]]:

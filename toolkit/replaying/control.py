@@ -5,8 +5,7 @@ It is compiled from an empty code cache, in the same process or in another child
 else the machine does; its seconds over its own work (CPU time, its compilers' with it) are the factor by which the
 clock is slow.
 
->>> slowed(server, nodes=30)            # beside eight busy loops on two cores
-5.2
+For example: `slowed(server, nodes=30)` gives `5.2`, beside eight busy loops on two cores.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def longer(limit_s: float, factor: float, most_s: float) -> float:
 
 
 def task(payload: dict[str, Any]) -> dict[str, float]:
-    """What the child does."""
+    """The body of the query: the factor, measured in a child."""
     return {"factor": factor(payload["nodes"])}
 
 

@@ -1,12 +1,12 @@
 """What a rung costs: the time of compile and first run from an empty code cache, and the memory that they need.
 
-Used inside a child, around the part of a judgement that compiles and runs (`judge`'s `watch`). Must not decide what is
-too much.
+Used inside a child, around the part of a judgement that compiles and runs (`judge`'s `watch`). Sets no limit.
 
->>> peak = PeakMemory()
->>> judge(case, "inductor", "crash", watch=peak.watched)
->>> peak.bytes
-33554432
+For example:
+
+    peak = PeakMemory()
+    judge(case, "inductor", "crash", watch=peak.watched)
+    peak.bytes  # -> 33554432
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PeakMemory:
 
     @contextmanager
     def watched(self) -> Generator[None]:
-        """Measures what happens inside, also when that raises."""
+        """Measures what happens inside the block, also when it raises."""
         device = torch.cuda.is_initialized()
         before = self._begin(device)
         try:
@@ -70,16 +70,16 @@ def empty_code_cache() -> Generator[None]:
 
 
 def _highest() -> int:
-    """The most resident memory of this process since the last reset."""
-    if found := _status("VmHWM"):
-        return found
+    """The highest resident memory of this process since the last reset, in bytes."""
+    if peak := _status("VmHWM"):
+        return peak
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _status(name: str) -> int:
-    """A line of /proc/self/status, in bytes; 0 where it is missing."""
+    """A line of /proc/self/status in bytes; 0 where it is missing."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(f"{name}:"):

@@ -42,8 +42,8 @@ def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -
     text = f"eager itself dies of {answer.signal} at {place}"
     given = inputs_given(saved)
     if custom or given == REAL:
-        found = fails("signal", "eager", text, where, WHOLE)
-        outcome.verdict = msgspec.structs.replace(found, fault="custom_op" if custom else "model")
+        verdict = fails("signal", "eager", text, where, WHOLE)
+        outcome.verdict = msgspec.structs.replace(verdict, fault="custom_op" if custom else "model")
     else:
         outcome.verdict = msgspec.structs.replace(
             cannot_tell(f"{text}, on {given}: they may be what kills it"), where=where

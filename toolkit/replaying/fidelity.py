@@ -99,9 +99,9 @@ class CompiledArtifacts:
         self.same = not self.apart
         return text
 
-    def _compared(self, made: list[tuple[str, SavedGraph]], *, whole: bool, code: bool) -> str:
+    def _compared(self, produced: list[tuple[str, SavedGraph]], *, whole: bool, code: bool) -> str:
         """The same in words. `whole`: it was compiled and run to the end; `code`: each graph became code."""
-        graphs = [graph for stage, graph in made if stage.startswith("post_grad")]
+        graphs = [graph for stage, graph in produced if stage.startswith("post_grad")]
         text = ""
         if len(graphs) < len(self.graphs) or (whole and len(graphs) > len(self.graphs)):
             text = (
@@ -115,13 +115,13 @@ class CompiledArtifacts:
         for graph, lines in zip(graphs, self.graphs, strict=False):
             recorded = graph_lines(graph.record)
             if recorded != lines:
-                return self._told("graph", f"post-grad graph of {graph.id}", recorded, lines)
-        holders = [graph for stage, graph in made if not stage.startswith("post_grad")]
+                return self._in_words("graph", f"post-grad graph of {graph.id}", recorded, lines)
+        holders = [graph for stage, graph in produced if not stage.startswith("post_grad")]
         codes = [(graph.id, file) for graph in holders for file in graph.code_files() if file.name == _CODE]
         for (name, file), lines in zip(codes, self.code if code else [], strict=False):
             recorded = code_lines(file.read_text())
             if recorded != lines:
-                return self._told("code", f"code of {name}", recorded, lines)
+                return self._in_words("code", f"code of {name}", recorded, lines)
         if not code or (not codes and any(self.code)):
             return (
                 text
@@ -130,11 +130,11 @@ class CompiledArtifacts:
             )
         return text or SAME
 
-    def _told(self, what: Apart, name: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
+    def _in_words(self, what: Apart, name: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
         """The diff in words; keeps its first difference."""
         pairs = itertools.zip_longest(recorded, replayed, fillvalue="nothing")
         self.padded = sum(_PADDING in line for line in recorded) != sum(_PADDING in line for line in replayed)
-        there, here = next((one.strip(), other.strip()) for one, other in pairs if one != other)
+        there, here = next((before.strip(), after.strip()) for before, after in pairs if before != after)
         self.apart, self.said = what, f"{name} is another: {there[:_SHOWN]} in the run, {here[:_SHOWN]} here"
         return _different(name, recorded, replayed)
 
@@ -153,14 +153,14 @@ def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
         if row.saved and row.process == saved.process and row.local.partition("/")[0] == compile_id
     ]
     by_id = {row.local: row for row in mine}
-    found: list[tuple[str, ListedGraph]] = []
-    for kind, number in sorted(_compiles(by_id[local], mine), key=lambda one: one[0] == "backward"):
+    rows: list[tuple[str, ListedGraph]] = []
+    for kind, number in sorted(_compiles(by_id[local], mine), key=lambda pair: pair[0] == "backward"):
         for name in (f"post_grad_{kind}", kind):
             if (row := by_id.get(f"{compile_id}/{name}{number}")) is not None:
-                found.append((name, row))
-    if not any(name.startswith("post_grad") for name, _ in found):
+                rows.append((name, row))
+    if not any(name.startswith("post_grad") for name, _ in rows):
         return "the recording has no post-grad graph of this compile"
-    return [(name, SavedGraph(row.path, saved.run, row)) for name, row in found]
+    return [(name, SavedGraph(row.path, saved.run, row)) for name, row in rows]
 
 
 def _compiles(row: ListedGraph, mine: Sequence[ListedGraph]) -> list[tuple[str, str]]:
@@ -174,18 +174,18 @@ def _compiles(row: ListedGraph, mine: Sequence[ListedGraph]) -> list[tuple[str, 
         return [(kind, _number(row))]
     at = mine.index(row)
     if row.stage == "joint_passed":
-        before = next((one for one in reversed(mine[:at]) if one.stage in ("joint", "inference")), None)
+        before = next((other for other in reversed(mine[:at]) if other.stage in ("joint", "inference")), None)
         if before is not None and before.stage == "inference":
             return [("inference", _number(before))]
-    found: list[tuple[str, str]] = []
-    for one in mine[at + 1 :]:
-        if one.stage == row.stage or (found and row.stage.startswith("joint")):
+    compiles: list[tuple[str, str]] = []
+    for other in mine[at + 1 :]:
+        if other.stage == row.stage or (compiles and row.stage.startswith("joint")):
             break
-        if one.stage in ("forward", "inference"):
-            found.append((one.stage, _number(one)))
-            if one.stage == "forward":
-                found.append(("backward", _number(one)))
-    return found
+        if other.stage in ("forward", "inference"):
+            compiles.append((other.stage, _number(other)))
+            if other.stage == "forward":
+                compiles.append(("backward", _number(other)))
+    return compiles
 
 
 def _number(row: ListedGraph) -> str:
@@ -203,7 +203,7 @@ def graph_lines(record: GraphRecord) -> list[str]:
     """A graph's nodes, one line each, in normal form; subgraphs follow indented under their names."""
     seen: dict[str, str] = {}
     return [
-        _UNBACKED.sub(lambda found: seen.setdefault(found.group(), f"u_{len(seen)}"), line)
+        _UNBACKED.sub(lambda match: seen.setdefault(match.group(), f"u_{len(seen)}"), line)
         for line in _body_lines(record.graph, "")
     ]
 
@@ -276,8 +276,8 @@ _BENCHMARK = "\ndef get_args():"
 """From here on a Python wrapper says how to run it on made up inputs; nothing in the program does."""
 
 
-def _renamed(names: dict[str, str], found: re.Match[str]) -> str:
-    return names.get(found.group(), found.group())
+def _renamed(names: dict[str, str], match: re.Match[str]) -> str:
+    return names.get(match.group(), match.group())
 
 
 def code_lines(text: str) -> list[str]:
@@ -294,7 +294,7 @@ def code_lines(text: str) -> list[str]:
             given = {name: f"argument_{index}" for index, name in enumerate(re.findall(r"\w+", unpacked[1]))}
         if given:
             line = _WORD.sub(partial(_renamed, given), line)
-        line = _NAMES.sub(lambda found: kernels.setdefault(found.group(), f"kernel_{len(kernels)}"), line.rstrip())
+        line = _NAMES.sub(lambda match: kernels.setdefault(match.group(), f"kernel_{len(kernels)}"), line.rstrip())
         for pattern, replacement in _RULES:
             line = pattern.sub(replacement, line)
         lines.append(line)

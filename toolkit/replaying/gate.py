@@ -122,11 +122,11 @@ def _other_memory(saved: SavedGraph, inputs: Sequence[Any]) -> str:
     from ..live.spec import FULL_STAGES
 
     record = saved.inputs_record
-    told = {one.name: one.value for one in record.inputs} if record is not None else {}
+    recorded = {row.name: row.value for row in record.inputs} if record is not None else {}
     names = [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]
     first: dict[Any, int] = {}
     for name, value in zip(names, inputs, strict=True):
-        seen = told.get(name)
+        seen = recorded.get(name)
         if (
             not isinstance(seen, TensorValue)
             or not isinstance(value, torch.Tensor)

@@ -4,8 +4,7 @@ can show.
 `node_rows` is a generator: rows come in graph order as they are asked for. The values themselves never leave the child,
 and the calling process imports no torch. Does not judge anything.
 
->>> next(node_rows(load_graph("myrun/0_0/forward"))).name
-'primals_1'
+For example: `next(node_rows(load_graph("myrun/0_0/forward"))).name` gives `'primals_1'`.
 """
 
 from __future__ import annotations
@@ -99,4 +98,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
     shape = "x".join(str(size) for size in row["shape"]) or "scalar"
     numbers = [row.get(key) for key in ("min", "max", "mean", "std")]
     counts = [row.get(key, 0) for key in ("nan", "inf", "subnormal", "zeros")]
-    return [name, shape, row["dtype"], *("-" if one is None else f"{one:.4g}" for one in numbers), *map(str, counts)]
+    return [
+        name,
+        shape,
+        row["dtype"],
+        *("-" if number is None else f"{number:.4g}" for number in numbers),
+        *map(str, counts),
+    ]

@@ -3,8 +3,8 @@ memory.
 
 Asks a program for a moment; imports no torch and never touches a device itself.
 
->>> occupied()
-'GPU 0: 59.8 GiB of 79.6 GiB used, 98 % busy'
+>>> occupied()                          # "", or a sentence about memory that others use
+''
 """
 
 from __future__ import annotations

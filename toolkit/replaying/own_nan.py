@@ -79,12 +79,12 @@ def _origin(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
 def _in_backward(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
     """Of which node the backward makes a NaN of gradients that were none; the gradient's name where no node's does."""
     name = outcome.eager_nan[0]
-    found = (
+    origin = (
         nan_in_backward(case.gm, clone_inputs(case.inputs), case.spec, seed) if case.spec.stage in FULL_STAGES else None
     )
-    if found is None:
+    if origin is None:
         return _signature("gradient", f"NaN first in {name}"), Where(name=name)
-    node, since = found
+    node, since = origin
     text = f"NaN first in the backward of {node.name}" + (f", {_line(node)}" if _line(node) else "")
     text += f", whose gradient is infinite since the backward of {since.name}" if since is not None else ""
     text += f" ({_line(since)})" if since is not None and _line(since) else ""

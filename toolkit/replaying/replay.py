@@ -3,8 +3,8 @@
 The calling process imports torch only when it wants the outputs. Loading follows the safety rules of `dumps.live`.
 
 >>> outcome = replay(load_graph("myrun/0_0/forward"), rung="inductor")
->>> outcome.ok, outcome.text, outcome.fidelity
-(True, 'ok', 'same')
+>>> outcome.ok, outcome.text
+(True, 'ok')
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ def replay(
         }
         alone = {"keep": None, "shared": None}
         beside = [
-            ask(TASK, {**payload, **alone, "path": str(one.path.absolute())}, limit_s, server=used) for one in others
+            ask(TASK, {**payload, **alone, "path": str(peer.path.absolute())}, limit_s, server=used) for peer in others
         ]
         asked = ask(TASK, payload, limit_s, server=used)
-        for one in (*beside, asked):
-            one.answer()
+        for question in (*beside, asked):
+            question.answer()
         outcome = outcome_of(asked.end(), rung)
         if outcome.verdict.kind == "hang" and patient and not others and limit_s < DEFAULT_LIMIT_S:
             fair_s = longer(limit_s, slowed(used, len(saved.record.graph.nodes)), DEFAULT_LIMIT_S)
@@ -208,8 +208,12 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
         plain = (int, float, bool, type(None))
         kept = [
-            one.detach() if isinstance(one, torch.Tensor) else one if isinstance(one, plain) else repr(one)
-            for one in outcome.outputs
+            output.detach()
+            if isinstance(output, torch.Tensor)
+            else output
+            if isinstance(output, plain)
+            else repr(output)
+            for output in outcome.outputs
         ]
         torch.save(kept, payload["keep"])
     outcome.outputs = None

@@ -25,15 +25,15 @@ LIKENESS = 0.5
 
 
 def suspects(
-    rows: Sequence[index.ListedGraph], found: Mapping[tuple[str, str], str] | None = None
+    rows: Sequence[index.ListedGraph], triggers: Mapping[tuple[str, str], str] | None = None
 ) -> list[index.ListedGraph]:
     """The graphs to begin with, one for each way to fail: those that failed, those where a `--when` trigger fired,
     those in flight when their process died.
 
-    `found` says what fired, by process and graph. The stages of one compile fail together and count once, and so does
-    the same error in another compile or process.
+    `triggers` says what fired, by process and graph. The stages of one compile fail together and count once, and so
+    does the same error in another compile or process.
     """
-    fired = found or {}
+    fired = triggers or {}
     bad = [row for row in rows if row.saved and row.status == "failed"]
     by_name = {(row.process, row.local): row for row in rows if row.saved}
     bad += [by_name[name] for name in fired if name in by_name and by_name[name] not in bad]
@@ -48,14 +48,14 @@ def suspects(
     return list(chosen.values())
 
 
-def triggered(found: Sequence[index.Process]) -> dict[tuple[str, str], str]:
+def triggered(processes: Sequence[index.Process]) -> dict[tuple[str, str], str]:
     """What `--when` found, by process and graph: each trigger leaves a note with a number `found`, and `what` it was.
 
     The Dynamo graph of the same compile follows, if its inputs were kept: a NaN that is the model's own in the backward
     alone may be the compiler's in the whole.
     """
     fired: dict[tuple[str, str], str] = {}
-    for process in found:
+    for process in processes:
         wholes: dict[Any, tuple[str, str]] = {}
         for event in journal.read(process.path / JOURNAL_FILE).events:
             if event.kind != "note" or event.graph is None:
@@ -76,17 +76,17 @@ def saw_nan(saved: SavedGraph) -> bool:
     return any((process, graph.partition("/")[0]) == mine and what == "nan" for (process, graph), what in fired.items())
 
 
-def unlike_the_record(recorded: str | None, found: str) -> str:
+def unlike_the_record(recorded: str | None, error: str) -> str:
     """A sentence where a graph fails otherwise than it did in the run; empty where it fails alike, or did not fail
     there.
 
-    `recorded` is the journal's text of the failure, `found` the text of what happens now.
+    `recorded` is the journal's text of the failure, `error` the text of what happens now.
     """
     lines = [line.strip() for line in (recorded or "").splitlines() if line.strip()]
     if not lines or "KeyboardInterrupt" in lines[0]:
         return ""
-    told, seen = normalise.message(lines[0]), normalise.message(found)
-    kind, _, words = told.partition(": ")
+    known, seen = normalise.message(lines[0]), normalise.message(error)
+    kind, _, words = known.partition(": ")
     words = words or kind
     alike = (kind == "CppCompileError" and kind in seen) or words[:60] in seen
     alike = alike or difflib.SequenceMatcher(None, words, seen, autojunk=False).ratio() > LIKENESS

@@ -4,8 +4,10 @@ torch.
 The verdict is on the later graph of the pair. Its fault is the user's pass where one ran between and the compiler's own
 passes do not go wrong by themselves; else the compiler's.
 
->>> judge_stages(run.graphs(), How(), server)
-(SavedGraph('myrun/0_0/post_grad_inference'), Verdict('fails', 'wrong_numbers', 'custom_pass', ...))
+For example:
+
+    judge_stages(run.graphs(), How(), server)
+    # (SavedGraph('myrun/0_0/post_grad_inference'), Verdict('fails', 'wrong_numbers', 'custom_pass', ...))
 """
 
 from __future__ import annotations
@@ -36,27 +38,31 @@ def judge_stages(
     """The first graph that does otherwise than the one that it was made of, with the verdict; None where none is seen
     to."""
     for pair in pairs(graphs):
-        if comparable(pair) and (found := _judged(pair, how, server, min(limit_s, LIMIT_S))) is not None:
-            return found
+        if comparable(pair) and (judged := _judged(pair, how, server, min(limit_s, LIMIT_S))) is not None:
+            return judged
     return None
 
 
 def stages_of(saved: SavedGraph) -> list[SavedGraph]:
     """The graphs of the same compile in the order in which they were recorded."""
-    return [] if saved.run is None else [one for one in saved.run.graphs() if compile_of(one) == compile_of(saved)]
+    return (
+        [] if saved.run is None else [graph for graph in saved.run.graphs() if compile_of(graph) == compile_of(saved)]
+    )
 
 
 def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     """That a graph was compiled without passes of the user's that were in force in the run, as the notes of a replay
     tell; None where all were."""
     lost = [
-        one for one in passes(saved, all=True) if any(f"inductor.{one.hook} is not applied" in note for note in notes)
+        dropped
+        for dropped in passes(saved, all=True)
+        if any(f"inductor.{dropped.hook} is not applied" in note for note in notes)
     ]
     if not lost:
         return None
-    mine = [one.module for one in lost if one.module not in ("", "__main__")]
+    mine = [dropped.module for dropped in lost if dropped.module not in ("", "__main__")]
     how = " ".join(f"--import {module}" for module in dict.fromkeys(mine)) or "--trust"
-    text = " and ".join(one.text for one in lost)
+    text = " and ".join(dropped.text for dropped in lost)
     verdict = cannot_tell(f"judged without your pass {text}, which has no saved form")
     return verdict.then(f"graphdbg triage {saved.name} {how}")
 
@@ -64,7 +70,7 @@ def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
 def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[SavedGraph, Verdict] | None:
     users = passes(pair.after)
     paths = {"before": pair.before, "forward": pair.forward, "after": pair.after}
-    payload = {name: str(one.path.absolute()) if one is not None else "" for name, one in paths.items()}
+    payload = {name: str(graph.path.absolute()) if graph is not None else "" for name, graph in paths.items()}
     payload |= {"seed": how.seed, "device": how.device, "custom": bool(users)}
     try:
         answer = ask(TASK, payload, limit_s, server=server).answer()
@@ -72,19 +78,19 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
             answer = ask(TASK, payload, limit_s, server=server).answer()
     except GraphdbgError:
         return None
-    found: dict[str, Any] | None = answer.value if answer.status == "done" else None
-    if found is None:
+    difference: dict[str, Any] | None = answer.value if answer.status == "done" else None
+    if difference is None:
         return None
-    after = pair.forward if pair.forward is not None and found["forward"] else pair.after
-    where = Where(found["node"], after.id, found["line"], found["name"])
-    who, fault, layer = _blamed(pair, [] if found["built_in"] else users, found)
-    reason = f"{who} changes what the graph computes: {found['became'] or found['name']}" + (
-        f". On the same inputs {after.id} gives {found['name'] or 'other results'} otherwise than {pair.before.id}"
-        f" ({found['reason']})."
+    after = pair.forward if pair.forward is not None and difference["forward"] else pair.after
+    where = Where(difference["node"], after.id, difference["line"], difference["name"])
+    who, fault, layer = _blamed(pair, [] if difference["built_in"] else users, difference)
+    reason = f"{who} changes what the graph computes: {difference['became'] or difference['name']}" + (
+        f". On the same inputs {after.id} gives {difference['name'] or 'other results'} otherwise than {pair.before.id}"
+        f" ({difference['reason']})."
     )
     verdict = Verdict(
         "fails",
-        found["kind"],
+        difference["kind"],
         fault,
         layer,
         reason,
@@ -95,15 +101,15 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
     return after, verdict
 
 
-def _blamed(pair: Pair, users: Sequence[Pass], found: dict[str, Any]) -> tuple[str, Fault, Layer | None]:
+def _blamed(pair: Pair, users: Sequence[Pass], difference: dict[str, Any]) -> tuple[str, Fault, Layer | None]:
     """Who ran between the two, whose fault that is, and in which layer of the compiler."""
     if pair.traced:
-        what = f"the decomposition of {found['op']}" if found["op"] else "AOTAutograd's tracing"
-        if found["built_in"] is False and found["op"]:  # torch's own is right
+        what = f"the decomposition of {difference['op']}" if difference["op"] else "AOTAutograd's tracing"
+        if difference["built_in"] is False and difference["op"]:  # torch's own is right
             return f"{what}, registered by the run (torch's own is right),", "custom_pass", None
-        return what, "compiler", "decomposition" if found["op"] else "aot_autograd"
+        return what, "compiler", "decomposition" if difference["op"] else "aot_autograd"
     if users:
-        return " or ".join(one.text for one in users), "custom_pass", None
+        return " or ".join(own_pass.text for own_pass in users), "custom_pass", None
     if pair.forward is not None:
         return f"the partition of {pair.before.id} into forward and backward", "compiler", "aot_autograd"
     return f"what ran between {pair.before.stage} and {pair.after.stage}", "compiler", "inductor"

@@ -53,7 +53,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any] | None:
         if cases[0].saved.inputs_record is None and cases[-1].saved.inputs_record is not None:
             before.inputs = rest[-1].inputs
         with in_force(before.spec), settings(before.spec.config):
-            return _Comparison(before, rest, seed).found(payload["custom"])
+            return _Comparison(before, rest, seed).difference(payload["custom"])
     except (
         GraphdbgError,
         GraphRunError,
@@ -70,12 +70,12 @@ def task(payload: dict[str, Any]) -> dict[str, Any] | None:
 class _Comparison:
     """A graph with its inputs, and what was made of it: one graph, or a forward and a backward."""
 
-    def __init__(self, live: Live, made: list[Live], seed: int) -> None:
-        self.live, self.seed, self.made = live, seed, made
+    def __init__(self, live: Live, derived: list[Live], seed: int) -> None:
+        self.live, self.seed, self.made = live, seed, derived
         self.before = StageRun(live.gm, live.spec)
-        after, spec = made[-1].gm, made[-1].spec
-        if len(made) > 1:
-            after, spec = joined(live.gm, made[0].gm, after, live.spec.compile_kwargs["num_fwd_outputs"]), live.spec
+        after, spec = derived[-1].gm, derived[-1].spec
+        if len(derived) > 1:
+            after, spec = joined(live.gm, derived[0].gm, after, live.spec.compile_kwargs["num_fwd_outputs"]), live.spec
         self.traced = live.spec.stage in FULL_STAGES and spec.stage not in FULL_STAGES
         self.after = Traced(after, spec, self.before, live.inputs) if self.traced else StageRun(after, live.spec)
         if not self.traced and _parameters(live.gm).keys() != _parameters(after).keys():
@@ -84,7 +84,7 @@ class _Comparison:
         self.truth: list[Any] = []
         self.hooks: dict[int, dict[str, tuple[int, str]]] = {}
 
-    def found(self, custom: bool) -> dict[str, Any] | None:
+    def difference(self, custom: bool) -> dict[str, Any] | None:
         """What differs, with the node where the two part; `custom`: whether a pass of the user's ran between them."""
         drawn = alike(self.before.gm, self.after.gm)
         if drawn is None:
@@ -95,10 +95,10 @@ class _Comparison:
         self.changed = changed_inputs(self.live.inputs, first.inputs)
         eager = first.results(self.changed)
         seen = self._run(self.after).results(self.changed)
-        if self.traced and [type(one) for one in eager] != [type(one) for one in seen]:
+        if self.traced and [type(value) for value in eager] != [type(value) for value in seen]:
             return None  # a gradient of zeros is None in one of them
         mark("compare")
-        if compare([_widened(one) for one in eager], eager, seen) is None:
+        if compare([_widened(value) for value in eager], eager, seen) is None:
             return None
         difference = self._difference(self.after, eager, seen)
         if difference is None or self._unsteady(eager):
@@ -147,40 +147,40 @@ class _Comparison:
         """The results in float64; raises NoReference."""
         attributes = Attributes(side.gm)
         try:
-            made = reference(side.gm, self.live.inputs, self._runner(side, hook))
+            exact = reference(side.gm, self.live.inputs, self._runner(side, hook))
         finally:
             attributes.restore()
-        if isinstance(made, NoReference):
-            raise made
-        return made
+        if isinstance(exact, NoReference):
+            raise exact
+        return exact
 
     def _hook(self, side: StageRun) -> Hook | None:
         return drawing(self.hooks.get(id(side.gm), {}))
 
     def _difference(self, side: StageRun, eager: list[Any], seen: list[Any]) -> Difference | None:
         """What both witnesses see."""
-        if [type(one) for one in eager] != [type(one) for one in seen]:
+        if [type(value) for value in eager] != [type(value) for value in seen]:
             return compare(None, eager, seen, check=("metadata",))
         if not self.truth:
             mark("reference")
             self.truth = self._wide(self.before)
         mark("compare")
         behind = {"lengths": output_lengths(self.before.gm), "grains": output_grains(self.before.gm)}
-        made: list[Noise] = []
+        noises: list[Noise] = []
 
         def by_rounding(output: int) -> Noise:
-            if not made:
-                made.extend(noise(self.before.gm, self.live.inputs, self.truth, self._runner(self.before)))
-            return made[output]
+            if not noises:
+                noises.extend(noise(self.before.gm, self.live.inputs, self.truth, self._runner(self.before)))
+            return noises[output]
 
         of_eager = compare(self.truth, eager, seen, check=("metadata", "nan", "accuracy"), noise=by_rounding, **behind)
         if of_eager is None or of_eager.kind == "metadata":
             return of_eager
-        if of_eager.kind == "nan" and any(_not_finite(one) for one in self.truth):
+        if of_eager.kind == "nan" and any(_not_finite(value) for value in self.truth):
             return None
         if not self.traced and _narrowest(side.gm) < _narrowest(self.before.gm):
             return of_eager
-        wide = [_like(one, want) for one, want in zip(self._wide(side), eager, strict=True)]
+        wide = [_like(value, want) for value, want in zip(self._wide(side), eager, strict=True)]
         return compare(self.truth, eager, wide, check=("nan", "accuracy"), noise=by_rounding, **behind)
 
     def _unsteady(self, eager: list[Any]) -> bool:
@@ -190,15 +190,15 @@ class _Comparison:
 
     def _parted(self) -> Parted | None:
         seen = Seen(gradients=self.traced), Seen()
-        for side, one in zip((self.before, self.after), seen, strict=True):
-            self._wide(side, one)
+        for side, values in zip((self.before, self.after), seen, strict=True):
+            self._wide(side, values)
         if self.traced:
             return traced_apart(self.before.gm, self.after.gm, seen)
-        if (found := parting(self.before.gm, self.after.gm, seen, CLOSE)) is not None:
-            return found
+        if (parted := parting(self.before.gm, self.after.gm, seen, CLOSE)) is not None:
+            return parted
         seen = Seen(), Seen()
-        for side, one in zip((self.before, self.after), seen, strict=True):
-            self._run(side, one)
+        for side, values in zip((self.before, self.after), seen, strict=True):
+            self._run(side, values)
         both = (self.before.gm, self.after.gm, seen)
         return parting(*both, CLOSE, rewritten=True) or parting(*both, _CLOSE_IN_EAGER)
 
@@ -267,13 +267,15 @@ CUSTOM = (
 
 
 def _parameters(gm: fx.GraphModule) -> dict[str, torch.nn.Parameter]:
-    return {name: one for name, one in gm.named_parameters() if one.requires_grad}
+    return {name: parameter for name, parameter in gm.named_parameters() if parameter.requires_grad}
 
 
 def _narrowest(gm: fx.GraphModule) -> int:
     """Bytes of the narrowest float that the graph makes."""
     values = [node.meta.get("val", node.meta.get("example_value")) for node in nodes_in(gm)]
-    sizes = [one.dtype.itemsize for value in values for one in tensors_in(value) if one.dtype.is_floating_point]
+    sizes = [
+        tensor.dtype.itemsize for value in values for tensor in tensors_in(value) if tensor.dtype.is_floating_point
+    ]
     return min([8, *sizes, *(arg.itemsize for arg in _dtypes(gm) if arg.is_floating_point)])
 
 
@@ -295,7 +297,7 @@ def _not_finite(value: Any) -> bool:
     return is_float(value) and not bool(torch.isfinite(value).all())
 
 
-def _both(one: Hook | None, other: Hook | None) -> Hook | None:
-    if one is None or other is None:
-        return one or other
-    return lambda node, value: other(node, one(node, value))
+def _both(first: Hook | None, second: Hook | None) -> Hook | None:
+    if first is None or second is None:
+        return first or second
+    return lambda node, value: second(node, first(node, value))

@@ -46,7 +46,7 @@ class Seen:
 
     def __call__(self, node: fx.Node, value: Any) -> Any:
         if node.op != "output":
-            self.values[node.name] = [_sums(one) for one in tensors_in(value)]
+            self.values[node.name] = [_sums(tensor) for tensor in tensors_in(value)]
         if self._wanted and isinstance(value, torch.Tensor) and value.requires_grad:
             self.gradients[node.name] = ()
 
@@ -67,10 +67,10 @@ def _sums(value: torch.Tensor) -> tuple[Any, ...]:
     return tuple(value.shape), value.dtype, float(wide.abs().sum()), float(wide.sum()), float((wide * places).sum())
 
 
-def _alike(one: list[tuple[Any, ...]], other: list[tuple[Any, ...]], close: float) -> bool:
-    if len(one) != len(other):
+def _alike(sums: list[tuple[Any, ...]], other: list[tuple[Any, ...]], close: float) -> bool:
+    if len(sums) != len(other):
         return False
-    for a, b in zip(one, other, strict=True):
+    for a, b in zip(sums, other, strict=True):
         if a[:2] != b[:2]:
             return False
         size = abs(a[2]) + abs(b[2]) if len(a) > 2 else 0.0
@@ -90,14 +90,18 @@ def parting(
     count."""
     known = {node.name: node for node in before.graph.nodes}
     there = {node.name: node for node in after.graph.nodes}
-    one, other = (item.values for item in seen)
+    of_before, of_after = (item.values for item in seen)
     for node in after.graph.nodes:
         mate = known.get(node.name.removesuffix(AGAIN))
         if mate is None or (rewritten and _text(mate) == _text(node)):
             continue
         if node.op == "output":
             return _returned(mate, node, known, there)
-        if mate.name in one and node.name in other and not _alike(one[mate.name], other[node.name], close):
+        if (
+            mate.name in of_before
+            and node.name in of_after
+            and not _alike(of_before[mate.name], of_after[node.name], close)
+        ):
             return _rewritten(mate, node, known, there)._replace(at=node.name)
     return None
 

@@ -49,12 +49,12 @@ class StageRun:
         self, gm: fx.GraphModule, inputs: list[Any], seed: int, hook: Hook | None = None, poison: bool = False
     ) -> Execution:
         """Runs `gm`, which is this graph or another form of it."""
-        parameters = [one for one in gm.parameters() if one.requires_grad] if self.backward else []
+        parameters = [parameter for parameter in gm.parameters() if parameter.requires_grad] if self.backward else []
 
         def kept(given: list[Any]) -> Sequence[Any]:
             outputs = run_graph(gm, given, poison=poison, hook=hook)
             self.roots[gm is not self.gm] = [
-                one if isinstance(one, torch.Tensor) and one.requires_grad else None for one in outputs
+                output if isinstance(output, torch.Tensor) and output.requires_grad else None for output in outputs
             ]
             return outputs
 
@@ -75,18 +75,20 @@ class Traced(StageRun):
         descriptions = output.meta.get("desc")
         if not isinstance(descriptions, (list, tuple)) or len(descriptions) != len(returned(gm)):
             raise Unmatched
-        self.made = {_described(one): place for place, one in enumerate(descriptions) if one is not None}
+        self.made = {
+            _described(description): place for place, description in enumerate(descriptions) if description is not None
+        }
         named: list[tuple[str, Any]] = [("input", place) for place in range(len(inputs))]
         named += [("param", name) for name, _ in program.gm.named_parameters()]
         values = [*inputs, *program.gm.parameters()]
-        found = leaves_of(values)
-        self.leaves: list[tuple[str, Any]] = [named[place] for place in found]
-        if any(leaf.shape != values[place].shape for place, leaf in found.items()):
+        places = leaves_of(values)
+        self.leaves: list[tuple[str, Any]] = [named[place] for place in places]
+        if any(leaf.shape != values[place].shape for place, leaf in places.items()):
             raise Unmatched  # views of one tensor, whose gradients are added up
         known = {("input", place) for place in range(len(inputs))} | {name for name, _ in _held(program.gm)}
         wanted = {("output", place) for place in range(len(returned(program.gm)))}
-        taken = {one for one in self.given if one[0] != "tangent"}
-        gradients = {one[1] for one in self.made if one[0] == "gradient"}
+        taken = {source for source in self.given if source[0] != "tangent"}
+        gradients = {fate[1] for fate in self.made if fate[0] == "gradient"}
         if not taken <= known or not wanted <= self.made.keys() or not gradients <= set(self.leaves):
             raise Unmatched
         self._check(inputs)
@@ -109,17 +111,19 @@ class Traced(StageRun):
         """Runs it on the program's inputs, with the tangents that the program's outputs had in its last run."""
         wide = gm is not self.gm
         roots = self.program.roots[wide]
-        places = [place for place, one in enumerate(roots) if one is not None]
+        places = [place for place, root in enumerate(roots) if root is not None]
         if sorted(which for kind, which in self.given if kind == "tangent") != places:
             raise Unmatched
         given_back = tangents([roots[place] for place in places], seed)
         values: dict[tuple[str, Any], Any] = {}
-        values |= {("tangent", place): one for place, one in zip(places, given_back, strict=True)}
-        plain = [one.detach() if isinstance(one, torch.Tensor) else one for one in inputs]
-        values |= {("input", place): one for place, one in enumerate(plain)}
-        for name, one in _held(self.program.gm):
-            values[name] = one.detach().to(torch.float64 if wide and one.is_floating_point() else one.dtype, copy=True)
-        given = [values[one] for one in self.given]
+        values |= {("tangent", place): gradient for place, gradient in zip(places, given_back, strict=True)}
+        plain = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
+        values |= {("input", place): value for place, value in enumerate(plain)}
+        for name, tensor in _held(self.program.gm):
+            values[name] = tensor.detach().to(
+                torch.float64 if wide and tensor.is_floating_point() else tensor.dtype, copy=True
+            )
+        given = [values[key] for key in self.given]
         with contextlib.ExitStack() as plainly:
             plainly.enter_context(torch.no_grad())
             for device in self.program.spec.ambient.autocast:
@@ -128,8 +132,8 @@ class Traced(StageRun):
         outputs = [ran.outputs[self.made["output", place]] for place in range(len(roots))]
         gradients = [self._gradient(ran.outputs, leaf) for leaf in self.leaves]
         after = [
-            ran.outputs[self.made["mutated", place]] if ("mutated", place) in self.made else one
-            for place, one in enumerate(plain)
+            ran.outputs[self.made["mutated", place]] if ("mutated", place) in self.made else value
+            for place, value in enumerate(plain)
         ]
         return Execution(outputs, gradients if self.program.backward else [], after)
 
@@ -141,27 +145,27 @@ class Traced(StageRun):
 def _described(text: Any) -> tuple[str, Any]:
     """What an input or output of a traced graph is of the program's, as AOTAutograd describes it."""
     forms: list[tuple[str, Callable[[re.Match[str]], tuple[str, Any]]]] = [
-        (_INPUT, lambda found: ("input", int(found[1]))),
-        (r"(Param|Buffer)AOTInput\(target='([^']*)'\)", lambda found: (found[1].lower(), found[2])),
-        (rf"TangentAOTInput\(output={_OUTPUT}\)", lambda found: ("tangent", int(found[1]))),
-        (_OUTPUT, lambda found: ("output", int(found[1]))),
-        (rf"GradAOTOutput\(grad_of={_INPUT}\)", lambda found: ("gradient", ("input", int(found[1])))),
+        (_INPUT, lambda match: ("input", int(match[1]))),
+        (r"(Param|Buffer)AOTInput\(target='([^']*)'\)", lambda match: (match[1].lower(), match[2])),
+        (rf"TangentAOTInput\(output={_OUTPUT}\)", lambda match: ("tangent", int(match[1]))),
+        (_OUTPUT, lambda match: ("output", int(match[1]))),
+        (rf"GradAOTOutput\(grad_of={_INPUT}\)", lambda match: ("gradient", ("input", int(match[1])))),
         (
             r"GradAOTOutput\(grad_of=ParamAOTInput\(target='([^']*)'\)\)",
-            lambda found: ("gradient", ("param", found[1])),
+            lambda match: ("gradient", ("param", match[1])),
         ),
-        (rf"InputMutationAOTOutput\(mutated_input={_INPUT}\)", lambda found: ("mutated", int(found[1]))),
+        (rf"InputMutationAOTOutput\(mutated_input={_INPUT}\)", lambda match: ("mutated", int(match[1]))),
     ]
-    for form, made in forms:
-        if found := re.fullmatch(form, str(text)):
-            return made(found)
+    for form, of_match in forms:
+        if match := re.fullmatch(form, str(text)):
+            return of_match(match)
     raise Unmatched
 
 
 def _held(gm: fx.GraphModule) -> Iterator[tuple[tuple[str, str], torch.Tensor]]:
     """The parameters and buffers of a program, as a traced graph describes them."""
     for kind, some in (("param", gm.named_parameters(remove_duplicate=False)), ("buffer", gm.named_buffers())):
-        yield from (((kind, name), one) for name, one in some)
+        yield from (((kind, name), parameter) for name, parameter in some)
 
 
 def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphModule, kept: int) -> fx.GraphModule:
@@ -190,7 +194,7 @@ def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphMod
 
     second = _copied(graph, backward, given | saved, again)
     halves = ((first, [*_sunk(forward), *returned(forward)[:kept]]), (second, returned(backward)))
-    graph.output(tuple(known.get(one, one) for known, some in halves for one in some))
+    graph.output(tuple(known.get(member, member) for known, some in halves for member in some))
     owner = torch.nn.Module()
     for part in (forward, backward):
         for node in part.graph.find_nodes(op="get_attr"):
@@ -203,10 +207,10 @@ def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphMod
 def _sunk(part: fx.GraphModule) -> list[fx.Node]:
     """The tokens of effects that a half of a joint graph ends."""
     return [
-        one
+        token
         for node in part.graph.nodes
         if str(node.target) == "prims._sink_tokens.default"
-        for one in leaves(node.args[0])
+        for token in leaves(node.args[0])
     ]
 
 
@@ -221,6 +225,6 @@ def _copied(
                 raise Unmatched
             known[node] = given[node.name]
         elif node.op != "output":
-            known[node] = graph.node_copy(node, lambda one: known[one])
+            known[node] = graph.node_copy(node, lambda argument: known[argument])
             known[node].name = named(node.name)
     return known

@@ -36,20 +36,20 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
             backwards.setdefault(node.meta.get("seq_nr", -1), []).append(node)
     there = {node.name: node for node in program.graph.nodes}
     for node in program.graph.nodes:
-        made = mates.get(node.name, ())
+        counterparts = mates.get(node.name, ())
         mine, known = (
             seen[0].values.get(node.name, ()),
-            [one for mate in made for one in seen[1].values.get(mate.name, ())],
+            [sums for mate in counterparts for sums in seen[1].values.get(mate.name, ())],
         )
         if mine and known and len(mine[0]) > 1 and not _any_like(mine[0], known):
-            return _decomposed(made, node)
-    every = [one for nodes in backwards.values() for node in nodes for one in seen[1].values.get(node.name, ())]
-    every += [one for node in traced.graph.find_nodes(op="placeholder") for one in seen[1].values.get(node.name, ())]
+            return _decomposed(counterparts, node)
+    every = [sums for nodes in backwards.values() for node in nodes for sums in seen[1].values.get(node.name, ())]
+    every += [sums for node in traced.graph.find_nodes(op="placeholder") for sums in seen[1].values.get(node.name, ())]
     for name, grad in reversed(seen[0].gradients.items()):
         if len(grad) < 2 or _any_like(grad, every):
             continue
         users = [mates.get(user.name, ()) for user in there[name].users]
-        numbers = {mate.meta.get("seq_nr", -1) for made in users for mate in made} - {-1}
+        numbers = {mate.meta.get("seq_nr", -1) for counterparts in users for mate in counterparts} - {-1}
         groups = [_last_operator(backwards[number]) for number in numbers if number in backwards]
         if groups:
             return _decomposed(max(groups, key=len), max(there[name].users, key=lambda user: user.name in mates))
@@ -62,15 +62,15 @@ def _last_operator(nodes: Sequence[fx.Node]) -> list[fx.Node]:
     return [node for node in nodes if _operator(node) == operator]
 
 
-def _decomposed(made: Sequence[fx.Node], node: fx.Node) -> Parted:
-    last = made[-1]
+def _decomposed(counterparts: Sequence[fx.Node], node: fx.Node) -> Parted:
+    last = counterparts[-1]
     operator = _operator(last)
-    made = [one for one in made if _operator(one) == operator]
-    names = ", ".join(one.name for one in made[:_SHOWN]) + (
-        f" and {len(made) - _SHOWN} more" if len(made) > _SHOWN else ""
+    counterparts = [mate for mate in counterparts if _operator(mate) == operator]
+    names = ", ".join(mate.name for mate in counterparts[:_SHOWN]) + (
+        f" and {len(counterparts) - _SHOWN} more" if len(counterparts) > _SHOWN else ""
     )
     last.meta.setdefault("stack_trace", node.meta.get("stack_trace") or "")
-    if len(made) == 1 and str(last.target) == operator:
+    if len(counterparts) == 1 and str(last.target) == operator:
         return Parted(last, f"{names} ({operator}) has another value than {node.name} in the program", last.name)
     return Parted(last, f"{operator} became {names}", last.name, operator)
 
@@ -89,11 +89,11 @@ def _name(source: Any) -> str:
     return str(getattr(source, "name", source))
 
 
-def _any_like(one: tuple[Any, ...], others: Iterable[tuple[Any, ...]]) -> bool:
+def _any_like(sums: tuple[Any, ...], others: Iterable[tuple[Any, ...]]) -> bool:
     """Whether another value has the same numbers, in whatever order and shape."""
-    return any(len(other) > 3 and _near(one, other) for other in others)
+    return any(len(other) > 3 and _near(sums, other) for other in others)
 
 
-def _near(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    size = one[2] + other[2]
-    return all(abs(x - y) <= CLOSE * size or (x != x and y != y) for x, y in zip(one[2:4], other[2:4], strict=True))
+def _near(sums: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    size = sums[2] + other[2]
+    return all(abs(x - y) <= CLOSE * size or (x != x and y != y) for x, y in zip(sums[2:4], other[2:4], strict=True))

@@ -4,9 +4,11 @@
 code that may be imported without torch can use it. A missing name raises LacksName: a rung is skipped then, and a
 command says so.
 
->>> from . import torch_private as t
->>> with t.swapped("GraphLowering.run_node", ours):
-...     t.compile_fx_inner(gm, fakes)
+For example:
+
+    from . import torch_private as t
+    with t.swapped("GraphLowering.run_node", ours):
+        t.compile_fx_inner(gm, fakes)
 """
 
 import contextlib

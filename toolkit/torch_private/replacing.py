@@ -2,12 +2,14 @@
 
 What somebody else has wrapped meanwhile stays: theirs calls ours, and ours passes through.
 
->>> with replaced(torch.cuda, "current_device", lambda: 0):
-...     ...
->>> hooks = Hooks(lambda: [(module, "function", lambda original: lambda *args: hooks.here or original(*args))])
->>> with hooks.inside("mine"):
-...     module.function()
-'mine'
+For example:
+
+    with replaced(torch.cuda, "current_device", lambda: 0):
+        ...
+    hooks = Hooks(lambda: [(module, "function", lambda original: lambda *args: hooks.here or original(*args))])
+    with hooks.inside("mine"):
+        module.function()
+    # 'mine'
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Stops at the first rung that fails, unless told to go on: what is wrong below is wrong above. `torchscript` is not below
 Inductor, and what `debug_nop` finds may be harmless, so neither stops it. Imports no torch here.
 
->>> triage(load_graph("myrun/0_0/forward")).first_failing
-'inductor'
+For example: `triage(load_graph("myrun/0_0/forward")).first_failing` gives `'inductor'`.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ and are right in themselves. So the widest saved graph of a compile is judged fi
 fails: if they are right, the fault lies between the two. What the journal knows to have failed comes first. Imports no
 torch here.
 
->>> found = triage_run(open_run("myrun"))
->>> found.ladders[0].first_failing
-'inductor'
+For example:
+
+    found = triage_run(open_run("myrun"))
+    found.ladders[0].first_failing  # -> 'inductor'
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 """What one execution of a graph takes in the steady state, compiled and in eager, turn by turn in one process: each is
 the other's control.
 
->>> steady(saved, server, How())
-Steady(compiled_s=0.00042, eager_s=0.0011, rounds=30, clear=True)
+For example: `steady(saved, server, How())` gives `Steady(compiled_s=0.00042, eager_s=0.0011, rounds=30, clear=True)`.
 """
 
 from __future__ import annotations

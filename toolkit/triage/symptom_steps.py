@@ -4,8 +4,8 @@ memory.
 Each step asks an engine that a command has, too (`ls --why`, `diff RUN`, `ls`), and puts the answer into words. What a
 step cannot decide is `cannot_tell` with the command that would. Imports no torch.
 
->>> recompiles(open_run("myrun"), None)
-('7 recompiles.', Verdict(verdict='fails', kind='slow_compile', fault='model', ...))
+>>> recompiles(open_run("myrun"), None)[0]
+'Looked at: 2 compiles of functions; compiled again for a size that became variable: 1.'
 """
 
 from __future__ import annotations

@@ -44,14 +44,14 @@ def emitted_kernels(
         for name, source in triton_sources(wrapper).items():
             try:
                 autotuner = loaded(name, source, Path(sources))
-                found = [_candidate(name, autotuner, config, target) for config in autotuner.configs]
+                candidates = [_candidate(name, autotuner, config, target) for config in autotuner.configs]
             except Exception as error:  # noqa: BLE001  a kernel that cannot be loaded is a row, and the others go on
                 said = str(error).strip() or type(error).__name__
                 rows.append(CompiledRow(name, error=f"{type(error).__name__}: {said.splitlines()[0]}"))
                 continue
-            for place, (row, made) in enumerate(found):
-                row.place, row.count, row.recorded = place, len(found), _as_recorded(name, source, recorded)
-                row.files = _written(row, {form: made[form] for form in forms if form in made}, folder)
+            for place, (row, produced) in enumerate(candidates):
+                row.place, row.count, row.recorded = place, len(candidates), _as_recorded(name, source, recorded)
+                row.files = _written(row, {form: produced[form] for form in forms if form in produced}, folder)
                 rows.append(row)
     return rows
 
@@ -140,7 +140,7 @@ def resources_of(report: str, shared: int = 0) -> dict[str, int]:
     registers, frame, fixed = _REGISTERS.search(report), _FRAME.search(report), _SHARED.search(report)
     if registers is None:
         return {}
-    stack, stores, loads = (int(one) for one in frame.groups()) if frame else (0, 0, 0)
+    stack, stores, loads = (int(amount) for amount in frame.groups()) if frame else (0, 0, 0)
     return {
         "registers": int(registers.group(1)),
         "stack": stack,
@@ -161,9 +161,9 @@ def _written(row: CompiledRow, forms: Mapping[str, str | bytes], folder: Path) -
 _VARYING = re.compile(r"'backend_hash': (?:'[^']*'|None)|# kernel path: .*|filename=[^,]*,")
 
 
-def same_source(one: str, other: str) -> bool:
+def same_source(source: str, other: str) -> bool:
     """Whether two sources are one kernel: comments, empty lines and what names a machine or a cache apart."""
-    return _bare(one) == _bare(other)
+    return _bare(source) == _bare(other)
 
 
 def _bare(source: str) -> list[str]:

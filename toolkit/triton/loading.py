@@ -30,11 +30,16 @@ def loaded(name: str, source: str, folder: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # inspect looks there
     spec.loader.exec_module(module)
-    found = getattr(module, name, None)
-    if found is None:  # a user's kernel keeps its own name
-        found = next(
-            (one for one in vars(module).values() if hasattr(one, "configs") and hasattr(one, "triton_meta")), None
+    kernel = getattr(module, name, None)
+    if kernel is None:  # a user's kernel keeps its own name
+        kernel = next(
+            (
+                candidate
+                for candidate in vars(module).values()
+                if hasattr(candidate, "configs") and hasattr(candidate, "triton_meta")
+            ),
+            None,
         )
-    if found is None:
+    if kernel is None:
         raise ValueError(f"the source of {name} defines no kernel")
-    return found
+    return kernel

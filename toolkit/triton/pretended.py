@@ -25,7 +25,7 @@ def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
     """(object, attribute, replacement) of each function that is asked about the device. None of them can be
     configured."""
     version = (capability // 10, capability % 10)
-    found: list[tuple[Any, str, Any]] = [
+    rows: list[tuple[Any, str, Any]] = [
         (torch.cuda, "get_device_properties", lambda device=None: answers),
         (torch.cuda, "get_device_capability", lambda device=None: version),
         (torch.cuda, "current_device", lambda: 0),
@@ -37,11 +37,11 @@ def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
         (t.triton_helpers, "set_driver_to_cpu", lambda: None),
     ]
     if t.optional("select_conv_backend") and t.optional("conv_layout") and not torch.backends.cudnn.is_available():
-        found.append((*t.home("conv_layout"), _layout_of_cudnn))
-    found.append(
+        rows.append((*t.home("conv_layout"), _layout_of_cudnn))
+    rows.append(
         (t.C, "_cuda_getCurrentRawStream", lambda index: 0)
     )  # wrappers import it; a build without CUDA has none
-    return found
+    return rows
 
 
 def _layout_of_cudnn(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> torch.memory_format:
@@ -50,7 +50,7 @@ def _layout_of_cudnn(input: torch.Tensor, weight: torch.Tensor, backend: Any) ->
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(weight.dim())
     if last is None or torch.float64 in (input.dtype, weight.dtype):
         return torch.contiguous_format
-    is_last = any(one.is_contiguous(memory_format=last) and not one.is_contiguous() for one in (input, weight))
+    is_last = any(tensor.is_contiguous(memory_format=last) and not tensor.is_contiguous() for tensor in (input, weight))
     return last if is_last else torch.contiguous_format
 
 
@@ -122,7 +122,7 @@ def chosen_without_timing() -> contextlib.AbstractContextManager[None]:
     usual = t.AlgorithmSelectorCache.__call__
 
     def call(self: Any, name: str, choices: list[Any], *more: Any, **named: Any) -> Any:
-        templates: list[Any] = [one for one in choices if isinstance(one, t.TritonTemplateCaller)]
+        templates: list[Any] = [choice for choice in choices if isinstance(choice, t.TritonTemplateCaller)]
         return usual(self, name, (templates or choices)[:1], *more, **named)
 
     return replaced(t.AlgorithmSelectorCache, "__call__", call)
@@ -216,12 +216,12 @@ def wrappers_told_of(tell: Callable[[Any, Any], None]) -> contextlib.AbstractCon
 def nodes_of_buffers(lowering: Any) -> dict[str, str]:
     """The wrapper's name of a buffer -> the node whose value it holds, where Inductor says so; inputs by their own
     names."""
-    found = {name: name for name in lowering.graph_inputs}
+    names = {name: name for name in lowering.graph_inputs}
     for name, buffer in lowering.name_to_buffer.items():
         node = buffer.get_origin_node() if hasattr(buffer, "get_origin_node") else None
         if node is not None:
-            found[name] = str(node.name)
-    return found
+            names[name] = str(node.name)
+    return names
 
 
 def compile_config(autotuner: Any, config: Any) -> Any:
@@ -285,8 +285,8 @@ def put_on_gpu_behind_autograd(put: Put) -> contextlib.AbstractContextManager[No
         def compile_half(gm: Any, fakes: Any, *more: Any, inner_compile: Callable[..., Any], **named: Any) -> Any:
             def inner(gm: Any, fakes: Any, *rest: Any, **given: Any) -> Any:
                 moved, added = put(gm, list(fakes))
-                made = inner_compile(gm, moved, *rest, **given)
-                return _with_more(made, added) if added else made
+                compiled = inner_compile(gm, moved, *rest, **given)
+                return _with_more(compiled, added) if added else compiled
 
             return usual(gm, fakes, *more, inner_compile=inner, **named)
 

@@ -64,8 +64,8 @@ def put(gm: fx.GraphModule, fakes: list[Any] | None) -> tuple[list[Any], list[to
     if fakes is None:
         _there(gm, False, set())
         return [], []
-    made = retargeted(gm, fakes, mode_of(gm, fakes), whole=True)
-    return made.fakes, made.added
+    moved = retargeted(gm, fakes, mode_of(gm, fakes), whole=True)
+    return moved.fakes, moved.added
 
 
 _moved: list[tuple[Any, torch.device]] = []
@@ -86,21 +86,21 @@ def put_back() -> Iterator[None]:
 
 def _mixed(fakes: Sequence[Any]) -> bool:
     """Whether some are on a GPU already: then those on the CPU are there on purpose."""
-    return any(one.device.type == "cuda" for value in fakes for one in _fakes(value))
+    return any(fake.device.type == "cuda" for value in fakes for fake in _fakes(value))
 
 
 def _move(value: Any, mixed: bool, seen: set[int]) -> None:
-    for one in _fakes(value):
-        if id(one) in seen or (mixed and one.device.type == "cpu"):
+    for fake in _fakes(value):
+        if id(fake) in seen or (mixed and fake.device.type == "cpu"):
             continue
-        seen.add(id(one))
-        if one.device.type in ("cpu", "cuda"):
-            _moved.append((one, one.device))
-            one.fake_device = DEVICE
+        seen.add(id(fake))
+        if fake.device.type in ("cpu", "cuda"):
+            _moved.append((fake, fake.device))
+            fake.fake_device = DEVICE
 
 
 def _fakes(value: Any) -> list[Any]:
-    return [one for one in t.pytree.tree_leaves(value) if isinstance(one, t.FakeTensor)]
+    return [fake for fake in t.pytree.tree_leaves(value) if isinstance(fake, t.FakeTensor)]
 
 
 def _device(value: Any) -> Any:

@@ -75,14 +75,14 @@ class Target(msgspec.Struct, frozen=True):
 
 def target_of(text: str) -> Target:
     """`cuda:90`, also spelt `sm_90` or `90`. Raises UsageError for what is no known NVIDIA GPU."""
-    found = _SPELT.fullmatch(text.strip().lower())
+    match = _SPELT.fullmatch(text.strip().lower())
     known = ", ".join(f"cuda:{number} ({chip.name})" for number, chip in CHIPS.items())
-    if found is None:
+    if match is None:
         why = "code is written for NVIDIA GPUs only" if text.startswith(("hip", "gfx", "xpu", "cpu")) else ""
         raise UsageError(
             f"{text!r} names no target", why or "a target is cuda: and a compute capability", f"known: {known}"
         )
-    capability = int(found.group(1))
+    capability = int(match.group(1))
     if capability not in CHIPS:
         raise UsageError(f"no chip of compute capability {capability / 10:g} is known ({text!r})", f"known: {known}")
     return Target("cuda", capability)

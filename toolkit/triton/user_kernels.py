@@ -5,8 +5,10 @@
 Triton's `run`; with tensors of a GPU that stays what it is. `without_gpu` also lets torch.compile trace such calls on a
 machine that has no GPU.
 
->>> with without_gpu():
-...     torch.compile(model, backend="graphdbg_dump")(x)
+For example:
+
+    with without_gpu():
+        torch.compile(model, backend="graphdbg_dump")(x)
 """
 
 from __future__ import annotations
@@ -71,8 +73,8 @@ def interpreting() -> contextlib.AbstractContextManager[None]:
 
 def _on_cpu(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     """Whether some argument is a tensor, and all that are lie on the CPU."""
-    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
-    return bool(tensors) and all(one.device.type == "cpu" for one in tensors)
+    tensors = [argument for argument in (*args, *kwargs.values()) if isinstance(argument, torch.Tensor)]
+    return bool(tensors) and all(tensor.device.type == "cpu" for tensor in tensors)
 
 
 def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
@@ -89,15 +91,17 @@ def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
     )
     bound.apply_defaults()
     arguments = dict(bound.arguments)
-    constants = {one.name for one in kernel.params if one.is_constexpr or arguments[one.name] is None}
+    constants = {
+        parameter.name for parameter in kernel.params if parameter.is_constexpr or arguments[parameter.name] is None
+    }
     signature = {
-        one.name: one.annotation_type or type_of(arguments[one.name])
-        for one in kernel.params
-        if one.name not in constants
+        parameter.name: parameter.annotation_type or type_of(arguments[parameter.name])
+        for parameter in kernel.params
+        if parameter.name not in constants
     }
     given = {name: value.value if isinstance(value, constexpr) else value for name, value in arguments.items()}
     size: Any = grid(arguments) if callable(grid) else grid
-    x, y, z = (*(int(one) for one in size), 1, 1)[:3]
+    x, y, z = (*(int(extent) for extent in size), 1, 1)[:3]
 
     def called(self: Any, *values: Any, **named: Any) -> Any:  # helpers, wherever the kernel finds them
         return language.of(self)(*values, **named)

@@ -169,8 +169,8 @@ def text_words(message: str) -> str:
 def called_by(calls: Iterable[Call]) -> tuple[str, ...]:
     """What a graph computes, once each and in order of the alphabet; what only makes or unpacks values where that is
     all."""
-    found = {base(op, target) for op, target in calls if op.startswith("call_")} - {"getitem"}
-    return tuple(sorted((found - _SOURCES) or found))
+    ops = {base(op, target) for op, target in calls if op.startswith("call_")} - {"getitem"}
+    return tuple(sorted((ops - _SOURCES) or ops))
 
 
 def base(op: str, target: str) -> str:

@@ -1,8 +1,8 @@
 """What a triage found, as records that cross processes: one row per rung, and the first rung that fails. No torch is
 imported.
 
->>> word(Row("inductor", skipped("there is no C++ compiler")).verdict)
-'skipped'
+>>> from graphdbg.toolkit.verdicts.verdict import skipped
+>>> Row("inductor", skipped("there is no C++ compiler")).verdict.reason
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class NodeMismatch(msgspec.Struct, omit_defaults=True):
     def of_custom_op(self) -> bool:
         """Whether an operator of the user's is at fault: its fake function or its schema."""
         custom = "::" in self.op and self.op.partition("::")[0] not in TORCHS
-        return custom and any(one.cause in ("fake", "symbolic", "schema") for one in self.own)
+        return custom and any(mismatch.cause in ("fake", "symbolic", "schema") for mismatch in self.own)
 
     @property
     def of_metadata(self) -> bool:
@@ -105,22 +105,22 @@ class NodeMismatch(msgspec.Struct, omit_defaults=True):
 
 def merged(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
     """One finding per value, in order of first appearance; properties that other runs add are added."""
-    found: dict[tuple[str, str, str, int], NodeMismatch] = {}
+    by_key: dict[tuple[str, str, str, int], NodeMismatch] = {}
     for finding in findings:
-        known = found.get(finding.key)
+        known = by_key.get(finding.key)
         if known is None:
             copies = [msgspec.structs.replace(mismatch) for mismatch in finding.mismatches]
-            found[finding.key] = msgspec.structs.replace(finding, mismatches=copies, under=list(finding.under))
+            by_key[finding.key] = msgspec.structs.replace(finding, mismatches=copies, under=list(finding.under))
             continue
         known.times += finding.times
         seen = {(mismatch.property, mismatch.cause) for mismatch in known.mismatches}
-        known.mismatches += [one for one in finding.mismatches if (one.property, one.cause) not in seen]
+        known.mismatches += [added for added in finding.mismatches if (added.property, added.cause) not in seen]
         known.under += [name for name in finding.under if name not in known.under]
-    return list(found.values())
+    return list(by_key.values())
 
 
 def origins(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
-    """Those that something about their own node is wrong with."""
+    """The findings in which something about their own node is wrong."""
     return [finding for finding in findings if finding.origin]
 
 
@@ -128,7 +128,7 @@ def folded(findings: Sequence[NodeMismatch]) -> list[tuple[NodeMismatch, list[No
     """Each origin with the findings that follow from it; what follows from several stands under each."""
     rest = [finding for finding in findings if not finding.origin]
     return [
-        (origin, [one for one in rest if one.where == origin.where and origin.name in one.under])
+        (origin, [follower for follower in rest if follower.where == origin.where and origin.name in follower.under])
         for origin in origins(findings)
     ]
 
@@ -145,12 +145,16 @@ def joined(known: Sequence[NodeMismatch], more: Sequence[NodeMismatch]) -> list[
         tangent = finding.node.startswith("tangents_")
         wrong = {mismatch.property for mismatch in finding.mismatches}
         owners = [
-            one
-            for one in before
-            if one.where != finding.where
-            and (wrong & {mismatch.property for mismatch in one.mismatches} if tangent else one.node == finding.node)
+            earlier
+            for earlier in before
+            if earlier.where != finding.where
+            and (
+                wrong & {mismatch.property for mismatch in earlier.mismatches}
+                if tangent
+                else earlier.node == finding.node
+            )
         ]
-        names = [name for one in owners for name in ([one.node] if one.origin else one.under)]
+        names = [name for earlier in owners for name in ([earlier.node] if earlier.origin else earlier.under)]
         if names:
             finding.under = list(dict.fromkeys(names))
             for mismatch in finding.mismatches:
@@ -167,9 +171,9 @@ class MetadataMismatch(AssertionError):
 
     @property
     def detail(self) -> str:
-        """The property that the first origin has wrong: what makes two failures of this kind one."""
-        found = origins(self.findings)
-        return found[0].own[0].property if found else ""
+        """The property that the first origin has wrong: by which two failures of this kind are the same."""
+        roots = origins(self.findings)
+        return roots[0].own[0].property if roots else ""
 
 
 SHOWN = 8
@@ -185,12 +189,12 @@ def text_report(findings: Sequence[NodeMismatch]) -> str:
     for origin, rest in folded(findings):
         lines += ["", sentence(origin), *_details(origin, rest)]
     lost = [
-        one
-        for one in findings
-        if not one.origin and not any(one.where == of.where and of.name in one.under for of in first)
+        finding
+        for finding in findings
+        if not finding.origin and not any(finding.where == of.where and of.name in finding.under for of in first)
     ]
     if lost:
-        lines += ["", "Inherited from another graph:", *(f"  {sentence(one)}" for one in lost[:SHOWN])]
+        lines += ["", "Inherited from another graph:", *(f"  {sentence(finding)}" for finding in lost[:SHOWN])]
     return "\n".join(lines)
 
 
@@ -203,9 +207,9 @@ def headline(findings: Sequence[NodeMismatch]) -> str:
 def sentence(finding: NodeMismatch) -> str:
     """One finding as one sentence."""
     shown = finding.own or finding.mismatches
-    values = "; ".join(f"{one.property} expected {one.expected}, got {one.got}" for one in shown)
+    values = "; ".join(f"{mismatch.property} expected {mismatch.expected}, got {mismatch.got}" for mismatch in shown)
     symbols = ", ".join(f"{name}={value}" for name, value in finding.symbols.items())
-    ends = list(dict.fromkeys(fault(finding, one) for one in shown))
+    ends = list(dict.fromkeys(fault(finding, mismatch) for mismatch in shown))
     return f"{place(finding)}: {values}{f' with {symbols}' if symbols else ''}; {'; '.join(ends)}."
 
 
@@ -218,7 +222,7 @@ def place(finding: NodeMismatch) -> str:
 
 
 def fault(finding: NodeMismatch, mismatch: Mismatch) -> str:
-    """Whose fault it is."""
+    """In words, whose fault a mismatch is."""
     return {
         "fake": f"the fake function of {finding.op} is wrong",
         "symbolic": f"the fake function of {finding.op} takes another branch for symbols than for numbers",
@@ -232,9 +236,9 @@ def fault(finding: NodeMismatch, mismatch: Mismatch) -> str:
 
 
 def next_step(finding: NodeMismatch) -> str:
-    """What to do about an origin."""
+    """The advice on an origin."""
     cause = finding.own[0].cause
-    if cause == "fake" and all(one.property == "alias" for one in finding.own):
+    if cause == "fake" and all(mismatch.property == "alias" for mismatch in finding.own):
         return f"let {finding.op} return a clone, or say in its schema whose memory it returns: Tensor(a) -> Tensor(a)"
     return {
         "fake": f"correct the fake function of {finding.op} (torch.library.register_fake); report it if the op is "
@@ -252,13 +256,13 @@ def _details(origin: NodeMismatch, rest: Sequence[NodeMismatch]) -> list[str]:
     facts = [f"op {origin.op}"]
     if origin.module:
         facts.append(f"module {origin.module}")
-    traced = [f"{one.property} traced as {one.traced}" for one in origin.own if one.traced]
+    traced = [f"{mismatch.property} traced as {mismatch.traced}" for mismatch in origin.own if mismatch.traced]
     lines = ["   " + " · ".join([*facts, *traced])]
     if origin.code:
         lines.append(f"   line: {origin.code}")
-    lines += [f"   why: {one.why}" for one in origin.own if one.why]
+    lines += [f"   why: {mismatch.why}" for mismatch in origin.own if mismatch.why]
     if rest:
-        names = ", ".join(f"`{one.name}`" for one in rest[:SHOWN])
+        names = ", ".join(f"`{follower.name}`" for follower in rest[:SHOWN])
         lines.append(f"   {len(rest)} inherited: {names}{', ...' if len(rest) > SHOWN else ''}")
     lines.append(f"   next: {next_step(origin)}")
     return lines

@@ -2,8 +2,10 @@
 
 One place adds them, at the end of making a `next`; who names a command says only what it is about. Imports no torch.
 
->>> with_flags("graphdbg bisect run/0_0/forward")          # under `graphdbg triage run --import my_ops --seed 3`
-'graphdbg bisect run/0_0/forward --import my_ops --seed 3'
+For example:
+
+    with_flags("graphdbg bisect run/0_0/forward")          # under `graphdbg triage run --import my_ops --seed 3`
+    # 'graphdbg bisect run/0_0/forward --import my_ops --seed 3'
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ def with_trust_for(saved: SavedGraph, command: str) -> str:
         definitions = saved.record.definitions
     except GraphdbgError:
         return ""
-    return f"{command} --trust" if any(one.program and not one.missing for one in definitions) else ""
+    return (
+        f"{command} --trust" if any(definition.program and not definition.missing for definition in definitions) else ""
+    )
 
 
 def remember(imports: Sequence[str]) -> None:

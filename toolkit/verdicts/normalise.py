@@ -61,26 +61,26 @@ def message(text: str) -> str:
 def cpp_error(output: str) -> str:
     """The first `error:` line of a C++ compiler's output, normalised; the last line when there is none (a linker's
     message)."""
-    found = _CPP_ERROR.search(output)
-    if found:
-        return message(_ACCUMULATOR.sub("<n>", found.group(1)))
+    match = _CPP_ERROR.search(output)
+    if match:
+        return message(_ACCUMULATOR.sub("<n>", match.group(1)))
     lines = [line for line in output.splitlines() if line.strip()]
     return message(lines[-1]) if lines else ""
 
 
 def lowering_target(text: str) -> str:
     """The op of `target: aten.foo.default` in a lowering error's text, or the empty string."""
-    found = re.search(r"^\s*target: (\S+)", text, re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(r"^\s*target: (\S+)", text, re.MULTILINE)
+    return match.group(1) if match else ""
 
 
 def _collapse(text: str) -> str:
     """Replaces the balanced arguments of IR and tensor reprs by dots, whatever their depth."""
     out: list[str] = []
     at = 0
-    while found := _IR.search(text, at):
-        out.append(text[at : found.end()])
-        depth, end = 1, found.end()
+    while match := _IR.search(text, at):
+        out.append(text[at : match.end()])
+        depth, end = 1, match.end()
         while end < len(text) and depth:
             depth += {"(": 1, ")": -1}.get(text[end], 0)
             end += 1
@@ -118,8 +118,8 @@ _TRACE_LINE = re.compile(r'File "([^"]+)", line \d+ in (\S+)')
 
 def faulthandler_frames(output: str, keep: int = 4) -> list[str]:
     """`module:function` of a faulthandler trace, innermost first; generated code is `<generated>`."""
-    _, found, trace = output.rpartition("(most recent call first):")
-    if not found:
+    _, marker, trace = output.rpartition("(most recent call first):")
+    if not marker:
         return []
     frames = []
     for path, function in _TRACE_LINE.findall(trace):

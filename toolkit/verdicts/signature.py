@@ -44,22 +44,22 @@ class Form(msgspec.Struct, frozen=True, omit_defaults=True):
     offset: int | None = None
 
 
-def alike(wanted: Form | None, found: Form | None) -> bool:
+def alike(wanted: Form | None, got: Form | None) -> bool:
     """Whether a smaller case's wrong result can be the original's. True where one of them is not known."""
-    if wanted is None or found is None:
+    if wanted is None or got is None:
         return True
-    if wanted.over >= SURE and 0.0 < found.over < STILL:
+    if wanted.over >= SURE and 0.0 < got.over < STILL:
         return False
-    if wanted.wrong <= FEW and wanted.count >= LEAST and found.wrong >= MANY and found.count >= LEAST:
+    if wanted.wrong <= FEW and wanted.count >= LEAST and got.wrong >= MANY and got.count >= LEAST:
         return False
-    if wanted.factor is not None and found.factor is not None and not _one_factor(wanted.factor, found.factor):
+    if wanted.factor is not None and got.factor is not None and not _one_factor(wanted.factor, got.factor):
         return False
-    return wanted.offset is None or found.offset is None or abs(wanted.offset) == abs(found.offset)
+    return wanted.offset is None or got.offset is None or abs(wanted.offset) == abs(got.offset)
 
 
-def _one_factor(one: float, other: float) -> bool:
+def _one_factor(factor: float, other: float) -> bool:
     """Equal, or what a reciprocal, a square or a root makes of each other."""
-    known = (one, 1.0 / one, one * one, abs(one) ** 0.5) if one else (one,)
+    known = (factor, 1.0 / factor, factor * factor, abs(factor) ** 0.5) if factor else (factor,)
     return any(abs(value - other) <= SHARP * abs(value) for value in known)
 
 
@@ -153,9 +153,9 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         if (
             self.kind == "accuracy"
             and self.size is not None
-            and (told := f"relative error {self.size:.2g}") not in first
+            and (error_text := f"relative error {self.size:.2g}") not in first
         ):
-            named = f"{named} {told}".strip()
+            named = f"{named} {error_text}".strip()
         parts += [part for part in (named, first) if part]
         return ": ".join(parts)
 
@@ -190,8 +190,8 @@ def from_answer(answer: Answer) -> Signature | None:
     it passed.
     """
     if answer.status == "done":
-        found: Any = answer.value.get("signature") if isinstance(answer.value, dict) else None
-        return None if found is None else msgspec.convert(found, Signature)
+        signature: Any = answer.value.get("signature") if isinstance(answer.value, dict) else None
+        return None if signature is None else msgspec.convert(signature, Signature)
     frames = tuple(normalise.faulthandler_frames(answer.output))
     if answer.status == "signal":
         return Signature(

@@ -134,25 +134,25 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def then(self, *commands: str) -> Verdict:
         """The same with how to go on, under the flags that are in force now; an empty command is none."""
-        return msgspec.structs.replace(self, next=[with_flags(one) for one in commands if one])
+        return msgspec.structs.replace(self, next=[with_flags(command) for command in commands if command])
 
     def said_too(self, sentence: str) -> Verdict:
         """The same where nothing is wrong, with what the judgement went without as its reason."""
         if self.exit_code:
             return self
-        return msgspec.structs.replace(self, reason="; ".join(one for one in (self.reason, sentence) if one))
+        return msgspec.structs.replace(self, reason="; ".join(part for part in (self.reason, sentence) if part))
 
     def plain(self) -> dict[str, Any]:
         """Every field as a plain value, for what is kept; `same` only where it is known."""
-        told = msgspec.to_builtins(msgspec.structs.asdict(self))
-        return {name: value for name, value in told.items() if name != "same" or value is not None}
+        fields = msgspec.to_builtins(msgspec.structs.asdict(self))
+        return {name: value for name, value in fields.items() if name != "same" or value is not None}
 
     def flat(self, *, row: bool = False) -> dict[str, Any]:
         """Every field as a plain value, to stand in a JSON object among others; a `row` that was left out is
         "skipped"."""
-        told = self.plain()
+        fields = self.plain()
         return (
-            told | ({"skipped": self.skipped} if row else {}) | ({"verdict": SKIPPED} if row and self.skipped else {})
+            fields | ({"skipped": self.skipped} if row else {}) | ({"verdict": SKIPPED} if row and self.skipped else {})
         )
 
 
@@ -161,15 +161,15 @@ _UNDECIDED = ("cannot_tell", "nondeterministic")
 _WORST = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
 
 
-def worst(found: Iterable[Verdict]) -> Verdict:
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The one to look at first of several, as the verdict on all of them; that nothing was judged, where there is
     none."""
-    return min(found, key=lambda one: _WORST.index(one.verdict), default=cannot_tell("nothing was judged"))
+    return min(verdicts, key=lambda verdict: _WORST.index(verdict.verdict), default=cannot_tell("nothing was judged"))
 
 
-def exit_code(found: Iterable[Verdict]) -> int:
+def exit_code(verdicts: Iterable[Verdict]) -> int:
     """Of several verdicts: 1 wins over 4, and 4 over 0."""
-    return worst(found).exit_code
+    return worst(verdicts).exit_code
 
 
 def read(plain: Any) -> Verdict | None:

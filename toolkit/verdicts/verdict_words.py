@@ -2,6 +2,7 @@
 
 Must not decide anything: what was found is in the record.
 
+>>> from graphdbg.toolkit.verdicts.verdict import Where, fails, skipped
 >>> text(skipped("there is no CUDA device here")), word(skipped(""))
 ('skipped, because there is no CUDA device here', 'skipped')
 >>> first_line(fails("wrong_numbers", "inductor", "", Where("amin", line="bagnet.py:8")), 1, 3)
@@ -268,18 +269,18 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
             return f"crashes{where} ({reason.partition(': ')[2] or reason})"
 
 
-def whose_nan(rung: str, found: Sequence[str], eager: Sequence[str]) -> str:
-    """Whose NaN it is that the results `found` of a rung hold, in words: the model's own where eager gives it too, else
+def whose_nan(rung: str, names: Sequence[str], eager: Sequence[str]) -> str:
+    """Whose NaN it is that the results `names` of a rung hold, in words: the model's own where eager gives it too, else
     the compiled graph's; empty when there is none. A NaN that eager has as well is no failure of the compiler.
     """
-    if not found and not eager:
+    if not names and not eager:
         return ""
-    if not found:
+    if not names:
         return f"eager gives NaN in {_names(eager)}; {rung} does not"
-    text = f"NaN in {_names(found)}"
+    text = f"NaN in {_names(names)}"
     if rung == "eager":
         return f"{text}: the model's own"
-    alone = [name for name in found if name not in eager]
+    alone = [name for name in names if name not in eager]
     if not alone:
         return f"{text}; eager gives NaN too: not the compiler's"
     if not eager:

@@ -1,4 +1,4 @@
-"""What can be done on a screen, made from the registry; typed text filters it. Must not know any action itself.
+"""What can be done on a screen, made from the registry; typed text filters it. Does not know any action itself.
 
 >>> [entry.keys for entry in entries("home") if entry.label == "help"]
 ['?']
@@ -52,21 +52,24 @@ class HelpLine:
 
 def entries(room: str) -> list[HelpLine]:
     """All that can be done in a room, by what it is for, in the order of the registry."""
-    known = sorted(of_room(room), key=lambda one: list(GROUPS).index(one.group))
-    own = [HelpLine(" ".join(map(shown, one.keys)), one.label, one.help, one.words, one.group) for one in known]
+    known = sorted(of_room(room), key=lambda action: list(GROUPS).index(action.group))
+    own = [
+        HelpLine(" ".join(map(shown, action.keys)), action.label, action.help, action.words, action.group)
+        for action in known
+    ]
     return own + [HelpLine(*row, group="errors") for row in PANEL]
 
 
 def matching(room: str, text: str) -> list[HelpLine]:
     """Those that hold every word of the text."""
     words = text.lower().split()
-    texts = ((one, f"{one.keys} {one.label} {one.help} {one.words}".lower()) for one in entries(room))
-    return [one for one, told in texts if all(word in told for word in words)]
+    texts = ((entry, f"{entry.keys} {entry.label} {entry.help} {entry.words}".lower()) for entry in entries(room))
+    return [entry for entry, entry_text in texts if all(word in entry_text for word in words)]
 
 
-def as_table(found: Sequence[HelpLine], wide: bool) -> Table | Text:
+def as_table(entries: Sequence[HelpLine], wide: bool) -> Table | Text:
     """Keys, what they do, and the command that does the same."""
-    if not found:
+    if not entries:
         return Text("Nothing here has these words.")
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=wide, header_style="dim", expand=True)
     table.add_column("key", style="bold", no_wrap=True)
@@ -74,13 +77,13 @@ def as_table(found: Sequence[HelpLine], wide: bool) -> Table | Text:
     if wide:
         table.add_column("as a command", style="dim", ratio=1)
     group = ""
-    for one in found:
-        if one.group != group:
-            group = one.group
+    for entry in entries:
+        if entry.group != group:
+            group = entry.group
             table.add_row(Text(""), Text(GROUPS[group], "bold"), *([Text("")] if wide else []))
-        told = Text(one.label, "bold").append("  ").append(one.help, "not bold")
-        row = [Text(one.keys), told]
-        table.add_row(*row, *([Text(f"graphdbg {one.words}" if one.words else "")] if wide else []))
+        description = Text(entry.label, "bold").append("  ").append(entry.help, "not bold")
+        row = [Text(entry.keys), description]
+        table.add_row(*row, *([Text(f"graphdbg {entry.words}" if entry.words else "")] if wide else []))
     return table
 
 

@@ -52,7 +52,7 @@ class Actions(Provider):
                 yield Hit(score, Text(named(action)), self._run(action), text=action.label, help=action.help)
 
     def _known(self) -> list[Action]:
-        return [one for one in REGISTRY if one.id != ITSELF and (self._here(one) or one.group == "here")]
+        return [action for action in REGISTRY if action.id != ITSELF and (self._here(action) or action.group == "here")]
 
     def _here(self, action: Action) -> bool:
         return EVERYWHERE in action.rooms or (isinstance(self.screen, Room) and self.screen.ROOM in action.rooms)
@@ -67,16 +67,20 @@ class Actions(Provider):
 def likeness(query: str, action: Action) -> float:
     """How well the words of a text name an action: 0 where one of them is not in it, most for whole words of its
     name."""
-    label, also, told = (text.lower().split() for text in (action.label, action.also, action.help))
+    label, also, help_words = (text.lower().split() for text in (action.label, action.also, action.help))
     scores = []
     for word in query.lower().split():
-        whole = 8.0 * (word in label) or 6.0 * (word in also) or 3.0 * (word in [one.strip(".,:;") for one in told])
+        whole = (
+            8.0 * (word in label)
+            or 6.0 * (word in also)
+            or 3.0 * (word in [label_word.strip(".,:;") for label_word in help_words])
+        )
         begun = max(
             (
                 value
-                for value, words in ((5.0, label), (4.0, also), (2.0, told))
-                for one in words
-                if one.startswith(word)
+                for value, words in ((5.0, label), (4.0, also), (2.0, help_words))
+                for label_word in words
+                if label_word.startswith(word)
             ),
             default=0.0,
         )

@@ -174,7 +174,7 @@ class PickOther(Sheet[str]):
 
     def _paint(self, index: int, width: int) -> Parts:
         other = self.shown[index]
-        name = max(len(one.graph) for one in self.shown)
+        name = max(len(listed.graph) for listed in self.shown)
         nodes = "" if other.nodes is None else counted(other.nodes, "node", form=",")
         return [
             (set_cell_size(plain(other.graph), min(name, width // 2) + 2), "bold"),

@@ -108,11 +108,11 @@ class Tour:
                 self._line.remove()
             self._line = TourLine(markup=False)
             room.mount(self._line)
-        self._line.update(self.told())
+        self._line.update(self.step_text())
         self._line.border_title = Text(f"tour {min(self.at + 1, len(STEPS))}/{len(STEPS)}")
         self._line.border_subtitle = Text("esc leaves the tour")
 
-    def told(self) -> Text:
+    def step_text(self) -> Text:
         """The text of the step and its key."""
         step = self.step
         if step is None:

@@ -62,8 +62,8 @@ class Crumbs(Widget):
         for number, (name, state) in enumerate(self.rooms, start=1):
             seen = name == self.seen
             click = Style(meta={"@click": f"screen.act('app.{name}')"})
-            told = " ".join(filter(None, (str(number), name.capitalize() if named or seen else "", state)))
-            line.append(f"[{told}]" if seen else f" {told} ", Style(bold=seen) + click)
+            label = " ".join(filter(None, (str(number), name.capitalize() if named or seen else "", state)))
+            line.append(f"[{label}]" if seen else f" {label} ", Style(bold=seen) + click)
         line.append(" " if self.rooms else "")
         return line
 

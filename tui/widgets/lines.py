@@ -22,7 +22,7 @@ from textual.strip import Strip
 from .virtual_list import VirtualList
 
 ACROSS = 80
-"""The width to scroll in grows by so much, since all is painted anew when it does."""
+"""The width to scroll in grows by so much, since all is painted again when it does."""
 
 
 class Made(Sequence[Text]):

@@ -3,7 +3,9 @@ in braille or ASCII.
 
 Steps, not slopes: a size holds until it changes. Knows nothing of a minification but numbers, marks and labels.
 
->>> [row.plain for row in drawn([Series([8, 4, 1], "cyan")], 24, 6)]
+>>> rows = drawn([Series([8, 4, 1], "cyan")], 24, 6)
+>>> len(rows), len(rows[0].plain)
+(6, 24)
 """
 
 from __future__ import annotations
@@ -71,13 +73,13 @@ def drawn(
     them."""
     marks = marks or Marks()
     both = (*series, Series(()), Series(()))[:2]
-    left, right = (max(len(text) for text in (*one.labels, *one.ticks.values())) for one in both)
+    left, right = (max(len(text) for text in (*plotted.labels, *plotted.ticks.values())) for plotted in both)
     across = width - left - 1 - (right + 1 if right else 0)
     below = (1 if marks.verdicts and height > 3 else 0) + (1 if marks.turns and height > 5 else 0)
     ticked = bool(marks.times) and marks.times[-1] >= LEAST_S and height > 7
     below += ticked
     down = height - below
-    count = max((len(one.values) for one in series), default=0)
+    count = max((len(plotted.values) for plotted in series), default=0)
     if across < LEAST or down < 1:
         return [Text() for _ in range(height)]
     dots = across * (1 if ascii_only else 2)
@@ -86,7 +88,7 @@ def drawn(
     turns = {bisect_left(places, query) // (1 if ascii_only else 2): words for query, words in marks.turns}
     cells = _ascii(series, places, across, down) if ascii_only else _braille(series, places, across, down)
     lines = {} if end else turns  # over time they would move, and be painted, with each answer
-    axes = [one.axis(down) for one in series]
+    axes = [plotted.axis(down) for plotted in series]
     rows = [_row(cells[row], row, down, series, axes, left, right, lines, ascii_only) for row in range(down)]
     if ticked:
         rows.append(_clock(end, across, left, ascii_only) if end else Text())
@@ -110,8 +112,8 @@ def _in_time(times: Sequence[float], end: float, across: int) -> list[int]:
     """The same where the columns are times from the start to the end; -1 before the first, their number after the
     last."""
     last = -int(-times[-1] / end * across // 1)
-    found = [bisect_right(times, end * (column + 1) / across) - 1 for column in range(across)]
-    return [query if column < last else len(times) for column, query in enumerate(found)]
+    answered = [bisect_right(times, end * (column + 1) / across) - 1 for column in range(across)]
+    return [query if column < last else len(times) for column, query in enumerate(answered)]
 
 
 def _clock(seconds: float, across: int, left: int, ascii_only: bool) -> Text:
@@ -125,35 +127,35 @@ def _clock(seconds: float, across: int, left: int, ascii_only: bool) -> Text:
     return Text(" " * (left + 1) + line, "dim", no_wrap=True, end="")
 
 
-def _levels(one: Series, places: list[int], dots: int) -> list[int | None]:
+def _levels(line: Series, places: list[int], dots: int) -> list[int | None]:
     """How many dots from below each column stands; None where there is no value."""
-    span = log(max([*one.values, 2]))
-    found: list[int | None] = []
+    span = log(max([*line.values, 2]))
+    levels: list[int | None] = []
     for query in places:
-        value = one.values[max(query, 0)] if query < len(one.values) else 0  # before the first answer it was as large
-        found.append(round(log(max(value, 1)) / span * (dots - 1)) if value else None)
-    return found
+        value = line.values[max(query, 0)] if query < len(line.values) else 0  # before the first answer it was as large
+        levels.append(round(log(max(value, 1)) / span * (dots - 1)) if value else None)
+    return levels
 
 
 def _strokes(series: Sequence[Series], places: list[int], dots: int) -> Iterator[tuple[Series, int, int, int]]:
     """For each column of dots of each series, the first series last: it is in front: where it stands, and stood
     before."""
-    for one in reversed(series):
+    for line in reversed(series):
         before: int | None = None
-        for column, level in enumerate(_levels(one, places, dots)):
+        for column, level in enumerate(_levels(line, places, dots)):
             if level is not None:
-                yield one, column, level, level if before is None else before
+                yield line, column, level, level if before is None else before
             before = level
 
 
 def _braille(series: Sequence[Series], places: list[int], across: int, down: int) -> list[list[tuple[str, str]]]:
     bits = [[0] * across for _ in range(down)]
     styles = [[""] * across for _ in range(down)]
-    for one, column, level, before in _strokes(series, places, 4 * down):
+    for plotted, column, level, before in _strokes(series, places, 4 * down):
         for dot in range(min(before, level), max(before, level) + 1):
             row = 4 * down - 1 - dot
             bits[row // 4][column // 2] |= DOTS[row % 4][column % 2]
-            styles[row // 4][column // 2] = one.style
+            styles[row // 4][column // 2] = plotted.style
     return [
         [(chr(BRAILLE + bit) if bit else " ", style) for bit, style in zip(line, tones, strict=True)]
         for line, tones in zip(bits, styles, strict=True)
@@ -162,10 +164,10 @@ def _braille(series: Sequence[Series], places: list[int], across: int, down: int
 
 def _ascii(series: Sequence[Series], places: list[int], across: int, down: int) -> list[list[tuple[str, str]]]:
     cells = [[(" ", "")] * across for _ in range(down)]
-    for one, column, level, before in _strokes(series, places, down):
+    for line, column, level, before in _strokes(series, places, down):
         for between in range(min(level, before) + 1, max(level, before)):
-            cells[down - 1 - between][column] = "|", one.style
-        cells[down - 1 - level][column] = one.mark, one.style
+            cells[down - 1 - between][column] = "|", line.style
+        cells[down - 1 - level][column] = line.mark, line.style
     return cells
 
 

@@ -50,9 +50,9 @@ def markdown(text: str, *, dark: bool = True) -> list[Text]:
                 code = (
                     python("\n".join(block), dark=dark)
                     if coloured
-                    else [Text(plain(one), "dim") for one in block or [""]]
+                    else [Text(plain(text_line), "dim") for text_line in block or [""]]
                 )
-                lines += [Text("  ").append_text(one) for one in code]
+                lines += [Text("  ").append_text(text_line) for text_line in code]
                 block = None
             else:
                 block.append(line)
@@ -73,8 +73,8 @@ def _inline(line: str) -> Text:
     line = plain(line)
     text = Text("• " if line.startswith("- ") else "")
     at = 2 if line.startswith("- ") else 0
-    for found in _INLINE.finditer(line, at):
-        text.append(line[at : found.start()])
-        text.append(found["bold"] or found["code"], "bold" if found["bold"] else "cyan")
-        at = found.end()
+    for match in _INLINE.finditer(line, at):
+        text.append(line[at : match.start()])
+        text.append(match["bold"] or match["code"], "bold" if match["bold"] else "cyan")
+        at = match.end()
     return text.append(line[at:])

@@ -40,20 +40,20 @@ class ErrorPanel(Panel):
 
     can_focus = False
     DEFAULT_CSS = "Trouble { dock: bottom; border: round $error; margin-bottom: 1; }"
-    told: ShownError | None = None
+    shown_error: ShownError | None = None
 
     @property
     def can_retry(self) -> bool:
         """Whether what failed can be done again from here."""
-        return self.told is not None and self.told.retry is not None
+        return self.shown_error is not None and self.shown_error.retry is not None
 
-    def show(self, told: ShownError, place: str = "") -> None:
+    def show(self, shown_error: ShownError, place: str = "") -> None:
         """Shows an error in place of an earlier one; `place` says which of several it is."""
-        self.told = told
-        title = f"{told.doing} failed" if told.doing else "failed"
-        often = f" ×{told.times}" if told.times > 1 else ""
-        keys = " · ".join(["r again"] * (told.retry is not None) + ["y copy", "Y to file", "esc close"])
-        self.write(f"{title}{often} {place}".rstrip(), keys, told.text)
+        self.shown_error = shown_error
+        title = f"{shown_error.doing} failed" if shown_error.doing else "failed"
+        often = f" ×{shown_error.times}" if shown_error.times > 1 else ""
+        keys = " · ".join(["r again"] * (shown_error.retry is not None) + ["y copy", "Y to file", "esc close"])
+        self.write(f"{title}{often} {place}".rstrip(), keys, shown_error.text)
 
 
 def described(error: BaseException, said: Sequence[str] = ()) -> str:

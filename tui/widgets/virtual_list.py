@@ -77,8 +77,8 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
         """Takes the size to scroll in; what fits before and after needs none, and all would be painted for it."""
         size = Size(self._widest, self.count + self.head)
         new, old = (
-            Size(max(one.width, self.size.width), max(one.height, self.size.height))
-            for one in (size, self.virtual_size)
+            Size(max(extent.width, self.size.width), max(extent.height, self.size.height))
+            for extent in (size, self.virtual_size)
         )
         if new == old:
             return
@@ -165,7 +165,7 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
                 self.refresh(Region(0, y, self.size.width, 1))
             elif old != new:
                 before, after = _cells(old), _cells(new)
-                changed = [x for x, (one, other) in enumerate(zip(before, after, strict=False)) if one != other]
+                changed = [x for x, (cell, other) in enumerate(zip(before, after, strict=False)) if cell != other]
                 if changed or len(before) != len(after):
                     first, last = (changed[0], changed[-1]) if len(before) == len(after) else (0, self.size.width - 1)
                     self.refresh(Region(first, y, last - first + 1, 1))

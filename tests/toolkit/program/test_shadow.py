@@ -66,7 +66,7 @@ def test_memory_that_nothing_wrote_and_a_kernel_in_no_fixed_order_are_told_apart
             torch.ones(8).sum()
         last = mode.steps[-1]
         if not torch.are_deterministic_algorithms_enabled():
-            mode.steps[-1] = last._replace(made=(left_over.random(),))
+            mode.steps[-1] = last._replace(results=(left_over.random(),))
 
     assert "memory that nothing wrote" in first_difference(reads_memory)
     told = first_difference(adds_up)

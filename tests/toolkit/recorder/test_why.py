@@ -190,7 +190,7 @@ def test_values_behind_a_guard_are_read_without_running_anything():
     frame = SimpleNamespace(f_locals=scope, f_globals={"STEP": 7})
 
     def found(guard):
-        return guard_values.found(frame, [f"0/0: {guard}      # code  # a.py:1 in f"])
+        return guard_values.failing_values(frame, [f"0/0: {guard}      # code  # a.py:1 in f"])
 
     assert found("n == 3") == {"n": 4}
     assert found("len(xs) == 3") == {"len(xs)": 2}
@@ -199,7 +199,7 @@ def test_values_behind_a_guard_are_read_without_running_anything():
     assert found("c == 'n c'") == {"c": "text"}
     assert found("xs is None") == {"xs": "<list>"}
     assert found("tensor 'n' size mismatch at index 0. expected 2, actual 3") == {}
-    assert guard_values.found(None, ["0/0: n == 3"]) == {}
+    assert guard_values.failing_values(None, ["0/0: n == 3"]) == {}
 
 
 @pytest.mark.slow

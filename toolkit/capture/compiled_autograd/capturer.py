@@ -47,7 +47,7 @@ class Backward:
     order, None where they were not kept; `outputs` says of what each output is the gradient.
 
     `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by
-    number, `forward` the forward as they tell it (`places.forward_of`); `reason` says why it was recorded again;
+    number, `forward` the forward as they record it (`places.forward_of`); `reason` says why it was recorded again;
     `fixed` counts numbers that were read from tensors, `hooks` are those that ran, operators or not; `shared` names
     inputs of one memory that is written to, which a replay keeps apart; `error` is what the backward raised.
     """
@@ -80,15 +80,15 @@ class Backward:
 
 
 class _LookedAt(Exception):
-    """Ends a capture before its graph would run."""
+    """Ends a capture before its graph runs."""
 
 
 @dataclass
 class _Look:
-    """What a capture gave: torch's graph, or why there is none; `done` when the backward ran after all."""
+    """The result of a capture: torch's graph, or why there is none; `done` when the backward ran after all."""
 
     graph: torch.fx.GraphModule | None = None
-    told: CaptureRecord = field(default_factory=CaptureRecord)
+    record: CaptureRecord = field(default_factory=CaptureRecord)
     why_not: str = ""
     done: bool = False
     result: Any = None
@@ -96,8 +96,8 @@ class _Look:
 
 @dataclass
 class _New:
-    """A backward that is to be recorded: its autograd nodes in order, why again, what it shares with others of its
-    kind."""
+    """A backward to record: its autograd nodes in order, why it is recorded again, what it shares with others of its
+    structure."""
 
     order: list[Any]
     reason: str
@@ -120,19 +120,19 @@ class _Here(threading.local):
 
 
 class Capturer:
-    """Records backwards. `begun(number, captured)` is called before the first run of a new one, `made(backward)` after
-    it, `kept(name, value)` with each input before anything writes to it. `skip` names passes to leave out.
+    """Records backwards. `begun(number, captured)` is called before the first run of a new one, `on_backward` with it
+    afterwards, `kept(name, value)` with each input before anything writes to it. `skip` names passes to leave out.
     """
 
     def __init__(
         self,
-        made: Callable[[Backward], None],
+        on_backward: Callable[[Backward], None],
         *,
         begun: Callable[[int, Any], None] = lambda number, captured: None,
         kept: Callable[[str, torch.Tensor], None] = lambda name, value: None,
         skip: Collection[str] = (),
     ) -> None:
-        self.made, self.begun, self.kept = made, begun, kept
+        self.on_backward, self.begun, self.kept = on_backward, begun, kept
         self.left_out: Counter[str] = Counter()
         self.seen: dict[Any, list[Any]] = {}
         self._last: dict[Any, torch.fx.GraphModule] = {}
@@ -142,14 +142,14 @@ class Capturer:
         self.quiet = 0
         """Backwards since the last new one."""
         self._instance = watched(self._begins, skip)
-        self._told, self._graph = CaptureRecord(), None
+        self._record, self._graph = CaptureRecord(), None
         self._gate = threading.Lock()
         self._running = 0
         self._here = _Here()
         self._count = 0
 
     def backward(self, original: Callable[..., Any], t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        """What `torch.autograd`'s own call into the engine, `original(t_outputs, ...)`, returns."""
+        """Returns what torch.autograd's own call into the engine, `original(t_outputs, ...)`, returns."""
         if self._here.busy or _is_traced(t_outputs):  # a hook's belongs to the backward around it; a tracer's is no run
             return original(t_outputs, *args, **kwargs)
         self._here.busy = True
@@ -173,7 +173,7 @@ class Capturer:
                 self._running -= 1
 
     def _new(self, t_outputs: Sequence[Any], *, alone: bool) -> _New | None:
-        """What is known beforehand of a backward that is to be recorded."""
+        """What is known of a backward before it is recorded."""
         if t.in_compiled_autograd_region or t.compiled_autograd_enabled:
             self.left_out["the script has compiled autograd on itself"] += 1
             return None
@@ -208,7 +208,7 @@ class Capturer:
 
     def _look(self, original: Callable[..., Any], t_outputs: Any, args: Any, kwargs: Any) -> _Look:
         """Lets torch capture the backward, and stops before it runs."""
-        self._told, self._graph = CaptureRecord(), None
+        self._record, self._graph = CaptureRecord(), None
         look = _Look()
         try:
             with alone(), enable(self._take, dynamic=False, instance=self._instance):
@@ -218,21 +218,21 @@ class Capturer:
             pass
         except Exception as error:  # noqa: BLE001 - torch refuses some; the eager engine takes them
             look.why_not = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}"
-        look.told, look.graph = self._told, self._graph
+        look.record, look.graph = self._record, self._graph
         return look
 
-    def _begins(self, told: CaptureRecord) -> None:
-        self._told = told
+    def _begins(self, record: CaptureRecord) -> None:
+        self._record = record
 
     def _take(self, gm: torch.fx.GraphModule) -> Any:
         self._graph = gm
         raise _LookedAt
 
     def _taped(self, original: Any, new: _New, look: _Look, t_outputs: Any, args: Any, kwargs: Any) -> Any:
-        order, told = new.order, look.told
-        number = told.number if told.number >= 0 else self._count
+        order, record = new.order, look.record
+        number = record.number if record.number >= 0 else self._count
         self._count = number + 1
-        if not agrees(order, told.nodes):
+        if not agrees(order, record.nodes):
             order = [None]
         try:
             names = BackwardNames(args[0] if args else ())
@@ -273,16 +273,16 @@ class Capturer:
                 self._symbolic.add(run.new.alike)
                 gm, reason = common, f"{reason}; what differs is a symbol now"
         self._last[run.new.alike] = gm
-        self.made(
+        self.on_backward(
             Backward(
                 run.number,
                 gm,
                 names.described(gm),
                 [None] * len(gm.graph.find_nodes(op="placeholder")),
                 sources,
-                look.told.nodes,
+                look.record.nodes,
                 forward_of(order, names.source),
-                look.told.passes,
+                look.record.passes,
                 look.graph,
                 look.why_not,
                 reason,
@@ -314,8 +314,8 @@ def _other_sizes(structure: Any, before: Any, now: Any) -> str:
         if old != new and len(old) != len(
             new
         ):  # of a node that accumulates: the parameter's, and the gradient's that is there
-            found = "a" if len(new) > len(old) else "no"
-            return f"{structure[number][0]} (NodeCall {number + 1}) finds {found} gradient this time"
+            article = "a" if len(new) > len(old) else "no"
+            return f"{structure[number][0]} (NodeCall {number + 1}) finds {article} gradient this time"
         if old != new:
             return f"{structure[number][0]} (NodeCall {number + 1}) is fed with {_text(new)} instead of {_text(old)}"
     return "the same sizes with other parameters or dtypes"
@@ -326,9 +326,8 @@ def _text(sizes: Any) -> str:
 
 
 class Captures(list[Backward]):
-    """The recorded backwards. `reasons` says of those that were not recorded why not, and how many there were of each;
-    where there is none at all, why that is.
-    """
+    """The recorded backwards. `reasons` counts those that were not recorded by reason; where there was none at all, it
+    says why."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -347,26 +346,26 @@ def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[Capt
 
     `skip` names passes of `passes.PASSES` to leave out.
     """
-    found = Captures()
+    captures = Captures()
     values: dict[str, torch.Tensor] = {}
 
     def kept(name: str, value: torch.Tensor) -> None:
         if keep:
             values[name] = value.detach().clone(memory_format=torch.preserve_format)
 
-    def made(backward: Backward) -> None:
+    def recorded(backward: Backward) -> None:
         backward.values = [values.get(node.name) for node in backward.module.graph.find_nodes(op="placeholder")]
         values.clear()
-        found.append(backward)
+        captures.append(backward)
 
-    capturer = Capturer(made, kept=kept, skip=skip)
-    found.reasons = capturer.left_out
+    capturer = Capturer(recorded, kept=kept, skip=skip)
+    captures.reasons = capturer.left_out
     with interposed(capturer):
-        yield found
-    if not found:
-        if not found.reasons:
-            found.reasons["the block called no backward() and no autograd.grad() outside of compiled code"] += 1
-        warnings.warn(f"no backward was recorded: {'; '.join(found.reasons)}", stacklevel=3)
+        yield captures
+    if not captures:
+        if not captures.reasons:
+            captures.reasons["the block called no backward() and no autograd.grad() outside of compiled code"] += 1
+        warnings.warn(f"no backward was recorded: {'; '.join(captures.reasons)}", stacklevel=3)
 
 
 @contextmanager
@@ -385,7 +384,7 @@ FunctionsManual.cpp), with other last bits. 52 formulas were compared on 2.11.0 
 
 
 def _not_to_be_watched(nodes: Iterable[Any]) -> str:
-    """Why a backward with these autograd nodes is not run under a tape, or nothing."""
+    """Why a backward with these autograd nodes is not run under a tape; "" where it is."""
     for node in nodes:
         if node.name() in _OTHERWISE_UNDER_A_MODE:
             return f"{node.name()} computes otherwise while it is watched"
@@ -405,7 +404,7 @@ def _part_of(node: Any) -> Any:
 
 @contextmanager
 def _parts_written(order: Sequence[Any], tape: Tape, calls: Calls) -> Iterator[None]:
-    """Compiled parts of a backward are run as they are, and their graphs become part of the tape's."""
+    """Runs compiled parts of a backward as they are, and adds their graphs to the tape's."""
     with ExitStack() as stack:
         for part in {_part_of(node) for node in order if node is not None} - {None}:
 

@@ -38,20 +38,20 @@ def enable(
         return
     if torch.cuda.is_available():
         t.look_up("cudagraph_trees")  # a capture asks this module, which nobody may have imported yet
-    made = functools.partial(instance or t.AutogradCompilerInstance, compiler_fn)
-    with _state(made, dynamic, on=True), torch.autograd.set_multithreading_enabled(False):
+    factory = functools.partial(instance or t.AutogradCompilerInstance, compiler_fn)
+    with _state(factory, dynamic, on=True), torch.autograd.set_multithreading_enabled(False):
         yield
 
 
 @contextmanager
 def disable() -> Iterator[None]:
-    """Backwards in the block are eager."""
+    """Runs the backwards in the block in eager."""
     with _state(None, False, on=False):
         yield
 
 
 def reset() -> None:
-    """The state of a new process: nothing set, torch's cache of captured graphs empty, ids from 0.
+    """Restores the state of a new process: nothing set, torch's cache of captured graphs empty, ids from 0.
 
     Raises RuntimeError while a captured backward runs.
     """

@@ -4,7 +4,7 @@ time.
 
 A capture has its hooks and gradient accumulations at the end, where the tracer put them; the passes bring them to where
 the eager engine has them. `accumulate_grad` and `cpu_scalars_to_gpu` are written here, the others are torch's own
-methods. Each can be left out by name. Must not change what a node computes.
+methods. Each can be left out by name. None changes what a node computes.
 
 >>> [name for name, _ in PASSES]
 ['cpu_scalars_to_gpu', 'unpack_hooks_when_needed', ...]
@@ -62,7 +62,7 @@ def observed(name: str, run: Callable[..., Any], graph: fx.Graph, reports: list[
 
 
 def _moved(before: list[fx.Node], after: list[fx.Node]) -> int:
-    """The least number of nodes that have to move to turn one order into the other (a longest increasing subsequence
+    """The smallest number of nodes that must move to turn one order into the other (a longest increasing subsequence
     stays)."""
     import bisect
 
@@ -138,9 +138,8 @@ def _is_plain_op(target: Any) -> bool:
 
 
 class CaptureRecord:
-    """What a capture tells: torch's number for it, autograd nodes by number (in the order of their calls), reasons for
-    compiling again, the reports of the passes, and the places of inputs that are moved to the GPU.
-    """
+    """What a capture reports: torch's number for it, autograd nodes by number (in the order of their calls), reasons
+    for compiling again, the reports of the passes, and the places of inputs that are moved to the GPU."""
 
     def __init__(self) -> None:
         self.number = -1
@@ -154,30 +153,31 @@ def watched(begun: Callable[[CaptureRecord], None], skip: Collection[str] = ()) 
     """A class for `enable(instance=)` that calls `begun` when a capture begins, and leaves out the passes in `skip`.
 
     Torch's C++ engine calls its methods, which differ between versions; only those are overridden that come after the
-    capture, and those that tell something. An error in one of the others would leave the autograd graph unusable, so
-    ours only note.
+    capture, and those that report something. An error in one of the others would leave the autograd graph unusable, so
+    the overrides only record.
     """
 
     class Watched(t.AutogradCompilerInstance):
-        told: CaptureRecord
+        record: CaptureRecord
 
         def begin_capture(self, *args: Any) -> Any:
-            self.told = CaptureRecord()
-            begun(self.told)
-            made = super().begin_capture(*args)
-            self.told.number = self.id
-            return made
+            self.record = CaptureRecord()
+            begun(self.record)
+            captured = super().begin_capture(*args)
+            self.record.number = self.id
+            return captured
 
         def wrap_fake(self, x: Any, source: Any) -> Any:
-            """Sizes as numbers: symbols, which torch would make, take most of the time of a capture that is not run."""
+            """Keeps sizes as numbers: symbols, which torch would make, take most of the time of a capture that is not
+            run."""
             return self.fake_tensor_mode.from_tensor(x, source=source, static_shapes=True)
 
         def log_compile_reasons(self, compile_reasons: list[str]) -> None:
-            self.told.reasons.extend(compile_reasons)
+            self.record.reasons.extend(compile_reasons)
             super().log_compile_reasons(compile_reasons)
 
         def set_node_origin(self, node_name: str, nodecall_index: int, pyobj: Any) -> None:
-            self.told.nodes[nodecall_index] = node_name
+            self.record.nodes[nodecall_index] = node_name
             super().set_node_origin(node_name, nodecall_index, pyobj)
 
     for name, method in PASSES:
@@ -192,10 +192,10 @@ def _seen(name: str, method: str, skip: Collection[str]) -> Callable[..., Any]:
         ours = OURS.get(name)
         stock = getattr(t.AutogradCompilerInstance, method)
         own = (lambda: ours(graph)) if ours else (lambda: stock(self, *args))
-        made = observed(name, own, graph, self.told.passes, skip=name in skip)
+        returned = observed(name, own, graph, self.record.passes, skip=name in skip)
         if name == "cpu_scalars_to_gpu":
-            self.told.moved_inputs = made or []
-            return self.told.moved_inputs
-        return made
+            self.record.moved_inputs = returned or []
+            return self.record.moved_inputs
+        return returned
 
     return run

@@ -60,7 +60,7 @@ class TapePlace:
 
 
 class TapePlaces:
-    """Place of the operator that is about to run. `order` is what `walk` gave, `called` names a parameter."""
+    """The place of the operator that is about to run. `order` is what `walk` gave, `called` names a parameter."""
 
     def __init__(self, order: Sequence[Any], called: Callable[[Any], str]) -> None:
         self._called = called
@@ -73,7 +73,7 @@ class TapePlaces:
         return node.name() + (f" (NodeCall {number})" if number is not None else "")
 
     def now(self) -> TapePlace:
-        """The place now; of what runs before the first node, an empty one."""
+        """The present place; an empty one before the first node."""
         node = t.current_autograd_node()
         if node is None:
             return TapePlace(hook=_python())
@@ -91,8 +91,8 @@ class Calls:
     """The hooks that the engine calls while this is entered, those too that run no operator; callbacks at the end as
     well.
 
-    The interpreter tells of calls (`sys.setprofile`). Nothing is told where the program has a profiler of its own
-    there, or where Dynamo is at work, which passes over what runs under a profiler.
+    The interpreter reports calls (`sys.setprofile`). It reports none where the program has a profiler of its own there,
+    or where Dynamo is at work, which passes over what runs under a profiler.
     """
 
     def __init__(self, places: TapePlaces) -> None:
@@ -112,7 +112,7 @@ class Calls:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing is looked at in the block."""
+        """Ignores calls inside the block."""
         self.__exit__()
         try:
             yield
@@ -166,12 +166,13 @@ def roots_of(outputs: Sequence[Any]) -> list[Any]:
 
 
 def agrees(order: Sequence[Any], names: Mapping[int, str]) -> bool:
-    """Whether the walk met the nodes that the capture told, in its order."""
+    """Whether the walk met the nodes that the capture reported, in the same order."""
     return all(number < len(order) and (number == 0 or order[number].name() == name) for number, name in names.items())
 
 
 def shape_of(order: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """What tells one backward from another: the structure (names and edges), and what the nodes are fed with."""
+    """What distinguishes one backward from another: the structure (names and edges), and what the nodes are fed
+    with."""
     numbers = {node: number for number, node in enumerate(order) if node is not None}
     structure: list[Any] = []
     sizes: list[Any] = []
@@ -184,9 +185,8 @@ def shape_of(order: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 
 def forward_of(order: Sequence[Any], called: Callable[[Any], str]) -> list[tuple[str, int, list[int], list[int]]]:
-    """The forward as its autograd nodes tell it, in its order: (operator or parameter, number, numbers of what it was
-    made from, sizes of its result). A parameter is made from nothing.
-    """
+    """The forward as its autograd nodes record it, in order: (operator or parameter, number, numbers of what it was
+    made from, sizes of its result). A parameter is made from nothing."""
     numbers = {node: number for number, node in enumerate(order) if node is not None}
     rows: list[tuple[str, int, list[int], list[int]]] = []
     for node, number in reversed(numbers.items()):
@@ -212,19 +212,19 @@ def forward_lines(node: Any) -> str:
 
 
 def _python() -> str:
-    """The Python that the engine called and that runs now: a hook or a custom Function's backward, by name; empty for
+    """The Python that the engine called and that runs now, by name: a hook or a custom Function's backward; "" for
     none."""
-    found: FrameType | None = None
+    function_frame: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if _is_engine(frame):
             break
         if not frame.f_code.co_filename.startswith((_OURS, *_BETWEEN)):
-            found = frame
+            function_frame = frame
         frame = frame.f_back
-    if found is None or frame is None:
+    if function_frame is None or frame is None:
         return ""
-    return _called_name(found)
+    return _called_name(function_frame)
 
 
 def _is_engine(frame: FrameType | None) -> bool:
@@ -233,7 +233,7 @@ def _is_engine(frame: FrameType | None) -> bool:
 
 
 def _may_be_hook(file: str) -> bool:
-    """Torch's dispatcher calls Python too, below the engine, and its engine call a log before."""
+    """Whether a Python frame below the engine may be a hook: torch's dispatcher calls Python there too."""
     return file.startswith(_HOOK_FILES) or not file.startswith((_OURS, _TORCH, *_BETWEEN, logging.__file__))
 
 
@@ -256,8 +256,8 @@ def _feed(nodes: Sequence[Any], feeding: dict[Any, int], ready: list[Any]) -> No
 
 def _sequence(node: Any) -> int:
     number = getattr(node, "_sequence_nr", None)
-    made = number() if callable(number) else -1
-    return made if isinstance(made, int) and made < 1 << 62 else -1
+    sequence = number() if callable(number) else -1
+    return sequence if isinstance(sequence, int) and sequence < 1 << 62 else -1
 
 
 def _fed_sizes(node: Any) -> tuple[tuple[int, ...], ...]:
@@ -272,7 +272,7 @@ def _fed_sizes(node: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def _told_apart_by(node: Any) -> tuple[Any, ...]:
-    """What else tells two nodes of one name and size apart: dtypes, the parameter, the layout of its gradient."""
+    """What else distinguishes two nodes of one name and size: dtypes, the parameter, the layout of its gradient."""
     variable = getattr(node, "variable", None)
     if variable is not None:
         return (id(variable), variable.dtype, getattr(variable.grad, "layout", None))
@@ -280,8 +280,7 @@ def _told_apart_by(node: Any) -> tuple[Any, ...]:
 
 
 class BackwardNames:
-    """What the inputs of a captured backward are called and what they are for. `roots` are the gradients that it begins
-    with.
+    """Names and roles of a captured backward's inputs. `roots` are the gradients that it begins with.
 
     A parameter is known by its name in its module (a view of it too), an old gradient by its parameter, the gradient
     that the backward began with as `grad_output`, a saved activation by the autograd node that used it first; what a
@@ -303,7 +302,7 @@ class BackwardNames:
                 self._known[root] = ("tangent", "the gradient that the backward began with", "grad_output")
 
     def name(self, value: torch.Tensor, place: TapePlace) -> str:
-        """A free name for the placeholder of a value that is first used at `place`; its record is kept."""
+        """A free name for the placeholder of a value first used at `place`; records it."""
         role, source, wanted = self._known.get(value) or self._view(value) or self._of(place)
         name = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_").lower() or "saved"
         free, count = name, 0
@@ -314,7 +313,7 @@ class BackwardNames:
         return free
 
     def source(self, parameter: torch.Tensor) -> str:
-        """What a parameter is called in its module."""
+        """The name of a parameter in its module."""
         known = self._known.get(parameter)
         return known[1] if known and known[0] == "parameter" else "unnamed"
 
@@ -341,20 +340,20 @@ class BackwardNames:
 
 
 def parameters() -> list[tuple[str, torch.Tensor]]:
-    """Every parameter that a module holds, with its path; where several outermost modules hold some, after the name of
-    the class."""
+    """Every parameter that a module holds, with its path; with the class name in front where several outermost modules
+    hold some."""
     modules = [
         item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module) and "_modules" in vars(item)
     ]
     inner = {id(child) for module in modules for child in vars(module)["_modules"].values()}
     held = [_named(module) for module in modules if id(module) not in inner]
-    outer = [(kind, found) for kind, found in held if found]
+    outer = [(kind, named) for kind, named in held if named]
     many = len(outer) > 1
-    return [(f"{kind}.{path}" if many else path, parameter) for kind, found in outer for path, parameter in found]
+    return [(f"{kind}.{path}" if many else path, parameter) for kind, named in outer for path, parameter in named]
 
 
 def _named(module: torch.nn.Module) -> tuple[str, list[tuple[str, torch.Tensor]]]:
-    """The name of the class, and the parameters by path; none where a class has an idea of its own of what they are."""
+    """The name of the class, and the parameters by path; none where reading them raises."""
     try:
         return type(module).__name__, list(torch.nn.Module.named_parameters(module))
     except Exception:  # noqa: BLE001 - its parameters stay without names

@@ -25,30 +25,29 @@ from ... import torch_private as t
 
 
 def spelt_out(gm: fx.GraphModule, place_of: Callable[[fx.Node], dict[str, str]] = lambda node: {}) -> fx.GraphModule:
-    """A copy of the graph without steps, or the graph itself where it has none. `place_of` tells the meta of a node
-    that says where in the backward it is ("autograd_node", "hook").
-    """
+    """A copy of the graph without steps, or the graph itself where it has none. `place_of` gives the meta that says
+    where in the backward a node is ("autograd_node", "hook")."""
     if not any(is_step(node) for node in gm.graph.nodes):
         return gm
     graph = fx.Graph()
-    made: dict[fx.Node, Any] = {}
+    copies: dict[fx.Node, Any] = {}
 
     def now(node: fx.Node) -> Any:
-        return made[node]
+        return copies[node]
 
     for node in gm.graph.nodes:
         if is_step(node) and (body := _traced(node)) is not None:
-            made[node] = _inlined(graph, node, body, fx.map_arg(list(node.all_input_nodes), now), place_of(node))
-        elif node.target is operator.getitem and isinstance(whole := made[node.args[0]], (list, tuple)):
-            made[node] = whole[node.args[1]]
+            copies[node] = _inlined(graph, node, body, fx.map_arg(list(node.all_input_nodes), now), place_of(node))
+        elif node.target is operator.getitem and isinstance(whole := copies[node.args[0]], (list, tuple)):
+            copies[node] = whole[node.args[1]]
         elif node.op == "output":
-            made[node] = graph.output(fx.map_arg(node.args[0], now))
-            made[node].meta = dict(node.meta)
+            copies[node] = graph.output(fx.map_arg(node.args[0], now))
+            copies[node].meta = dict(node.meta)
         else:
-            made[node] = graph.node_copy(node, now)
-            made[node].meta.update(place_of(node))
+            copies[node] = graph.node_copy(node, now)
+            copies[node].meta.update(place_of(node))
             if node.op == "placeholder" and isinstance(value := node.meta.get("example_value"), (list, tuple)):
-                made[node].meta["example_value"] = _items(node, value)
+                copies[node].meta["example_value"] = _items(node, value)
     return fx.GraphModule(gm, graph, type(gm).__name__)
 
 
@@ -64,7 +63,7 @@ def is_step(node: fx.Node) -> bool:
 
 
 def _traced(step: fx.Node) -> fx.GraphModule | None:
-    """What a step runs: a graph that takes the nodes it uses, in order; None where it cannot be traced."""
+    """The graph of what a step runs, which takes the nodes it uses in order; None where it cannot be traced."""
     inputs = list(step.all_input_nodes)
     values = [node.meta.get("example_value") for node in inputs]
 
@@ -86,13 +85,13 @@ def _traced(step: fx.Node) -> fx.GraphModule | None:
 
 
 def _inlined(graph: fx.Graph, step: fx.Node, body: fx.GraphModule, given: list[Any], place: dict[str, str]) -> Any:
-    """Copies a traced step into the graph; what it returns, nested as it returns it."""
-    made: dict[fx.Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), t.tree_leaves(given), strict=True))
+    """Copies a traced step into the graph; returns its results, nested as the step nests them."""
+    copies: dict[fx.Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), t.tree_leaves(given), strict=True))
     for node in body.graph.nodes:
         if node.op == "output":
-            return fx.map_arg(node.args[0], made.__getitem__)
+            return fx.map_arg(node.args[0], copies.__getitem__)
         if node.op != "placeholder":
-            made[node] = copied = graph.node_copy(node, made.__getitem__)
+            copies[node] = copied = graph.node_copy(node, copies.__getitem__)
             copied.meta = {"val": node.meta.get("val"), **_of_step(step), **place}
     return None
 

@@ -37,12 +37,12 @@ class Expression:
     added: int = 0
 
     def of(self, values: Sequence[Any]) -> Any:
-        """Its value for these values of the symbols."""
-        made: Any = None
+        """The value of the expression for these values of the symbols."""
+        product: Any = None
         for number in self.symbols:
-            made = values[number] if made is None else made * values[number]
-        made = made if self.factor == 1 else made * self.factor
-        return made + self.added if self.added else made
+            product = values[number] if product is None else product * values[number]
+        product = product if self.factor == 1 else product * self.factor
+        return product + self.added if self.added else product
 
 
 class _NoSymbols(Exception):
@@ -56,19 +56,25 @@ class Sizes:
         self.symbols: list[Pair] = []
 
     def expression(self, pair: Pair, *, new: bool = False) -> Expression:
-        """What gives both numbers of a pair; with `new` another symbol where nothing does."""
+        """The expression that gives both numbers of a pair; with `new`, another symbol where none does."""
         first, second = pair
         chosen: list[tuple[int, ...]] = [(number,) for number in range(len(self.symbols))]
         chosen += itertools.combinations_with_replacement(range(len(self.symbols)), 2)
         products = [
             (numbers, *(math.prod(self.symbols[n][side] for n in numbers) for side in (0, 1))) for numbers in chosen
         ]
-        for numbers, one, other in products:
-            if one and other and first % one == 0 and second % other == 0 and first // one == second // other:
-                return Expression(first // one, numbers)
-        for numbers, one, other in products:
-            if first - one == second - other:
-                return Expression(1, numbers, first - one)
+        for numbers, at_first, at_second in products:
+            if (
+                at_first
+                and at_second
+                and first % at_first == 0
+                and second % at_second == 0
+                and first // at_first == second // at_second
+            ):
+                return Expression(first // at_first, numbers)
+        for numbers, at_first, at_second in products:
+            if first - at_first == second - at_second:
+                return Expression(1, numbers, first - at_first)
         if not new or min(pair) < 2:
             raise _NoSymbols(f"no expression over the changed sizes gives {first} and then {second}")
         self.symbols.append(pair)
@@ -103,15 +109,17 @@ class _Common:
 
     def graph(self) -> fx.GraphModule:
         inputs = [pair for pair in self.pairs if pair[0].op == "placeholder"]
-        changed = sorted({pair for one, other in inputs for pair in _dims(one, other) if pair[0] != pair[1]}, key=sum)
+        changed = sorted(
+            {pair for first, second in inputs for pair in _dims(first, second) if pair[0] != pair[1]}, key=sum
+        )
         if not changed:
             raise _NoSymbols("no size of an input differs")
         for pair in changed:
             self.sizes.expression(pair, new=True)
         self._make_symbols()
         with torch.no_grad():
-            for one, other in self.pairs:
-                self._node(one, other)
+            for first, second in self.pairs:
+                self._node(first, second)
         if any(value.node.expr.is_number for value in self.values) or self.env.replacements:
             raise _NoSymbols("a symbol became a number")
         gm = fx.GraphModule(self.root, self.new, "CompiledAutograd")
@@ -125,32 +133,32 @@ class _Common:
             symbol = self.env.create_symbol(second, source=source, dynamic_dim=t.DimDynamic.DYNAMIC)
             self.values.append(self.env.create_symintnode(symbol, hint=second, source=source))
 
-    def _node(self, one: fx.Node, other: fx.Node) -> None:
-        if one.op != other.op or (
-            one.op != "placeholder" and one.target is not other.target and one.target != other.target
+    def _node(self, first: fx.Node, second: fx.Node) -> None:
+        if first.op != second.op or (
+            first.op != "placeholder" and first.target is not second.target and first.target != second.target
         ):
-            raise _NoSymbols(f"{one.name} and {other.name} have different operators")
-        if one.op == "placeholder":
-            self._placeholder(one, other)
+            raise _NoSymbols(f"{first.name} and {second.name} have different operators")
+        if first.op == "placeholder":
+            self._placeholder(first, second)
             return
-        if one.op == "get_attr":
+        if first.op == "get_attr":
             raise _NoSymbols("the graph has a body or a constant")
-        args, kwargs = self._argument((one.args, one.kwargs), (other.args, other.kwargs))
-        node = self.made[other] = self.new.create_node(other.op, other.target, args, kwargs, name=other.name)
-        node.meta = {key: value for key, value in other.meta.items() if key != "val"}
-        if other.op == "call_function":
+        args, kwargs = self._argument((first.args, first.kwargs), (second.args, second.kwargs))
+        node = self.made[second] = self.new.create_node(second.op, second.target, args, kwargs, name=second.name)
+        node.meta = {key: value for key, value in second.meta.items() if key != "val"}
+        if second.op == "call_function":
             given = fx.map_arg((args, kwargs), lambda item: item.meta["val"])
             with self.mode:
-                node.meta["val"] = other.target(*given[0], **given[1])  # type: ignore[operator]
-            self._check(one, other, node.meta["val"])
+                node.meta["val"] = second.target(*given[0], **given[1])  # type: ignore[operator]
+            self._check(first, second, node.meta["val"])
 
-    def _placeholder(self, one: fx.Node, other: fx.Node) -> None:
-        node = self.made[other] = self.new.placeholder(other.name)
-        node.meta = dict(other.meta)
-        before, after = one.meta["val"], other.meta["val"]
+    def _placeholder(self, first: fx.Node, second: fx.Node) -> None:
+        node = self.made[second] = self.new.placeholder(second.name)
+        node.meta = dict(second.meta)
+        before, after = first.meta["val"], second.meta["val"]
         if not isinstance(after, torch.Tensor) or after.layout is not torch.strided or before.dtype != after.dtype:
-            raise _NoSymbols(f"{other.name} is no plain tensor")
-        shape = [self._number(pair) for pair in _dims(one, other)]
+            raise _NoSymbols(f"{second.name} is no plain tensor")
+        shape = [self._number(pair) for pair in _dims(first, second)]
         stride = [self._number(pair) for pair in zip(before.stride(), after.stride(), strict=True)]
         offset = self._number((int(before.storage_offset()), int(after.storage_offset())))
         with self.mode:
@@ -160,25 +168,25 @@ class _Common:
                 node.meta["val"] = memory.as_strided(shape, stride, offset)
             else:
                 node.meta["val"] = torch.empty_strided(shape, stride, dtype=after.dtype, device=after.device)
-        for dim, pair in enumerate(_dims(one, other)):
+        for dim, pair in enumerate(_dims(first, second)):
             if pair in self.sizes.symbols:
                 self.homes.append((node, dim))
 
     def _number(self, pair: Pair) -> Any:
         return pair[0] if pair[0] == pair[1] else self.sizes.expression(pair).of(self.values)
 
-    def _argument(self, one: Any, other: Any) -> Any:
-        if isinstance(other, fx.Node):
-            return self.made[other]
-        if isinstance(other, (tuple, list)) and isinstance(one, (tuple, list)) and len(one) == len(other):
-            return type(other)(self._argument(a, b) for a, b in zip(one, other, strict=True))
-        if isinstance(other, dict) and isinstance(one, dict) and one.keys() == other.keys():
-            return {key: self._argument(one[key], other[key]) for key in other}
-        if type(one) is int and type(other) is int and one != other:
-            return self._number_node(self.sizes.expression((one, other)))
-        if one != other:
-            raise _NoSymbols(f"{one} and {other} are different arguments")
-        return other
+    def _argument(self, first: Any, second: Any) -> Any:
+        if isinstance(second, fx.Node):
+            return self.made[second]
+        if isinstance(second, (tuple, list)) and isinstance(first, (tuple, list)) and len(first) == len(second):
+            return type(second)(self._argument(a, b) for a, b in zip(first, second, strict=True))
+        if isinstance(second, dict) and isinstance(first, dict) and first.keys() == second.keys():
+            return {key: self._argument(first[key], second[key]) for key in second}
+        if type(first) is int and type(second) is int and first != second:
+            return self._number_node(self.sizes.expression((first, second)))
+        if first != second:
+            raise _NoSymbols(f"{first} and {second} are different arguments")
+        return second
 
     def _number_node(self, expression: Expression) -> fx.Node:
         node = self.numbers.get(expression)
@@ -210,14 +218,14 @@ class _Common:
         node.meta["val"] = function(*fx.map_arg(args, lambda item: item.meta["val"]))
         return node
 
-    def _check(self, one: fx.Node, other: fx.Node, made: Any) -> None:
-        """The shapes are those that were recorded, at both sizes."""
-        leaves = (t.tree_leaves(value) for value in (one.meta["val"], other.meta["val"], made))
+    def _check(self, first: fx.Node, second: fx.Node, computed: Any) -> None:
+        """Checks that the shapes are the recorded ones, at both sizes."""
+        leaves = (t.tree_leaves(value) for value in (first.meta["val"], second.meta["val"], computed))
         for before, after, value in zip(*leaves, strict=True):
             if isinstance(value, torch.Tensor):
                 for side, recorded in ((0, before), (1, after)):
                     if [self._at(size, side) for size in value.shape] != list(recorded.shape):
-                        raise _NoSymbols(f"{other.name} would have another shape")
+                        raise _NoSymbols(f"{second.name} would have another shape")
 
     def _at(self, size: Any, side: int) -> int:
         if not isinstance(size, torch.SymInt):
@@ -230,8 +238,8 @@ def _elements(value: torch.Tensor) -> int:
     return value.untyped_storage().nbytes() // value.element_size()
 
 
-def _dims(one: fx.Node, other: fx.Node) -> list[Pair]:
-    before, after = one.meta.get("val"), other.meta.get("val")
+def _dims(first: fx.Node, second: fx.Node) -> list[Pair]:
+    before, after = first.meta.get("val"), second.meta.get("val")
     if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor) or before.dim() != after.dim():
-        raise _NoSymbols(f"{one.name} and {other.name} are different inputs")
+        raise _NoSymbols(f"{first.name} and {second.name} are different inputs")
     return list(zip(before.shape, after.shape, strict=True))

@@ -39,7 +39,7 @@ class Tape(t.TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """A hook that Dynamo compiles is compiled under the tape too."""
+        """Lets what Dynamo compiles in a hook run under the tape too."""
         return True
 
     def __init__(
@@ -73,25 +73,25 @@ class Tape(t.TorchDispatchMode):
             return NotImplemented  # a subclass takes itself apart first; what it is made of comes by here again
         place = self._guarded(self._where)
         given = self._guarded(self._arguments, (tuple(args), kwargs), place)
-        made = func(*args, **kwargs)
+        output = func(*args, **kwargs)
         if given is not None:
-            self._guarded(self._write, func, given, made, place)
-        return made
+            self._guarded(self._write, func, given, output, place)
+        return output
 
     def part(self, module: fx.GraphModule, args: Sequence[Any], run: Callable[[], Sequence[Any]]) -> Any:
-        """Runs a compiled part of the backward, whose kernels no operator tells, and writes the graph it was compiled
+        """Runs a compiled part of the backward, whose kernels no operator reports, and writes the graph it was compiled
         from."""
         place = self._guarded(self._where) or TapePlace()
         given = self._guarded(lambda: [self._part_input(value, TapePlace(place.node)) for value in args])
         self._paused = True
         try:
-            made = run()
+            outputs = run()
         finally:
             self._paused = False
         if given is not None:
             with t.modes_off(), self._mode, torch.no_grad():
-                self._guarded(self._part_written, _Part(self, module, given, place), made)
-        return made
+                self._guarded(self._part_written, _Part(self, module, given, place), outputs)
+        return outputs
 
     def _part_input(self, value: Any, place: TapePlace) -> tuple[Any, Any]:
         if not isinstance(value, torch.Tensor):
@@ -101,8 +101,8 @@ class Tape(t.TorchDispatchMode):
         node = self._node_of(value, place)
         return node, self._fake(value)
 
-    def _part_written(self, part: _Part, made: Sequence[Any]) -> None:
-        for value, node in zip(made, part.write(), strict=True):
+    def _part_written(self, part: _Part, outputs: Sequence[Any]) -> None:
+        for value, node in zip(outputs, part.write(), strict=True):
             if isinstance(value, torch.Tensor) and isinstance(node, fx.Node):
                 self._bind(value, node)
 
@@ -128,7 +128,7 @@ class Tape(t.TorchDispatchMode):
         return [node.name for node, key in self._memory.items() if several[key] > 1 and key in self._written]
 
     def _guarded(self, step: Callable[..., Any], *args: Any) -> Any:
-        """Writing must not fail what is being recorded: after the first error nothing is written any more."""
+        """Keeps an error in writing away from the backward: after the first, nothing more is written."""
         if self.error is not None:
             return None
         try:
@@ -143,27 +143,27 @@ class Tape(t.TorchDispatchMode):
         gm.graph.lint()
         return gm
 
-    def _write(self, func: Any, given: tuple[Any, Any], made: Any, place: TapePlace) -> None:
+    def _write(self, func: Any, given: tuple[Any, Any], output: Any, place: TapePlace) -> None:
         if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
-            for value in t.tree_leaves(made):
+            for value in t.tree_leaves(output):
                 if isinstance(value, torch.Tensor):
                     self._input(value, TapePlace(place.node, f"{_short(func)} drew it"))
             return
-        self._written.update(_written(func, made))
+        self._written.update(_written(func, output))
         node = self.graph.create_node("call_function", func, *given, name=place.gradient or _short(func))
-        self._describe(node, made, place)
-        if isinstance(made, torch.Tensor):
-            if made not in self._nodes:  # what was written in place keeps its node
-                self._bind(made, node)
+        self._describe(node, output, place)
+        if isinstance(output, torch.Tensor):
+            if output not in self._nodes:  # what was written in place keeps its node
+                self._bind(output, node)
             if place.accumulates is not None:
-                self.accumulated[place.accumulates] = self._nodes[made]
-        elif isinstance(made, (list, tuple)):
-            for index, item in enumerate(made):
+                self.accumulated[place.accumulates] = self._nodes[output]
+        elif isinstance(output, (list, tuple)):
+            for index, item in enumerate(output):
                 if isinstance(item, torch.Tensor) and self._found(item) is None:
                     part = self.graph.call_function(operator.getitem, (node, index))
                     self._describe(part, item, place)
                     self._bind(item, part)
-        elif isinstance(made, (bool, int, float)):
+        elif isinstance(output, (bool, int, float)):
             self.fixed += 1
 
     def _bind(self, value: torch.Tensor, node: fx.Node) -> None:
@@ -214,8 +214,8 @@ class Tape(t.TorchDispatchMode):
             self._kept(node.name, value)
         return node
 
-    def _describe(self, node: fx.Node, made: Any, place: TapePlace) -> None:
-        node.meta["val"] = t.tree_map_only(torch.Tensor, self._fake, made)
+    def _describe(self, node: fx.Node, output: Any, place: TapePlace) -> None:
+        node.meta["val"] = t.tree_map_only(torch.Tensor, self._fake, output)
         for key, value in (("autograd_node", place.node), ("hook", place.hook), ("stack_trace", place.stack)):
             if value:
                 node.meta[key] = value
@@ -232,9 +232,9 @@ class Tape(t.TorchDispatchMode):
             if alive is None or alive.expired():
                 memory = torch.UntypedStorage(value.untyped_storage().nbytes(), device="meta")
                 self._memories[key] = _weak_storage(value), memory
-            made = torch.empty(0, dtype=value.dtype, device="meta")
-            made.set_(memory, value.storage_offset(), value.shape, value.stride())
-            return t.FakeTensor(self._mode, made, value.device)
+            view = torch.empty(0, dtype=value.dtype, device="meta")
+            view.set_(memory, value.storage_offset(), value.shape, value.stride())
+            return t.FakeTensor(self._mode, view, value.device)
 
 
 class _Part(fx.Interpreter):
@@ -256,18 +256,18 @@ class _Part(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         """One node, on fake values; written where it makes a tensor."""
-        made = super().run_node(n)
+        output = super().run_node(n)
         if n.op == "get_attr":
-            self.nodes[n] = self.tape.hold(made)
-        elif n.op == "call_function" and not any(isinstance(value, torch.Tensor) for value in t.tree_leaves(made)):
-            self.nodes[n] = made
+            self.nodes[n] = self.tape.hold(output)
+        elif n.op == "call_function" and not any(isinstance(value, torch.Tensor) for value in t.tree_leaves(output)):
+            self.nodes[n] = output
         elif n.op == "call_function":
             args, kwargs = fx.map_arg((n.args, n.kwargs), self.nodes.__getitem__)
             self.nodes[n] = node = self.tape.graph.create_node("call_function", n.target, args, kwargs, name=n.name)
-            node.meta.update({"val": made, "autograd_node": self.place.node})
+            node.meta.update({"val": output, "autograd_node": self.place.node})
             if stack := n.meta.get("stack_trace"):
                 node.meta["stack_trace"] = stack
-        return made
+        return output
 
 
 def _short(func: Any) -> str:
@@ -283,17 +283,17 @@ def _view_key(value: torch.Tensor) -> tuple[Any, ...]:
     return storage_key(value), value.storage_offset(), tuple(value.shape), tuple(value.stride()), value.dtype, *lazy
 
 
-def _written(func: Any, made: Any) -> list[int]:
+def _written(func: Any, output: Any) -> list[int]:
     """The memories that an operator wrote to, as far as it returns what it wrote."""
     schema = getattr(func, "_schema", None)
     if schema is None or not schema.is_mutable:
         return []
-    values = t.tree_leaves(made)
+    values = t.tree_leaves(output)
     return [storage_key(value) for value in values if isinstance(value, torch.Tensor) and value.layout is torch.strided]
 
 
 def _weak_storage(value: torch.Tensor) -> Any:
-    """Tells by `expired()` whether the memory of a tensor was given back."""
+    """An object whose `expired()` says whether the memory of a tensor was freed."""
     return t.StorageWeakRef(value.untyped_storage()) if value.layout is torch.strided else _Expired()
 
 

@@ -38,7 +38,7 @@ _RANK = re.compile(r"_rank_(\d+)_")
 
 @dataclass
 class TraceLine:
-    """One line: what it tells (`name` is that of an artifact), under which compile ("0/1_2", "" for none), and its
+    """One line: its kind (`name` is that of an artifact), under which compile ("0/1_2", "" for none), and its
     payload."""
 
     kind: str
@@ -69,7 +69,8 @@ def is_trace(path: Path) -> bool:
 
 
 def read(path: Path) -> Trace:
-    """What a trace tells, without the payloads that hold no graph. Raises UnreadableError for a file that is none."""
+    """The entries of a trace, without the payloads that hold no graph. Raises UnreadableError for a file that is
+    none."""
     trace, bad, payload = Trace(path), 0, list[bytes]()
     named = _RANK.search(path.name)
     rank = int(named[1]) if named else None
@@ -92,12 +93,12 @@ def read(path: Path) -> Trace:
                     continue
                 end()
                 entry, digest = None, ""
-                found = _PREFIX.match(line)
-                header = _header(line[found.end() :]) if found else None
-                if found is None or header is None:
+                prefix = _PREFIX.match(line)
+                header = _header(line[prefix.end() :]) if prefix else None
+                if prefix is None or header is None:
                     bad += bool(line.strip())
                     continue
-                entry = _entry(header, int(found[1]) if found[1] else rank)
+                entry = _entry(header, int(prefix[1]) if prefix[1] else rank)
                 if entry is not None:
                     digest = str(header.get("has_payload") or "")
                     trace.entries.append(entry)
@@ -113,10 +114,10 @@ def read(path: Path) -> Trace:
 
 def _header(text: bytes) -> dict[str, Any] | None:
     try:
-        found = msgspec.json.decode(text)
+        decoded = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else None
 
 
 def _entry(header: dict[str, Any], rank: int | None) -> TraceLine | None:

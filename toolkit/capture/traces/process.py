@@ -1,7 +1,7 @@
-"""One process as its trace tells it: which graphs it compiled, in their order, with what is known of their inputs, how
-each compile ended, and why it came to be.
+"""One process as its trace records it: which graphs it compiled, in their order, with what is known of their inputs,
+how each compile ended, and why it came to be.
 
->>> made = Process(0); made.take(trace.entries); [graph.stage for graph in made.graphs]
+>>> process = Process(0); process.take(trace.entries); [graph.stage for graph in process.graphs]
 ['dynamo', 'pre_grad', 'joint', 'forward', 'backward', 'post_grad_forward', 'post_grad_backward']
 """
 
@@ -39,8 +39,7 @@ _PLAIN_INPUT = re.compile(r"PlainAOTInput\(idx=(\d+)\)")
 
 @dataclass
 class TraceGraph:
-    """One graph of a trace: what is said of it, and how its compile ended ("captured" where the trace does not
-    tell)."""
+    """One graph of a trace: what is said of it, and how its compile ended ("captured" where the trace does not say)."""
 
     stage: str
     compile_id: str
@@ -58,7 +57,7 @@ class TraceGraph:
 
 @dataclass
 class _Compile:
-    """What is told under one compile id, its attempts together."""
+    """What the trace records under one compile id, with all attempts together."""
 
     symbols: dict[str, SymbolRecord] = field(default_factory=dict[str, SymbolRecord])
     tensors: dict[tuple[Any, Any], dict[str, Any]] = field(default_factory=dict[tuple[Any, Any], dict[str, Any]])
@@ -67,13 +66,13 @@ class _Compile:
 
 
 class Process:
-    """Takes the entries of one process. `said` are journal events of kind "why"; graphs stand between them in their
+    """Takes the entries of one process. `entries` are its graphs and the journal events of kind "why", in their
     order."""
 
     def __init__(self, rank: int | None) -> None:
         self.rank = rank
         self.torch = ""
-        self.told: list[TraceGraph | dict[str, Any]] = []
+        self.entries: list[TraceGraph | dict[str, Any]] = []
         self.notes: list[str] = []
         self._compiles: dict[str, _Compile] = {}
         self._files: dict[int, str] = {}
@@ -83,10 +82,10 @@ class Process:
     @property
     def graphs(self) -> list[TraceGraph]:
         """Its graphs."""
-        return [one for one in self.told if isinstance(one, TraceGraph)]
+        return [entry for entry in self.entries if isinstance(entry, TraceGraph)]
 
     def take(self, entries: list[TraceLine]) -> None:
-        """All entries of its trace."""
+        """Reads all entries of its trace."""
         for entry in entries:
             compiled = self._compiles.setdefault(entry.compile_id.partition("_")[0], _Compile())
             name = entry.name if entry.kind == "artifact" else entry.kind
@@ -102,9 +101,9 @@ class Process:
                 _HANDLERS[name](self, compiled, entry)
 
     def add(self, graph: TraceGraph) -> None:
-        """A graph, in its place."""
+        """Adds a graph in its place among the entries."""
         self._compiles.setdefault(graph.compile_id.partition("_")[0], _Compile()).graphs.append(graph)
-        self.told.append(graph)
+        self.entries.append(graph)
 
     def _graph(self, compiled: _Compile, stage: str, entry: TraceLine, name: str) -> None:
         try:
@@ -118,7 +117,12 @@ class Process:
             return
         if stage == "post_grad":
             like = next(
-                (one for one in reversed(compiled.graphs) if one.stage in _INNER and one.names == graph.names), None
+                (
+                    earlier
+                    for earlier in reversed(compiled.graphs)
+                    if earlier.stage in _INNER and earlier.names == graph.names
+                ),
+                None,
             )
             inner = like.stage if like else stage_of(graph.names)
             graph.stage = f"post_grad_{'inference' if inner == 'joint_passed' else inner}"
@@ -132,28 +136,28 @@ class Process:
 
     def _runnable(self, compiled: _Compile, entry: TraceLine) -> None:
         try:
-            told = runnable.read(entry.payload)
+            script = runnable.read(entry.payload)
         except UnreadableError as error:
             self._left(entry, "fx_graph_runnable", error)
             return
-        names = [node.name for node in told.graph.inputs]
-        known = [one for one in compiled.graphs if one.stage in _INNER and one.names == names]
-        for name, hint in told.hints.items():
+        names = [node.name for node in script.graph.inputs]
+        known = [graph for graph in compiled.graphs if graph.stage in _INNER and graph.names == names]
+        for name, hint in script.hints.items():
             compiled.symbols.setdefault(name, SymbolRecord(name, hint, assume="integer positive"))
         if not known:
-            made = of_runnable(told, entry.compile_id)
-            self.add(made)
-            known = [made]
+            standalone = of_runnable(script, entry.compile_id)
+            self.add(standalone)
+            known = [standalone]
         for graph in known[-2:]:  # an inference graph, and the same after the joint passes
-            graph.config = told.config
-            _refine(graph, told)
+            graph.config = script.config
+            _refine(graph, script)
 
     def _started(self, compiled: _Compile, entry: TraceLine) -> None:
         frame = _last(entry.fields.get("stack"))
         number = frame.get("filename")
         base = entry.compile_id.partition("_")[0]
         name = compile_name(base)
-        self.told.append(
+        self.entries.append(
             {
                 "what": "frame",
                 "compile": name,
@@ -164,7 +168,7 @@ class Process:
             }
         )
         if reasons := self._why.pop(base, None):
-            self.told.append({"what": "recompile", "compile": name, "reasons": reasons, "of": len(reasons)})
+            self.entries.append({"what": "recompile", "compile": name, "reasons": reasons, "of": len(reasons)})
 
     def _recompiled(self, compiled: _Compile, entry: TraceLine) -> None:
         try:
@@ -198,8 +202,8 @@ class Process:
     def _source(self, compiled: _Compile, entry: TraceLine) -> None:
         fields = entry.fields
         source = str(fields.get("source") or "")
-        told = compiled.tensors.get((fields.get("describer_id"), fields.get("id")), {})
-        compiled.sources[re.sub(r"[^a-zA-Z0-9]+", "_", source)] = source, told
+        described = compiled.tensors.get((fields.get("describer_id"), fields.get("id")), {})
+        compiled.sources[re.sub(r"[^a-zA-Z0-9]+", "_", source)] = source, described
 
     def _broke(self, compiled: _Compile, entry: TraceLine) -> None:
         first, _, rest = entry.payload.partition("\n")
@@ -207,7 +211,7 @@ class Process:
         stack = [[place[1], int(place[2]), "", ""]] if place else []
         name, reason = compile_name(entry.compile_id), _BREAK.sub("", rest.partition("\nUser code traceback")[0])
         self._broken += 1
-        self.told.append(
+        self.entries.append(
             {
                 "what": "break",
                 "compile": name,
@@ -240,7 +244,7 @@ class Process:
                 node.value.hint = compiled.symbols[node.value.expr].hint
         if stage in _WITH_EXAMPLES:
             body.meta["value_key"] = "example_value"
-        stages = {one.stage for one in compiled.graphs}
+        stages = {other.stage for other in compiled.graphs}
         trains = not stages & {"inference", "joint_passed"} or bool(stages & {"joint", "forward"})
         return GraphRecord(
             format=FORMAT,
@@ -271,13 +275,13 @@ _HANDLERS = {
 }
 
 
-def of_runnable(told: runnable.Runnable, compile_id: str, stage: str = "") -> TraceGraph:
+def of_runnable(script: runnable.Runnable, compile_id: str, stage: str = "") -> TraceGraph:
     """The graph of an fx_graph_runnable alone: the layout of its inputs is known, of other values it is not."""
     graph = TraceGraph(
-        stage or stage_of([node.name for node in told.graph.inputs]), compile_id, told.graph, told.config
+        stage or stage_of([node.name for node in script.graph.inputs]), compile_id, script.graph, script.config
     )
     for node in graph.text.inputs:
-        node.value = told.inputs.get(node.name)
+        node.value = script.inputs.get(node.name)
     return graph
 
 
@@ -288,12 +292,12 @@ def stage_of(names: list[str]) -> str:
     return "forward" if any(name.startswith("primals") for name in names) else "joint_passed"
 
 
-def _refine(graph: TraceGraph, told: runnable.Runnable) -> None:
-    """What the annotations of a graph do not tell: offsets, and which inputs share memory."""
-    values = [value for value in told.inputs.values() if isinstance(value, TensorValue)]
-    shared = {one.storage for one in values if sum(other.storage == one.storage for other in values) > 1}
+def _refine(graph: TraceGraph, script: runnable.Runnable) -> None:
+    """Adds what the annotations of a graph do not say: offsets, and which inputs share memory."""
+    values = [value for value in script.inputs.values() if isinstance(value, TensorValue)]
+    shared = {value.storage for value in values if sum(other.storage == value.storage for other in values) > 1}
     for node in graph.text.inputs:
-        value, seen = node.value, told.inputs.get(node.name)
+        value, seen = node.value, script.inputs.get(node.name)
         if isinstance(value, TensorValue) and isinstance(seen, TensorValue):
             if seen.storage in shared:
                 value.storage = seen.storage
@@ -307,21 +311,21 @@ def _refine(graph: TraceGraph, told: runnable.Runnable) -> None:
 def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
     """What is known of each input: what the user calls it, and what it is for."""
     dynamo = next(
-        (one for one in compiled.graphs if one.stage == "dynamo" and one.compile_id == graph.compile_id), None
+        (other for other in compiled.graphs if other.stage == "dynamo" and other.compile_id == graph.compile_id), None
     )
     first = [compiled.sources.get(node.target) for node in dynamo.text.inputs] if dynamo else []
     for node in graph.text.inputs:
         plain = _PLAIN_INPUT.fullmatch(str(node.meta.get("desc") or ""))
         at = int(plain[1]) if plain else len(first)
-        found = (
+        described = (
             compiled.sources.get(node.target)
             if graph.stage in _WITH_EXAMPLES
             else first[at]
             if at < len(first)
             else None
         )
-        if found is not None:
-            source, tensor = found
+        if described is not None:
+            source, tensor = described
             role = "parameter" if tensor.get("is_parameter") else "buffer" if "._buffers[" in source else "user"
             if graph.stage in _WITH_EXAMPLES and isinstance(node.value, TensorValue):
                 node.value.requires_grad = bool(tensor.get("requires_grad"))
@@ -334,20 +338,20 @@ def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
 
 
 def _kwargs(graph: TraceGraph, compiled: _Compile) -> dict[str, Arg]:
-    """What its compiler was told, as far as the graphs themselves say it."""
+    """The arguments that its compiler got, as far as the graphs themselves show them."""
     stage = graph.stage.removeprefix("post_grad_")
     if stage in ("forward", "backward", "inference") and (stage != graph.stage or stage != "inference"):
         return {"is_backward": stage == "backward", "is_inference": stage == "inference"}
     dynamo = next(
-        (one for one in compiled.graphs if one.stage == "dynamo" and one.compile_id == graph.compile_id), None
+        (other for other in compiled.graphs if other.stage == "dynamo" and other.compile_id == graph.compile_id), None
     )
-    made: dict[str, Arg] = {}
+    kwargs: dict[str, Arg] = {}
     if dynamo is not None and stage != "dynamo":
-        made = {"num_example_inputs": len(dynamo.names), "num_orig_model_outputs": len(dynamo.text.results)}
+        kwargs = {"num_example_inputs": len(dynamo.names), "num_orig_model_outputs": len(dynamo.text.results)}
     if stage == "joint":
         primals = sum(name.startswith("primals") for name in graph.names)
-        made["num_fwd_outputs"] = len(graph.text.results) - primals  # a gradient for each primal, behind the outputs
-    return made
+        kwargs["num_fwd_outputs"] = len(graph.text.results) - primals  # a gradient for each primal, behind the outputs
+    return kwargs
 
 
 def _last(stack: Any) -> dict[str, Any]:
@@ -364,7 +368,9 @@ def _number(value: Any) -> int | float | None:
 
 def _version(payload: str) -> str:
     try:
-        found = msgspec.json.decode(payload)
+        decoded = msgspec.json.decode(payload)
     except msgspec.MsgspecError:
-        found = payload.strip()
-    return str(cast("dict[str, Any]", found).get("pytorch_version") or "" if isinstance(found, dict) else found)[:40]
+        decoded = payload.strip()
+    return str(cast("dict[str, Any]", decoded).get("pytorch_version") or "" if isinstance(decoded, dict) else decoded)[
+        :40
+    ]

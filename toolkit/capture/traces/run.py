@@ -41,25 +41,27 @@ def traces_in(path: Path) -> list[Path]:
     """The structured traces that a path names: itself, or those in the folder."""
     if path.is_file():
         return [path] if lines.is_trace(path) else []
-    return [one for one in sorted(path.rglob("*.log")) if one.is_file() and lines.is_trace(one)]
+    return [file for file in sorted(path.rglob("*.log")) if file.is_file() and lines.is_trace(file)]
 
 
 def debug_in(path: Path) -> list[Path]:
     """The folders of graphs in a folder of TORCH_COMPILE_DEBUG, in the order of their compiles."""
-    found = [one.parent for one in path.rglob(_RUNNABLE)] if path.is_dir() else []
-    named = {one: _FOLDER.fullmatch(one.name) for one in found}
-    return sorted(found, key=lambda one: (one.parent, int(known[3]) if (known := named[one]) else 0, one.name))
+    folders = [folder.parent for folder in path.rglob(_RUNNABLE)] if path.is_dir() else []
+    named = {folder: _FOLDER.fullmatch(folder.name) for folder in folders}
+    return sorted(
+        folders, key=lambda folder: (folder.parent, int(known[3]) if (known := named[folder]) else 0, folder.name)
+    )
 
 
 def is_one(path: Path) -> bool:
-    """Whether a path is meant to be taken here: a folder, a file that begins as a trace does, or one that is named like
+    """Whether a path is a trace by its looks: a folder, a file that begins as a trace does, or one that is named like
     one."""
     return path.is_dir() or (path.is_file() and (path.suffix == ".log" or lines.is_trace(path)))
 
 
 def import_trace(path: Path, out: Path) -> ImportedRun:
     """Writes the run. Raises UsageError where there is no graph to be found, or `out` is taken."""
-    traces = [lines.read(one) for one in traces_in(path)]
+    traces = [lines.read(file) for file in traces_in(path)]
     folders = [] if traces else debug_in(path)
     processes: list[Process] = []
     left = [sentence for trace in traces for sentence in trace.damage]
@@ -67,14 +69,14 @@ def import_trace(path: Path, out: Path) -> ImportedRun:
         ranks = list(dict.fromkeys(entry.rank for entry in trace.entries))
         late = len(ranks) == 2 and None in ranks  # what came before the process group was made
         rank = next((rank for rank in ranks if rank is not None), None)
-        for one in [rank] if late else ranks:
-            made = Process(one)
-            made.take([entry for entry in trace.entries if late or entry.rank == one])
-            processes.append(made)
+        for of_rank in [rank] if late else ranks:
+            process = Process(of_rank)
+            process.take([entry for entry in trace.entries if late or entry.rank == of_rank])
+            processes.append(process)
     if folders:
         processes = [_of_folders(folders)]
-    left += [note for made in processes for note in made.notes]
-    processes = [made for made in processes if made.graphs]
+    left += [note for process in processes for note in process.notes]
+    processes = [process for process in processes if process.graphs]
     kind = "structured trace" if traces else "folder of TORCH_COMPILE_DEBUG"
     if not processes:
         raise UsageError(f"{path} was not imported", _why_nothing(path, bool(traces or folders), left), _how_to_trace())
@@ -83,12 +85,16 @@ def import_trace(path: Path, out: Path) -> ImportedRun:
         command=["graphdbg", "import", path.name],
         inputs_policy=FROM_TRACE,
         world_size=max(1, len(processes)),
-        versions={"torch": version} if (version := next((made.torch for made in processes if made.torch), "")) else {},
-        stages=[stage for stage in STAGES if any(graph.stage == stage for made in processes for graph in made.graphs)],
+        versions={"torch": version}
+        if (version := next((process.torch for process in processes if process.torch), ""))
+        else {},
+        stages=[
+            stage for stage in STAGES if any(graph.stage == stage for process in processes for graph in process.graphs)
+        ],
     )
     run, count = RunWriter.create(out, record), 0
-    for made in processes:
-        count += _write(run, made, path.name, left)
+    for process in processes:
+        count += _write(run, process, path.name, left)
     run.unite()
     return ImportedRun(str(out), kind, count, len(processes), left)
 
@@ -112,26 +118,26 @@ def _how_to_trace() -> str:
     )
 
 
-def _write(run: RunWriter, made: Process, source: str, left: list[str]) -> int:
+def _write(run: RunWriter, process: Process, source: str, left: list[str]) -> int:
     """Writes what is known of one process; returns how many graphs."""
-    writer = run.process("trace" if made.rank is None else f"rank{made.rank}_trace", rank=made.rank)
+    writer = run.process("trace" if process.rank is None else f"rank{process.rank}_trace", rank=process.rank)
     ids: list[tuple[TraceGraph, str]] = []
     writer.journal.event(
         "note", message=f"read from {source}, which says of inputs their layout alone: values are made up"
     )
-    for one in made.told:
-        if isinstance(one, dict):
-            writer.journal.event("why", **one)
+    for entry in process.entries:
+        if isinstance(entry, dict):
+            writer.journal.event("why", **entry)
             continue
-        local = writer.unique_id(one.compile_id, one.stage)
-        record = made.record(one, local)
+        local = writer.unique_id(entry.compile_id, entry.stage)
+        record = process.record(entry, local)
         try:
             check_graph(record, local)
         except UnreadableError as error:
             left.append(f"{local}: left out, {error.what}: {error.why}")
             continue
         writer.save_graph(record)
-        ids.append((one, local))
+        ids.append((entry, local))
     for graph, local in ids:
         if graph.status == "failed":
             kind, message = graph.error
@@ -143,24 +149,24 @@ def _write(run: RunWriter, made: Process, source: str, left: list[str]) -> int:
 
 
 def _of_folders(folders: list[Path]) -> Process:
-    """The graphs that Inductor left in folders named after them: model__0_forward_1.0."""
-    made = Process(None)
+    """The process whose graphs Inductor left in folders named after them: model__0_forward_1.0."""
+    process = Process(None)
     for folder in folders:
         named = _FOLDER.fullmatch(folder.name)
         number, kind = (named[1], named[2]) if named else ("0", "")
         try:
-            told = runnable.read(read_text(folder / _RUNNABLE))
-            made.add(of_runnable(told, f"x{number}_0", "joint_passed" if kind == "inference" else kind))
+            script = runnable.read(read_text(folder / _RUNNABLE))
+            process.add(of_runnable(script, f"x{number}_0", "joint_passed" if kind == "inference" else kind))
         except (UnreadableError, OSError) as error:
             why = f"{error.what}: {error.why}" if isinstance(error, UnreadableError) else str(error)
-            made.notes.append(f"{folder.name}: left out, {why}")
-    return made
+            process.notes.append(f"{folder.name}: left out, {why}")
+    return process
 
 
-def told(made: ImportedRun) -> str:
-    """What was made, in one line."""
-    where = f" of {counted(made.processes, 'process', 'processes')}" if made.processes > 1 else ""
+def imported_line(imported: ImportedRun) -> str:
+    """One line on the imported run."""
+    where = f" of {counted(imported.processes, 'process', 'processes')}" if imported.processes > 1 else ""
     return (
-        f"{made.kind}: {counted(made.graphs, 'graph')}{where}; inputs are known by their layout alone, values "
+        f"{imported.kind}: {counted(imported.graphs, 'graph')}{where}; inputs are known by their layout alone, values "
         "are made up"
     )

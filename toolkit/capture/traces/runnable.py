@@ -1,4 +1,4 @@
-"""What an fx_graph_runnable tells beside its graph: the settings in force, the layout of each input, the hints of its
+"""What an fx_graph_runnable says beside its graph: the settings in force, the layout of each input, the hints of its
 symbols.
 
 It is a script that torch wrote; its assignments and the calls in its `load_args` are read, nothing of it runs.
@@ -37,34 +37,34 @@ class Runnable:
 
 
 def read(text: str) -> Runnable:
-    """What the script tells. Raises UnreadableError where it is cut off, or its graph is no Python."""
+    """The content of the script. Raises UnreadableError where it is cut off, or its graph is no Python."""
     tree = parsed(text)
-    found = Runnable(parse(text))
+    script = Runnable(parse(text))
     values: list[Value | None] = []
-    for one in tree.body:
-        if isinstance(one, ast.FunctionDef) and one.name == "load_args":
-            values = _inputs(one, found.hints)
-        elif isinstance(one, ast.Assign):
-            _setting(one, found)
-    names = [node.name for node in found.graph.inputs]
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "load_args":
+            values = _inputs(statement, script.hints)
+        elif isinstance(statement, ast.Assign):
+            _setting(statement, script)
+    names = [node.name for node in script.graph.inputs]
     if len(values) != len(names):
         why = f"it takes {counted(len(names), 'input')} and tells of {len(values)}: it may be cut off"
         raise UnreadableError("its text", why)
-    found.inputs = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-    return found
+    script.inputs = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    return script
 
 
-def _setting(one: ast.Assign, found: Runnable) -> None:
-    path, value = dotted(one.targets[0]), one.value
+def _setting(statement: ast.Assign, script: Runnable) -> None:
+    path, value = dotted(statement.targets[0]), statement.value
     if len(path) == 1 and isinstance(value, ast.Constant) and type(value.value) is int and _SYMBOL.fullmatch(path[0]):
-        found.hints[path[0]] = value.value  # s27 = 12
+        script.hints[path[0]] = value.value  # s27 = 12
     if path[0:1] != ["torch"] or path[2:3] != ["config"] or path[1] not in ROOMS or len(path) < 4:
         return
     room, name = ROOMS[path[1]], ".".join(path[3:])
     if name in OF_REPROS.get(room, ()):
         return
     try:
-        found.config.setdefault(room, {})[name] = literal(value)
+        script.config.setdefault(room, {})[name] = literal(value)
     except UnreadableError:  # a function or an object: no setting that has a saved form
         return
 
@@ -72,20 +72,20 @@ def _setting(one: ast.Assign, found: Runnable) -> None:
 def _inputs(function: ast.FunctionDef, hints: dict[str, int]) -> list[Value | None]:
     storages: dict[str, tuple[int, int, str]] = {}
     values: list[Value | None] = []
-    for one in function.body:
-        call = one.value if isinstance(one, (ast.Assign, ast.Expr)) else None
+    for statement in function.body:
+        call = statement.value if isinstance(statement, (ast.Assign, ast.Expr)) else None
         if not isinstance(call, ast.Call):
             continue
         kind, named = dotted(call.func)[-1:], {word.arg: word.value for word in call.keywords}
         if (
             kind == ["storage"]
-            and isinstance(one, ast.Assign)
-            and isinstance(one.targets[0], ast.Name)
+            and isinstance(statement, ast.Assign)
+            and isinstance(statement.targets[0], ast.Name)
             and len(call.args) > 1
         ):
             device = literal(named["device"]) if "device" in named else {"device": "cpu"}
             place = str(device["device"]) if isinstance(device, dict) else "cpu"
-            storages[one.targets[0].id] = len(storages), _size(call.args[1], hints), intern(place)
+            storages[statement.targets[0].id] = len(storages), _size(call.args[1], hints), intern(place)
         elif kind == ["tensor"] and len(call.args) > 1 and isinstance(call.args[0], ast.Name):
             values.append(_tensor(call, named, storages[call.args[0].id], hints))
         elif kind == ["symint"]:
@@ -117,7 +117,7 @@ def _tensor(
 
 
 def _sizes(node: ast.expr, hints: dict[str, int]) -> list[int]:
-    return [_size(one, hints) for one in node.elts] if isinstance(node, (ast.Tuple, ast.List)) else []
+    return [_size(element, hints) for element in node.elts] if isinstance(node, (ast.Tuple, ast.List)) else []
 
 
 def _size(node: ast.expr, hints: dict[str, int]) -> int:

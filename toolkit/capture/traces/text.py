@@ -94,14 +94,14 @@ def parsed(text: str, what: str = "its text") -> ast.Module:
 def parse(text: str) -> GraphText:
     """The graph of the first class with a forward. Raises UnreadableError with the line that cannot be taken."""
     tree, lines = parsed(text), text.splitlines()
-    for one in ast.walk(tree):
-        if isinstance(one, ast.ClassDef) and _forward(one) is not None:
-            made = GraphText(GraphBody([]))
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.ClassDef) and _forward(statement) is not None:
+            graph = GraphText(GraphBody([]))
             try:
-                made.body = _Reader(lines, made.strings).body(one)
+                graph.body = _Reader(lines, graph.strings).body(statement)
             except RecursionError as error:
                 raise UnreadableError("its text", "it is nested too deeply") from error
-            return made
+            return graph
     raise UnreadableError("its text", "there is no class with a forward in it: it may be cut off")
 
 
@@ -111,31 +111,31 @@ def literal(node: ast.expr) -> Arg:
 
 
 def value_of(note: ast.expr | None) -> Value | None:
-    """The value of an annotation; None where it does not tell the whole layout."""
+    """The value of an annotation; None where the annotation does not give the whole layout."""
     if not isinstance(note, ast.Constant) or not isinstance(note.value, str):
         return None
-    if found := _SYM.fullmatch(note.value):
-        kind = "bool" if _RELATION.search(found[1]) else "float" if re.match(r"z\w*\d", found[1]) else "int"
-        return SymValue(kind, found[1].replace(" * ", "*").replace(" // ", "//"))
-    found = _TENSOR.fullmatch(note.value)
-    dtype = _dtype(found[1]) if found else None
-    if found is None or dtype is None or found[3] is None:
+    if match := _SYM.fullmatch(note.value):
+        kind = "bool" if _RELATION.search(match[1]) else "float" if re.match(r"z\w*\d", match[1]) else "int"
+        return SymValue(kind, match[1].replace(" * ", "*").replace(" // ", "//"))
+    match = _TENSOR.fullmatch(note.value)
+    dtype = _dtype(match[1]) if match else None
+    if match is None or dtype is None or match[3] is None:
         return None
-    return TensorValue(dtype, dims(found[2]), dims(found[3]), device=intern(found[4] or "cpu"))
+    return TensorValue(dtype, dims(match[2]), dims(match[3]), device=intern(match[4] or "cpu"))
 
 
 def _dtype(short: str) -> str | None:
     if short == "b8":
         return "bool"
-    found = re.fullmatch(r"(bf|[fiuc])(\d+)(\w*)", short)
-    if found is None:
+    match = re.fullmatch(r"(bf|[fiuc])(\d+)(\w*)", short)
+    if match is None:
         return None
-    name = f"{_KINDS[found[1]]}{found[2]}" + (f"_{found[3]}" if found[3] else "")
+    name = f"{_KINDS[match[1]]}{match[2]}" + (f"_{match[3]}" if match[3] else "")
     return name if name in ITEM_BYTES else None
 
 
 def dims(text: str) -> list[Dim]:
-    """Sizes by their commas, those inside of parentheses left out."""
+    """Splits sizes at their commas, without those inside parentheses."""
     parts, depth, start = list[str](), 0, 0
     for at, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -165,7 +165,14 @@ def saved_name(path: list[str]) -> str:
 
 
 def _forward(node: ast.ClassDef) -> ast.FunctionDef | None:
-    return next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "forward"), None)
+    return next(
+        (
+            statement
+            for statement in node.body
+            if isinstance(statement, ast.FunctionDef) and statement.name == "forward"
+        ),
+        None,
+    )
 
 
 def dotted(node: ast.expr) -> list[str]:
@@ -189,92 +196,104 @@ class _Reader:
 
     def body(self, node: ast.ClassDef) -> GraphBody:
         """The graph of a class, and those of the classes in it."""
-        for one in node.body:
-            if isinstance(one, ast.ClassDef) and _forward(one) is not None:
-                self.subgraphs[one.name] = _Reader(self.lines, self.strings).body(one)
+        for statement in node.body:
+            if isinstance(statement, ast.ClassDef) and _forward(statement) is not None:
+                self.subgraphs[statement.name] = _Reader(self.lines, self.strings).body(statement)
         function = _forward(node)
         assert function is not None
         self.line = function.lineno
-        arguments = [one for one in (*function.args.posonlyargs, *function.args.args) if one.arg != "self"]
-        bound = [one for one in function.body if isinstance(one, ast.AnnAssign) and one.value is None]
-        given = [(one.target, one.annotation) for one in bound] or [(one.arg, one.annotation) for one in arguments]
+        arguments = [
+            argument for argument in (*function.args.posonlyargs, *function.args.args) if argument.arg != "self"
+        ]
+        bound = [
+            declared for declared in function.body if isinstance(declared, ast.AnnAssign) and declared.value is None
+        ]
+        given = [(declared.target, declared.annotation) for declared in bound] or [
+            (declared.arg, declared.annotation) for declared in arguments
+        ]
         for target, annotation in given:
             name = target if isinstance(target, str) else target.id if isinstance(target, ast.Name) else ""
             self.nodes[name] = NodeRecord(name, "placeholder", name, value=value_of(annotation))
         self._beside(function.lineno, function.body[0].lineno if not bound else bound[-1].lineno)
-        for one in function.body:
-            self._statement(one)
-            if isinstance(one, ast.Return):
+        for statement in function.body:
+            self._statement(statement)
+            if isinstance(statement, ast.Return):
                 return GraphBody([*self.nodes.values()], attrs=self.attrs, subgraphs=self.subgraphs)
         raise UnreadableError("its text", "forward returns nothing: it is cut off")
 
     def _beside(self, first: int, last: int) -> None:
         for line in self.lines[first - 1 : last]:
-            found = _BESIDE.match(line)
-            if found and found[1] in self.nodes and found[2] != "None":
-                self.nodes[found[1]].meta["desc"] = found[2]
+            match = _BESIDE.match(line)
+            if match and match[1] in self.nodes and match[2] != "None":
+                self.nodes[match[1]].meta["desc"] = match[2]
 
     def _fail(self, node: ast.AST, why: str) -> UnreadableError:
         at = getattr(node, "lineno", 0)
         line = self.lines[at - 1].strip() if 0 < at <= len(self.lines) else ast.unparse(node)
         return UnreadableError(f"line {at} of its text", f"{why}: {line[:100]}")
 
-    def _statement(self, one: ast.stmt) -> None:
-        if isinstance(one, ast.AnnAssign):
-            if one.value is not None:
-                self._assign(one, one.target, one.annotation, one.value)
-        elif isinstance(one, ast.Assign):
-            dead = isinstance(one.value, ast.Constant) and one.value.value is None
-            flat = dotted(one.value.func)[-1:] == ["tree_flatten_spec"] if isinstance(one.value, ast.Call) else False
+    def _statement(self, statement: ast.stmt) -> None:
+        if isinstance(statement, ast.AnnAssign):
+            if statement.value is not None:
+                self._assign(statement, statement.target, statement.annotation, statement.value)
+        elif isinstance(statement, ast.Assign):
+            dead = isinstance(statement.value, ast.Constant) and statement.value.value is None
+            flat = (
+                dotted(statement.value.func)[-1:] == ["tree_flatten_spec"]
+                if isinstance(statement.value, ast.Call)
+                else False
+            )
             if not dead and not flat:
-                self._assign(one, one.targets[0], None, one.value)
-        elif isinstance(one, ast.AugAssign):
-            name = _OPERATORS[type(one.op)]
-            used = self._reference(one.target)
+                self._assign(statement, statement.targets[0], None, statement.value)
+        elif isinstance(statement, ast.AugAssign):
+            name = _OPERATORS[type(statement.op)]
+            used = self._reference(statement.target)
             self.pending = (
                 used,
                 f"operator.{_IN_PLACE.get(name, 'i' + name)}",
-                [{"node": used}, self.argument(one.value)],
+                [{"node": used}, self.argument(statement.value)],
             )
-        elif isinstance(one, ast.Return):
-            self._output(one)
-        elif not isinstance(one, ast.Pass):
-            raise self._fail(one, "it is no step of a graph")
+        elif isinstance(statement, ast.Return):
+            self._output(statement)
+        elif not isinstance(statement, ast.Pass):
+            raise self._fail(statement, "it is no step of a graph")
 
-    def _assign(self, one: ast.stmt, target: ast.expr, annotation: ast.expr | None, value: ast.expr) -> None:
+    def _assign(self, statement: ast.stmt, target: ast.expr, annotation: ast.expr | None, value: ast.expr) -> None:
         if not isinstance(target, ast.Name):
-            raise self._fail(one, "it sets no variable")
+            raise self._fail(statement, "it sets no variable")
         if isinstance(value, ast.Name):
             used = self._reference(value)
             if self.pending is not None and self.pending[0] == used:
-                self._node(one, NodeRecord(target.id, "call_function", self.pending[1], self.pending[2]), annotation)
+                self._node(
+                    statement, NodeRecord(target.id, "call_function", self.pending[1], self.pending[2]), annotation
+                )
                 self.pending = None
                 return
             if self.nodes[used].op != "placeholder":
-                raise self._fail(one, "it computes nothing")
+                raise self._fail(statement, "it computes nothing")
             self.nodes = {target.id if name == used else name: node for name, node in self.nodes.items()}
             self.nodes[target.id].name = target.id
             return
-        self._node(one, self._call(target.id, value), annotation)
+        self._node(statement, self._call(target.id, value), annotation)
 
-    def _node(self, one: ast.stmt, node: NodeRecord, annotation: ast.expr | None) -> None:
+    def _node(self, statement: ast.stmt, node: NodeRecord, annotation: ast.expr | None) -> None:
         if node.name in self.nodes:
-            raise self._fail(one, f"{node.name} is set twice")
-        node.value, node.stack = value_of(annotation), self._stack(one.lineno)
+            raise self._fail(statement, f"{node.name} is set twice")
+        node.value, node.stack = value_of(annotation), self._stack(statement.lineno)
         if node.op == "get_attr" and node.target not in self.subgraphs:
             if not isinstance(node.value, TensorValue):
-                raise self._fail(one, "it reads something that the graph holds and the text does not")
+                raise self._fail(statement, "it reads something that the graph holds and the text does not")
             self.attrs[node.target] = StoredTensor("", node.value)
         self.nodes[node.name] = node
 
     def _stack(self, line: int) -> int:
-        """The place of the nearest comment above that tells the user's line. Nodes come in the order of their lines."""
+        """The place of the nearest comment above that names the user's line. Nodes come in the order of their lines."""
         for text in self.lines[self.line : line - 1]:
             stripped = text.strip()
             if stripped.startswith("# No stacktrace"):
                 self.place = -1
-            elif stripped.startswith("#") and (found := _PLACE.match(stripped)):
-                frame = f'  File "{found[1]}", line {found[2]}, in {found[3]}\n    {found[4]}\n'
+            elif stripped.startswith("#") and (match := _PLACE.match(stripped)):
+                frame = f'  File "{match[1]}", line {match[2]}, in {match[3]}\n    {match[4]}\n'
                 if frame not in self.places:
                     self.places[frame] = len(self.strings)
                     self.strings.append(frame)
@@ -301,11 +320,13 @@ class _Reader:
         raise self._fail(value, "it is no call")
 
     def _operator(self, name: str, operator: str, *operands: ast.expr) -> NodeRecord:
-        return NodeRecord(name, "call_function", f"operator.{operator}", [self.argument(one) for one in operands])
+        return NodeRecord(
+            name, "call_function", f"operator.{operator}", [self.argument(operand) for operand in operands]
+        )
 
     def _called(self, name: str, call: ast.Call) -> NodeRecord:
-        args = [self.argument(one) for one in call.args]
-        kwargs = {one.arg or "": self.argument(one.value) for one in call.keywords}
+        args = [self.argument(arg) for arg in call.args]
+        kwargs = {keyword.arg or "": self.argument(keyword.value) for keyword in call.keywords}
         path = dotted(call.func)
         if path[:1] == ["self"]:
             raise self._fail(call, "it calls a module that the text does not hold")
@@ -330,16 +351,16 @@ class _Reader:
             return node.id
         raise self._fail(node, f"{ast.unparse(node)[:40]} is set nowhere above")
 
-    def _output(self, one: ast.Return) -> None:
-        value = one.value
+    def _output(self, statement: ast.Return) -> None:
+        value = statement.value
         if isinstance(value, ast.Call) and dotted(value.func)[-1:] == ["tree_unflatten"] and value.args:
             value = value.args[0]
         node = NodeRecord("output", "output", "output", [None if value is None else self.argument(value)])
-        lines = self.lines[one.lineno : one.end_lineno]
-        told = [found[2] for line in lines if (found := _BESIDE.match(line))]
+        lines = self.lines[statement.lineno : statement.end_lineno]
+        descriptions = [match[2] for line in lines if (match := _BESIDE.match(line))]
         count = len(value.elts) if isinstance(value, (ast.Tuple, ast.List)) else 1
-        if told and len(told) == count:
-            node.meta["desc"] = [None if text == "None" else text for text in told]
+        if descriptions and len(descriptions) == count:
+            node.meta["desc"] = [None if text == "None" else text for text in descriptions]
         self.nodes["output"] = node
 
     def argument(self, node: ast.expr) -> Arg:
@@ -358,15 +379,15 @@ class _Reader:
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() | complex() as value)):
                 return _constant(-value)
             case ast.Tuple():
-                return {"tuple": [self.argument(one) for one in node.elts]}
+                return {"tuple": [self.argument(element) for element in node.elts]}
             case ast.List():
-                return [self.argument(one) for one in node.elts]
+                return [self.argument(element) for element in node.elts]
             case ast.Dict():
                 pairs = zip(node.keys, node.values, strict=True)
-                return {"dict": [[self.argument(key), self.argument(one)] for key, one in pairs if key is not None]}
+                return {"dict": [[self.argument(key), self.argument(entry)] for key, entry in pairs if key is not None]}
             case ast.Slice():
                 parts = (node.lower, node.upper, node.step)
-                return {"slice": [None if one is None else self.argument(one) for one in parts]}
+                return {"slice": [None if part is None else self.argument(part) for part in parts]}
             case ast.Call():
                 return self._made(node)
             case ast.Attribute():
@@ -375,8 +396,8 @@ class _Reader:
                 raise self._fail(node, f"an argument cannot be taken ({ast.unparse(node)[:40]})")
 
     def _made(self, node: ast.Call) -> Arg:
-        path, args = dotted(node.func), [self.argument(one) for one in node.args]
-        named = {one.arg: self.argument(one.value) for one in node.keywords}
+        path, args = dotted(node.func), [self.argument(argument) for argument in node.args]
+        named = {keyword.arg: self.argument(keyword.value) for keyword in node.keywords}
         match path[-1:]:
             case ["device"]:
                 kind, index = args[0] if args else named.get("type"), named.get("index")
@@ -411,13 +432,13 @@ def _constant(value: Any) -> Arg:
 
 def symbols_in(body: GraphBody) -> list[str]:
     """The symbols that values of a graph are written with, each once."""
-    found: dict[str, None] = {}
+    symbols: dict[str, None] = {}
     for node in body.nodes:
         value = node.value
         parts = [*value.shape, *value.stride, value.offset] if isinstance(value, TensorValue) else []
         parts += [value.expr] if isinstance(value, SymValue) else []
         for part in parts:
-            found.update(dict.fromkeys(_SYMBOL.findall(part) if isinstance(part, str) else ()))
-    for one in body.subgraphs.values():
-        found.update(dict.fromkeys(symbols_in(one)))
-    return list(found)
+            symbols.update(dict.fromkeys(_SYMBOL.findall(part) if isinstance(part, str) else ()))
+    for subgraph in body.subgraphs.values():
+        symbols.update(dict.fromkeys(symbols_in(subgraph)))
+    return list(symbols)

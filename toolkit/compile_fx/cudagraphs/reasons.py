@@ -5,7 +5,7 @@ Pure text and metadata. A reason that is not known here is told in torch's words
 of `unfit_nodes` are those by which Inductor decides where it splits a graph; what runs on the CPU it splits off, too.
 
 >>> sentence("skipping cudagraphs due to mutated inputs (1 instances). Found from : ...", ["x"], [0])
-'x is written to (model.py:12)'
+'x is written to'
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 while a stage runs. Torch's passes are called as they are. Importing this package imports no torch.
 
 >>> pipeline = Pipeline(skip=("post_grad.remove_noop_ops",), watch_passes=True)
->>> compile_fx(gm, inputs, pipeline=pipeline)
->>> [one.name for report in pipeline.reports for one in report.passes if one.changed]
-['attention_patterns', 'stable_sort']
+>>> compiled = compile_fx(torch.fx.symbolic_trace(model), [x], pipeline=pipeline)
+>>> [row.name for report in pipeline.reports for row in report.passes if row.changed]
+['early_patterns']
 """
 
 from __future__ import annotations

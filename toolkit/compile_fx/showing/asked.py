@@ -2,7 +2,7 @@
 
 Every refusal is a sentence that says what there is instead. Must not import torch.
 
->>> checked(saved, until="lowr")
+>>> check_stage(saved, "lowr", "--until")
 Traceback (most recent call last):
 ...
 UsageError: no stage is called 'lowr': the stages are pre_grad, ... Did you mean 'lower'?

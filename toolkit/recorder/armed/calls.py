@@ -28,8 +28,8 @@ from ....dumps.schema import GraphRecord, InputRecord, InputsRecord
 from ....dumps.torchside.observed import snapshot, statistics
 from ...live.torch_state import ambient, generators, is_fake, undisturbed
 from ...torch_private.unseen import seen, unseen
-from ..flight import Graph, told
-from ..hold import told as one_line
+from ..flight import Graph, failure_fields
+from ..hold import one_line
 from ..observe import inputs_only, instead_of
 from . import rings
 from .evidence import Allowance, Seen
@@ -123,8 +123,8 @@ class Calls:
     def last_step(self) -> list[ArmedGraph]:
         """The graphs that ran since the last step, which ended with a backward, and whose calls are held: the newest
         first. Where no backward runs, all whose calls are held."""
-        held = [one for one in self.kept if one.newest is not None and one.step == self.step]
-        return sorted(held, key=lambda one: -one.sequence)
+        held = [graph for graph in self.kept if graph.newest is not None and graph.step == self.step]
+        return sorted(held, key=lambda graph: -graph.sequence)
 
     def copies_of(self, kept: ArmedGraph, inputs: Sequence[Any], places: Sequence[int]) -> None:
         """Begins to copy the small ones of these inputs before each call; of 32 graphs at a time, the newest."""
@@ -143,9 +143,9 @@ class Calls:
 
     def let_go(self) -> None:
         """Takes the references of graphs that have not run for long."""
-        for one in tuple(self.kept):
-            if one.newest is not None and self.sequence - one.sequence > _IDLE_CALLS:
-                one.newest = None
+        for graph in tuple(self.kept):
+            if graph.newest is not None and self.sequence - graph.sequence > _IDLE_CALLS:
+                graph.newest = None
         if len(self.produced) > _MOST_PRODUCED:
             self.produced.clear()
 
@@ -196,8 +196,8 @@ class ArmedGraph:
                 self.small.copy(self, inputs)
             activations = producers = ()
             if self.activations:
-                made = self._activations(inputs)
-                activations, producers = tuple(map(weakref.ref, made)), tuple(map(self._producer, made))
+                tensors = self._activations(inputs)
+                activations, producers = tuple(map(weakref.ref, tensors)), tuple(map(self._producer, tensors))
             states = self._generators() if self.draws else []
             strong, model = self._strong(inputs), self._of_model(inputs)
             self.newest = Newest(calls.sequence, self.execution, strong, model, activations, seen, states, producers)
@@ -216,7 +216,7 @@ class ArmedGraph:
         ids = tuple(map(id, tensors))
         if ids != self._ids or self._gone:
             self._gone = []
-            self._ids, self._references = ids, tuple([weakref.ref(one, self._gone.append) for one in tensors])
+            self._ids, self._references = ids, tuple([weakref.ref(tensor, self._gone.append) for tensor in tensors])
         return self._references
 
     def _generators(self) -> list[tuple[str, Any]]:
@@ -240,15 +240,15 @@ class ArmedGraph:
         if any(map(is_fake, inputs)) or len(inputs) != len(self.names):
             self._passes = len(inputs) != len(self.names)
             return False
-        self.tensors = [place for place, one in enumerate(inputs) if isinstance(one, torch.Tensor)]
+        self.tensors = [place for place, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
         session = self.calls.session
         behind_break = "torch_dynamo_resume_in" in session.functions.get(self.local.partition("/")[0], "")
         roles = {item.name: item.role for item in self.record.inputs}
         for place in self.tensors:
             model = roles.get(self.names[place]) in ("parameter", "buffer")
-            made = not inputs[place].is_leaf or (not model and (behind_break or _is_replayed(inputs[place])))
-            self.activations += [place] if made else []
-            self.model += [place] if model and not made else []
+            activation = not inputs[place].is_leaf or (not model and (behind_break or _is_replayed(inputs[place])))
+            self.activations += [place] if activation else []
+            self.model += [place] if model and not activation else []
         self.strong = [place for place in range(len(inputs)) if place not in {*self.model, *self.activations}]
         self._tensors, self._strong = _picking(self.tensors), _picking(self.strong)
         self._model, self._activations = _picking(self.model), _picking(self.activations)
@@ -264,10 +264,10 @@ class ArmedGraph:
         """The inputs of a call; None for a tensor that is gone."""
         if newest.activations is None:
             return [*newest.inputs]
-        found = dict(zip(self.strong, newest.inputs, strict=True))
+        by_place = dict(zip(self.strong, newest.inputs, strict=True))
         weak = zip([*self.model, *self.activations], [*newest.model, *newest.activations], strict=True)
-        found |= {place: reference() for place, reference in weak}
-        return [found[place] for place in range(len(self.names))]
+        by_place |= {place: reference() for place, reference in weak}
+        return [by_place[place] for place in range(len(self.names))]
 
     def failed(self, error: BaseException, inputs: tuple[Any, ...]) -> None:
         """The call raised: it is held as it was, until another fails."""
@@ -277,16 +277,16 @@ class ArmedGraph:
             return
         newest = self.newest._replace(inputs=inputs, activations=None)
         calls.failure = FailedCall(self, newest, one_line(error))
-        calls.session.event("failed", self.local, at="run", **told(error, "dynamo"))
+        calls.session.event("failed", self.local, at="run", **failure_fields(error, "dynamo"))
 
     def ended(self, result: Any) -> None:
         """The call returned."""
         calls = self.calls
         calls.mark.state(rings.IDLE)
         if (calls.breaks or self.execution < _FIRST) and isinstance(result, (list, tuple)):
-            for place, one in enumerate(result):
-                if isinstance(one, torch.Tensor):
-                    calls.produced[id(one)] = weakref.ref(one), self, place
+            for place, output in enumerate(result):
+                if isinstance(output, torch.Tensor):
+                    calls.produced[id(output)] = weakref.ref(output), self, place
         if self.execution == 1 and self.newest is not None:
             calls.session.event("ran", self.local)
             with calls.session.guarded(f"inputs of {self.local}"), undisturbed():
@@ -336,11 +336,16 @@ class Small:
         total = 0
         storages = [inputs[place].untyped_storage().data_ptr() for place in places if _is_plain(inputs[place])]
         for place in places:
-            one = inputs[place]
-            if not _is_plain(one) or one.device.type != "cpu" or not one.is_contiguous() or place in kept.activations:
+            tensor = inputs[place]
+            if (
+                not _is_plain(tensor)
+                or tensor.device.type != "cpu"
+                or not tensor.is_contiguous()
+                or place in kept.activations
+            ):
                 continue
-            size = one.numel() * one.element_size()
-            alone = storages.count(one.untyped_storage().data_ptr()) == 1
+            size = tensor.numel() * tensor.element_size()
+            alone = storages.count(tensor.untyped_storage().data_ptr()) == 1
             if alone and 0 < size <= SMALL_BYTES and total + size <= _ALL_BYTES:
                 chosen.append(place)
                 total += size
@@ -378,7 +383,7 @@ class Small:
         with undisturbed():
             base = kept.first if not self._shapes and kept.first is not None else observed(kept.record, inputs)
             names = [kept.names[place] for place in self.places]
-            items, storages = snapshot(names, [_dense(one) for one in tensors])
+            items, storages = snapshot(names, [_dense(tensor) for tensor in tensors])
         mine = {item.name: item for item in items}
         record = msgspec.structs.replace(base, policy="last", inputs=[_with_bytes(item, mine) for item in base.inputs])
         at = held.DATA_AT
@@ -422,9 +427,9 @@ def observed(record: GraphRecord, inputs: Sequence[Any]) -> InputsRecord:
     """Shapes and scalars of inputs; statistics of small ones, as far as the time goes."""
     first = live.observe(record, list(inputs), "meta", None)
     until = time.perf_counter() + _LOOKING_S
-    for item, one in zip(first.inputs, inputs, strict=True):
-        if time.perf_counter() < until and _is_plain(one) and one.device.type == "cpu" and one.numel() <= _SAMPLE:
-            item.statistics = statistics(one)
+    for item, value in zip(first.inputs, inputs, strict=True):
+        if time.perf_counter() < until and _is_plain(value) and value.device.type == "cpu" and value.numel() <= _SAMPLE:
+            item.statistics = statistics(value)
     first.ambient, first.execution, first.policy = ambient(), 1, "index"
     return first
 

@@ -59,7 +59,7 @@ def begin(*, at_end: bool = True, minify: bool = False, max_time: float = 300.0)
 
 def armed() -> Armed | None:
     """The ring of this process."""
-    return next((one for one in sessions if isinstance(one, Armed)), None)
+    return next((session for session in sessions if isinstance(session, Armed)), None)
 
 
 def end() -> None:

@@ -138,7 +138,7 @@ def fingerprint(tensor: torch.Tensor, address: int) -> Any:
     return b"".join([ctypes.string_at(address + index * gap, run) for index in range(_CHUNKS)])
 
 
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, bytes) or isinstance(other, bytes):
-        return one == other
-    return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, bytes) or isinstance(other, bytes):
+        return value == other
+    return torch.equal(value.view(torch.uint8), other.view(torch.uint8))

@@ -1,8 +1,8 @@
 """Where rings lie, and what becomes of one whose process is gone: a run, where a compiled call, a backward or a compile
 was in progress. Must not import torch; a ring of a process that may live is left alone.
 
->>> recovered()
-[Recovered(run=PosixPath('graphdbg-armed-1'), graph='0_0/dynamo', what='it ran (execution 57)', command='train.py')]
+>>> recovered()                         # no recording held a ring here
+[]
 """
 
 from __future__ import annotations
@@ -76,25 +76,25 @@ def fresh() -> Path:
 
 def recovered() -> list[Recovered]:
     """Makes runs of the rings of processes that died, where those were started or else here; never raises."""
-    found: list[Recovered] = []
+    runs: list[Recovered] = []
     for ring in bound.rings():
         with contextlib.suppress(OSError, GraphdbgError):
-            if (one := _recovered(ring)) is not None:
-                found.append(one)
-    return found
+            if (run := _recovered(ring)) is not None:
+                runs.append(run)
+    return runs
 
 
 def tell() -> None:
     """Says what `recovered` made, and what to do with it."""
-    for one in recovered():
-        name = summary.shown_path(one.run)
-        who = one.command or "a process"
+    for run in recovered():
+        name = summary.shown_path(run.run)
+        who = run.command or "a process"
         say(
             f"graphdbg: {who} ended before it could write what it had compiled (killed, crashed, no room), "
             f"which is in {name}; "
-            f"last at {one.graph}: {one.what}"
+            f"last at {run.graph}: {run.what}"
         )
-        say(f"graphdbg: next: graphdbg minify {name}/{one.graph}")
+        say(f"graphdbg: next: graphdbg minify {name}/{run.graph}")
 
 
 def _recovered(ring: Path) -> Recovered | None:
@@ -102,36 +102,36 @@ def _recovered(ring: Path) -> Recovered | None:
     if ring.name.endswith(_TAKEN) or not (ring / RUN_FILE).exists():
         return None
     processes = index.processes(ring)
-    if any(one.liveness not in ("dead", "ended") for one in processes):
+    if any(process.liveness not in ("dead", "ended") for process in processes):
         return None
     taken = ring.with_name(ring.name + _TAKEN)
     ring.rename(taken)  # by one command only
     try:
-        found = _made_a_run(taken, next((one for one in processes if one.states), None))
+        run = _made_a_run(taken, next((process for process in processes if process.states), None))
     except BaseException:
         taken.rename(ring)  # nothing is lost: the next command tries again
         raise
     shutil.rmtree(taken, ignore_errors=True)
-    return found
+    return run
 
 
-def _made_a_run(taken: Path, one: index.Process | None) -> Recovered | None:
-    if one is None:
+def _made_a_run(taken: Path, process: index.Process | None) -> Recovered | None:
+    if process is None:
         return None
-    local, alone, what, events = _last(one, taken / one.name / MARK)
+    local, alone, what, events = _last(process, taken / process.name / MARK)
     graphs = [local] if alone else None
-    run = to_run(taken, one.name, _free(_begun_in(taken / one.name)), graphs, events, gone=True)
-    return Recovered(run, local, what, " ".join(one.record.argv))
+    run = to_run(taken, process.name, _free(_begun_in(taken / process.name)), graphs, events, gone=True)
+    return Recovered(run, local, what, " ".join(process.record.argv))
 
 
-def _last(one: index.Process, mark: Path) -> tuple[str, bool, str, list[dict[str, Any]]]:
+def _last(process: index.Process, mark: Path) -> tuple[str, bool, str, list[dict[str, Any]]]:
     """The graph that a process was last at, and whether no other comes into question; what it did; the events that say
     so."""
-    compiling = next((local for local, state in one.states.items() if state.status == "compiling"), None)
+    compiling = next((local for local, state in process.states.items() if state.status == "compiling"), None)
     if compiling is not None:
         return compiling, True, "it was being compiled", []
     if not mark.exists():
-        return next(reversed(one.states)), False, "nothing had run", []
+        return next(reversed(process.states)), False, "nothing had run", []
     with opened(mark) as file:
         state, execution, name = _STATE.unpack(file.read(_STATE.size))
     local = name.rstrip(b"\0").decode()
@@ -186,7 +186,10 @@ def _fill(
         shutil.copytree(ring / TENSORS_FOLDER, path / TENSORS_FOLDER, dirs_exist_ok=True)
     log = journal.Journal(folder / JOURNAL_FILE)
     kept = None if graphs is None else set(graphs)
-    for local in [f"{one.parent.name}/{one.name}" for one in sorted((folder / GRAPHS_FOLDER).glob("*/*"))]:
+    for local in [
+        f"{graph_folder.parent.name}/{graph_folder.name}"
+        for graph_folder in sorted((folder / GRAPHS_FOLDER).glob("*/*"))
+    ]:
         if kept is not None and local not in kept:
             shutil.rmtree(folder / GRAPHS_FOLDER / local)
             log.event("left_out", local, reason="the choice of what ran last")

@@ -72,8 +72,8 @@ def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Sa
     if failure is not None and failure.kept.local in new:
         pairs = [(failure.kept, failure.newest)]
     elif calls is not None and not new:
-        held = [(one, one.newest) for one in calls.last_step() if _is_of(session, one.local, fn)]
-        pairs = [(one, newest) for one, newest in held if newest is not None]
+        held = [(graph, graph.newest) for graph in calls.last_step() if _is_of(session, graph.local, fn)]
+        pairs = [(graph, newest) for graph, newest in held if newest is not None]
     graphs = [kept.local for kept, _ in pairs]
     unran = [local for local in new if local not in graphs]
     if not graphs and not unran:
@@ -89,7 +89,7 @@ def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Sa
     why = session.went_wrong()
     with undisturbed():
         read = [_inputs(kept, newest, {}) for kept, newest in pairs]
-    notes = [note for one in read for note in one.notes]
+    notes = [note for read_graph in read for note in read_graph.notes]
     writer = session.writer()
     events = [{"kind": "note", "message": note} for note in notes]
     run = rings.to_run(session.path, writer.name, path, {*graphs, *unran}, events)
@@ -104,7 +104,7 @@ def _is_of(session: Armed, local: str, fn: Callable[..., Any] | None) -> bool:
         return True
     inner = getattr(fn, "_orig_mod", fn)
     inner = getattr(inner, "_torchdynamo_orig_callable", inner)
-    codes = [getattr(one, "__code__", None) for one in (inner, getattr(inner, "forward", None))]
+    codes = [getattr(function, "__code__", None) for function in (inner, getattr(inner, "forward", None))]
     text = session.functions.get(local.partition("/")[0], "")
     for code in codes:
         if code is None:
@@ -179,13 +179,13 @@ def _by(kept: ArmedGraph, place: int, tensor: torch.Tensor) -> str:
         return f", by {kept.local} itself"
     for other in kept.calls.kept:
         newest = other.newest
-        if newest is not None and any(other.values(newest)[one] is tensor for one in other.written):
+        if newest is not None and any(other.values(newest)[written_place] is tensor for written_place in other.written):
             return f", by {other.local}"
-    for one in gc.get_objects():
-        if issubclass(type(one), torch.optim.Optimizer) and any(
-            tensor is parameter for group in one.param_groups for parameter in group["params"]
+    for holder in gc.get_objects():
+        if issubclass(type(holder), torch.optim.Optimizer) and any(
+            tensor is parameter for group in holder.param_groups for parameter in group["params"]
         ):
-            return f", most likely by {type(one).__name__}.step, whose parameter it is"
+            return f", most likely by {type(holder).__name__}.step, whose parameter it is"
     return ", by code that is not compiled"
 
 
@@ -209,52 +209,53 @@ def _made_again(producer: Any, known: dict[ArmedGraph, Any], depth: int) -> Any:
                         if device == "cpu":
                             torch.set_rng_state(state)
                     known[kept] = module(
-                        *[one.detach().clone() if isinstance(one, torch.Tensor) else one for one in read.values]
+                        *[value.detach().clone() if isinstance(value, torch.Tensor) else value for value in read.values]
                     )
-    made = known[kept]
-    return made[place] if isinstance(made, (list, tuple)) and place < len(made) else _MISSING
+    outputs = known[kept]
+    return outputs[place] if isinstance(outputs, (list, tuple)) and place < len(outputs) else _MISSING
 
 
 def _write(process: Path, tensors: TensorStore, graphs: Sequence[str], read: Sequence[_Read]) -> list[str]:
     """inputs.json of each graph, as far as there is room; a sentence for each that could not be written."""
     left, notes = _MOST_BYTES, list[str]()
-    for local, one in zip(graphs, read, strict=True):
+    for local, reading in zip(graphs, read, strict=True):
         size = sum(
             value.untyped_storage().nbytes()
-            for value in one.values
+            for value in reading.values
             if type(value) in (torch.Tensor, torch.nn.Parameter)
         )
         policy = "last" if size <= left else "index"
         if policy == "index":
             notes.append(f"{local}: its inputs are {size_text(size)}, and are made up")
         try:
-            seen = _record(one, policy, tensors)
+            seen = _record(reading, policy, tensors)
             write_file(process / GRAPHS_FOLDER / local / INPUTS_FILE, encode(seen))
             left -= size if policy == "last" else 0
         except (RuntimeError, OSError, GraphdbgError) as error:
             what = str(error).splitlines()[0] if str(error) else type(error).__name__
             notes.append(f"{local}: its inputs could not be read: {what}")
-            if one.first is not None:
+            if reading.first is not None:
                 with contextlib.suppress(OSError, GraphdbgError):
-                    write_file(process / GRAPHS_FOLDER / local / INPUTS_FILE, encode(one.first))
+                    write_file(process / GRAPHS_FOLDER / local / INPUTS_FILE, encode(reading.first))
     return notes
 
 
-def _record(one: _Read, policy: str, tensors: TensorStore) -> InputsRecord:
-    values = [0 if value is _MISSING else value for value in one.values]
+def _record(reading: _Read, policy: str, tensors: TensorStore) -> InputsRecord:
+    values = [0 if value is _MISSING else value for value in reading.values]
     with undisturbed():
-        seen = live.observe(one.record, values, policy, tensors)
-    if one.first is not None:
-        old = {item.name: item for item in one.first.inputs}
+        seen = live.observe(reading.record, values, policy, tensors)
+    if reading.first is not None:
+        old = {item.name: item for item in reading.first.inputs}
         seen.inputs = [
-            old[item.name] if value is _MISSING else item for item, value in zip(seen.inputs, one.values, strict=True)
+            old[item.name] if value is _MISSING else item
+            for item, value in zip(seen.inputs, reading.values, strict=True)
         ]
-        seen.ambient = one.first.ambient
+        seen.ambient = reading.first.ambient
     seen.ambient = seen.ambient or ambient()
-    if one.newest.states:
-        states = one.newest.states
+    if reading.newest.states:
+        states = reading.newest.states
         seen.ambient.rng_state = " ".join(f"{device}:{packed_state(bytes(state.tolist()))}" for device, state in states)
-    seen.execution = one.newest.execution
+    seen.execution = reading.newest.execution
     return seen
 
 

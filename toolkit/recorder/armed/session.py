@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....dumps.output import say
 from .. import flight
-from ..hold import told
+from ..hold import one_line
 from ..options import Options
 from ..session import Function, Session, hook
 from ..wrapping import wrap
@@ -75,8 +75,8 @@ class Armed(Session):
         self.saved |= self.unfit
         if self.calls is not None:
             self.calls.failure = None
-            for one in self.calls.kept:
-                one.newest = None
+            for graph in self.calls.kept:
+                graph.newest = None
 
     def holds_graph(self, graph: str) -> None:
         """A graph is compiled; a failure of an earlier one of that name is past."""
@@ -119,7 +119,7 @@ class Armed(Session):
             and self._writer is not None
             and (self.calls is None or self.calls.sequence != self.written)
         ):
-            return f"the program ended with {told(self.error)}"
+            return f"the program ended with {one_line(self.error)}"
         return ""
 
 

@@ -45,10 +45,10 @@ def atomic_name(operation: Any) -> str:
 def numpy_type(kind: Any) -> np.dtype:
     """NumPy's type for values of one of Triton's; bits for those that NumPy lacks."""
     key = kind.__class__, kind.name
-    found = _numpy_types.get(key)
-    if found is None:
-        found = _numpy_types[key] = _usual_numpy_type(kind)
-    return found
+    known = _numpy_types.get(key)
+    if known is None:
+        known = _numpy_types[key] = _usual_numpy_type(kind)
+    return known
 
 
 type_of = mangle_type

@@ -28,18 +28,18 @@ class MissingInstruction(CannotRun):
 
 def function(text: str) -> Callable[..., np.ndarray]:
     """What one instruction computes. Raises MissingInstruction."""
-    found = _ONE.fullmatch(text)
-    operands = [] if found is None else re.findall(r"\d+", found.group(2))
-    if found is None or operands != [str(place) for place in range(1, len(operands) + 1)]:
+    match = _ONE.fullmatch(text)
+    operands = [] if match is None else re.findall(r"\d+", match.group(2))
+    if match is None or operands != [str(place) for place in range(1, len(operands) + 1)]:
         raise MissingInstruction(text)
-    name, _, kind = found.group(1).rpartition(".")
+    name, _, kind = match.group(1).rpartition(".")
     base = name.split(".")[0]
     if kind not in _KINDS or base not in _INSTRUCTIONS or set(name.split(".")[1:]) - _MODIFIERS:
         raise MissingInstruction(text)
     compute, flush = _INSTRUCTIONS[base], "ftz" in name.split(".")
 
     def call(*given: np.ndarray) -> np.ndarray:
-        wide = [_flushed(one, flush).astype(np.float64) for one in given]
+        wide = [_flushed(argument, flush).astype(np.float64) for argument in given]
         with np.errstate(all="ignore"):
             return _flushed(np.asarray(compute(*wide)).astype(_KINDS[kind]), flush)
 

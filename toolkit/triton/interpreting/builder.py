@@ -117,15 +117,15 @@ class Builder(InterpreterBuilder):
         kind = lhs.dtype.scalar
         with np.errstate(all="ignore"):
             if kind in CODED:
-                made = op(values(lhs.data, kind), values(rhs.data, rhs.dtype.scalar))
+                output = op(values(lhs.data, kind), values(rhs.data, rhs.dtype.scalar))
                 return Handle(
-                    made if made.dtype == bool else to_bits(made, kind), tl.int1 if made.dtype == bool else kind
+                    output if output.dtype == bool else to_bits(output, kind), tl.int1 if output.dtype == bool else kind
                 )
-            made = op(lhs.data, rhs.data)
+            output = op(lhs.data, rhs.data)
         dtype = numpy_type(kind)
-        if made.dtype.kind != "b" and made.dtype != dtype:
-            made = made.astype(dtype)
-        return Handle(made, tl.int1 if made.dtype.kind == "b" and dtype.kind != "b" else kind)
+        if output.dtype.kind != "b" and output.dtype != dtype:
+            output = output.astype(dtype)
+        return Handle(output, tl.int1 if output.dtype.kind == "b" and dtype.kind != "b" else kind)
 
     def unary_op(self, arg: Any, op: Any) -> Any:
         kind = arg.dtype.scalar
@@ -136,17 +136,17 @@ class Builder(InterpreterBuilder):
 
     def ternary_op(self, lhs: Any, rhs: Any, other: Any, op: Any) -> Any:
         kind = other.dtype.scalar
-        made = op(lhs.data, rhs.data, other.data)
+        output = op(lhs.data, rhs.data, other.data)
         dtype = numpy_type(kind)
-        return Handle(made if made.dtype == dtype else made.astype(dtype), kind)
+        return Handle(output if output.dtype == dtype else output.astype(dtype), kind)
 
     def create_clampf(self, arg: Any, low: Any, high: Any, propagate_nans: Any) -> Any:
         kind = arg.dtype.scalar
-        data, floor, ceiling = (values(one.data, kind) for one in (arg, low, high))
-        made = np.minimum(np.maximum(data, floor), ceiling)
+        data, floor, ceiling = (values(handle.data, kind) for handle in (arg, low, high))
+        output = np.minimum(np.maximum(data, floor), ceiling)
         if "NONE" in str(propagate_nans).upper():
-            made = np.fmin(np.fmax(data, floor), ceiling)
-        return Handle(to_bits(made, kind) if kind in CODED else made.astype(data.dtype, copy=False), kind)
+            output = np.fmin(np.fmax(data, floor), ceiling)
+        return Handle(to_bits(output, kind) if kind in CODED else output.astype(data.dtype, copy=False), kind)
 
     def create_minnumf(self, lhs: Any, rhs: Any) -> Any:
         return self.binary_op(lhs, rhs, np.fmin)
@@ -164,23 +164,24 @@ class Builder(InterpreterBuilder):
 
     def create_ashr(self, lhs: Any, rhs: Any) -> Any:
         signed = np.dtype(f"i{lhs.data.dtype.itemsize}")
-        made = lhs.data.view(signed) >> rhs.data.view(np.dtype(f"i{rhs.data.dtype.itemsize}"))
+        output = lhs.data.view(signed) >> rhs.data.view(np.dtype(f"i{rhs.data.dtype.itemsize}"))
         return Handle(
-            made.view(lhs.data.dtype) if made.dtype.itemsize == lhs.data.dtype.itemsize else made, lhs.dtype.scalar
+            output.view(lhs.data.dtype) if output.dtype.itemsize == lhs.data.dtype.itemsize else output,
+            lhs.dtype.scalar,
         )
 
     def create_lshr(self, lhs: Any, rhs: Any) -> Any:
         unsigned = np.dtype(f"u{lhs.data.dtype.itemsize}")
-        made = lhs.data.view(unsigned) >> rhs.data.astype(unsigned)
-        return Handle(made.view(lhs.data.dtype), lhs.dtype.scalar)
+        output = lhs.data.view(unsigned) >> rhs.data.astype(unsigned)
+        return Handle(output.view(lhs.data.dtype), lhs.dtype.scalar)
 
     def create_fma(self, x: Any, y: Any, z: Any) -> Any:
         kind = z.dtype.scalar
-        given = [values(one.data, kind) for one in (x, y, z)]
-        wide = [one.astype(np.float64) if one.dtype != np.float64 else one for one in given]
+        given = [values(handle.data, kind) for handle in (x, y, z)]
+        wide = [array.astype(np.float64) if array.dtype != np.float64 else array for array in given]
         with np.errstate(all="ignore"):
-            made = wide[0] * wide[1] + wide[2]
-        return Handle(to_bits(made, kind) if kind in CODED else made.astype(given[2].dtype), kind)
+            output = wide[0] * wide[1] + wide[2]
+        return Handle(to_bits(output, kind) if kind in CODED else output.astype(given[2].dtype), kind)
 
     def create_fabs(self, arg: Any) -> Any:
         return self.unary_op(arg, np.abs)
@@ -192,12 +193,12 @@ class Builder(InterpreterBuilder):
         return self.unary_op(arg, libdevice.function("__nv_rsqrt"))
 
     def create_dot(self, a: Any, b: Any, d: Any, precision: Any, imprecise: Any) -> Any:
-        left, right = (values(one.data, one.dtype.scalar) for one in (a, b))
+        left, right = (values(handle.data, handle.dtype.scalar) for handle in (a, b))
         dtype = d.data.dtype
         wide = np.int32 if dtype.kind in "iu" else np.float64 if dtype == np.float64 else np.float32
-        made = np.matmul(left.astype(wide), right.astype(wide))
+        product = np.matmul(left.astype(wide), right.astype(wide))
         kind = d.dtype.scalar
-        total = made + (values(d.data, kind) if kind in CODED else d.data)
+        total = product + (values(d.data, kind) if kind in CODED else d.data)
         return Handle(to_bits(total, kind) if kind in CODED else total.astype(dtype), kind)
 
     def create_extern_elementwise(
@@ -205,9 +206,9 @@ class Builder(InterpreterBuilder):
     ) -> Any:
         function = libdevice.function(symbol)
         with np.errstate(all="ignore"):
-            made = function(*(one.data for one in arguments))
+            output = function(*(handle.data for handle in arguments))
         scalar = kind.scalar
-        return Handle(np.asarray(made).astype(numpy_type(scalar), copy=False), scalar)
+        return Handle(np.asarray(output).astype(numpy_type(scalar), copy=False), scalar)
 
     def create_inline_asm(
         self, text: str, constraints: str, values_: list[Any], kinds: list[Any], pure: bool, pack: int
@@ -215,8 +216,8 @@ class Builder(InterpreterBuilder):
         if pack != 1 or len(kinds) != 1:
             raise assembly.MissingInstruction(text)
         scalar = kinds[0].scalar
-        made = assembly.function(text)(*(one.data for one in values_))
-        return _Results([Handle(made.astype(numpy_type(scalar), copy=False), scalar)])
+        output = assembly.function(text)(*(handle.data for handle in values_))
+        return _Results([Handle(output.astype(numpy_type(scalar), copy=False), scalar)])
 
 
 class _Results(list):

@@ -63,5 +63,5 @@ def _number(value: Any) -> int:
     return int(value.handle.data.flat[0]) if isinstance(value, tl.tensor) else int(value)
 
 
-def _tensor(made: torch.Tensor, kind: Any) -> Any:
-    return tl.tensor(Handle(made.numpy(), kind), tl.block_type(kind, list(made.shape)))
+def _tensor(numbers: torch.Tensor, kind: Any) -> Any:
+    return tl.tensor(Handle(numbers.numpy(), kind), tl.block_type(kind, list(numbers.shape)))

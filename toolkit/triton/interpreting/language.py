@@ -53,10 +53,10 @@ _made: dict[int, Interpreted] = {}
 
 def of(compiled: Any) -> Interpreted:
     """The one for a compiled function."""
-    found = _made.get(id(compiled))
-    if found is None or found.fn is not compiled.fn:
-        found = _made[id(compiled)] = Interpreted(compiled)
-    return found
+    known = _made.get(id(compiled))
+    if known is None or known.fn is not compiled.fn:
+        known = _made[id(compiled)] = Interpreted(compiled)
+    return known
 
 
 @contextlib.contextmanager
@@ -86,12 +86,12 @@ def interpreted() -> Iterator[None]:
 @contextlib.contextmanager
 def functions_of(space: dict[str, Any]) -> Iterator[None]:
     """Compiled functions among a kernel's globals run as Python, too: helpers that a user's kernel calls."""
-    found = {name: value for name, value in space.items() if isinstance(value, JITFunction)}
-    space.update({name: of(value) for name, value in found.items()})
+    helpers = {name: value for name, value in space.items() if isinstance(value, JITFunction)}
+    space.update({name: of(value) for name, value in helpers.items()})
     try:
         yield
     finally:
-        space.update(found)
+        space.update(helpers)
 
 
 def _functions(scope: Any) -> None:
@@ -137,7 +137,10 @@ def _at_compile_time(function: Any) -> Any:
     """A function of Inductor that the compiler evaluates: it asks for constants as such."""
 
     def call(*arguments: Any, **named: Any) -> Any:
-        given = [tl.constexpr(one) if one is None or isinstance(one, (bool, int, float)) else one for one in arguments]
+        given = [
+            tl.constexpr(argument) if argument is None or isinstance(argument, (bool, int, float)) else argument
+            for argument in arguments
+        ]
         return function(*given, **{**named, "_semantic": interpreter.interpreter_semantic})
 
     return call
@@ -191,7 +194,7 @@ def remember(scope: Any) -> None:
 
 
 def _block(self: Any, element_ty: Any, shape: Any) -> None:
-    sizes = tuple(one.value if isinstance(one, _Constant) else one for one in shape)
+    sizes = tuple(size.value if isinstance(size, _Constant) else size for size in shape)
     key = element_ty.__class__, element_ty.name, getattr(element_ty, "address_space", 1), sizes
     known = _types.get(key)
     if known is None:
@@ -205,7 +208,7 @@ def _tensor(self: Any, handle: Any, type: Any) -> None:
     sizes = tuple(type.shape.values) if type.is_block() else ()
     known = _shapes.get(sizes)
     if known is None:
-        known = _shapes[sizes] = _Tuple([_Constant(one) for one in sizes]), _Constant(math.prod(sizes))
+        known = _shapes[sizes] = _Tuple([_Constant(size) for size in sizes]), _Constant(math.prod(sizes))
     self.handle, self.type, self.dtype = handle, type, type.scalar
     self.shape, self.numel = known
 

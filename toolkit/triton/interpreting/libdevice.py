@@ -33,9 +33,9 @@ class MissingFunction(CannotRun):
 
 def function(symbol: str) -> Function:
     """The function of a symbol. Raises MissingFunction."""
-    found = BITS.get(symbol)
-    if found is not None:
-        return found
+    known = BITS.get(symbol)
+    if known is not None:
+        return known
     base = symbol.removeprefix("__nv_")
     for name in (base, base.removesuffix("f"), base.removesuffix("d"), base.removesuffix("ll")):
         if name in REAL:
@@ -49,17 +49,17 @@ def _rounded(wide: Function) -> Function:
     """Computed in float64, given in the type of the first floating argument."""
 
     def call(*arguments: np.ndarray) -> np.ndarray:
-        kind = next((one.dtype for one in arguments if one.dtype.kind == "f"), np.dtype(np.float64))
-        given = [one.astype(np.float64) if one.dtype.kind == "f" else one for one in arguments]
-        made = np.asarray(wide(*given))
-        return made.astype(kind) if made.dtype.kind == "f" else made
+        kind = next((array.dtype for array in arguments if array.dtype.kind == "f"), np.dtype(np.float64))
+        given = [array.astype(np.float64) if array.dtype.kind == "f" else array for array in arguments]
+        output = np.asarray(wide(*given))
+        return output.astype(kind) if output.dtype.kind == "f" else output
 
     return call
 
 
 def _torch(function: Callable[..., torch.Tensor]) -> Function:
     def call(*arguments: np.ndarray) -> np.ndarray:
-        tensors = [torch.from_numpy(np.array(one, np.float64)) for one in np.broadcast_arrays(*arguments)]
+        tensors = [torch.from_numpy(np.array(array, np.float64)) for array in np.broadcast_arrays(*arguments)]
         return function(*tensors).numpy()
 
     return call
@@ -71,13 +71,13 @@ def _round_away(x: np.ndarray) -> np.ndarray:
 
 def _ilogb(x: np.ndarray) -> np.ndarray:
     """The exponent as an integer; of zero the smallest, of infinity and NaN the largest (CUDA Math API)."""
-    made = np.where(np.isfinite(x) & (x != 0), np.frexp(np.where(np.isfinite(x), x, 1))[1] - 1, 2**31 - 1)
-    return np.where(np.isnan(x) | (x == 0), -(2**31), made).astype(np.int32)
+    exponent = np.where(np.isfinite(x) & (x != 0), np.frexp(np.where(np.isfinite(x), x, 1))[1] - 1, 2**31 - 1)
+    return np.where(np.isnan(x) | (x == 0), -(2**31), exponent).astype(np.int32)
 
 
 def _logb(x: np.ndarray) -> np.ndarray:
-    made = np.where(x == 0, -np.inf, (np.frexp(np.where(np.isfinite(x), x, 1))[1] - 1).astype(np.float64))
-    return np.where(np.isfinite(x), made, np.abs(x))
+    exponent = np.where(x == 0, -np.inf, (np.frexp(np.where(np.isfinite(x), x, 1))[1] - 1).astype(np.float64))
+    return np.where(np.isfinite(x), exponent, np.abs(x))
 
 
 def integer(x: np.ndarray, kind: Any) -> np.ndarray:
@@ -85,8 +85,8 @@ def integer(x: np.ndarray, kind: Any) -> np.ndarray:
     limits = np.iinfo(kind)
     safe = np.nan_to_num(x, nan=0.0, posinf=float(limits.max), neginf=float(limits.min))
     high, low = safe >= float(limits.max), safe <= float(limits.min)
-    made = np.where(high | low, 0, safe).astype(kind)
-    return np.where(high, limits.max, np.where(low, limits.min, made)).astype(kind)
+    whole = np.where(high | low, 0, safe).astype(kind)
+    return np.where(high, limits.max, np.where(low, limits.min, whole)).astype(kind)
 
 
 _special = torch.special
@@ -139,7 +139,7 @@ def _of_bits(count: Callable[[int, int], int]) -> Function:
 
     def call(x: np.ndarray) -> np.ndarray:
         width = x.dtype.itemsize * 8
-        return np.vectorize(lambda one: count(int(one) & ((1 << width) - 1), width), otypes=[np.int32])(x)
+        return np.vectorize(lambda number: count(int(number) & ((1 << width) - 1), width), otypes=[np.int32])(x)
 
     return call
 
@@ -153,8 +153,8 @@ def _high_half(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     width = x.dtype.itemsize * 8
     kind = x.dtype
 
-    def call(one: Any, other: Any) -> Any:
-        bits = ((int(one) * int(other)) >> width) & ((1 << width) - 1)
+    def call(left: Any, right: Any) -> Any:
+        bits = ((int(left) * int(right)) >> width) & ((1 << width) - 1)
         return bits - (1 << width) if kind.kind == "i" and bits >> (width - 1) else bits
 
     return np.vectorize(call, otypes=[kind])(x, y)
@@ -194,16 +194,16 @@ def _conversions() -> dict[str, Function]:
     """`__nv_float2int_rn` and its kin: rounded as the last two letters say."""
     rounding = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
     kinds = {"int": np.int32, "uint": np.uint32, "ll": np.int64, "ull": np.uint64}
-    made: dict[str, Function] = {}
+    functions: dict[str, Function] = {}
     for way, round_ in rounding.items():
         for name, kind in kinds.items():
             for source in ("float", "double"):
-                made[f"__nv_{source}2{name}_{way}"] = lambda x, r=round_, k=kind: integer(r(x), k)
+                functions[f"__nv_{source}2{name}_{way}"] = lambda x, r=round_, k=kind: integer(r(x), k)
     for name in kinds:
-        made[f"__nv_{name}2float_rn"] = lambda x: x.astype(np.float32)
-        made[f"__nv_{name}2double_rn"] = lambda x: x.astype(np.float64)
-    made["__nv_double2float_rn"] = lambda x: x.astype(np.float32)
-    return made
+        functions[f"__nv_{name}2float_rn"] = lambda x: x.astype(np.float32)
+        functions[f"__nv_{name}2double_rn"] = lambda x: x.astype(np.float64)
+    functions["__nv_double2float_rn"] = lambda x: x.astype(np.float32)
+    return functions
 
 
 BITS: dict[str, Function] = {

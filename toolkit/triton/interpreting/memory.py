@@ -116,13 +116,13 @@ class Memory:
         """The zone of a tensor's storage, made when it is first seen."""
         storage = tensor.untyped_storage()
         key = storage._cdata
-        found = self._by_storage.get(key)
-        if found is None:
+        zone = self._by_storage.get(key)
+        if zone is None:
             whole = torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
-            found = Zone(len(self.zones), whole.numpy(), storage)
-            self.zones.append(found)
-            self._by_storage[key] = found
-        return found
+            zone = Zone(len(self.zones), whole.numpy(), storage)
+            self.zones.append(zone)
+            self._by_storage[key] = zone
+        return zone
 
     def address(self, tensor: torch.Tensor) -> int:
         """The made-up address of a tensor's first element: aligned as its real one within 16 bytes of a fresh
@@ -202,7 +202,7 @@ class Memory:
         numbers = (addresses >> np.uint64(ZONE_BITS)).astype(np.int64) - 1
         first = numbers[mask][0] if not mask.all() else numbers.flat[0]
         same = numbers == first
-        zones = [int(first)] if same[mask].all() else sorted({int(one) for one in numbers[mask]})
+        zones = [int(first)] if same[mask].all() else sorted({int(position) for position in numbers[mask]})
         for number in zones:
             live = mask & (numbers == number) if len(zones) > 1 else mask
             offset = (addresses & _LOW).astype(np.int64) - _HALF

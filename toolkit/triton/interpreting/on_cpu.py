@@ -39,38 +39,38 @@ class _Calls(t.TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = t.tree_map(_here, args), t.tree_map(_here, kwargs or {})
-        made = called(func, args, kwargs)
+        output = called(func, args, kwargs)
         if self.session.observers:
-            read, written = _moved(func, args, kwargs, made)
-            for one in self.session.observers:
-                one.called(func, read, written)
-        return made
+            read, written = _moved(func, args, kwargs, output)
+            for observer in self.session.observers:
+                observer.called(func, read, written)
+        return output
 
 
 def _here(value: Any) -> Any:
     return torch.device("cpu") if isinstance(value, torch.device) and value.type == "cuda" else value
 
 
-def _moved(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def _moved(func: Any, args: Any, kwargs: Any, output: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """(tensors that the operator reads, tensors that it writes). A view reads and writes nothing."""
     schema = getattr(func, "_schema", None)
     if schema is None:  # a higher-order operator
-        leaves = [one for one in t.tree_leaves(args) if isinstance(one, torch.Tensor)]
-        return leaves, [one for one in t.tree_leaves(made) if isinstance(one, torch.Tensor)]
-    aliases = [one.alias_info for one in schema.returns]
-    if aliases and all(one is not None and not one.is_write for one in aliases):
+        leaves = [leaf for leaf in t.tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+        return leaves, [leaf for leaf in t.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+    aliases = [alias.alias_info for alias in schema.returns]
+    if aliases and all(alias is not None and not alias.is_write for alias in aliases):
         return [], []
     read: list[torch.Tensor] = []
     written: list[torch.Tensor] = []
-    named = ((one, kwargs[one.name]) for one in schema.arguments if one.name in kwargs)
+    named = ((parameter, kwargs[parameter.name]) for parameter in schema.arguments if parameter.name in kwargs)
     given = [*zip(schema.arguments, args, strict=False), *named]
     for argument, value in given:
-        tensors = [one for one in t.tree_leaves(value) if isinstance(one, torch.Tensor)]
+        tensors = [leaf for leaf in t.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
         writes = argument.alias_info is not None and argument.alias_info.is_write
         (written if writes else read).extend(tensors)
     empty = "empty" in func.__name__
     if not empty:
-        written += [one for one in t.tree_leaves(made) if isinstance(one, torch.Tensor)]
+        written += [leaf for leaf in t.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
     return read, written
 
 
@@ -127,10 +127,10 @@ def answers(session: Any) -> contextlib.AbstractContextManager[None]:
     """Open while wrappers are loaded: they take their allocation functions and checks from torch when they are."""
 
     def allocate(size: Any, stride: Any, dtype: Any) -> torch.Tensor:
-        made = torch.empty_strided(tuple(size), tuple(stride), dtype=dtype)
-        for one in session.observers:
-            one.allocated(made)
-        return made
+        tensor = torch.empty_strided(tuple(size), tuple(stride), dtype=dtype)
+        for observer in session.observers:
+            observer.allocated(tensor)
+        return tensor
 
     return pretended.allocations(allocate, laid_out)
 

@@ -29,10 +29,10 @@ _made: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 def rewritten(function: Any) -> Any:
     """The function, or one in its place."""
-    found = _made.get(function)
-    if found is None:
-        found = _made[function] = _rewritten(function)
-    return found
+    known = _made.get(function)
+    if known is None:
+        known = _made[function] = _rewritten(function)
+    return known
 
 
 def _rewritten(function: Any) -> Any:
@@ -42,7 +42,12 @@ def _rewritten(function: Any) -> Any:
     except (OSError, TypeError, SyntaxError):
         return function
     definition = next(
-        (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function.__name__), None
+        (
+            statement
+            for statement in tree.body
+            if isinstance(statement, ast.FunctionDef) and statement.name == function.__name__
+        ),
+        None,
     )
     if definition is None:
         return function
@@ -61,9 +66,9 @@ def _rewritten(function: Any) -> Any:
     space: dict[str, Any] = {}
     exec(compile(module, function.__code__.co_filename, "exec", dont_inherit=True), function.__globals__, space)
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    made = space["outer"](*_TOOLS.values(), *cells)
-    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-    return made
+    rebuilt = space["outer"](*_TOOLS.values(), *cells)
+    rebuilt.__defaults__, rebuilt.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return rebuilt
 
 
 class _Meaning(ast.NodeTransformer):
@@ -107,7 +112,7 @@ def _no_arguments() -> ast.arguments:
 def _tensor(value: Any) -> Any:
     """What a name holds that a value is assigned to, as Triton's `visit_Assign`."""
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(_tensor(one) for one in value)
+        return tuple(_tensor(part) for part in value)
     return _SEMANTIC.to_tensor(value, False)
 
 
@@ -121,8 +126,8 @@ def _joined(method: str, stops_at: bool) -> Callable[..., Any]:
     def join(*later: Callable[[], Any]) -> Any:
         tensors: list[Any] = []
         value: Any = None
-        for one in later:
-            value = one()
+        for condition in later:
+            value = condition()
             if isinstance(value, tl.tensor):
                 tensors.append(value)
             elif bool(value) is stops_at:

@@ -65,8 +65,10 @@ def to_bits(floats: np.ndarray, dtype: Any) -> np.ndarray:
         raise ValueError(f"{dtype} is no coded type")
     known, integers = CODED[dtype]
     given = torch.from_numpy(np.ascontiguousarray(floats if floats.dtype != np.float16 else floats.astype(np.float32)))
-    made = given.to(known)
-    return made.view(torch.int16 if integers is np.uint16 else torch.uint8).numpy().view(integers).reshape(floats.shape)
+    rounded = given.to(known)
+    return (
+        rounded.view(torch.int16 if integers is np.uint16 else torch.uint8).numpy().view(integers).reshape(floats.shape)
+    )
 
 
 def saturated(floats: np.ndarray, dtype: Any) -> np.ndarray:

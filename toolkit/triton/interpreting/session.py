@@ -132,7 +132,8 @@ def _names(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, str]
     by_storage = {value.untyped_storage()._cdata: name for name, value in reversed(known.items())}
     tensors = {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
     called = {
-        name: by_identity.get(id(one)) or by_storage.get(one.untyped_storage()._cdata) for name, one in tensors.items()
+        name: by_identity.get(id(tensor)) or by_storage.get(tensor.untyped_storage()._cdata)
+        for name, tensor in tensors.items()
     }
     return {name: buffer for name, buffer in called.items() if buffer}
 
@@ -166,8 +167,8 @@ class Interpretation:
         from .on_cpu import answers
 
         draws = drawing_like_cpu() if self.draws_like_cpu else contextlib.nullcontext()
-        made, loaded = pretended.kernels_made_by(self.make), pretended.wrappers_told_of(self._loaded)
-        with made, interpreted(), draws, answers(self), loaded:
+        making, loaded = pretended.kernels_made_by(self.make), pretended.wrappers_told_of(self._loaded)
+        with making, interpreted(), draws, answers(self), loaded:
             yield self
 
     def _loaded(self, _: Any, module: Any) -> None:
@@ -176,22 +177,22 @@ class Interpretation:
     def _called(self, call: Callable[..., Any], inputs: list[Any]) -> Any:
         from .on_cpu import running
 
-        for one in self.observers:
-            one.began(call, inputs)
+        for observer in self.observers:
+            observer.began(call, inputs)
         with running(self):
             outputs = call(inputs)
-        for one in self.observers:
-            one.ended(outputs)
+        for observer in self.observers:
+            observer.ended(outputs)
         return outputs
 
     def make(self, name: str, source: str) -> Kernel:
         """A kernel of a wrapper."""
         if self.edit is not None:
             source = self.edit(name, source)
-        made = self.kernels[name] = Kernel(self, name, source)
-        for one in self.observers:
-            one.kernel(made)
-        return made
+        kernel = self.kernels[name] = Kernel(self, name, source)
+        for observer in self.observers:
+            observer.kernel(kernel)
+        return kernel
 
     def launch(self, launch: Launch) -> None:
         """Runs one kernel."""
@@ -205,8 +206,8 @@ class Interpretation:
                 f"(launch {self.launches}), and more than {LIMIT:,} take the interpreter too long: try it "
                 "with smaller inputs"
             )
-        watches = [watch for one in self.observers if (watch := one.before(launch)) is not None]
+        watches = [watch for observer in self.observers if (watch := observer.before(launch)) is not None]
         memory = launch.memory = Memory(watches[0] if watches else None)
         launching.run(launch.function, launch.arguments, launch.constants, launch.grid, memory, launch.signature)
-        for one in self.observers:
-            one.after(launch)
+        for observer in self.observers:
+            observer.after(launch)

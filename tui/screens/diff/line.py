@@ -63,29 +63,29 @@ class DiffWidths:
             + (self.value + 1 if self.value else 0)
         )
 
-    def head(self, made: Sideways) -> str:
+    def head(self, sideways: Sideways) -> str:
         """The titles: which graph stands where."""
-        a, b = (shorten(plain(side.graph), self.side - 3) for side in made.sides)
+        a, b = (shorten(plain(side.graph), self.side - 3) for side in sideways.sides)
         return " " * self.mark + set_cell_size(f"A {a}", self.side) + " │ " + f"B {b}"
 
-    def parts(self, made: Sideways, index: int, left_out: int = 0) -> list[tuple[str, str]]:
+    def parts(self, sideways: Sideways, index: int, left_out: int = 0) -> list[tuple[str, str]]:
         """One line as parts with styles; `left_out` lines before it are not listed."""
-        row = made.row(index)
+        row = sideways.row(index)
         style = STYLES.get(row.mark, "")
         sign = SIGNS[row.mark] if self.mark < 5 else f"{SIGNS[row.mark]} {row.mark}"
         if left_out and not row.mark:
             sign = "⋮" if self.mark < 5 else f"⋮ {left_out:,} alike"
             style = "dim"
-        a, b = self._node(made, made.sides[0], row.a), self._node(made, made.sides[1], row.b)
+        a, b = self._node(sideways, sideways.sides[0], row.a), self._node(sideways, sideways.sides[1], row.b)
         quiet = style if row.mark in OWN or row.mark == "follows" else ""
         return [(set_cell_size(sign, self.mark), style), (a, quiet), (" │ ", "dim"), (b, quiet)]
 
-    def _node(self, made: Sideways, side: SideColumns, at: int) -> str:
+    def _node(self, sideways: Sideways, side: SideColumns, at: int) -> str:
         if at < 0:
             return " " * self.side
         parts = [f"{at:>{self.number}}", set_cell_size(shorten(plain(side.names[at]), self.name), self.name)]
         if self.target:
-            parts.append(set_cell_size(shorten(plain(made.strings[side.targets[at]]), self.target), self.target))
+            parts.append(set_cell_size(shorten(plain(sideways.strings[side.targets[at]]), self.target), self.target))
         if self.value:
-            parts.append(set_cell_size(shorten(made.strings[side.values[at]], self.value), self.value))
+            parts.append(set_cell_size(shorten(sideways.strings[side.values[at]], self.value), self.value))
         return " ".join(parts)

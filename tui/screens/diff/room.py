@@ -3,7 +3,7 @@ key.
 
 The screen keeps cursor and other graph; which nodes belong together, and what differs, `dumps/diff` says.
 
->>> DiffRoom(Here(run="myrun", graph="myrun/0_1/forward", other="myrun/0_0/forward"))
+For example: `DiffRoom(Here(run="myrun", graph="myrun/0_1/forward", other="myrun/0_0/forward"))`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DiffRoom(ListRoom):
 
     def __init__(self, here: Here) -> None:
         super().__init__(here)
-        self.made: Sideways | None = None
+        self.sideways: Sideways | None = None
         self.shown: list[int] = []
         """The lines of `made` that are listed."""
         self.starts: list[int] = []
@@ -94,9 +94,9 @@ class DiffRoom(ListRoom):
     def looked_at(self) -> Here:
         """B, the newer one of a graph and its variant; else A."""
         node = None
-        if self.made is not None and self.shown:
-            row = self.made.row(self.shown[self.rows.cursor])
-            node = self.made.sides[1].names[row.b] if row.b >= 0 else None
+        if self.sideways is not None and self.shown:
+            row = self.sideways.row(self.shown[self.rows.cursor])
+            node = self.sideways.sides[1].names[row.b] if row.b >= 0 else None
         return self.here.at(graph=self.here.other or self.here.graph, other=None, node=node)
 
     def equivalent(self) -> list[str]:
@@ -116,9 +116,9 @@ class DiffRoom(ListRoom):
         if a and b:
             self.work(lambda: beside(a, b), self._take_verdicts, group="verdicts", doing="reading the verdicts")
 
-    def _take_verdicts(self, told: str) -> None:
-        if told != self.judged:
-            self.judged = told
+    def _take_verdicts(self, judged: str) -> None:
+        if judged != self.judged:
+            self.judged = judged
             self._say_place()
 
     # -- comparing
@@ -127,7 +127,7 @@ class DiffRoom(ListRoom):
         """Starts the comparison; an earlier one that still runs is dropped."""
         if self.job is not None:
             self.job.stop()
-        self.made, self.shown, self.starts, self.judged = None, [], [], ""
+        self.sideways, self.shown, self.starts, self.judged = None, [], [], ""
         self._look()
         self.rows.show(0)
         self._say("comparing ...")
@@ -155,15 +155,15 @@ class DiffRoom(ListRoom):
 
         def take(batch: list[dict[str, Any]]) -> None:
             """In a thread of the job."""
-            made = msgspec.convert(batch[-1].get("side_by_side"), Sideways)
-            self.call_later(self._show_made, job, made)
+            sideways = msgspec.convert(batch[-1].get("side_by_side"), Sideways)
+            self.call_later(self._show_sideways, job, sideways)
 
         job = self.job = self.run_job(words, self._ended, doing="diff", passing=True, on_batch=take)
 
-    def _show_made(self, job: Job, made: Sideways) -> None:
+    def _show_sideways(self, job: Job, sideways: Sideways) -> None:
         if job is not self.job:
             return
-        self.made, self.starts = made, made.starts()
+        self.sideways, self.starts = sideways, sideways.starts()
         self._lay_out()
         self._list()
         if self.starts:
@@ -171,7 +171,7 @@ class DiffRoom(ListRoom):
         self._say_place()
 
     def _ended(self, job: Job, code: int) -> None:
-        if job is not self.job or self.made is not None or code in (0, DIFFERENCE_EXIT):
+        if job is not self.job or self.sideways is not None or code in (0, DIFFERENCE_EXIT):
             return
         self._say("not compared; c chooses another graph")
         what = f"cannot compare {self.here.graph} and {self.here.other}"
@@ -180,32 +180,32 @@ class DiffRoom(ListRoom):
     # -- showing
 
     def _list(self) -> None:
-        made = self.made
-        if made is None:
+        sideways = self.sideways
+        if sideways is None:
             return
-        self.shown = list(range(len(made)))
+        self.shown = list(range(len(sideways)))
         if self.only:
             near: set[int] = set()
-            for index, mark in enumerate(made.marks):
+            for index, mark in enumerate(sideways.marks):
                 if mark not in QUIET:
-                    near.update(range(max(0, index - CONTEXT), min(len(made), index + CONTEXT + 1)))
+                    near.update(range(max(0, index - CONTEXT), min(len(sideways), index + CONTEXT + 1)))
             self.shown = sorted(near)
         self.rows.show(len(self.shown))
 
     def _lay_out(self) -> None:
-        if self.made is not None:
-            nodes = max(len(side.names) for side in self.made.sides)
+        if self.sideways is not None:
+            nodes = max(len(side.names) for side in self.sideways.sides)
             self._layout = DiffWidths.of(self.size.width - 1, nodes)
-            self.query_one("#heads", Static).update(self._layout.head(self.made))
+            self.query_one("#heads", Static).update(self._layout.head(self.sideways))
 
     def on_resize(self) -> None:
         """Other columns may fit."""
         self._lay_out()
 
     def _paint(self, index: int, width: int) -> Parts:
-        assert self.made is not None
+        assert self.sideways is not None
         left_out = self.shown[index] - self.shown[index - 1] - 1 if index else self.shown[0]
-        return self._layout.parts(self.made, self.shown[index], left_out)
+        return self._layout.parts(self.sideways, self.shown[index], left_out)
 
     def on_virtual_list_moved(self, message: VirtualList.Moved) -> None:
         """Another line: its difference in words."""
@@ -216,22 +216,22 @@ class DiffRoom(ListRoom):
         self.hint.update("")
 
     def _say_place(self) -> None:
-        made = self.made
-        if made is None:
+        sideways = self.sideways
+        if sideways is None:
             return
         at = self.shown[self.rows.cursor] if self.shown else -1
         place = ""
         if self.starts:
             number = bisect_right(self.starts, at)
             place = f"{number or '-'}/{len(self.starts)}  "
-        self.summary.update(place + plain(f"{self.judged}   {made.summary}" if self.judged else made.summary))
+        self.summary.update(place + plain(f"{self.judged}   {sideways.summary}" if self.judged else sideways.summary))
         if at < 0:
             self.hint.update("no line to show: a shows all")
             return
-        row = made.row(at)
-        a, b = made.sides
+        row = sideways.row(at)
+        a, b = sideways.sides
         users = [
-            f"{letter} {made.strings[side.lines[node]] or side.names[node]}"
+            f"{letter} {sideways.strings[side.lines[node]] or side.names[node]}"
             for letter, side, node in (("A", a, row.a), ("B", b, row.b))
             if node >= 0
         ]
@@ -247,8 +247,8 @@ class DiffRoom(ListRoom):
 
     def do_diff_step(self, step: int) -> None:
         """To the next difference, or the one before."""
-        if self.made is None or not self.starts:
-            if self.made is not None:
+        if self.sideways is None or not self.starts:
+            if self.sideways is not None:
                 text = "joined by seq_nr, which tells no differences" if self.joined else "no node departs"
                 self.hint.update(f"{text}\n= joins the other way")
             return
@@ -294,11 +294,11 @@ class DiffRoom(ListRoom):
         graph, run = self.here.graph or "", self.here.run
         self.work(lambda: candidates(graph, run), self._ask, group="others", doing="choose other")
 
-    def _ask(self, found: list[Other]) -> None:
+    def _ask(self, others: list[Other]) -> None:
         from ..picking import PickOther
 
         if self.is_current:
-            self.workbench.push_screen(PickOther(self.here.graph or "", found), self._chosen)
+            self.workbench.push_screen(PickOther(self.here.graph or "", others), self._chosen)
 
     def _chosen(self, graph: str | None) -> None:
         if graph is not None:
@@ -306,13 +306,13 @@ class DiffRoom(ListRoom):
 
     def do_diff_open(self, side: int) -> None:
         """The node of A (0) or B in its graph; where it has no partner there, the other."""
-        if self.made is None or not self.shown:
+        if self.sideways is None or not self.shown:
             raise UsageError("no line is shown", "nothing was compared yet", "c chooses the other graph")
-        row = self.made.row(self.shown[self.rows.cursor])
+        row = self.sideways.row(self.shown[self.rows.cursor])
         places = (row.a, row.b)
         side = side if places[side] >= 0 else 1 - side
         graph = self.here.graph if side == 0 else self.here.other
-        node = self.made.sides[side].names[places[side]]
+        node = self.sideways.sides[side].names[places[side]]
         self.workbench.go("graph", Here(run=self.here.run, graph=graph, node=node))
 
 

@@ -1,7 +1,7 @@
 """What keys do with the tabs of the graph screen: other tab, next kernel, partner, editor, picture. The tabs are a
 widget.
 
-Must not read or compute: the tabs' `about()` does, in a thread.
+Does not read or compute: the tabs' `about()` does, in a thread.
 
 >>> room.tab_keys.do_tabs_partner()      # to the node's partner; again: the next one, then back to where it began
 """
@@ -40,7 +40,7 @@ class _Round:
 
     run: Path
     places: list[tuple[str, str]]
-    told: list[str]
+    how_related: list[str]
     at: int
 
 
@@ -172,22 +172,27 @@ class GraphTabs:
             with about.lock:
                 return about.partners(node)
 
-        self.room.work(find, lambda found: self._partners(here, *found), group="partner", doing="finding the partner")
+        self.room.work(
+            find,
+            lambda partners_and_why: self._partners(here, *partners_and_why),
+            group="partner",
+            doing="finding the partner",
+        )
 
-    def _partners(self, here: tuple[str, str], found: list[Partner], why: str) -> None:
-        if not found or self._run is None:
+    def _partners(self, here: tuple[str, str], partners: list[Partner], why: str) -> None:
+        if not partners or self._run is None:
             self.room.notify(f"{here[1]} has no partner: {why}", markup=False, timeout=6)
             return
-        places = [here, *((partner.graph, partner.name) for partner in found)]
-        told = ["where it began", *(partner.how for partner in found)]
-        going = _rounds[self.room.workbench] = _Round(self._run, places, told, 0)
+        places = [here, *((partner.graph, partner.name) for partner in partners)]
+        how_related = ["where it began", *(partner.how for partner in partners)]
+        going = _rounds[self.room.workbench] = _Round(self._run, places, how_related, 0)
         self._next_partner(going)
 
     def _next_partner(self, going: _Round) -> None:
         going.at = (going.at + 1) % len(going.places)
         graph, node = going.places[going.at]
         number = f"partner {going.at}/{len(going.places) - 1} of {going.places[0][1]}: " if going.at else ""
-        self.room.notify(f"{number}{node} in {graph}, {going.told[going.at]}", markup=False, timeout=4)
+        self.room.notify(f"{number}{node} in {graph}, {going.how_related[going.at]}", markup=False, timeout=4)
         self.visit(graph, node)
 
     # -- out of the workbench
@@ -206,7 +211,9 @@ class GraphTabs:
             with about.lock:
                 return about.source(node), about.stack(node)
 
-        self.room.work(find, lambda found: self._open(*found, 0), group="editor", doing="finding the line")
+        self.room.work(
+            find, lambda sheet_and_stack: self._open(*sheet_and_stack, 0), group="editor", doing="finding the line"
+        )
 
     def _open(self, sheet: Sheet, stack: list[Frame], number: int) -> None:
         line = sheet.first + sheet.top
@@ -218,7 +225,7 @@ class GraphTabs:
             place = f"{stack[0].file}:{stack[0].line}"
             why = "the run keeps no copy of the file"
             raise EnvironmentLackError(f"{place} cannot be opened", why, "see the lines on the tab Source")
-        whole = "\n".join(str(one) for one in sheet.lines) + "\n"
+        whole = "\n".join(str(sheet_line) for sheet_line in sheet.lines) + "\n"
         original = Path(stack[number % len(stack)].file) if stack else None
         if original is not None and _same(original, whole):
             self.room.workbench.edit(original, line)

@@ -1,6 +1,6 @@
 """Going places on the graph screen: filter as you type, search with n and N, go to, users and inputs, back and forth.
 
-Must not search itself (`dumps/browse` does).
+Does not search itself (`dumps/browse` does).
 
 >>> room.find.jump(57)      # shows node 57 wherever it is, and remembers where we came from
 """
@@ -146,9 +146,9 @@ class GraphFind:
             none = f"no {self.sought!r} here" if self.sought else "/ finds; n goes on from hit to hit"
             self.room.status.show(None, none, alarm=True)
             return
-        told = f"{self.sought}: {hit.number:,}/{len(self.hits):,}{', wrapped' if hit.wrapped else ''}"
+        hit_text = f"{self.sought}: {hit.number:,}/{len(self.hits):,}{', wrapped' if hit.wrapped else ''}"
         self.goto(hit.node)
-        self.room.status.show(None, told)
+        self.room.status.show(None, hit_text)
 
     def do_graph_hit(self, step: int) -> None:
         """The next hit, or the one before."""

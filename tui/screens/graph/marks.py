@@ -1,8 +1,8 @@
 """What jobs found of the nodes on the graph screen: marks, the way from one to the next, values of rungs as columns.
 
-Read in a thread when the screen is seen, and while a job runs. Must not judge: `tui/verdicts.py` reads what jobs said.
+Read in a thread when the screen is seen, and while a job runs. Does not judge: `tui/verdicts.py` reads what jobs said.
 
->>> room.marks.told(57)
+>>> room.marks.at(57)
 ['triage: wrong numbers: result: relative error 2']
 """
 
@@ -27,7 +27,7 @@ class GraphMarks:
 
     def __init__(self, room: GraphRoom) -> None:
         self.room = room
-        self.found = NodesFound()
+        self.nodes_found = NodesFound()
         self.by_node: dict[int, list[str]] = {}
         self._jobs: list[int] = []
         self.live: ValuesSeen | None = None
@@ -54,16 +54,16 @@ class GraphMarks:
         if live is not None and live is not self.live:
             self.live = live
             self._values()
-        seen = self.found.seen
+        seen = self.nodes_found.seen
         self.room.work(lambda: nodes_of(graph, seen), self._take, group="marks", doing="reading what jobs found")
 
-    def _take(self, found: NodesFound | None) -> None:
+    def _take(self, nodes_found: NodesFound | None) -> None:
         self.was_read = True
-        if found is not None:
-            values = found.values != self.found.values
-            self.found = found
+        if nodes_found is not None:
+            values = nodes_found.values != self.nodes_found.values
+            self.nodes_found = nodes_found
             self.place()
-            if values and found.values:
+            if values and nodes_found.values:
                 self._values()
         if self.wanted:
             self.wanted = False
@@ -71,10 +71,10 @@ class GraphMarks:
 
     def _values(self) -> None:
         """The values that were read last as columns, those of another rung beside them."""
-        found = dict(self.found.values)
-        if self.live is not None and self.live.rung not in found:
-            found[self.live.rung] = self.live
-        shown = NodesFound(values=found).rungs()
+        values_of_rung = dict(self.nodes_found.values)
+        if self.live is not None and self.live.rung not in values_of_rung:
+            values_of_rung[self.live.rung] = self.live
+        shown = NodesFound(values=values_of_rung).rungs()
         if shown is not None:
             self.room.rows.value_columns(shown[0].columns(shown[1]), shown[2])
 
@@ -82,26 +82,26 @@ class GraphMarks:
         """Marks the nodes; what is about no node is at the result."""
         view = self.room.needed()
         known = {name: at for at, name in view.known.items()}
-        made: dict[int, list[str]] = {}
-        for (job, rung), marks in self.found.marks.items():
+        marks_of_node: dict[int, list[str]] = {}
+        for (job, rung), marks in self.nodes_found.marks.items():
             for node, name, said in marks:
                 words = name.split()  # "grad of blocks.0.weight"
                 at = view.position(node) if node else known.get(words[-1] if words else "")
-                told = f"{job}{f' {rung}' if rung else ''}: {said}"
-                made.setdefault(len(view) - 1 if at is None else at, []).append(told)
-        if made != self.by_node:
-            self.by_node = made
+                text = f"{job}{f' {rung}' if rung else ''}: {said}"
+                marks_of_node.setdefault(len(view) - 1 if at is None else at, []).append(text)
+        if marks_of_node != self.by_node:
+            self.by_node = marks_of_node
             table = self.room.table
-            table.bad = dict.fromkeys(made, mark("bad"))
-            table.bad_lines = {view.table.where[at] for at in made if view.text[view.table.where[at]]}
+            table.bad = dict.fromkeys(marks_of_node, mark("bad"))
+            table.bad_lines = {view.table.where[at] for at in marks_of_node if view.text[view.table.where[at]]}
             self.room.rows.again()
             self.room.refresh_bindings()
             if self.room.tabs is not None:
-                self.room.tabs.found = self.notes
+                self.room.tabs.notes_of = self.notes
                 self.room.tabs.again()
             self.tell()
 
-    def told(self, node: int) -> list[str]:
+    def at(self, node: int) -> list[str]:
         """What was found at a node."""
         return self.by_node.get(node, [])
 
@@ -112,13 +112,13 @@ class GraphMarks:
         alike = [
             at for at in self.by_node if at != node and source and view.text[where[at]] and where[at] == where[node]
         ]
-        return [*self.told(node), *(f"{view.table.name[at]}, {told}" for at in alike for told in self.by_node[at])]
+        return [*self.at(node), *(f"{view.table.name[at]}, {text}" for at in alike for text in self.by_node[at])]
 
     def tell(self) -> None:
         """Says on the line below what was found at the node under the cursor, else how many nodes are marked."""
         node = self.room.table.node
-        if told := self.told(node):
-            self.room.status.show(None, f"{mark('bad')} {' · '.join(told)}", alarm=True)
+        if texts := self.at(node):
+            self.room.status.show(None, f"{mark('bad')} {' · '.join(texts)}", alarm=True)
         elif self.room.status.right.startswith(mark("bad")):
             self.room.status.show(None, "")
 

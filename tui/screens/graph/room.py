@@ -3,7 +3,7 @@ slices.
 
 What it shows is computed in `dumps/browse`; what most keys do lies in its parts: rows with their folds, finding, tabs.
 
->>> GraphRoom(Here(graph="myrun/0_0/forward"))
+For example: `GraphRoom(Here(graph="myrun/0_0/forward"))`.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class GraphRoom(Room):
 
     @property
     def _node(self) -> int:
-        found = self.query(NodeTable)
-        return found.first().node if found else -1
+        tables = self.query(NodeTable)
+        return tables.first().node if tables else -1
 
     def arrive(self, here: Here) -> None:
         """Shown again, perhaps for another node."""
@@ -170,8 +170,8 @@ class GraphRoom(Room):
         else:
             self.work(begun.result, self._take, group="reading", doing="reading the graph")
 
-    def _take(self, found: tuple[SavedGraph, bytes | None]) -> None:
-        self.saved, data = found
+    def _take(self, graph_and_data: tuple[SavedGraph, bytes | None]) -> None:
+        self.saved, data = graph_and_data
         self._early = None
         self.slices.run("reading", loading(self.saved, data), self._whole, self._unreadable, self._first_rows)
 

@@ -1,7 +1,7 @@
 """Which rows the graph screen shows: filter, sorting, folds, columns and values. Each change is a new question to
 `dumps/browse`.
 
-The cursor sticks to its node whatever changes. Must not compute anything itself.
+The cursor sticks to its node whatever changes. Does not compute anything itself.
 
 >>> room.rows.ask(sort=usual("bytes"))
 """
@@ -120,30 +120,30 @@ class GraphRows:
         lanes = self.lanes if plain else None
         columns = self.chosen or all_columns.usual(selection.view)
         self.room.table.show(selection, columns, lanes, selection.nearest(max(node, 0)))
-        self.tell_rows()
+        self.show_counts()
 
-    def tell_rows(self) -> None:
+    def show_counts(self) -> None:
         """Writes how many rows there are, and what shapes them."""
         selection = self.selection
         if selection is None:
             return
-        told = [selection.told]
+        parts = [selection.count_text]
         if self.filter_text:
-            told.append(f"filter {self.filter_text}")
+            parts.append(f"filter {self.filter_text}")
         sort = selection.question.sort
         if sort is not None:
-            told.append(f"by {all_columns.BY_KEY[sort.key].title}{', largest first' if sort.descending else ''}")
+            parts.append(f"by {all_columns.BY_KEY[sort.key].title}{', largest first' if sort.descending else ''}")
             if selection.question.folded:
-                told.append("folds are off while sorted")
+                parts.append("folds are off while sorted")
         elif selection.question.folded:
             what = "modules" if selection.question.folded - self._inputs else "inputs"
-            told.append(f"{counted(len(selection), 'row', form=',')}, {what} folded")
+            parts.append(f"{counted(len(selection), 'row', form=',')}, {what} folded")
         if self.room.view is not None and not self.room.view.whole:
-            told.append("reading on ...")
+            parts.append("reading on ...")
         elif self.lanes is not None and self.room.table.lanes is None:
-            told.append("no lanes")
+            parts.append("no lanes")
         empty = "" if selection.matched or not self.question.terms else hint(selection.view, self.question.terms)
-        self.room.status.show(" · ".join(told), empty or None, alarm=bool(empty))
+        self.room.status.show(" · ".join(parts), empty or None, alarm=bool(empty))
 
     def filter_by(
         self,
@@ -156,7 +156,7 @@ class GraphRows:
 
         def done() -> None:
             self.filter_text = text
-            self.tell_rows()
+            self.show_counts()
 
         self.ask(node, terms=tuple(terms), then=done, on_error=on_error)
 
@@ -249,10 +249,10 @@ class GraphRows:
             row, node = self.room.table.row, self.room.table.node
             group = groups.parents[~row] if row < 0 else groups.around(node)
             if group < 0:
-                told = (
+                why_not = (
                     "the module has none around it" if row < 0 else "the node has no module with other nodes beside it"
                 )
-                self.room.status.show(None, told, alarm=True)
+                self.room.status.show(None, why_not, alarm=True)
                 return
             self.depth = None
             self._fold(self.question.folded | {group}, groups.starts[group])

@@ -95,12 +95,12 @@ class NodeTable(VirtualList):
         self.post_message(self.Moved(self, self.cursor))
 
     def measure(self) -> None:
-        """Takes the widths of columns anew: what they hold has changed."""
+        """Takes the widths of columns again: what they hold has changed."""
         self._wide.clear()
         self._lay()
 
     def _lay(self) -> None:
-        """Finds which columns fit; all texts are made anew."""
+        """Finds which columns fit; all texts are made again."""
         self._strips.clear()
         if self.selection is None:
             return

@@ -2,10 +2,11 @@
 
 Nothing that is wrong with one of them stops the others: it becomes a line that says so.
 
->>> overview = Overview(None)
->>> overview.look()          # in a thread, again and again; the first time it reads, later only what changed
->>> overview.lines[0].name
-'myrun'
+For example:
+
+    overview = Overview(None)
+    overview.look()          # in a thread, again and again; the first time it reads, later only what changed
+    overview.lines[0].name  # -> 'myrun'
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Overview:
         if not self.lines:
             self._join()
             publish()
-        jobs = [one for one in job_files.recent() if one.here]
+        jobs = [job for job in job_files.recent() if job.here]
         judged = self.verdicts.look(jobs)
         others = self._other_lines(jobs)
         for line in others:
@@ -80,9 +81,9 @@ class Overview:
 
     def open_packed(self, name: str) -> None:
         """Unpacks a packed run, to be looked at from now on. Raises GraphdbgError."""
-        found = resolve(name)
-        if isinstance(found, Run):
-            self.runs[name] = Following(found.path)
+        target = resolve(name)
+        if isinstance(target, Run):
+            self.runs[name] = Following(target.path)
             self._made.pop(name, None)
 
     def _join(self) -> None:
@@ -94,14 +95,14 @@ class Overview:
 
     def _of_run(self, name: str) -> list[ListingLine]:
         """A run with its searches and what runs, its compiles, and the jobs that ended."""
-        head, *made = self._made.get(name, [_unread(name)])
+        head, *listing = self._made.get(name, [_unread(name)])
         mine = [line for line in self._others if line.run == name]
         ended = [line for line in mine if line.kind == "job" and not line.since]
-        lines = [self._with_verdict(line) for line in made]
+        lines = [self._with_verdict(line) for line in listing]
         for place, line in enumerate(lines):
             if line.kind == "compile" and line.folds and line.compiled and not line.bad and not line.since:
                 judged = [
-                    at for at in range(place + 1, place + 1 + len(line.compiled.rows)) if lines[at] is not made[at]
+                    at for at in range(place + 1, place + 1 + len(line.compiled.rows)) if lines[at] is not listing[at]
                 ]
                 for at in sorted(judged, key=lambda at: not lines[at].bad)[:1]:
                     of = lines[at]
@@ -123,11 +124,11 @@ class Overview:
 
     def _with_verdict(self, line: ListingLine) -> ListingLine:
         """What was found of a graph that ran says more than that it ran."""
-        found = self.verdicts.of(line.target) if line.kind in GRAPHS and not line.bad and not line.since else None
-        if found is None or (line.kind == "compile" and line.folds):
+        judged = self.verdicts.of(line.target) if line.kind in GRAPHS and not line.bad and not line.since else None
+        if judged is None or (line.kind == "compile" and line.folds):
             return line
         return msgspec.structs.replace(
-            line, status=found.word, error=found.said if found.bad else line.error, bad=found.bad
+            line, status=judged.word, error=judged.said if judged.bad else line.error, bad=judged.bad
         )
 
     def _run_of(self, target: str) -> str:
@@ -137,7 +138,7 @@ class Overview:
 
     def told_of(self, out: str) -> list[str]:
         """What is known of a minification that is listed, in sentences."""
-        return self._outs.told(out) if self._outs is not None else []
+        return self._outs.standing_lines(out) if self._outs is not None else []
 
     def _find_runs(self) -> bool:
         if self.run is not None:

@@ -60,57 +60,61 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
     compiled = line.compiled
     assert compiled is not None
     row = next((row for row in compiled.rows if row.id == line.graph), compiled.main)
-    found = overview.verdicts.of(line.target)
+    judged = overview.verdicts.of(line.target)
     error = (row.error or "").strip().splitlines()
     stack, short = calls(row.error or ""), len(error) <= SHORT
     texts = [
-        Text(plain(one), "bold red" if not place else "") for place, one in enumerate(error if short else error[:1])
+        Text(plain(text), "bold red" if not place else "") for place, text in enumerate(error if short else error[:1])
     ]
     if row.at:
         texts.append(Text(f"last seen in {plain(row.at)}", "bold red" if row.lost else ""))
-    texts += _verdict(found) if found else []
-    todo = [_do(*one) for one in [*_minified(line, overview), *_next(line, row, found)]]
+    texts += _verdict(judged) if judged else []
+    todo = [_do(*text) for text in [*_minified(line, overview), *_next(line, row, judged)]]
     texts, todo = texts + todo[:1] * line.bad, todo[line.bad :]  # what to do stands where a small screen shows it
-    why = of_compile(*compiled.told, max(20, width - 7)).splitlines() if compiled.told is not None else []
+    why = of_compile(*compiled.by_dynamo, max(20, width - 7)).splitlines() if compiled.by_dynamo is not None else []
     if line.bad:  # the error is told above
-        why = list(itertools.takewhile(lambda one: not one.lstrip().startswith(("FAILED, ", "ERROR to ")), why))
+        why = list(itertools.takewhile(lambda text: not text.lstrip().startswith(("FAILED, ", "ERROR to ")), why))
     heads = ["  why  ", *["       "] * len(why)]
-    reasons = [Text(head, "bold").append(plain(one), "not bold") for head, one in zip(heads, why, strict=False)]
-    source = _source(row, _frame(line, stack, found), around)
+    reasons = [Text(head, "bold").append(plain(text), "not bold") for head, text in zip(heads, why, strict=False)]
+    source = _source(row, _frame(line, stack, judged), around)
     texts += [*source, *todo, *reasons] if line.bad else [*reasons, *todo, *source]
     if not short or row.stack:
-        texts += [Text("the whole of it", "bold"), *(Text(plain(one)) for one in [*error, *row.stack])]
+        texts += [Text("the whole of it", "bold"), *(Text(plain(text)) for text in [*error, *row.stack])]
     return texts
 
 
-def _verdict(found: Judged) -> list[Text]:
+def _verdict(judged: Judged) -> list[Text]:
     """The last verdict, with when it was asked for."""
-    style = {"bad": "bold red", "ok": "green", "doubt": "yellow"}.get(verdict_words.tone(found.record), "")
+    style = {"bad": "bold red", "ok": "green", "doubt": "yellow"}.get(verdict_words.tone(judged.record), "")
     when = time.strftime(
-        "%H:%M" if time.time() - found.started < 86400 else "%d %b %H:%M", time.localtime(found.started)
+        "%H:%M" if time.time() - judged.started < 86400 else "%d %b %H:%M", time.localtime(judged.started)
     )
-    first = verdict_words.first_line(found.record)
+    first = verdict_words.first_line(judged.record)
     texts = [Text(f"verdict of {when}: ", "bold").append(plain(first), style)]
-    said = found.record.reason.strip()
+    said = judged.record.reason.strip()
     if said and said not in first:
         texts.append(Text(plain(said)))
-    if found.record.workaround:
-        texts.append(Text("passes with ", "bold").append(plain(found.record.workaround), "cyan"))
+    if judged.record.workaround:
+        texts.append(Text("passes with ", "bold").append(plain(judged.record.workaround), "cyan"))
     return texts
 
 
-def _frame(line: ListingLine, stack: list[Frame], found: Judged | None) -> Frame | None:
+def _frame(line: ListingLine, stack: list[Frame], judged: Judged | None) -> Frame | None:
     """The user's line that the failure, the verdict or else the compile is about."""
-    told = line.compiled.told if line.compiled else None
+    program_lines = line.compiled.by_dynamo if line.compiled else None
     mine = [frame for frame in stack if frame.user]
     if mine:
         return mine[-1]
-    where = found.record.where if found else None
-    if where is not None and where.line and told is not None:
+    where = judged.record.where if judged else None
+    if where is not None and where.line and program_lines is not None:
         name, _, number = where.line.rpartition(":")
-        if Path(told[0].file).name == name and number.isdigit():
-            return Frame(told[0].file, int(number), "", "")
-    return Frame(told[0].file, told[0].line, told[0].name, "") if told and told[0].file else None
+        if Path(program_lines[0].file).name == name and number.isdigit():
+            return Frame(program_lines[0].file, int(number), "", "")
+    return (
+        Frame(program_lines[0].file, program_lines[0].line, program_lines[0].name, "")
+        if program_lines and program_lines[0].file
+        else None
+    )
 
 
 def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
@@ -136,7 +140,7 @@ def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
     return quoted
 
 
-def _next(line: ListingLine, row: ListedGraph, found: Judged | None) -> list[tuple[str, str, str]]:
+def _next(line: ListingLine, row: ListedGraph, judged: Judged | None) -> list[tuple[str, str, str]]:
     """Key, what it does, the command that does the same."""
     target = shlex.quote(line.target)
     triage = ("t", "judge it at every rung", f"graphdbg triage {target}")
@@ -144,28 +148,46 @@ def _next(line: ListingLine, row: ListedGraph, found: Judged | None) -> list[tup
         return [("w", "why it was compiled", f"graphdbg ls {shlex.quote(line.run)} --why")]
     if row.status in IN_FLIGHT and not row.lost:
         return []
-    if found is not None and found.bad:
-        shrink = [one for one in found.record.next if one.startswith("graphdbg minify ")][:1]
-        if not shrink and found.rung in NAMES:
+    if judged is not None and judged.bad:
+        shrink = [command for command in judged.record.next if command.startswith("graphdbg minify ")][:1]
+        if not shrink and judged.rung in NAMES:
             shrink = [
                 shlex.join(
-                    ["graphdbg", "minify", line.target, *MinifyOptions(rung=found.rung, imports=found.imports).words()]
+                    [
+                        "graphdbg",
+                        "minify",
+                        line.target,
+                        *MinifyOptions(rung=judged.rung, imports=judged.imports).words(),
+                    ]
                 )
             ]
-        others = [one for one in found.record.next if one not in shrink]
-        return [*(("5", "shrink it to a repro", one) for one in shrink), *(("then", "", one) for one in others)]
+        others = [command for command in judged.record.next if command not in shrink]
+        return [
+            *(("5", "shrink it to a repro", command) for command in shrink),
+            *(("then", "", command) for command in others),
+        ]
     if row.status == "failed" or row.lost:
         return [triage, ("5", "shrink it to a repro", f"graphdbg minify {target}")]
-    if found is not None:
-        return [("2", "its nodes", f"graphdbg show {target}"), *(("then", "", one) for one in found.record.next)]
+    if judged is not None:
+        return [
+            ("2", "its nodes", f"graphdbg show {target}"),
+            *(("then", "", command) for command in judged.record.next),
+        ]
     return [triage]
 
 
 def _minified(line: ListingLine, overview: Overview) -> list[tuple[str, str, str]]:
     """The newest finished minification of the graph."""
-    ended = [one for one in overview.lines if (one.kind, one.run, one.status) == ("out", line.target, "finished")]
-    repros = [one for one in ended if one.path is not None and (one.path / "repro.py").exists()][:1]
-    return [("done", f"minified in {plain(one.name)}", f"python {shlex.quote(one.name)}/repro.py") for one in repros]
+    ended = [
+        search
+        for search in overview.lines
+        if (search.kind, search.run, search.status) == ("out", line.target, "finished")
+    ]
+    repros = [search for search in ended if search.path is not None and (search.path / "repro.py").exists()][:1]
+    return [
+        ("done", f"minified in {plain(search.name)}", f"python {shlex.quote(search.name)}/repro.py")
+        for search in repros
+    ]
 
 
 def _do(key: str, what: str, command: str) -> Text:
@@ -179,16 +201,18 @@ def _run(line: ListingLine, overview: Overview) -> list[Text]:
     target, compiles = shlex.quote(line.target), of_rows(run)
     texts = [Text("$ ", "dim").append(plain(shlex.join(run.record.command)), "bold")]
     began = time.strftime("%d %b %Y %H:%M", time.localtime(run.record.started)) if run.record.started else ""
-    seconds = sum(one.seconds or 0.0 for one in compiles)
+    seconds = sum(compiled.seconds or 0.0 for compiled in compiles)
     parts = [began, f"{counted(len(compiles), 'compile')} in {seconds:.1f} s", counted(len(run.processes), "process")]
     texts.append(Text(plain(" · ".join(filter(None, parts)))))
-    slowest = sorted((one for one in compiles if one.seconds), key=lambda one: -(one.seconds or 0.0))[:3]
+    slowest = sorted(
+        (compiled for compiled in compiles if compiled.seconds), key=lambda compiled: -(compiled.seconds or 0.0)
+    )[:3]
     texts += [
-        Text(f"{one.seconds:>8.2f} s  {plain(one.id)}  {plain(one.function(60))}")
-        for one in slowest
+        Text(f"{compiled.seconds:>8.2f} s  {plain(compiled.id)}  {plain(compiled.function(60))}")
+        for compiled in slowest
         if len(compiles) > 1
     ]
-    texts += [Text(plain(said), "red") for one in compiles for said in one.trouble()]
+    texts += [Text(plain(said), "red") for compiled in compiles for said in compiled.trouble()]
     texts.append(_do("t", "judge all of its graphs", f"graphdbg triage {target}"))
     texts.append(_do("w", "why each graph is there", f"graphdbg ls {target} --why"))
     return texts
@@ -201,5 +225,5 @@ def _job(line: ListingLine) -> list[Text]:
     with contextlib.suppress(OSError), opened(line.path / ERR_FILE) as file:
         file.seek(max(0, file.seek(0, 2) - _SAID_BYTES))
         said = file.read().decode(errors="replace").splitlines()
-        texts += [Text(plain(one), "dim") for one in said[-12:]]
+        texts += [Text(plain(said_line), "dim") for said_line in said[-12:]]
     return texts

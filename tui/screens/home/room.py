@@ -4,7 +4,7 @@ come.
 Everything is read in a thread and painted from `Overview`; the screen keeps the cursor, folds and filter, and decides
 nothing.
 
->>> HomeRoom(Here(run="myrun"), follow=True)
+For example: `HomeRoom(Here(run="myrun"), follow=True)`.
 """
 
 from __future__ import annotations
@@ -256,8 +256,8 @@ class HomeRoom(ListRoom):
             if not hidden:  # it has its place only once it was laid out
                 self.set_timer(RESTS_S, self._preview)
             return
-        found = self.overview.verdicts.of(line.target) if line is not None and line.kind in GRAPHS else None
-        shown = (line, found, width, rows)
+        judged = self.overview.verdicts.of(line.target) if line is not None and line.kind in GRAPHS else None
+        shown = (line, judged, width, rows)
         if shown == self._previewed:
             return
         fresh, self._previewed = line is None or line.key == self._below_of or not self._below_of, shown
@@ -362,11 +362,11 @@ class HomeRoom(ListRoom):
     def _to_graph_of(self, line: ListingLine) -> None:
         """Of a compile that was opened, the graph to look at."""
         inside = self.lines[self.rows.cursor + 1 :]
-        found = next(
+        graph_row = next(
             (place for place, below in enumerate(inside, self.rows.cursor + 1) if below.target == line.target), None
         )
-        if line.kind == "compile" and line.key not in self.folded and found is not None:
-            self.rows.move_to(found)
+        if line.kind == "compile" and line.key not in self.folded and graph_row is not None:
+            self.rows.move_to(graph_row)
 
     def do_home_fold(self, fold: bool | None = None) -> None:
         """Folds, unfolds, or the one or the other."""
@@ -392,11 +392,11 @@ class HomeRoom(ListRoom):
             for place, line in enumerate(self.lines)
             if line.kind in GRAPHS and line.bad and not self._opened(place)
         ]
-        found = next((place for place in order if place in bad), None)
-        if found is None:
+        failed_row = next((place for place in order if place in bad), None)
+        if failed_row is None:
             self._hint("no graph failed among those listed")
         else:
-            self.rows.move_to(found)
+            self.rows.move_to(failed_row)
 
     def do_home_pin(self) -> None:
         """Pins the cursor to the newest graph, or lets go."""
@@ -499,16 +499,16 @@ class HomeRoom(ListRoom):
             return
         job, panel = Job.attach(line.path), self.note
         panel.show(line.name, "reading ...")
-        told = ""
+        shown_text = ""
 
         def tell() -> None:
-            nonlocal told
+            nonlocal shown_text
             end = "" if job.code is None else f"\n{ending(job.code)}"
             text = ("\n".join(job.said) or "it has said nothing so far") + end
             if not panel.shown or panel.title_text != line.name:
                 timer.stop()
-            elif text != told:
-                told = text
+            elif text != shown_text:
+                shown_text = text
                 panel.tell(line.name, text)
 
         timer = self.set_interval(0.2, tell)

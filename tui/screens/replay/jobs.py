@@ -112,10 +112,10 @@ class ReplayJobs:
             self.room.work(last, self._attach_all, group="last", doing="looking for the last ladder")
 
     def _attach_all(self, last: tuple[list[Data], dict[str, JobFile]]) -> None:
-        before, found = last
+        before, by_kind = last
         for line in before if "triage" not in self.slots else ():
             self.ladder.take(line)
-        for kind, kept in found.items():
+        for kind, kept in by_kind.items():
             if kind in self.slots:
                 continue
             slot = Slot(kind, kept.record.words, began=kept.record.started, ended_at=kept.ended or 0.0)

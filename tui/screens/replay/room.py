@@ -3,7 +3,7 @@
 The rungs above, the finding, one of three views below; which list has the keys. What runs is in `jobs`, with which
 words in `commands`.
 
->>> ReplayRoom(Here(run="myrun", graph="myrun/0_0/forward"))
+For example: `ReplayRoom(Here(run="myrun", graph="myrun/0_0/forward"))`.
 """
 
 from __future__ import annotations
@@ -199,13 +199,13 @@ class ReplayRoom(ViewsRoom):
         slot = self.jobs.slots.get(self.kind)
         if slot is None:
             return [f"Nothing yet. {'B' if self.kind == 'bisect' else 'r'} starts it."]
-        told = [] if slot.kind == "triage" else slot.said[-500:]
+        said_lines = [] if slot.kind == "triage" else slot.said[-500:]
         if slot.kind == "triage":
             rungs = [self.jobs.ladder.cells(name) for name in NAMES]
-            told = [
+            said_lines = [
                 plain(f"{cells.rung}: {cells.verdict} {cells.said}") for cells in rungs if cells.verdict
             ] + slot.said[-20:]
-        return [f"$ {slot.line}", *told, "", *self._conclusion(slot)]
+        return [f"$ {slot.line}", *said_lines, "", *self._conclusion(slot)]
 
     def _conclusion(self, slot: Slot) -> list[str]:
         ladder = slot.kind == "triage"
@@ -217,7 +217,7 @@ class ReplayRoom(ViewsRoom):
         record = self.jobs.ladder.end if ladder else slot.document
         around = [f"    {plain(line)}" for line in str(record.get("workaround") or "").splitlines()]
         around[:0] = ["Work-around, seen to work:"] if around else []
-        go_on = [f"Next: {one}" for one in record.get("next") or ()]
+        go_on = [f"Next: {command}" for command in record.get("next") or ()]
         return [*(plain(text) for text in said if text), *around, *go_on] or [slot.state()]
 
     # -- which list has the keys
@@ -293,13 +293,18 @@ class ReplayRoom(ViewsRoom):
 
     def _judged_bad(self) -> list[Data]:
         """What bisect and the ladder concluded, where that is a failure."""
-        told = [self.jobs.slots["bisect"].document] if "bisect" in self.jobs.slots else []
-        return [one for one in [*told, self.jobs.ladder.end] if one.get("verdict") == "fails"]
+        documents = [self.jobs.slots["bisect"].document] if "bisect" in self.jobs.slots else []
+        return [document for document in [*documents, self.jobs.ladder.end] if document.get("verdict") == "fails"]
 
     def _found_node(self) -> str:
         """The node that one of them names."""
         return next(
-            (str(where["node"]) for one in self._judged_bad() if (where := one.get("where")) and where.get("node")), ""
+            (
+                str(where["node"])
+                for document in self._judged_bad()
+                if (where := document.get("where")) and where.get("node")
+            ),
+            "",
         )
 
     async def do_replay_bad(self, step: int) -> None:

@@ -3,7 +3,7 @@ and verifies, as a job.
 
 Reads the report that is there. Writes nothing itself, overwrites nothing and sends nothing.
 
->>> ReportRoom(Here(out="small"))
+For example: `ReportRoom(Here(out="small"))`.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class ReportRoom(ViewsRoom):
     @property
     def subject(self) -> str:
         """What the report is about, as the command names it."""
-        found = self.here.out or self.here.graph
-        if found is None:
+        named = self.here.out or self.here.graph
+        if named is None:
             raise UsageError(
                 "no graph is chosen", "a report is about one", "press 1 for Home; enter on a graph picks it"
             )
-        return found
+        return named
 
     def equivalent(self) -> list[str]:
         """What shows this, or would write it."""
@@ -114,14 +114,14 @@ class ReportRoom(ViewsRoom):
 
         def read() -> Preview:
             places = [folder] if folder else [Path(out)] if out else reports(subject, Path.cwd())
-            found = [Preview.of(place) for place in places]
-            return next((preview for preview in found if preview.is_there), Preview(Path(out or subject)))
+            previews = [Preview.of(place) for place in places]
+            return next((preview for preview in previews if preview.is_there), Preview(Path(out or subject)))
 
         self.work(read, self._take, group="report", doing="read")
 
-    def _take(self, found: Preview) -> None:
-        self.shown = found
-        if not found.is_there and not self._ahead:
+    def _take(self, preview: Preview) -> None:
+        self.shown = preview
+        if not preview.is_there and not self._ahead:
             self._look_ahead()
         self.refresh_bindings()
         self.show(keep=False)
@@ -131,12 +131,12 @@ class ReportRoom(ViewsRoom):
         self._ahead = ["reading the graph ..."]
 
         def ended(job: Job, code: int) -> None:
-            self._ahead = told[-1]["says"] if told else [job.last_said("")]
+            self._ahead = documents[-1]["says"] if documents else [job.last_said("")]
             self.show()
 
-        told: list[dict[str, Any]] = []
+        documents: list[dict[str, Any]] = []
         words = ["report", self.subject, "--preview", "--json"]
-        self.run_job(words, ended, doing="report", passing=True, on_batch=told.extend)
+        self.run_job(words, ended, doing="report", passing=True, on_batch=documents.extend)
 
     # -- showing
 
@@ -151,25 +151,25 @@ class ReportRoom(ViewsRoom):
             texts = wrapped(texts, self.lines.scrollable_content_region.width)
         self.lines.show(texts, keep=keep)
 
-    def _state(self, found: Preview) -> Text:
+    def _state(self, preview: Preview) -> Text:
         if self.running:
             first = f"{self.running.line} runs; x stops it"
         elif self._standing:
             first = self._standing
-        elif found.is_there:
-            rate = f": repro.py reproduces the bug ({found.shown} of {found.times})" if found.times else ""
-            first = f"Report {found.folder}{rate}"
+        elif preview.is_there:
+            rate = f": repro.py reproduces the bug ({preview.shown} of {preview.times})" if preview.times else ""
+            first = f"Report {preview.folder}{rate}"
         else:
             first = "no report is there yet: o writes one into a new folder; nothing is overwritten, nothing is sent"
         return Text(plain(first), "bold")
 
-    def _texts(self, found: Preview, view: str) -> list[Text]:
+    def _texts(self, preview: Preview, view: str) -> list[Text]:
         dark = self.app.current_theme.dark
         if view == "Log":
             return [
                 Text(plain(line)) for line in self.said or ["nothing was said yet: r runs the repro, o writes a report"]
             ]
-        if not found.is_there:
+        if not preview.is_there:
             holds = "What a report holds: issue.md (the issue text), repro.py (needs torch alone), artifacts.zip."
             return [
                 Text(warning(), "yellow"),
@@ -179,26 +179,26 @@ class ReportRoom(ViewsRoom):
                 *(Text(plain(line)) for line in self._ahead),
             ]
         if view == "Privacy":
-            lines = [Text(plain(line), "red bold" if line.startswith("STILL") else "") for line in found.sentences()]
+            lines = [Text(plain(line), "red bold" if line.startswith("STILL") else "") for line in preview.sentences()]
             return [
                 Text(warning(), "yellow"),
                 Text(),
                 *lines,
                 Text(),
-                *(Text(plain(line), "dim") for line in found.source_lines),
+                *(Text(plain(line), "dim") for line in preview.source_lines),
             ]
         if view == "Issue":
-            return markdown(found.issue, dark=dark) if found.issue else [Text(f"there is no {ISSUE}", "dim")]
+            return markdown(preview.issue, dark=dark) if preview.issue else [Text(f"there is no {ISSUE}", "dim")]
         if view == "Repro":
             none = [Text(f"there is no {REPRO}: the issue text says why", "dim")]
-            return python(found.repro, dark=dark) if found.repro else none
-        return self._artifacts(found)
+            return python(preview.repro, dark=dark) if preview.repro else none
+        return self._artifacts(preview)
 
-    def _artifacts(self, found: Preview) -> list[Text]:
-        if not found.members:
+    def _artifacts(self, preview: Preview) -> list[Text]:
+        if not preview.members:
             why = f"there is no {ARTIFACTS} here: minify writes none; o writes a report with one into a new folder"
-            return [Text(plain(found.damage or why), "dim")]
-        return [Text(f"{size_text(size):>10}  {plain(name)}") for name, size in found.members]
+            return [Text(plain(preview.damage or why), "dim")]
+        return [Text(f"{size_text(size):>10}  {plain(name)}") for name, size in preview.members]
 
     # -- writing and verifying
 
@@ -245,10 +245,10 @@ class ReportRoom(ViewsRoom):
         if not rates:
             self._failed(job, code)
             return
-        told = rates[-1]
-        self.said += str(told.get("output") or "").splitlines()
+        rate = rates[-1]
+        self.said += str(rate.get("output") or "").splitlines()
         self._standing = (
-            f"verified now: the repro failed in {told['shown']} of {counted(told['times'], 'fresh process')}"
+            f"verified now: the repro failed in {rate['shown']} of {counted(rate['times'], 'fresh process')}"
         )
         self.show()
 
@@ -305,11 +305,11 @@ class ReportRoom(ViewsRoom):
 
     def do_report_copy(self) -> None:
         """The text of the view as it is in the file."""
-        found, view = self._there(), VIEWS[self.view]
+        preview, view = self._there(), VIEWS[self.view]
         if view == "Repro":
-            self.workbench.copy(found.repro, "repro")
+            self.workbench.copy(preview.repro, "repro")
         elif view in ("Issue", "Privacy"):
-            self.workbench.copy(found.issue, "issue")
+            self.workbench.copy(preview.issue, "issue")
         else:
             self.workbench.copy("\n".join(line.plain for line in self.lines.texts), f"report-{view.lower()}")
 

@@ -47,9 +47,9 @@ def test_choose_walk_and_open(work: Path) -> None:
         await until(app, lambda: isinstance(app.screen, PickOther), "the sheet")
         await until(app, lambda: "another compile of the same function" in shown(app), "the candidates")
         await pilot.press("enter")
-        await until(app, lambda: room.made is not None, "the comparison")
+        await until(app, lambda: room.sideways is not None, "the comparison")
         assert room.equivalent() == ["diff", "myrun/0_0/forward", "myrun/0_1/forward", "--side-by-side", "--all"]
-        made = room.made
+        made = room.sideways
         assert made is not None
         assert room.rows.cursor == room.starts[0]
         mark = made.row(room.starts[0]).mark
@@ -80,13 +80,13 @@ def test_forward_and_backward_are_joined_without_being_asked(work: Path) -> None
     room = DiffRoom(Here(run="myrun", graph="myrun/0_0/forward", other="myrun/0_0/backward"))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: room.made is not None, "the lines")
+        await until(app, lambda: room.sideways is not None, "the lines")
         assert room.equivalent() == ["diff", "myrun/0_0/forward", "myrun/0_0/backward", "--by-seq-nr"]
         assert "joined by seq_nr" in shown(app)
         await key(app, "n", lambda: "tells no differences" in shown(app))
-        await key(app, "equals_sign", lambda: room.made is not None and room.joined is False)
+        await key(app, "equals_sign", lambda: room.sideways is not None and room.joined is False)
         assert room.equivalent()[-2:] == ["--side-by-side", "--all"]
-        await key(app, "X", lambda: room.made is not None and room.here.graph == "myrun/0_0/backward")
+        await key(app, "X", lambda: room.sideways is not None and room.here.graph == "myrun/0_0/backward")
 
     play(story, room)
 
@@ -104,7 +104,7 @@ def test_damaged_and_vanished_graphs_are_told_and_another_can_be_chosen(work: Pa
         room._chosen("myrun/9_9/forward")
         await until(app, lambda: len(app.troubles) == 2, "the other panel")
         room._chosen("myrun/0_0/backward")
-        await until(app, lambda: room.made is not None, "another comparison")
+        await until(app, lambda: room.sideways is not None, "another comparison")
 
     play(story, room, size=size)
 
@@ -123,13 +123,13 @@ def test_a_large_comparison_never_holds_a_key(tmp_path: Path, monkeypatch: pytes
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         nonlocal slowest
-        while room.made is None:
+        while room.sideways is None:
             before = time.monotonic()
             await asyncio.sleep(0.005)
             slowest = max(slowest, time.monotonic() - before)
         assert len(room.starts) >= 30
-        assert len(room.made) >= NODES
-        await key(app, "end", lambda: room.rows.cursor == len(room.made) - 1)  # type: ignore[arg-type]
+        assert len(room.sideways) >= NODES
+        await key(app, "end", lambda: room.rows.cursor == len(room.sideways) - 1)  # type: ignore[arg-type]
 
     play(story, room)
     assert slowest < 0.5, f"the loop was held for {slowest:.3f} s"

@@ -108,7 +108,11 @@ def test_the_key_waits_for_what_jobs_found(work: Path) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: "✗sin_1" in shown(app), "the mark")
         room.find.goto(0)
-        room.marks.was_read, room.marks.by_node, room.marks.found = False, {}, NodesFound()  # as before it was read
+        room.marks.was_read, room.marks.by_node, room.marks.nodes_found = (
+            False,
+            {},
+            NodesFound(),
+        )  # as before it was read
         await key(app, "exclamation_mark", lambda: "reading what jobs found" in room.status.right)
         room.marks.look()
         sin = room.needed().position("sin_1")

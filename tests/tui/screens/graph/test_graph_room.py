@@ -288,7 +288,9 @@ def test_a_graph_that_cannot_be_read_is_told_and_read_again(tmp_path: Path) -> N
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(pilot, lambda: room.panel is not None and room.panel.shown, "the panel")
-        assert room.panel is not None and room.panel.told is not None and "damaged" in room.panel.told.text
+        assert (
+            room.panel is not None and room.panel.shown_error is not None and "damaged" in room.panel.shown_error.text
+        )
         await key(app, "j", lambda: True)
         table.write_bytes(whole)
         await key(app, "r", lambda: room.view is not None and room.view.whole)

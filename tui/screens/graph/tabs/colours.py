@@ -2,7 +2,7 @@
 asked for.
 
 A piece is coloured by itself, so a text that goes over many lines may be coloured wrongly below the start of a piece; a
-whole file of generated code would take seconds. Must not know widgets.
+whole file of generated code would take seconds. Does not know widgets.
 
 >>> [len(texts) for texts in (coloured(lines[:200], "python", dark=True),)]
 [200]
@@ -26,7 +26,7 @@ LONGEST = 400
 
 def pieces(sheet: Sheet, first: int, last: int) -> list[tuple[range, str]]:
     """The pieces of a sheet that lie in sight, each in one language."""
-    found: list[tuple[range, str]] = []
+    pieces_in_sight: list[tuple[range, str]] = []
     for start in range(first // PIECE * PIECE, last, PIECE):
         end = min(start + PIECE, len(sheet.lines))
         cuts = sorted(
@@ -34,14 +34,14 @@ def pieces(sheet: Sheet, first: int, last: int) -> list[tuple[range, str]]:
         )
         for low, high in pairwise(cuts):
             language = next((name for part, name in sheet.inside if low in part), sheet.language)
-            found.append((range(low, high), language))
-    return found
+            pieces_in_sight.append((range(low, high), language))
+    return pieces_in_sight
 
 
 def coloured(lines: Sequence[object], language: str, *, dark: bool) -> list[Text]:
     """The lines with colours; as they are where there is no lexer of that name."""
-    texts = [plain_code(line_text(one)) for one in lines]  # type: ignore[arg-type]
+    texts = [plain_code(line_text(line)) for line in lines]  # type: ignore[arg-type]
     shown = highlighted([text[:LONGEST] for text in texts], language, dark=dark)
-    for text, one in zip(shown, texts, strict=False):
-        text.append(one[LONGEST:])
+    for text, line in zip(shown, texts, strict=False):
+        text.append(line[LONGEST:])
     return shown

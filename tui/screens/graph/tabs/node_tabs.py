@@ -2,7 +2,7 @@
 comes.
 
 Whoever moves the cursor calls `show_node` once it rests. An answer for a node that is no longer wanted is thrown away.
-Must not read or compute anything in a key's handler, and must not know the table.
+Does not read or compute anything in a key's handler, and does not know the table.
 
 >>> tabs = NodeTabs(saved, view)
 >>> tabs.show_node(57); tabs.choose("code"); tabs.more(1)
@@ -58,7 +58,7 @@ class NodeTabs(Vertical):
         self.kinds: Sequence[str] = tuple(NAMES)
         self.numbers = {SOURCE: 0, CODE: 0, NEAR: HOPS}
         """Which frame, which kernel, how many hops."""
-        self.found: Callable[[int, bool], list[str]] = lambda node, source: []
+        self.notes_of: Callable[[int, bool], list[str]] = lambda node, source: []
         """What jobs found of a node; with its other argument, of the source line."""
         self.shown: tuple[str, int | None, int] = ("", None, 0)
         """Tab, node and number of the sheet that is seen."""
@@ -91,7 +91,7 @@ class NodeTabs(Vertical):
             self._ask()
 
     def again(self) -> None:
-        """The same anew: something was found."""
+        """The same again: something was found."""
         if self.is_mounted:
             self._ask()
 
@@ -155,8 +155,8 @@ class NodeTabs(Vertical):
             return  # asked for something else meanwhile
         stay = wanted[0] == self.shown[0] == CODE and sheet.top == self.sheet.top and sheet.lines is self.sheet.lines
         self.shown = wanted
-        if wanted[1] is not None and (found := self.found(wanted[1], wanted[0] == SOURCE)):
-            sheet = replace(sheet, notes=[*(f"{mark('bad')} {one}" for one in found), *sheet.notes])
+        if wanted[1] is not None and (texts := self.notes_of(wanted[1], wanted[0] == SOURCE)):
+            sheet = replace(sheet, notes=[*(f"{mark('bad')} {text}" for text in texts), *sheet.notes])
         self._tell(sheet.title, sheet.choice)
         self.page.show(sheet, stay=stay)
 

@@ -1,6 +1,6 @@
 """One sheet on the screen: only the lines that are seen are made and painted; nodes in it can be clicked.
 
-Marked lines have a sign in front, so that they are seen without colours. Texts are wrapped, code is not. Must not read
+Marked lines have a sign in front, so that they are seen without colours. Texts are wrapped, code is not. Does not read
 files.
 
 >>> page.show(sheet)
@@ -105,16 +105,19 @@ class Page(VirtualList):
         if sheet.language:
             self._notes = [row for note in notes for row in broken(note, width)]
             self._rows = []
-            longest = max((len(one) for one in sheet.lines[:5000]), default=0) + self._gutter
+            longest = max((len(laid_line) for laid_line in sheet.lines[:5000]), default=0) + self._gutter
             self.resize_to(len(self._notes) + len(sheet.lines), min(longest, 400))
             return
         drawn = any(
-            piece.text.strip()[:1] in ("┌", "╔") for one in sheet.lines[:8] if isinstance(one, tuple) for piece in one
+            piece.text.strip()[:1] in ("┌", "╔")
+            for laid_line in sheet.lines[:8]
+            if isinstance(laid_line, tuple)
+            for piece in laid_line
         )
         whole = [*notes, *enumerate(sheet.lines)]
         self._notes = []
-        self._rows = whole if drawn else [row for one in whole for row in broken(one, width)]
-        widest = max((cell_len(line_text(one)) for _, one in self._rows), default=0) if drawn else 1
+        self._rows = whole if drawn else [row for laid_line in whole for row in broken(laid_line, width)]
+        widest = max((cell_len(line_text(laid_line)) for _, laid_line in self._rows), default=0) if drawn else 1
         self.resize_to(len(self._rows), widest)
 
     _notes: Sequence[tuple[int, Line | str]] = ()
@@ -160,8 +163,8 @@ class Page(VirtualList):
     def _strip(self, row: int) -> Strip:
         if self.sheet.language and row >= len(self._notes):
             return self._code_strip(row - len(self._notes))
-        one = self._notes[row][1] if self.sheet.language else self._rows[row][1]
-        pieces = one if isinstance(one, tuple) else (Span(one),)
+        line = self._notes[row][1] if self.sheet.language else self._rows[row][1]
+        pieces = line if isinstance(line, tuple) else (Span(line),)
         return Strip([Segment(self._text(piece.text), self.style_of(piece.kind) + _leading(piece)) for piece in pieces])
 
     def _text(self, text: str) -> str:
@@ -221,13 +224,13 @@ def _leading(piece: Span) -> Style:
 
 def broken(row: tuple[int, Line | str], width: int) -> list[tuple[int, Line | str]]:
     """A line as several that fit, broken between words where it can be; the pieces stay what they were."""
-    position, one = row
-    if isinstance(one, str) or sum(cell_len(piece.text) for piece in one) <= width:
+    position, line = row
+    if isinstance(line, str) or sum(cell_len(piece.text) for piece in line) <= width:
         return [row]
-    made: list[tuple[int, Line | str]] = []
+    pieces: list[tuple[int, Line | str]] = []
     now: list[Span] = []
     used = 0
-    for piece in one:
+    for piece in line:
         text = piece.text
         while text:
             room = width - used
@@ -240,8 +243,8 @@ def broken(row: tuple[int, Line | str], width: int) -> list[tuple[int, Line | st
             if cut:
                 now.append(piece._replace(text=text[:cut]))
                 text = text[cut:].removeprefix(" ")
-            made.append((position, tuple(now)))
+            pieces.append((position, tuple(now)))
             now, used = [Span(" " * _SET_IN)], _SET_IN
-    if len(now) > 1 or not made:
-        made.append((position, tuple(now)))
-    return made
+    if len(now) > 1 or not pieces:
+        pieces.append((position, tuple(now)))
+    return pieces
