@@ -31,7 +31,7 @@ from .jobs import Job
 from .outs import running_search
 from .own_colours import OwnColours
 from .places import state_folder, writable
-from .registry import ROOMS, room_of
+from .registry import ROOMS, SCREENS, room_of
 from .room import Room
 from .settings import OURS, THEMES, Settings, named_colours
 from .sheet import Choose
@@ -213,10 +213,11 @@ class Workbench(InTurn, Sturdy):
         self._to_room("minify", here.at(out=out))
 
     def _to_room(self, name: str, here: Here) -> None:
-        if here.graph is None and not (here.out and name in ("minify", "report")):
+        of = SCREENS[name].of
+        if here.graph is None and of != "nothing" and not (here.out and of == "search"):
             why, fix = "this screen is about one graph", "press 1 for Home; enter on a graph picks it"
             raise UsageError("no graph is chosen", why, fix)
-        self.go(name, Here(run=here.run, graph=here.graph, node=here.node) if name in ("graph", "replay") else here)
+        self.go(name, Here(run=here.run, graph=here.graph, node=here.node) if of == "graph" else here)
 
     # -- errors
 

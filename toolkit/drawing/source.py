@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...dumps.arguments import KINDS
 from ...dumps.browse.partner import JOINT
 from ...dumps.levels import Path, common, frames_of, input_source, levels
 from ...dumps.schema import ConstValue, GraphRecord, NodeRecord, SequenceValue, SymValue, TensorValue, Value
@@ -60,12 +61,9 @@ def _argument(arg: Any) -> str:
         named = [text or next(references(item), "None") for text, item in zip(texts, arg, strict=True)]
         return f"[{', '.join(named)}]"
     tag, content = tag_of(arg)
-    if tag in ("dtype", "device", "layout", "memory_format"):
-        return DTYPES.get(str(content), str(content))
     if tag:
-        return (
-            _argument(content) if tag in ("tuple", "size") else {"float": str(content), "ellipsis": "..."}.get(tag, "")
-        )
+        text = KINDS[tag].drawn(content, _argument) if tag in KINDS else ""
+        return DTYPES.get(text, text)
     if isinstance(arg, float):
         return f"{arg:.4g}"
     return "" if arg is None or arg == [] else str(arg)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..live.rung import LADDER
 from .next_command import with_flags
 from .signature import Signature
 
@@ -54,16 +55,8 @@ KINDS: dict[str, Kind] = {
 """Kind of a signature -> kind of a verdict; a command of the user's only says that it fails."""
 
 _LAYERS: dict[str, Layer] = {
-    "nop": "dynamo",
+    **{name: facts.layer for name, facts in LADDER.items() if facts.layer is not None},
     "dynamo": "dynamo",
-    "decomposed": "aot_autograd",
-    "inductor_nofuse": "inductor",
-    "inductor": "inductor",
-    "lite": "inductor",
-    "strict": "inductor",
-    "triton_interpret": "triton",
-    "inductor_cudagraphs": "cudagraphs",
-    "aot_inductor": "aot_inductor",
     "aot_eager": "aot_autograd",
     "aot_eager_decomp_partition": "decomposition",
     "as written": "inductor",
