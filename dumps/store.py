@@ -211,8 +211,8 @@ class SavedGraph(Displayed):
         return _code_files(folder) if folder.is_dir() else []
 
     def module(self) -> GraphModule:
-        """The live graph with its parameters, buffers and constants: an fx.GraphModule that takes `inputs()`, one by one.
-        Imports torch. Raises UnreadableError for a damaged record, RefusedError for what is not run without trust.
+        """The live graph with its parameters, buffers and constants: an fx.GraphModule that takes `inputs()`, one by
+        one. Imports torch. Raises UnreadableError for a damaged record, RefusedError for what is not run without trust.
 
         >>> saved.module()(*saved.inputs())[0].shape
         torch.Size([2, 4])

@@ -5,12 +5,10 @@ What is no UTF-8 is read as replacement characters. Where the terminal has gone,
 and the app leaves. Tried on textual 8.2.8. Without public alternatives are:
 
 `linux_driver.getincrementaldecoder`, `linux_driver.WriterThread`  what the driver decodes and writes with
-`LinuxDriver.run_input_thread`  whose exceptions end the app
-`LinuxDriver._get_terminal_size`  what the terminal says
-`LinuxDriver._sigtstp_application`, `_sigcont_application`  it is stopped, and goes on
-`LinuxDriver._auto_restart`, `_must_signal_resume`, `_writer_thread`  whether it left the terminal before
-`App._handle_exception`  which shows an error (see `_textual`)
-`WriterThread._queue`  which nothing empties once the thread has died
+`LinuxDriver.run_input_thread`  whose exceptions end the app `LinuxDriver._get_terminal_size`  what the terminal says
+`LinuxDriver._sigtstp_application`, `_sigcont_application`  it is stopped, and goes on `LinuxDriver._auto_restart`,
+`_must_signal_resume`, `_writer_thread`  whether it left the terminal before `App._handle_exception`  which shows an
+error (see `_textual`) `WriterThread._queue`  which nothing empties once the thread has died
 
 For example: `driver(LinuxDriver)`.
 """
