@@ -20,6 +20,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
+import msgspec
+
 from . import expr, ids
 from .arguments import KINDS
 from .arguments.kind import Inside, short
@@ -162,6 +164,13 @@ class Checker:
         if tag not in KINDS:
             self.fail(place, f"{short(tag)} is not a tag of arguments")
         KINDS[tag].check(body, place, self, Inside(reference, attrs, depth + 1))
+
+    def metadata(self, body: Any, place: Path) -> None:
+        """Raises for what is no value."""
+        try:
+            msgspec.convert(body, Value)
+        except msgspec.ValidationError as error:
+            self.fail(place, f"{error} in a value")
 
     def items(self, body: Any, place: Path, count: int | None = None) -> list[Any]:
         if not isinstance(body, list) or (count is not None and len(cast("list[Any]", body)) != count):

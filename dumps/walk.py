@@ -37,7 +37,7 @@ def bodies(body: GraphBody) -> Iterator[GraphBody]:
 
 def nodes(body: GraphBody) -> Iterator[NodeRecord]:
     """The nodes of a graph and of all graphs in it."""
-    return (node for one in bodies(body) for node in one.nodes)
+    return (node for inner in bodies(body) for node in inner.nodes)
 
 
 def tensors(body: GraphBody, prefix: str = "") -> Iterator[tuple[str, StoredTensor]]:
@@ -132,14 +132,14 @@ def used(graph: Iterable[NodeRecord]) -> set[str]:
 
 def mentioned(graph: Iterable[NodeRecord]) -> set[str]:
     """The symbols in the arguments of nodes; an expression that is none is left to its writer."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in graph:
         for _, text in contents(given(node), "sym"):
             try:
-                found |= symbols(str(text))
+                names |= symbols(str(text))
             except GraphdbgError:
                 continue
-    return found
+    return names
 
 
 def map_argument(arg: Arg, leaf: Callable[[Arg], Arg]) -> Arg:
@@ -147,9 +147,9 @@ def map_argument(arg: Arg, leaf: Callable[[Arg], Arg]) -> Arg:
     held = items(arg)
     if held is None:
         return leaf(arg)
-    made = [map_argument(item, leaf) for item in held]
+    mapped = [map_argument(item, leaf) for item in held]
     tag = tag_of(arg)[0]
-    return {tag: made} if tag else made
+    return {tag: mapped} if tag else mapped
 
 
 def plain(arg: Arg) -> Any:
@@ -187,24 +187,24 @@ class Frame(NamedTuple):
 def calls(stack: str) -> list[Frame]:
     """The frames of a stack, from the outermost call to the innermost."""
     places = list(_FRAME.finditer(stack))
-    found: list[Frame] = []
+    frames: list[Frame] = []
     for place, end in zip(places, [*(place.start() for place in places[1:]), len(stack)], strict=False):
         code = stack[place.end() : end].strip("\n").partition("\n")[0].strip()
-        found.append(Frame(place["file"], int(place["line"]), place["function"] or "", code))
-    return found
+        frames.append(Frame(place["file"], int(place["line"]), place["function"] or "", code))
+    return frames
 
 
 def frames(stack: str) -> list[Frame]:
     """The same with the user's in front, each kind from the innermost call outwards."""
-    found = calls(stack)
-    found.reverse()
-    return sorted(found, key=lambda frame: not frame.user)
+    listed = calls(stack)
+    listed.reverse()
+    return sorted(listed, key=lambda frame: not frame.user)
 
 
 def user_frame(stack: str) -> tuple[str, str]:
     """The innermost frame outside torch, as ("model.py:12", "y = self.fc(x)"); empty strings when there is no frame."""
-    found = calls(stack)
-    if not found:
+    listed = calls(stack)
+    if not listed:
         return "", ""
-    chosen = next((frame for frame in reversed(found) if not TORCH_FILE.search(frame.file)), found[-1])
+    chosen = next((frame for frame in reversed(listed) if not TORCH_FILE.search(frame.file)), listed[-1])
     return chosen.where, chosen.code

@@ -228,24 +228,24 @@ class Workbench(InTurn, Sturdy):
             front = self.room
         if front is None or front.panel is None:
             raise error
-        told, is_new = self.note(ShownError(error, doing))
+        shown, is_new = self.note(ShownError(error, doing))
         if is_new or (
-            front.panel.shown and front.panel.shown_error is told
+            front.panel.shown and front.panel.shown_error is shown
         ):  # a timer that fails each time: only counted
-            front.show_error(told)
+            front.show_error(shown)
 
-    def note(self, told: ShownError) -> tuple[ShownError, bool]:
+    def note(self, shown: ShownError) -> tuple[ShownError, bool]:
         """Keeps an error for E; gives the one that is kept, and whether it is new: the same one again is counted."""
         for old in self.troubles:
-            if (type(old.error), str(old.error), old.doing) == (type(told.error), str(told.error), told.doing):
+            if (type(old.error), str(old.error), old.doing) == (type(shown.error), str(shown.error), shown.doing):
                 old.times += 1
-                old.retry = told.retry
+                old.retry = shown.retry
                 self.tell_where()
                 return old, False
-        self.troubles.append(told)
+        self.troubles.append(shown)
         del self.troubles[:-KEPT_TROUBLES]
         self.tell_where()
-        return told, True
+        return shown, True
 
     def strip(self) -> list[tuple[str, str]]:
         """The rooms in the order of their keys, with the state of those that were visited for what is looked at."""
@@ -257,9 +257,9 @@ class Workbench(InTurn, Sturdy):
     def badges(self) -> list[str]:
         """What the first line says of what goes on behind: jobs that run, errors."""
         running = len(self.running())
-        failed = sum(told.times for told in self.troubles)
-        told = [f"{running} running"] * bool(running)
-        return told + [f"{counted(failed, 'error')}: E"] * bool(failed)
+        failed = sum(texts.times for texts in self.troubles)
+        texts = [f"{running} running"] * bool(running)
+        return texts + [f"{counted(failed, 'error')}: E"] * bool(failed)
 
     def running(self) -> list[Job]:
         """The jobs of ours that have not ended, without those that a screen alone wants."""

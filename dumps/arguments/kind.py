@@ -4,10 +4,8 @@
 write. Handlers call the walker that they are given for the arguments inside. They must not import torch: what needs it
 is asked of the encoder and the decoder, and types are named as text.
 
->>> class Seconds(Kind):
-...     def encode(self, value, encoder): return value.total_seconds()
->>> Seconds("seconds", 60.0, "datetime.timedelta").encode(timedelta(minutes=1), encoder)
-60.0
+>>> short("x" * 99)[-5:], listed([1, 2])
+('xx...', [1, 2])
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from ..errors import RefusedError
 
 if TYPE_CHECKING:
     from ..diff.facts import NodeColumns
@@ -74,9 +70,9 @@ class Kind(ABC):
     def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
         """The live value; raises GraphdbgError, or what Python raises for damaged content."""
 
-    def written(self, body: Any, writer: Writer) -> str:
-        """Its text in a program; raises RefusedError where it has none."""
-        raise RefusedError(writer.where, f"an argument of kind {self.tag!r} has no form in a program")
+    def written(self, body: Any, writer: Writer) -> str | None:
+        """Its text in a program; None where it has none."""
+        return None
 
     def drawn(self, body: Any, inner: Callable[[Arg], str]) -> str:
         """Its text in a drawing; empty where that would say nothing."""

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RefusedError
 from .kind import OTHER, Inside, Kind, short
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 WORD = re.compile(r"[A-Za-z0-9_.]+", re.ASCII)
 DEVICE = re.compile(r"[a-z_][a-z0-9_]*(?::\d+)?", re.ASCII)
 FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>:\[\]-]*", re.ASCII)
-_WRITTEN_DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::[0-9]+)?", re.ASCII)
 
 
 class Name(Kind):
@@ -79,9 +77,7 @@ class Device(Plain):
     pattern = DEVICE
 
     def written(self, body: Any, writer: Writer) -> str:
-        if not _WRITTEN_DEVICE.fullmatch(body):
-            raise RefusedError(writer.where, f"{body[:40]!r} is no device")
-        return f"torch.device({writer.literal(body)})"
+        return writer.device(body)
 
     def compared(self, body: Any, facts: NodeColumns) -> Any:
         return self.tag, facts.device(body)

@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from ..errors import RefusedError, UnreadableError
-from ..schema import ConstValue, SymValue, Value
 from .kind import OTHER, Inside, Kind, short
 
 if TYPE_CHECKING:
@@ -40,19 +36,13 @@ class Node(Kind):
         return value.name
 
     def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
-        if body not in decoder.nodes:
-            raise UnreadableError(where, f"it uses the node {body!r}, which is not defined before it")
-        return decoder.nodes[body]
+        return decoder.node(body, where)
 
     def written(self, body: Any, writer: Writer) -> str:
         return writer.names[body]
 
     def number(self, body: Any, facts: NodeColumns) -> Any:
-        index = facts.position.get(body, -1) if isinstance(body, str) else -1
-        value = facts.nodes[index].value if index >= 0 else None
-        if isinstance(value, SymValue):
-            return facts.dim(value.expr)
-        return value.value if isinstance(value, ConstValue) and isinstance(value.value, int) else None
+        return facts.number(body)
 
 
 class Tensor(Kind):
@@ -85,19 +75,16 @@ class Metadata(Kind):
     """{"value": a Value}: metadata of a value, where node metadata holds fake tensors."""
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
-        try:
-            msgspec.convert(body, Value)
-        except msgspec.ValidationError as error:
-            checker.fail(place, f"{error} in a value")
+        checker.metadata(body, place)
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
         return str(body)
 
     def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
-        return msgspec.to_builtins(encoder.values.value(value))
+        return encoder.metadata(value)
 
     def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
-        return decoder.reader.value(msgspec.convert(body, Value), where)
+        return decoder.metadata(body, where)
 
 
 class Opaque(Kind):
@@ -119,7 +106,7 @@ class Opaque(Kind):
         return [f"{type(value).__module__}.{type(value).__qualname__}", text[:_OPAQUE_TEXT]]
 
     def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
-        raise RefusedError(where, f"an argument of type {body[0]} has no saved form")
+        decoder.refuse(where, f"an argument of type {body[0]} has no saved form")
 
 
 KINDS = (

@@ -59,35 +59,37 @@ def text(arg: Arg, strings: list[str] | None = None) -> str:
 
 def short(arg: Arg, strings: list[str] | None = None) -> str:
     """The same, cut to what fits a line."""
-    found = text(arg, strings)
-    return found if len(found) <= _MAX_TEXT else found[: _MAX_TEXT - 3] + "..."
+    whole = text(arg, strings)
+    return whole if len(whole) <= _MAX_TEXT else whole[: _MAX_TEXT - 3] + "..."
 
 
-def differences(found: Alignment, i: int, j: int) -> list[ArgumentDifference]:
+def differences(alignment: Alignment, i: int, j: int) -> list[ArgumentDifference]:
     """Every place where the arguments of two partners differ."""
-    one, two = found.a.nodes[i], found.b.nodes[j]
-    made: list[ArgumentDifference] = []
-    for index in range(max(len(one.args), len(two.args))):
-        left = one.args[index] if index < len(one.args) else _MISSING
-        right = two.args[index] if index < len(two.args) else _MISSING
-        made.extend(_between(found, f"argument {index}", left, right))
-    for key in sorted(one.kwargs.keys() | two.kwargs.keys()):
-        made.extend(_between(found, f"argument {key}", one.kwargs.get(key, _MISSING), two.kwargs.get(key, _MISSING)))
-    return made
+    first, second = alignment.a.nodes[i], alignment.b.nodes[j]
+    listed: list[ArgumentDifference] = []
+    for index in range(max(len(first.args), len(second.args))):
+        left = first.args[index] if index < len(first.args) else _MISSING
+        right = second.args[index] if index < len(second.args) else _MISSING
+        listed.extend(_between(alignment, f"argument {index}", left, right))
+    for key in sorted(first.kwargs.keys() | second.kwargs.keys()):
+        listed.extend(
+            _between(alignment, f"argument {key}", first.kwargs.get(key, _MISSING), second.kwargs.get(key, _MISSING))
+        )
+    return listed
 
 
-def _between(found: Alignment, place: str, one: Arg, two: Arg) -> Iterator[ArgumentDifference]:
-    a_items, b_items = items(one), items(two)
+def _between(alignment: Alignment, place: str, first: Arg, second: Arg) -> Iterator[ArgumentDifference]:
+    a_items, b_items = items(first), items(second)
     if a_items is not None and b_items is not None and len(a_items) == len(b_items):
         for index, (left, right) in enumerate(zip(a_items, b_items, strict=True)):
-            yield from _between(found, f"{place}[{index}]", left, right)
+            yield from _between(alignment, f"{place}[{index}]", left, right)
         return
-    a, b = found.a, found.b
-    node_a, node_b = _node(a, one), _node(b, two)
+    a, b = alignment.a, alignment.b
+    node_a, node_b = _node(a, first), _node(b, second)
     both = node_a >= 0 and node_b >= 0
-    alone = node_a >= 0 or node_b >= 0 or _known(a, one) != _known(b, two)
-    if found.to_b[node_a] != node_b if both else alone:
-        yield ArgumentDifference(place, one, two, node_a, node_b, _plain(a, one), _plain(b, two))
+    alone = node_a >= 0 or node_b >= 0 or _known(a, first) != _known(b, second)
+    if alignment.to_b[node_a] != node_b if both else alone:
+        yield ArgumentDifference(place, first, second, node_a, node_b, _plain(a, first), _plain(b, second))
 
 
 def _node(facts: NodeColumns, arg: Arg) -> int:
@@ -156,13 +158,15 @@ def changes(a: Key, b: Key, place: str = "") -> list[Change]:
     if a and b and a[0] == b[0] and len(a) == len(b):
         if a[0] == "tensor":
             return [
-                Change(aspect, shown(one), shown(two), place)
-                for aspect, one, two in zip(_ASPECTS, a[1:], b[1:], strict=True)
-                if one != two and not (aspect == "stride" and a[2] != b[2] and _same_order(a, b))
+                Change(aspect, shown(left), shown(right), place)
+                for aspect, left, right in zip(_ASPECTS, a[1:], b[1:], strict=True)
+                if left != right and not (aspect == "stride" and a[2] != b[2] and _same_order(a, b))
             ]
         if a[0] in ("list", "tuple"):
             pairs = enumerate(zip(a[1:], b[1:], strict=True))
-            return [change for index, (one, two) in pairs for change in changes(one, two, f"{place}result {index}")]
+            return [
+                change for index, (left, right) in pairs for change in changes(left, right, f"{place}result {index}")
+            ]
         if a[0] == "sym":
             return [Change("expression", str(a[2]), str(b[2]), place)]
     return [Change("value", summary(a), summary(b), place)]
@@ -173,8 +177,8 @@ def _same_order(a: Key, b: Key) -> bool:
     this."""
     if len(a[3]) != len(b[3]) or not all(isinstance(stride, int) for stride in (*a[3], *b[3])):
         return True
-    one, two = (sorted(range(len(key[3])), key=lambda dim, key=key: (-key[3][dim], dim)) for key in (a, b))
-    return one == two
+    first, second = (sorted(range(len(key[3])), key=lambda dim, key=key: (-key[3][dim], dim)) for key in (a, b))
+    return first == second
 
 
 def substitutions(a: Key, b: Key) -> Iterator[tuple[Any, Any]]:
@@ -193,8 +197,8 @@ def substitutions(a: Key, b: Key) -> Iterator[tuple[Any, Any]]:
         if all(isinstance(dim, int) for dim in (*a[2], *b[2])):
             yield math.prod(a[2]), math.prod(b[2])
     elif a[0] in ("list", "tuple"):
-        for one, two in zip(a[1:], b[1:], strict=False):
-            yield from substitutions(one, two)
+        for left, right in zip(a[1:], b[1:], strict=False):
+            yield from substitutions(left, right)
     elif a[0] == "sym":
         yield a[2], b[2]
 

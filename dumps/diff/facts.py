@@ -18,7 +18,17 @@ from typing import Any
 
 import msgspec
 
-from ..schema import GraphBody, GraphRecord, NodeRecord, SequenceValue, StoredTensor, SymValue, TensorValue, Value
+from ..schema import (
+    ConstValue,
+    GraphBody,
+    GraphRecord,
+    NodeRecord,
+    SequenceValue,
+    StoredTensor,
+    SymValue,
+    TensorValue,
+    Value,
+)
 from ..walk import string, user_frame
 
 Key = tuple[Any, ...]
@@ -132,6 +142,14 @@ class NodeColumns:
     def dim(self, dim: Any) -> Any:
         """A size, or an expression with its symbols renamed."""
         return renamed(dim, self.rename) if isinstance(dim, str) else dim
+
+    def number(self, name: Any) -> Any:
+        """The number or expression that a node stands for, where that is known."""
+        index = self.position.get(name, -1) if isinstance(name, str) else -1
+        value = self.nodes[index].value if index >= 0 else None
+        if isinstance(value, SymValue):
+            return self.dim(value.expr)
+        return value.value if isinstance(value, ConstValue) and isinstance(value.value, int) else None
 
     def value(self, value: Value | None) -> Key:
         """The parts of a value that are compared, without its alias group and the hint of a symbol, which are numbers

@@ -33,6 +33,7 @@ WIDTH = 120
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DUNDER_OPS = frozenset(f"__{i}{name}__" for i in ("", "i", "r") for name in ("and", "or", "xor", "lshift", "rshift"))
 """Operators of aten that are named so."""
+_DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::[0-9]+)?", re.ASCII)
 _INFIX = {"Add": "+", "Mul": "*", "Div": "/", "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%",
 "Pow": "**",
           "PowByNatural": "**", "IntTrueDiv": "/", "FloatTrueDiv": "/", "FloatPow": "**", "LShift": "<<",
@@ -242,6 +243,12 @@ class Writer:
         """A dtype as an expression."""
         return f"torch.{name}"
 
+    def device(self, name: str) -> str:
+        """A device as an expression; RefusedError for a name that none can have."""
+        if not _DEVICE.fullmatch(name):
+            raise RefusedError(self.where, f"{name[:40]!r} is no device")
+        return f"torch.device({self.literal(name)})"
+
     def argument(self, arg: Arg) -> str:
         """The Python text of an encoded argument; RefusedError for what has no form in a program."""
         if arg is None or isinstance(arg, (bool, int, float, str)):
@@ -251,12 +258,13 @@ class Writer:
         if not isinstance(arg, dict) or len(cast("dict[str, Any]", arg)) != 1:
             raise RefusedError(self.where, "an argument is malformed")
         ((tag, body),) = cast("dict[str, Any]", arg).items()
-        if tag not in KINDS:
-            raise RefusedError(self.where, f"an argument of kind {tag!r} has no form in a program")
         try:
-            return KINDS[tag].written(body, self)
+            text = KINDS[tag].written(body, self) if tag in KINDS else None
         except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
             raise RefusedError(self.where, f"an argument of kind {tag!r} is malformed") from error
+        if text is None:
+            raise RefusedError(self.where, f"an argument of kind {tag!r} has no form in a program")
+        return text
 
     def items(self, args: Iterable[Arg]) -> str:
         """A tuple of arguments."""

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 import torch
@@ -26,7 +26,7 @@ from ..arguments import KINDS
 from ..arguments.kind import OTHER, Kind
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..inert import Texts
-from ..schema import Arg
+from ..schema import Arg, Value
 from . import targets
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ MAX_DEPTH = 60
 def named(kind: type[T], name: str, where: str) -> T:
     """What torch has by a name, of a kind such as torch.dtype or torch.layout; EnvironmentLackError when this torch has
     none."""
-    found = getattr(torch, name, None) if name.isidentifier() else None
-    if not isinstance(found, kind):
+    value = getattr(torch, name, None) if name.isidentifier() else None
+    if not isinstance(value, kind):
         raise EnvironmentLackError(where, f"this torch has no {kind.__name__} {name!r}")
-    return found
+    return value
 
 
 def dtype_of(name: str, where: str) -> torch.dtype:
@@ -89,6 +89,10 @@ class ArgumentWriter:
             return [self.encode(item) for item in value]
         contents = ((row.tag, row.encode(value, self)) for row in _kinds_of(kind))
         return next({tag: content} for tag, content in contents if content is not OTHER)
+
+    def metadata(self, value: torch.Tensor) -> Any:
+        """What is recorded of a tensor that is not kept."""
+        return msgspec.to_builtins(self.values.value(value))
 
     def function(self, value: Any) -> str:
         """The name that a callable has in the saved form; empty where it has none."""
@@ -155,6 +159,20 @@ class ArgumentReader:
         if self.options and isinstance(words, str):
             return self.texts.kept(inert.option(words), words)
         return self.decode(arg, where, depth)
+
+    def refuse(self, where: str, why: str) -> NoReturn:
+        """Raises RefusedError."""
+        raise RefusedError(where, why)
+
+    def node(self, name: str, where: str) -> torch.fx.Node:
+        """The node of a name; UnreadableError where it does not come before."""
+        if name not in self.nodes:
+            raise UnreadableError(where, f"it uses the node {name!r}, which is not defined before it")
+        return self.nodes[name]
+
+    def metadata(self, body: Any, where: str) -> Any:
+        """A value without its numbers."""
+        return self.reader.value(msgspec.convert(body, Value), where)
 
     def size(self, items: list[Any]) -> torch.Size:
         """A torch.Size of these."""

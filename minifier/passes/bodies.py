@@ -59,7 +59,7 @@ def propose(case: Live) -> list[list[str]]:
             together.append(edit)
         else:
             left.append((path, name))
-    alone = [edit for edit in (_bypassing(case, *one, known)[0] for one in left) if edit]
+    alone = [edit for edit in (_bypassing(case, *place, known)[0] for place in left) if edit]
     return [*rounds, *(edits for edits in (together, alone) if edits)]
 
 
@@ -104,8 +104,8 @@ def _inlined(case: Live) -> Live:
 
 
 def _valid(case: Live, changed: Live) -> bool:
-    known, found = bounded_forms(case), bounded_forms(changed)
-    return known is not None and found is not None and known.get("output") == found.get("output")
+    known, after = bounded_forms(case), bounded_forms(changed)
+    return known is not None and after is not None and known.get("output") == after.get("output")
 
 
 def _compute(gm: fx.GraphModule, path: str) -> list[fx.Node]:
@@ -122,13 +122,13 @@ def _arguments(gm: fx.GraphModule, path: str, name: str) -> list[str]:
     node = next((node for node in body.graph.nodes if node.name == name), None)
     if node is None or node.target is operator.getitem:  # an item is not its list
         return []
-    return [one.name for one in node.all_input_nodes if one.op != "get_attr"]
+    return [read.name for read in node.all_input_nodes if read.op != "get_attr"]
 
 
 def _returns_input(gm: fx.GraphModule, path: str) -> bool:
     """Whether a body returns an input, a view of one, or one value twice."""
     body: Any = attribute(gm, path)
-    returned = [one for one in t.tree_leaves(body.graph.output_node().args[0]) if isinstance(one, fx.Node)]
+    returned = [item for item in t.tree_leaves(body.graph.output_node().args[0]) if isinstance(item, fx.Node)]
     return any(_seen(node).op == "placeholder" for node in returned) or len(set(returned)) < len(returned)
 
 
@@ -148,7 +148,7 @@ def _is_view(node: fx.Node) -> bool:
     """Whether it may give back memory of its first argument, by its schema, or by its name where it has none."""
     schema = getattr(node.target, "_schema", None)
     if schema is not None:
-        return any(one.alias_info is not None for one in schema.returns)
+        return any(result.alias_info is not None for result in schema.returns)
     return target_text(node) in VIEWS
 
 

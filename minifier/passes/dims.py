@@ -67,21 +67,23 @@ def _window_sizes(node: fx.Node) -> list[int]:
         return []
     schema = getattr(node.target, "_schema", None)
     if schema is None:
-        listed = [one for one in (*node.args, *node.kwargs.values()) if isinstance(one, (list, tuple))]
-        return [size for one in listed for size in one if type(size) is int]
+        listed = [item for item in (*node.args, *node.kwargs.values()) if isinstance(item, (list, tuple))]
+        return [size for item in listed for size in item if type(size) is int]
     names = [argument.name for argument in schema.arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    found = [given[name] for name in _WINDOW_ARGUMENTS if name in given]
-    return [size for one in found for size in (one if isinstance(one, (list, tuple)) else [one]) if type(size) is int]
+    windows = [given[name] for name in _WINDOW_ARGUMENTS if name in given]
+    return [
+        size for item in windows for size in (item if isinstance(item, (list, tuple)) else [item]) if type(size) is int
+    ]
 
 
 def _sizes(case: Live) -> list[int]:
     """The distinct sizes of inputs above 1, largest first, without those that are products of others."""
-    found = _all_sizes(case)
+    sizes = _all_sizes(case)
     plain = [
         size
-        for size in found
-        if not any(size % other == 0 and size // other in found for other in found if other < size)
+        for size in sizes
+        if not any(size % other == 0 and size // other in sizes for other in sizes if other < size)
     ]
     return sorted(plain, reverse=True)[:MOST_SIZES]
 
@@ -100,13 +102,13 @@ def apply(case: Live, edit: str) -> Live:
     _, old_text, new_text, *more = edit.split(" ")
     old, new, windows = int(old_text), int(new_text), WINDOWS in more
 
-    found = _all_sizes(case)
+    sizes = _all_sizes(case)
 
     def substitute(size: int) -> int:
         if size == old:
             return new
         rest, remainder = divmod(size, old)
-        if remainder or rest < 2 or rest not in found:
+        if remainder or rest < 2 or rest not in sizes:
             return size
         return new * (new if rest == old else rest)
 

@@ -139,8 +139,8 @@ def _attribute(out: fx.GraphModule, path: str, old: torch.dtype, new: torch.dtyp
     if isinstance(value, torch.nn.Module):
         value = copy.deepcopy(value)
         for owner in value.modules():
-            for name, one in [*owner.named_parameters(recurse=False), *owner.named_buffers(recurse=False)]:
-                setattr(owner, name, _tensor(one, old, new))
+            for name, held in [*owner.named_parameters(recurse=False), *owner.named_buffers(recurse=False)]:
+                setattr(owner, name, _tensor(held, old, new))
     elif isinstance(value, torch.Tensor) and value.dtype is old:
         value = _tensor(value, old, new)
     else:
@@ -154,14 +154,14 @@ def _attribute(out: fx.GraphModule, path: str, old: torch.dtype, new: torch.dtyp
 
 
 def _tensor(value: torch.Tensor, old: torch.dtype, new: torch.dtype) -> torch.Tensor:
-    made = _converted(value.detach(), old, new)
+    converted = _converted(value.detach(), old, new)
     if isinstance(value, torch.nn.Parameter):
-        return torch.nn.Parameter(made, requires_grad=value.requires_grad)
-    return made
+        return torch.nn.Parameter(converted, requires_grad=value.requires_grad)
+    return converted
 
 
 def _shapes(case: Live) -> list[Any]:
-    return [tuple(one.shape) if isinstance(one, torch.Tensor) else None for one in t.tree_leaves(run(case))]
+    return [tuple(value.shape) if isinstance(value, torch.Tensor) else None for value in t.tree_leaves(run(case))]
 
 
 PASS = Pass(

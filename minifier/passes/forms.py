@@ -24,17 +24,17 @@ REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
 
 def forms(case: Live) -> dict[str, list[Any]] | None:
     """The form of every node's value, the outputs' under "output"; None where eager does not run."""
-    found: dict[str, list[Any]] = {}
+    seen: dict[str, list[Any]] = {}
 
     def look(node: fx.Node, value: Any) -> Any:
-        found[node.name] = [_form(one) for one in t.tree_leaves(value)]
+        seen[node.name] = [_form(item) for item in t.tree_leaves(value)]
         return value
 
     try:
-        found["output"] = [_form(one) for one in watched(case, look)]
+        seen["output"] = [_form(leaf) for leaf in watched(case, look)]
     except (GraphRunError, RuntimeError):
         return None
-    return found
+    return seen
 
 
 def forms_after(case: Live, edit: str, apply: Callable[[Live, str], Live]) -> dict[str, list[Any]] | None:
@@ -45,9 +45,9 @@ def forms_after(case: Live, edit: str, apply: Callable[[Live, str], Live]) -> di
         return None
 
 
-def alike(found: dict[str, list[Any]] | None, known: dict[str, list[Any]]) -> bool:
+def alike(after: dict[str, list[Any]] | None, known: dict[str, list[Any]]) -> bool:
     """Whether every value that is left has the form that it had."""
-    return found is not None and all(known.get(name) == kind for name, kind in found.items())
+    return after is not None and all(known.get(name) == kind for name, kind in after.items())
 
 
 def run(case: Live) -> Any:

@@ -48,19 +48,19 @@ def apply(case: Live, edit: str) -> Live:
     canonical, order = _canonical(same), _order(same)
     before = source.graph.find_nodes(op="placeholder")
     graph = fx.Graph()
-    made: dict[fx.Node, fx.Node] = {}
+    copies: dict[fx.Node, fx.Node] = {}
     for node in [*order, *(node for node in source.graph.nodes if node.op != "placeholder")]:
         name = canonical.get(node, node.name)
-        args, kwargs = fx.map_arg(node.args, made.__getitem__), fx.map_arg(node.kwargs, made.__getitem__)
+        args, kwargs = fx.map_arg(node.args, copies.__getitem__), fx.map_arg(node.kwargs, copies.__getitem__)
         target: Any = name if node.op == "placeholder" and name != node.name else node.target
-        made[node] = graph.create_node(node.op, target, args, kwargs, name, node.type)
-        made[node].meta = dict(node.meta)
+        copies[node] = graph.create_node(node.op, target, args, kwargs, name, node.type)
+        copies[node].meta = dict(node.meta)
     gm = fx.GraphModule(source, graph)
-    gm.meta = {**source.meta, RENAMED: {node.name: made[node].name for node in before}}
+    gm.meta = {**source.meta, RENAMED: {node.name: copies[node].name for node in before}}
     if (env := getattr(source, "shape_env", None)) is not None:
         gm.shape_env = env  # type: ignore[assignment]
     inputs = dict(zip(before, case.inputs, strict=True))
-    spec = candidate_spec(case.spec, [made[node].name for node in before], gm)
+    spec = candidate_spec(case.spec, [copies[node].name for node in before], gm)
     return Live(gm, [inputs[node] for node in order], spec)
 
 
@@ -79,7 +79,7 @@ def _canonical(case: Live) -> dict[fx.Node, str]:
     nodes = list(case.gm.graph.nodes)
     kept = [node for node in nodes if not _may_change(case, node)]
     used = {node.name for node in kept}
-    found: dict[fx.Node, str] = {}
+    canonical: dict[fx.Node, str] = {}
     letters = chain(LETTERS, (f"x{number}" for number in count(len(LETTERS))))
     for node in [*_order(case), *(node for node in nodes if node.op != "placeholder")]:
         if node in kept:
@@ -91,8 +91,8 @@ def _canonical(case: Live) -> dict[fx.Node, str]:
             names = (plain, *(f"{plain}_{number}" for number in range(1, len(nodes) + 1)))
             name = next(name for name in names if name not in used and not _reserved(name))
         used.add(name)
-        found[node] = name
-    return found
+        canonical[node] = name
+    return canonical
 
 
 def _may_change(case: Live, node: fx.Node) -> bool:

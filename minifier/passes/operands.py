@@ -69,10 +69,10 @@ def propose(case: Live) -> list[list[str]]:
     fine: list[str] = []
     for edit in edits:
         try:
-            found = bounded_forms(apply(case, edit))
+            after = bounded_forms(apply(case, edit))
         except (RuntimeError, ValueError, TypeError, IndexError):
             continue
-        if found is not None and found["output"] == known["output"]:
+        if after is not None and after["output"] == known["output"]:
             fine.append(edit)
     return [fine] if fine else []
 
@@ -93,7 +93,7 @@ def apply(case: Live, edit: str) -> Live:
         owner = call.node.graph
         homes = owner.find_nodes(op="placeholder")
         if owner is gm.graph:
-            homes = [one for one in homes if case.spec.dynamic and bound_by(fake_of(one))]
+            homes = [home for home in homes if case.spec.dynamic and bound_by(fake_of(home))]
         sweep(owner, given, set(homes))
         owner.owning_module.recompile()  # type: ignore[union-attr]
     return fewer(case, gm, case.inputs, names)
@@ -128,18 +128,18 @@ class _Call:
 
     def operands(self, call: fx.Node | None = None) -> list[Any]:
         """In the order of the graphs' inputs."""
-        return [one for _, one in self._placed(call)]
+        return [operand for _, operand in self._placed(call)]
 
     def _placed(self, call: fx.Node | None = None) -> list[tuple[int, Any]]:
         """(list that it stands in, or -1, operand)."""
         node, shape = call or self.node, self.shape
         if shape.rest is not None:
-            return [(-1, one) for one in node.args[shape.rest :]]
-        return [(place, one) for place in shape.lists for one in self.list_of(place, node)]
+            return [(-1, operand) for operand in node.args[shape.rest :]]
+        return [(place, operand) for place in shape.lists for operand in self.list_of(place, node)]
 
     def list_of(self, place: int, call: fx.Node | None = None) -> list[Any]:
-        found: Any = (call or self.node).args[place] if place < len((call or self.node).args) else ()
-        return list(found) if isinstance(found, (tuple, list)) else []
+        held: Any = (call or self.node).args[place] if place < len((call or self.node).args) else ()
+        return list(held) if isinstance(held, (tuple, list)) else []
 
     def placeholders(self, number: int) -> list[fx.Node]:
         return list(self.graphs[number].graph.find_nodes(op="placeholder"))
@@ -161,7 +161,7 @@ class _Call:
         if place is None or not self.may_drop(place):
             raise ValueError(f"{self.node.name} needs its operand {name}")
         home = self._placed()[place][0]
-        given = [one for call in self.calls if isinstance(one := self._placed(call)[place][1], fx.Node)]
+        given = [item for call in self.calls if isinstance(item := self._placed(call)[place][1], fx.Node)]
         for at, graph in enumerate(self.graphs):
             graph.graph.erase_node(self.placeholders(at)[place])
             graph.recompile()
@@ -171,7 +171,7 @@ class _Call:
                 del args[self.shape.rest + place]
             else:
                 before = sum(at == home for at, _ in self._placed(call)[:place])
-                args[home] = type(args[home])(one for at, one in enumerate(args[home]) if at != before)
+                args[home] = type(args[home])(item for at, item in enumerate(args[home]) if at != before)
             call.args = tuple(args)
         return list(dict.fromkeys(given))
 
@@ -181,7 +181,7 @@ class _Call:
             raise ValueError(f"result {place} of {self.node.name} is needed")
         for number, graph in enumerate(self.graphs):
             returned, output = self.returned(number), graph.graph.output_node()
-            output.args = (type(returned)(one for at, one in enumerate(returned) if at != place),)
+            output.args = (type(returned)(item for at, item in enumerate(returned) if at != place),)
             gone = [returned[place]] if isinstance(returned[place], fx.Node) else []
             sweep(graph.graph, gone, set(graph.graph.find_nodes(op="placeholder")))
             graph.recompile()
@@ -193,21 +193,21 @@ class _Call:
                     user.args = (call, user.args[1] - 1)  # type: ignore[operator]
             for key in ("val", "example_value"):
                 if isinstance(known := call.meta.get(key), (tuple, list)) and len(known) > place:
-                    call.meta[key] = type(known)(one for at, one in enumerate(known) if at != place)
+                    call.meta[key] = type(known)(item for at, item in enumerate(known) if at != place)
 
 
 def _calls(gm: fx.GraphModule) -> Iterator[_Call]:
     """The calls whose graphs are theirs alone, or shared only as one region; those inside of graphs too, by unique
     names."""
     seen: set[str] = set()
-    owners = [one for one in gm.modules() if isinstance(one, fx.GraphModule)]
+    owners = [item for item in gm.modules() if isinstance(item, fx.GraphModule)]
     regions = [
         (owner, node) for owner in owners for node in owner.graph.nodes if target_name(node) == "invoke_subgraph"
     ]
     for owner in owners:
         for node in owner.graph.nodes:
             call = _call(owner, node, regions) if node.op == "call_function" else None
-            names = set() if call is None else {one.name for one in call.calls}
+            names = set() if call is None else {item.name for item in call.calls}
             if call is not None and not names & seen:
                 seen |= names
                 yield call
@@ -218,29 +218,29 @@ def _call(owner: fx.GraphModule, node: fx.Node, regions: list[tuple[fx.GraphModu
     if shape is None or len(node.args) <= max(shape.graphs):
         return None
     beside = (
-        [one for one in regions if one[1].args[1] == node.args[1]] if target_name(node) == "invoke_subgraph" else []
+        [item for item in regions if item[1].args[1] == node.args[1]] if target_name(node) == "invoke_subgraph" else []
     )
-    calls = [one for _, one in beside] or [node]
-    graphs = [_graph(owner, one.args[at]) for one in calls for at in shape.graphs]
+    calls = [item for _, item in beside] or [node]
+    graphs = [_graph(owner, item.args[at]) for item in calls for at in shape.graphs]
     own = {id(graph): graph for graph in graphs if graph is not None}
-    others = [one for one in owner.graph.nodes if one not in calls]
-    used = any(id(_graph(owner, read)) in own for one in others for read in one.all_input_nodes)
+    others = [item for item in owner.graph.nodes if item not in calls]
+    used = any(id(_graph(owner, read)) in own for item in others for read in item.all_input_nodes)
     twice = (
         None in graphs
         or used
         or any(home is not owner for home, _ in beside)
         or (not beside and len(own) < len(graphs))
     )
-    if twice or any(isinstance(value, fx.Node) for one in calls for value in one.kwargs.values()):
+    if twice or any(isinstance(value, fx.Node) for item in calls for value in item.kwargs.values()):
         return None
     call = _Call(node, shape, list(own.values()), calls)
-    fits = [len(call.placeholders(at)) for at in range(len(own))] + [len(call.operands(one)) for one in calls]
+    fits = [len(call.placeholders(at)) for at in range(len(own))] + [len(call.operands(item)) for item in calls]
     return call if len(set(fits)) == 1 else None
 
 
 def _graph(owner: fx.GraphModule, node: Any) -> fx.GraphModule | None:
-    found = attribute(owner, str(node.target)) if isinstance(node, fx.Node) and node.op == "get_attr" else None
-    return found if isinstance(found, fx.GraphModule) else None
+    held = attribute(owner, str(node.target)) if isinstance(node, fx.Node) and node.op == "get_attr" else None
+    return held if isinstance(held, fx.GraphModule) else None
 
 
 PASS = Pass(

@@ -82,9 +82,9 @@ def propose(case: Live) -> list[list[str]]:
         [f"operators {node.name} to {SIMPLEST[_name(node)][0]}" for node in graph.nodes if _name(node) in SIMPLEST]
     ]
     rounds.append([f"operators {node.name} default {name}" for node in graph.nodes for name in _optional(node)])
-    found = [(node, name, value) for node in graph.nodes for name, value in _numbers(node)]
+    numbers = [(node, name, value) for node in graph.nodes for name, value in _numbers(node)]
     rounds += [
-        [f"operators {node.name} {name} {type(value)(plain)}" for node, name, value in found] for plain in NUMBERS
+        [f"operators {node.name} {name} {type(value)(plain)}" for node, name, value in numbers] for plain in NUMBERS
     ]
     valid = [[edit for edit in edits if alike(forms_after(case, edit, apply), known)] for edits in rounds]
     return [edits for edits in valid if edits]
@@ -104,7 +104,7 @@ def apply(case: Live, edit: str) -> Live:
         _without(node, text)
     else:
         _set(node, what, float(text) if not text.lstrip("-").isdecimal() else int(text))
-    names = [one.name for one in gm.graph.find_nodes(op="placeholder")]
+    names = [placeholder.name for placeholder in gm.graph.find_nodes(op="placeholder")]
     sweep(gm.graph, read)
     return fewer(case, gm, case.inputs, names)
 
@@ -126,9 +126,9 @@ def _replace(node: fx.Node, name: str, places: tuple[int, ...]) -> None:
     if hasattr(node.target, "_schema"):
         packet = getattr(torch.ops.aten, name)
         overload = "default"
-        if name == "sum" and any(one is not None for one in (*args[1:], *kwargs.values())):
+        if name == "sum" and any(part is not None for part in (*args[1:], *kwargs.values())):
             overload = "dim_IntList"
-            args[1:2] = [[one] if isinstance(one, int) else one for one in args[1:2]]
+            args[1:2] = [[part] if isinstance(part, int) else part for part in args[1:2]]
         elif name == "sum":
             args, kwargs = args[:1], {}
         elif name in ("add", "eq"):

@@ -68,8 +68,8 @@ def _size(case: Live, old_text: str, new_text: str, places: str) -> Live:
     gm = copy_graph(case.gm)
     if len(wanted) > 1 and old > 1:
         for node in gm.graph.nodes:
-            told = old > SMALL_NUMBER or hasattr(node.target, "_schema")
-            if told and node.op in ("call_function", "call_method"):
+            is_told = old > SMALL_NUMBER or hasattr(node.target, "_schema")
+            if is_told and node.op in ("call_function", "call_method"):
                 resize_arguments(node, lambda size: new if size == old else size, windows=False)
     gm.recompile()
     return renewed(case, gm, inputs)
@@ -137,8 +137,8 @@ def _cut(case: Live, name: str) -> Live:
     read = node.all_input_nodes
     inputs = list(case.inputs)
     if set(node.users) == {output}:
-        flat = [one for one in output.all_input_nodes if one is not node]
-        flat += [one for one in read if one.op.startswith("call_") and one not in flat]
+        flat = [other for other in output.all_input_nodes if other is not node]
+        flat += [other for other in read if other.op.startswith("call_") and other not in flat]
         if not flat:
             raise ValueError("nothing would be left")
         output.args = (tuple(flat),)
@@ -148,30 +148,30 @@ def _cut(case: Live, name: str) -> Live:
         value = _value(case, name)
         last = gm.graph.find_nodes(op="placeholder")
         with gm.graph.inserting_after(last[-1]) if last else gm.graph.inserting_before(next(iter(gm.graph.nodes))):
-            made = gm.graph.placeholder(f"{name}_given")
-        made.meta = dict(node.meta)
-        node.replace_all_uses_with(made)
+            given = gm.graph.placeholder(f"{name}_given")
+        given.meta = dict(node.meta)
+        node.replace_all_uses_with(given)
         inputs.append(value)
-        names.append(made.name)
+        names.append(given.name)
     gm.graph.erase_node(node)
     return _without_unread(case, gm, inputs, names, read)
 
 
 def _value(case: Live, name: str) -> torch.Tensor:
     """What eager gives at a node."""
-    found: list[Any] = []
+    values: list[Any] = []
 
     def look(node: fx.Node, value: Any) -> Any:
-        found.extend([value.detach().clone()] if node.name == name and isinstance(value, torch.Tensor) else [])
+        values.extend([value.detach().clone()] if node.name == name and isinstance(value, torch.Tensor) else [])
         return value
 
     try:
         watched(case, look)
     except GraphRunError as error:
         raise ValueError(str(error)) from error
-    if not found:
+    if not values:
         raise ValueError(f"{name} is no tensor")
-    return found[0]
+    return values[0]
 
 
 def _without_unread(case: Live, gm: fx.GraphModule, inputs: list[Any], names: list[str], read: list[fx.Node]) -> Live:

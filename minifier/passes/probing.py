@@ -90,7 +90,7 @@ def rows(case: Live) -> list[list[str]]:
         *asked.values(),
         *asked.strides(),
     ]
-    found: list[tuple[Any, list[str]]] = []
+    listed: list[tuple[Any, list[str]]] = []
     places: Counter[str] = Counter()
     for part in parts:
         places[part.kind] += 1
@@ -99,10 +99,10 @@ def rows(case: Live) -> list[list[str]]:
         about = [part.kind, part.name, part.value]
         for number, (edit, tried) in enumerate(part.tries[:3]):
             soon = SOON if number == 0 and not part.later else LATER
-            found.append(((soon, number, places[part.kind], KINDS.index(part.kind)), [soon, edit, *about, tried]))
-        found += [((NEVER,), [NEVER, edit, *about, tried]) for edit, tried in part.known]
-        found += [] if part.tries else [((TIED,), [TIED, "", *about, ""])]
-    return [["names", *_renamed(case)], *(row for _, row in sorted(found, key=lambda one: one[0]))]
+            listed.append(((soon, number, places[part.kind], KINDS.index(part.kind)), [soon, edit, *about, tried]))
+        listed += [((NEVER,), [NEVER, edit, *about, tried]) for edit, tried in part.known]
+        listed += [] if part.tries else [((TIED,), [TIED, "", *about, ""])]
+    return [["names", *_renamed(case)], *(row for _, row in sorted(listed, key=lambda item: item[0]))]
 
 
 def _renamed(case: Live) -> list[str]:
@@ -138,10 +138,10 @@ class _Asking:
             if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized
         ]
         self.shared = {
-            one
-            for one, _, value in self.inputs
+            index
+            for index, _, value in self.inputs
             for other, _, more in self.inputs
-            if other != one and shares_memory(value, more)
+            if other != index and shares_memory(value, more)
         }
 
     def takes(self, edit: str) -> bool:
@@ -178,9 +178,9 @@ class _Asking:
             "autocast": "autocast",
             "modes": "mode switches in the graph",
         }
-        for what, told in words.items():
+        for what, title in words.items():
             if f"switches {what}" in offered:
-                yield _Part("setting", told, "on", [(f"switches {what}", "off")], [])
+                yield _Part("setting", title, "on", [(f"switches {what}", "off")], [])
         for room, values in self.case.spec.config.items():
             for name, value in values.items():
                 yield _Part(
@@ -206,8 +206,8 @@ class _Asking:
                 yield self._dim(size, tied, later=True)
 
     def _dim(self, size: int, places: list[tuple[str, str]], known: Any = (), *, later: bool = False) -> _Part:
-        told, where = ", ".join(told for _, told in places), ",".join(place for place, _ in places)
-        return _Part("dim", told, str(size), self._sizes(size, where), list(known), later)
+        title, where = ", ".join(title for _, title in places), ",".join(place for place, _ in places)
+        return _Part("dim", title, str(size), self._sizes(size, where), list(known), later)
 
     def _sizes(self, size: int, places: str) -> list[tuple[str, str]]:
         others = [
@@ -237,8 +237,8 @@ class _Asking:
             yield f"probes operator {node.name} {LIKE[own]} same", f"{LIKE[own]} in its place"
         if len(read) > 1:
             yield from ((f"probes operator {node.name} {other} 0 1", f"{other} in its place") for other in binary)
-        for place, one in enumerate(read):
-            if known.get(one.name) == known.get(node.name):
+        for place, candidate in enumerate(read):
+            if known.get(candidate.name) == known.get(node.name):
                 yield from (
                     (f"probes operator {node.name} {other} {place}", f"{other} in its place") for other in unary
                 )
@@ -253,7 +253,7 @@ class _Asking:
     def dtypes(self) -> Iterator[_Part]:
         """Each dtype, everywhere at once."""
         for dtype in dict.fromkeys(
-            str(one).removeprefix("torch.") for one in dtypes._dtypes(self.case.gm, self.case.inputs)
+            str(present).removeprefix("torch.") for present in dtypes._dtypes(self.case.gm, self.case.inputs)
         ):
             if dtype not in OTHER_DTYPES:
                 continue
@@ -277,8 +277,8 @@ class _Asking:
                     :2
                 ]
                 asked = alone and type(value) is not bool and value not in operators._PLAIN
-                plain = [type(value)(one) for one in operators.NUMBERS if asked]
-                known = [(f"operators {node.name} {name} {one}", str(one)) for one in plain]
+                plain = [type(value)(number) for number in operators.NUMBERS if asked]
+                known = [(f"operators {node.name} {name} {number}", str(number)) for number in plain]
                 yield _Part("constant", f"{{{node.name}}}.{name}", str(value), tries, known)
 
     def values(self) -> Iterator[_Part]:
@@ -300,10 +300,10 @@ class _Asking:
                 held, known = "zeros" if not value.any() else "ones" if bool((value == 1).all()) else "as recorded", []
                 fills = [("probes fill {} zeros", "zeros"), ("probes fill {} next", "other numbers")]
                 order = (0, 1) if value.any() else (1,)
-            made = [(edit.format(position), words) for edit, words in fills]
-            tries = [made[one] for one in order if one not in known]
-            tries, known = tries or [made[0]], [one for one in known if tries]
-            yield _Part("values", f"values of {{{name}}}", held, tries, [made[one] for one in known])
+            rows = [(edit.format(position), words) for edit, words in fills]
+            tries = [rows[place] for place in order if place not in known]
+            tries, known = tries or [rows[0]], [place for place in known if tries]
+            yield _Part("values", f"values of {{{name}}}", held, tries, [rows[place] for place in known])
 
     def strides(self) -> Iterator[_Part]:
         """Layouts in memory that are not plain; plain ones of matrices, turned."""
@@ -311,14 +311,14 @@ class _Asking:
             return
         odd = {edit for edits in strides.propose(self.case) for edit in edits}
         for position, name, value in self.inputs:
-            told = f"{tuple(value.stride())}" + (f" from {value.storage_offset()}" if value.storage_offset() else "")
+            text = f"{tuple(value.stride())}" + (f" from {value.storage_offset()}" if value.storage_offset() else "")
             if f"strides {position}" in odd:
                 tries = [(f"strides {position}", "contiguous")]
             elif position not in self.shared and sum(size > 1 for size in value.shape) > 1:
                 tries = [(f"probes transposed {position}", "transposed")]
             else:
                 continue
-            yield _Part("strides", f"{{{name}}}.stride()", told, self.taken(tries), [])
+            yield _Part("strides", f"{{{name}}}.stride()", text, self.taken(tries), [])
 
 
 def _called(node: fx.Node) -> str:
@@ -339,16 +339,16 @@ def _held(value: torch.Tensor) -> str:
     if value.numel() > MOST_COMPARED:
         return "as recorded"
     seeded = (FILLS["randn"](value, at).to(value.dtype) for at in range(len(KINDS) + MOST_PARTS))
-    return "randn" if any(torch.equal(plain.cpu(), one) for one in seeded) else "as recorded"
+    return "randn" if any(torch.equal(plain.cpu(), other) for other in seeded) else "as recorded"
 
 
 def _numbers(node: fx.Node) -> list[tuple[str, Any, bool]]:
     """Every number in a node's arguments in order, with its name (empty for a size), and whether it is no item of a
     list."""
     schema = getattr(node.target, "_schema", None)
-    declared = {} if schema is None else {one.name: one for one in schema.arguments}
+    declared = {} if schema is None else {declaration.name: declaration for declaration in schema.arguments}
     positional = list(declared)[: len(node.args)] if declared else [str(place) for place in range(len(node.args))]
-    found: list[tuple[str, Any, bool]] = []
+    rows: list[tuple[str, Any, bool]] = []
     for name, argument in [*zip(positional, node.args, strict=False), *node.kwargs.items()]:
         inside: list[Any] = []
         map_aggregate(
@@ -356,9 +356,9 @@ def _numbers(node: fx.Node) -> list[tuple[str, Any, bool]]:
         )
         size = name in declared and "SymInt" in declared[name].real_type.str()
         alone = type(argument) in (int, float, bool)
-        told = f"argument {name}" if not declared and name.isdecimal() else name
-        found += [
-            ("" if size else told if alone else f"{told}[{place}]", value, alone and bool(declared))
+        title = f"argument {name}" if not declared and name.isdecimal() else name
+        rows += [
+            ("" if size else title if alone else f"{title}[{place}]", value, alone and bool(declared))
             for place, value in enumerate(inside)
         ]
-    return found
+    return rows

@@ -89,9 +89,9 @@ def _entered(case: Live) -> Live:
         return Live(gm, case.inputs, spec)
     output = gm.graph.output_node()
     returned = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
-    output.args = (tuple(one for one in returned if one is not None),)
+    output.args = (tuple(item for item in returned if item is not None),)
     gm.recompile()
-    inputs = [one.detach() if isinstance(one, torch.Tensor) and one.requires_grad else one for one in case.inputs]
+    inputs = [item.detach() if isinstance(item, torch.Tensor) and item.requires_grad else item for item in case.inputs]
     with in_force(spec):
         return renewed(Live(case.gm, inputs, spec), gm, inputs)
 
@@ -100,7 +100,7 @@ def _spec(case: Live) -> ReplaySpec:
     """Grad mode and autocast of an inner stage are in its graph already."""
     if case.spec.stage in FULL_STAGES:
         return msgspec.structs.replace(case.spec, stage=STAGE, compile_kwargs={})
-    wants = any(one.requires_grad for one in case.gm.parameters())
+    wants = any(parameter.requires_grad for parameter in case.gm.parameters())
     ambient = msgspec.structs.replace(
         case.spec.ambient, grad=not wants, inference_mode=False, autocast={}, autocast_cache=True
     )
@@ -127,7 +127,7 @@ def _spelled(case: Live) -> list[str]:
     wanted = [node for node in case.gm.graph.nodes if plain_of(node) is not None][:MOST]
     if not wanted:
         return []
-    found: list[str] = []
+    names: list[str] = []
     values: dict[fx.Node, Any] = {}
 
     def look(node: fx.Node, value: Any) -> Any:
@@ -135,14 +135,14 @@ def _spelled(case: Live) -> list[str]:
         if node in wanted:
             args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
             if is_same(node.target, args, kwargs):
-                found.append(node.name)
+                names.append(node.name)
         return value
 
     try:
         watched(case, look)
     except (GraphRunError, RuntimeError):
         return []
-    return found
+    return names
 
 
 PASS = Pass(

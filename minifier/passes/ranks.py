@@ -31,9 +31,9 @@ def propose(case: Live) -> list[list[str]]:
     ranks = [rank for rank in range(1, MOST + 1) if any(_lower(value, rank) for value in case.inputs)]
     if case.spec.dynamic or not ranks or is_tied(case.gm) or (known := forms(case)) is None:
         return []
-    found = {rank: forms_after(case, f"ranks {rank}", apply) for rank in ranks}
+    results = {rank: forms_after(case, f"ranks {rank}", apply) for rank in ranks}
     return [
-        [f"ranks {rank}"] for rank, after in found.items() if after is not None and _amounts(after) == _amounts(known)
+        [f"ranks {rank}"] for rank, after in results.items() if after is not None and _amounts(after) == _amounts(known)
     ]
 
 

@@ -19,15 +19,15 @@ def propose(case: Live) -> list[list[str]]:
     """All strided inputs that are not contiguous from offset 0 on, or share memory with an earlier one."""
     if is_tied(case.gm):
         return []
-    found: list[str] = []
+    edits: list[str] = []
     seen: set[int] = set()
     for position, value in enumerate(case.inputs):
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
             memory = value.untyped_storage().data_ptr()
             if not value.is_contiguous() or value.storage_offset() or (memory in seen and memory):
-                found.append(f"strides {position}")
+                edits.append(f"strides {position}")
             seen.add(memory)
-    return [found] if found else []
+    return [edits] if edits else []
 
 
 def apply(case: Live, edit: str) -> Live:

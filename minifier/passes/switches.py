@@ -47,12 +47,12 @@ STATE = (
 
 def early(case: Live) -> list[str]:
     """The switches worth a query on the whole graph: every later query is cheaper without them."""
-    found: list[str] = []
+    edits: list[str] = []
     if case.spec.dynamic:
-        found.append("switches static")
+        edits.append("switches static")
     if _trains(case):
-        found.append("switches grad")
-    return found + [
+        edits.append("switches grad")
+    return edits + [
         f"switches config inductor {name}" for name in case.spec.config.get("inductor", {}) if name.startswith(SLOW)
     ]
 
@@ -85,7 +85,10 @@ def apply(case: Live, edit: str) -> Live:
         spec = msgspec.structs.replace(spec, dynamic=False)
     elif what == "grad":
         spec = _ambient(spec, grad=False)
-        inputs = [one.detach() if isinstance(one, torch.Tensor) and one.requires_grad else one for one in inputs]
+        inputs = [
+            tensor.detach() if isinstance(tensor, torch.Tensor) and tensor.requires_grad else tensor
+            for tensor in inputs
+        ]
     elif what == "autocast":  # all of it, or that of one kind of device
         kept = {device: dtype for device, dtype in spec.ambient.autocast.items() if names and device not in names}
         return _under(case, _ambient(spec, autocast=kept), gm)
@@ -113,7 +116,9 @@ def _ambient(spec: Any, **changed: Any) -> Any:
 
 def _trains(case: Live) -> bool:
     ambient = case.spec.ambient
-    wants = any(isinstance(one, torch.Tensor) and one.requires_grad for one in (*case.inputs, *case.gm.parameters()))
+    wants = any(
+        isinstance(value, torch.Tensor) and value.requires_grad for value in (*case.inputs, *case.gm.parameters())
+    )
     return case.spec.stage in FULL_STAGES and ambient.grad and not ambient.inference_mode and wants
 
 
@@ -140,7 +145,7 @@ def _under(case: Live, spec: Any, gm: fx.GraphModule) -> Live:
 def _autocast_edits(case: Live) -> Iterator[str]:
     """What makes autocast plainer where it stays."""
     autocast = case.spec.ambient.autocast if case.spec.stage in FULL_STAGES else {}
-    there = {one.device.type for one in case.inputs if isinstance(one, torch.Tensor)}
+    there = {value.device.type for value in case.inputs if isinstance(value, torch.Tensor)}
     if there:
         yield from (f"switches autocast {device}" for device in autocast if device not in there)
     regions = [

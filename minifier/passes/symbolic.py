@@ -71,7 +71,7 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
         out = without_fakes(gm)
         if bodies(out):
             with (mode := fake_mode(env := ShapeEnv(), static=True)):
-                fakes = [mode.from_tensor(one) if isinstance(one, torch.Tensor) else one for one in inputs]
+                fakes = [mode.from_tensor(item) if isinstance(item, torch.Tensor) else item for item in inputs]
                 Renewing(out, _key(case), env).run(*fakes, enable_io_processing=False)
             if case.spec.dynamic:  # numbers that are known only as it runs
                 out.shape_env = env  # type: ignore[assignment]
@@ -121,12 +121,12 @@ def sweep(graph: fx.Graph, nodes: list[fx.Node], kept: Collection[fx.Node] = ())
 
 def bodies(gm: fx.GraphModule, prefix: str = "") -> list[str]:
     """The paths of the graphs inside, those inside them included."""
-    found: list[str] = []
+    paths: list[str] = []
     for target in dict.fromkeys(str(node.target) for node in gm.graph.find_nodes(op="get_attr")):
         inner = attribute(gm, target)
         if isinstance(inner, fx.GraphModule):
-            found += [f"{prefix}{target}", *bodies(inner, f"{prefix}{target}.")]
-    return found
+            paths += [f"{prefix}{target}", *bodies(inner, f"{prefix}{target}.")]
+    return paths
 
 
 class Renewing(fx.Interpreter):
@@ -163,24 +163,24 @@ class _Again:
     @classmethod
     def of(cls, fakes: list[Any], inputs: list[Any], static: Collection[str]) -> _Again:
         writer = SymbolWriter()
-        found: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for fake, value in zip(fakes, inputs, strict=True):
             for number, real in _sizes(fake, value):
                 text = writer.text(writer.expr(number))
-                if number.node.expr.is_symbol and found.setdefault(text, real) != real:
-                    raise ValueError(f"{text} would be {found[text]} and {real}")
+                if number.node.expr.is_symbol and numbers.setdefault(text, real) != real:
+                    raise ValueError(f"{text} would be {numbers[text]} and {real}")
             for number in symbolic_numbers(fake):
                 writer.text(writer.expr(number))
         symbols, guards, settings = writer.finish()
-        symbols = [msgspec.structs.replace(one, hint=found.get(one.name, one.hint)) for one in symbols]
-        gone = {one.name for one in symbols if one.name in static or not _in_range(one)}
+        symbols = [msgspec.structs.replace(row, hint=numbers.get(row.name, row.hint)) for row in symbols]
+        gone = {row.name for row in symbols if row.name in static or not _in_range(row)}
         settings = {name: value for name, value in settings.items() if "frozen" not in name}
         record = GraphRecord(format=0, id="", stage="", graph=GraphBody(nodes=[]), symbols=symbols, shape_env=settings)
         read = Symbols(record, "")
-        hints = {symbol: sympy.Integer(found[name]) for name, symbol in read.by_name.items() if name in found}
-        held = [one for one in guards if _holds(read.expr(one.expr), hints, gone)]
+        hints = {symbol: sympy.Integer(numbers[name]) for name, symbol in read.by_name.items() if name in numbers}
+        held = [row for row in guards if _holds(read.expr(row.expr), hints, gone)]
         rebuilt = Symbols(msgspec.structs.replace(record, guards=held), "")
-        hints = {symbol: sympy.Integer(found[name]) for name, symbol in rebuilt.by_name.items() if name in found}
+        hints = {symbol: sympy.Integer(numbers[name]) for name, symbol in rebuilt.by_name.items() if name in numbers}
         return cls(writer, rebuilt, hints, {symbol: number for symbol, number in hints.items() if symbol.name in gone})
 
     @property
@@ -227,7 +227,9 @@ def symbolic_numbers(fake: Any) -> list[Any]:
     if isinstance(fake, SYMBOLIC):
         return [fake]
     if isinstance(fake, torch.Tensor) and fake.layout is torch.strided:
-        return [one for one in (*fake.shape, *fake.stride(), fake.storage_offset()) if isinstance(one, SYMBOLIC)]
+        return [
+            number for number in (*fake.shape, *fake.stride(), fake.storage_offset()) if isinstance(number, SYMBOLIC)
+        ]
     return []
 
 
@@ -260,14 +262,14 @@ def _key(case: Live) -> str:
 def put_number(gm: fx.GraphModule, node: fx.Node, value: Any) -> None:
     """Writes a number into the graph in place of a node."""
     for user in list(node.users):
-        user.args = fx.map_arg(user.args, lambda one: value if one is node else one)
-        user.kwargs = fx.map_arg(user.kwargs, lambda one: value if one is node else one)
+        user.args = fx.map_arg(user.args, lambda item: value if item is node else item)
+        user.kwargs = fx.map_arg(user.kwargs, lambda item: value if item is node else item)
     gm.graph.erase_node(node)
 
 
 def _fold(gm: fx.GraphModule) -> None:
     """Arithmetic on numbers alone is done."""
     for node in list(gm.graph.nodes):
-        known = node.args and not node.kwargs and all(type(one) in (int, float, bool) for one in node.args)
+        known = node.args and not node.kwargs and all(type(item) in (int, float, bool) for item in node.args)
         if known and node.op == "call_function" and getattr(node.target, "__module__", "") == "_operator":
             put_number(gm, node, node.target(*node.args))

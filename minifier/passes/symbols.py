@@ -14,8 +14,8 @@ from .symbolic import renewed, symbols_of
 
 def propose(case: Live) -> list[list[str]]:
     """Every symbol that an input binds, unless some number of the graph is known only as it runs."""
-    found = [f"symbols {name}" for name in symbols_of(case)]
-    return [found] if found else []
+    edits = [f"symbols {name}" for name in symbols_of(case)]
+    return [edits] if edits else []
 
 
 def apply(case: Live, edit: str) -> Live:

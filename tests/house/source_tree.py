@@ -17,6 +17,7 @@ ROOMS = ("dumps", "toolkit", "minifier", "tui")
 """In the order of the house: a room imports from rooms to its left only."""
 
 FLOORS = """
+dumps.arguments
 dumps
 dumps.diff dumps.program dumps.why
 dumps.browse

@@ -243,7 +243,7 @@ def test_memory_is_a_kind_of_its_own(planted: Callable[..., Any]) -> None:
 
 
 def test_another_name_is_answered_with_the_nearest_rung() -> None:
-    assert len(NAMES) == 13
+    assert len(NAMES) >= 13
     with pytest.raises(UsageError, match="inductor"):
         rung("inducter")
 

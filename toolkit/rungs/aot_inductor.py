@@ -70,7 +70,7 @@ def _tensors(nodes: Any) -> Iterator[torch.Tensor]:
     for node in nodes:
         value = node.meta.get("val", node.meta.get("example_value"))
         values = value if isinstance(value, (list, tuple)) else [value]
-        yield from (one for one in values if isinstance(one, torch.Tensor))
+        yield from (item for item in values if isinstance(item, torch.Tensor))
 
 
 def compile_ahead(gm: fx.GraphModule, fakes: Sequence[Any]) -> Callable[[list[Any]], Any]:
@@ -79,7 +79,7 @@ def compile_ahead(gm: fx.GraphModule, fakes: Sequence[Any]) -> Callable[[list[An
     """
     outputs = gm.graph.output_node().args[0]
     gm._in_spec = t.pytree.tree_structure((tuple(fakes), {}))  # type: ignore[assignment]  # loading reads how a call nests
-    gm._out_spec = t.pytree.tree_structure(tuple(None if one is None else 0 for one in outputs))  # type: ignore[assignment]
+    gm._out_spec = t.pytree.tree_structure(tuple(None if item is None else 0 for item in outputs))  # type: ignore[assignment]
     path = t.aot_compile(gm, tuple(fakes), options={"aot_inductor.compile_wrapper_opt_level": "O0"})
     cuda = [value.device for value in fakes if isinstance(value, torch.Tensor) and value.is_cuda]
     logging.getLogger("torch._export").setLevel(logging.ERROR)  # it warns that it will be replaced

@@ -116,19 +116,21 @@ def run_joint(
     propagate(gm, fakes, mode)
     forward, backward = partition(gm, fakes, mode, kwargs, passes=spec.stage == "joint")
     kept = int(kwargs["num_fwd_outputs"])
-    made = [getattr(node, "name", None) for node in _output_args(forward)]
+    returned = [getattr(node, "name", None) for node in _output_args(forward)]
     first = int(kwargs.get("num_mutated_inp_runtime_indices", 0))
     last = first + int(kwargs.get("num_orig_model_outputs", kept - first))
     _set_visible(forward, range(first, min(last, kept)))
     static = kwargs.get("static_lifetime_input_indices") or ()
-    wanted = _saved_names([node.name for node in backward.graph.nodes if node.op == "placeholder"], made[kept:], names)
+    wanted = _saved_names(
+        [node.name for node in backward.graph.nodes if node.op == "placeholder"], returned[kept:], names
+    )
     needs = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
     donated = entries.donated_inputs(forward, backward, kept)
     asked = {name: kwargs[name] for name in ("cpp_wrapper", "cudagraphs") if name in kwargs}
     static_forward = {"static_input_idxs": list(static), **asked}
     compiled, strides = compile_half(forward, _values(forward), mode, static_forward)
     run_forward = flat(compiled)
-    laid_out = dict(zip(made, strides, strict=False))
+    laid_out = dict(zip(returned, strides, strict=False))
     fakes_backward = [
         entries.restrided(value, laid_out.get(name)) for name, value in zip(wanted, _values(backward), strict=True)
     ]
@@ -145,7 +147,7 @@ def run_joint(
     def run(inputs: list[Any]) -> list[Any]:
         known = dict(zip(names, inputs, strict=True))
         outputs = run_forward([known[name] for name in needs])
-        saved = {name: value for name, value in zip(made, outputs, strict=True) if name is not None}
+        saved = {name: value for name, value in zip(returned, outputs, strict=True) if name is not None}
         gradients = run_backward([saved[name] if name in saved else known[name] for name in wanted])
         return [*outputs[:kept], *gradients]
 
@@ -177,9 +179,9 @@ def flatten_outputs(gm: fx.GraphModule) -> None:
     """The inner compiler takes a flat tuple of outputs; a graph of the caller's own may return one value or a nested
     one."""
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    made = output.args[0]
-    if not isinstance(made, (tuple, list)) or any(isinstance(value, (tuple, list, dict)) for value in made):
-        output.args = (tuple(t.tree_leaves(made, is_leaf=lambda value: value is None)),)
+    returned = output.args[0]
+    if not isinstance(returned, (tuple, list)) or any(isinstance(value, (tuple, list, dict)) for value in returned):
+        output.args = (tuple(t.tree_leaves(returned, is_leaf=lambda value: value is None)),)
         gm.recompile()
 
 

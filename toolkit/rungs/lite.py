@@ -32,10 +32,10 @@ class Mode(Inductor):
         return super().unavailable(spec)
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-        found = super().notes(gm, spec)
+        sentences = super().notes(gm, spec)
         if self.name == "lite" and spec.stage not in FULL_STAGES:
-            found.append(f"a {spec.stage} graph is decomposed already, which the mode lite would not do")
-        return found
+            sentences.append(f"a {spec.stage} graph is decomposed already, which the mode lite would not do")
+        return sentences
 
     @contextlib.contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:

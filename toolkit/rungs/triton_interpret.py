@@ -81,9 +81,9 @@ class TritonInterpret(Inductor):
 
         if spec.stage in FULL_STAGES:  # what `around` opened moves it
             return super().build(gm, fake_inputs, spec)
-        made = retargeted(gm, fake_inputs, mode_of(gm, fake_inputs))
-        compiled = super().build(made.gm, made.fakes, spec)
-        return lambda inputs: compiled([*inputs, *made.added])
+        moved = retargeted(gm, fake_inputs, mode_of(gm, fake_inputs))
+        compiled = super().build(moved.gm, moved.fakes, spec)
+        return lambda inputs: compiled([*inputs, *moved.added])
 
 
 @contextmanager

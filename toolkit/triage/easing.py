@@ -99,11 +99,11 @@ def eased(
 
 def _cost(saved: SavedGraph, server: ForkServer, how: How, lines: str) -> str:
     """What the change costs in speed, as a comment; nothing where that cannot be measured."""
-    found = steady(saved, server, how, lines)
-    if found is None:
+    times = steady(saved, server, how, lines)
+    if times is None:
         return ""
-    without = f"{1000 * found.without_s:.3g} ms without, " if found.without_s is not None else ""
+    without = f"{1000 * times.without_s:.3g} ms without, " if times.without_s is not None else ""
     return (
-        f"\n# an execution takes {1000 * found.compiled_s:.3g} ms with it, {without}{1000 * found.eager_s:.3g} "
+        f"\n# an execution takes {1000 * times.compiled_s:.3g} ms with it, {without}{1000 * times.eager_s:.3g} "
         "ms in eager"
     )

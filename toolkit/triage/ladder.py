@@ -72,9 +72,9 @@ def triage(
     with opened(server, warmth(*wanted)) as used:
         how = How(seed, device, limit_s, imports)
         if not (rungs or all) and (parted := judge_stages(stages_of(saved), how, used)) is not None:
-            found = by_stages(saved, parted[1], time.monotonic() - began)
-            found.verdict = eased(saved, used, how, found.verdict, 0.0, limit_s, thorough=workaround)
-            return found
+            result = by_stages(saved, parted[1], time.monotonic() - began)
+            result.verdict = eased(saved, used, how, result.verdict, 0.0, limit_s, thorough=workaround)
+            return result
         ladder = Ladder(saved, used, how, max_time_s=max_time_s)
         for rung in wanted:
             if begun is not None:
@@ -83,12 +83,12 @@ def triage(
             if told is not None:
                 told(row)
         ladder.forget()
-        found = ladder.found()
+        result = ladder.found()
         if not rungs:
-            slowest = max((row.seconds for row in found.rows), default=0.0)
+            slowest = max((row.seconds for row in result.rows), default=0.0)
             left = limit_s if max_time_s is None else began + max_time_s - time.monotonic()
-            found.verdict = eased(saved, used, how, found.verdict, slowest, left, thorough=workaround)
-        return found
+            result.verdict = eased(saved, used, how, result.verdict, slowest, left, thorough=workaround)
+        return result
 
 
 def chosen(saved: SavedGraph, rungs: Sequence[str] = (), *, all: bool = False) -> list[str]:
@@ -172,8 +172,8 @@ class Ladder:
             first = "inductor"  # what its kernels for a GPU and its code for this machine share
         if first is not None and self.rows[first].verdict.kind == "missing_error":
             rows = [_as_eager(row) for row in rows]
-        found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
-        return concluded(found, self.saved, self.how.imports, self.eager_nan)
+        result = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
+        return concluded(result, self.saved, self.how.imports, self.eager_nan)
 
     def _of_the_run(self, rows: list[RungResult]) -> list[RungResult]:
         """The rows; where Inductor makes another program of the graph than in the run, failures on the way to it are
@@ -182,7 +182,7 @@ class Ladder:
             kept = dict(self.rows)
             self.run("inductor")
             self.rows = kept
-        for row in (one for one in rows if one.blames):
+        for row in (other for other in rows if other.blames):
             row.verdict = with_next(self.saved, gated(self.saved, row, self.unlike, self.how.imports))
         return rows
 

@@ -94,7 +94,7 @@ class RunTriage(msgspec.Struct):
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
-        graphs, ladders = ([one.plain() for one in rows] for rows in (self.graphs, self.ladders))
+        graphs, ladders = ([row.plain() for row in rows] for rows in (self.graphs, self.ladders))
         return (
             msgspec.structs.asdict(self)
             | {"graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times)}
@@ -141,59 +141,59 @@ def rank(row: GraphRow) -> tuple[Any, ...]:
     return verdict_words.rank(row.verdict), -size, -row.ratio, not row.fidelity.startswith("different")
 
 
-def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> RunTriage:
+def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> RunTriage:
     """Fills in `run`, `summary` and `verdict`."""
     given_up = [graph for graph in run.graphs() if graph.status == "skipped"]
-    found.run, found.abandoned = run_address(run), counted(len(given_up), "graph") if given_up else ""
-    convicted = next((row for row in found.graphs if row.rung == STAGES), None)
-    found.verdict = _addressed(convicted) if convicted else _worst(found)
+    result.run, result.abandoned = run_address(run), counted(len(given_up), "graph") if given_up else ""
+    convicted = next((row for row in result.graphs if row.rung == STAGES), None)
+    result.verdict = _addressed(convicted) if convicted else _worst(result)
     go_on: list[str] = []
     if convicted:
         texts = [convicted.verdict.reason]
-    elif found.ladders:
-        first = found.ladders[0]
+    elif result.ladders:
+        first = result.ladders[0]
         if first.first_failing is not None:
-            texts = [first.summary, found.boundaries[0]]
+            texts = [first.summary, result.boundaries[0]]
             go_on = first.verdict.next
         else:
-            texts = [f"{first.graph} failed once and not again; it may depend on chance.", found.boundaries[0]]
+            texts = [f"{first.graph} failed once and not again; it may depend on chance.", result.boundaries[0]]
             go_on = [f"graphdbg replay {first.graph}"]
-    elif found.failed:
-        worst = found.graphs[0]
+    elif result.failed:
+        worst = result.graphs[0]
         texts = [f"{worst.address} {verdict_words.word(worst.verdict)}; there was no time for its ladder."]
         go_on = [f"graphdbg triage {worst.address}"]
     else:
-        texts = [_all_right(found, imports)]
+        texts = [_all_right(result, imports)]
         program = shlex.join(["graphdbg", "triage", "--", *run.record.command])
         unseen = "What Dynamo and AOTAutograd do around the graphs is not seen here, nor what is not compiled"
-        if found.verdict.exit_code == 0 and run.record.command:
+        if result.verdict.exit_code == 0 and run.record.command:
             texts.append(f"{unseen}: the program itself is looked at by {program}.")
             go_on = [program]
-        if not found.verdict.next and any(row.judged and row.inputs != REAL for row in found.graphs):
+        if not result.verdict.next and any(row.judged and row.inputs != REAL for row in result.graphs):
             go_on.insert(0, record_again(run))
-        if found.verdict.verdict == ROUNDING and found.verdict.where is not None:
+        if result.verdict.verdict == ROUNDING and result.verdict.where is not None:
             go_on = [
                 shlex.join(
-                    ["graphdbg", "minify", found.verdict.where.graph, "--check", ROUNDING, *option_words(imports)]
+                    ["graphdbg", "minify", result.verdict.where.graph, "--check", ROUNDING, *option_words(imports)]
                 )
             ]
-        if "--trust" in found.verdict.reason:  # the definitions that the graph needs are in the dump
-            go_on = [shlex.join(["graphdbg", "triage", found.run, *option_words(imports), "--trust"])]
-    found.summary = " ".join(text for text in [*texts, _counts(found)] if text)
+        if "--trust" in result.verdict.reason:  # the definitions that the graph needs are in the dump
+            go_on = [shlex.join(["graphdbg", "triage", result.run, *option_words(imports), "--trust"])]
+    result.summary = " ".join(text for text in [*texts, _counts(result)] if text)
     verdict = (
-        found.ladders[0].verdict
-        if not convicted and found.ladders and found.ladders[0].verdict.failed
-        else found.verdict
+        result.ladders[0].verdict
+        if not convicted and result.ladders and result.ladders[0].verdict.failed
+        else result.verdict
     )
-    found.verdict = verdict.then(*(go_on or verdict.next))
-    return found
+    result.verdict = verdict.then(*(go_on or verdict.next))
+    return result
 
 
-def _worst(found: RunTriage) -> Verdict:
+def _worst(result: RunTriage) -> Verdict:
     """The verdict on the worst graph, with its address."""
-    row = next((row for row in found.graphs if row.verdict == worst(one.verdict for one in found.graphs)), None)
+    row = next((row for row in result.graphs if row.verdict == worst(other.verdict for other in result.graphs)), None)
     if row is None:
-        return cannot_tell(f"no graph was judged{found.abandoned and f'; Dynamo abandoned {found.abandoned}'}")
+        return cannot_tell(f"no graph was judged{result.abandoned and f'; Dynamo abandoned {result.abandoned}'}")
     return _addressed(row)
 
 
@@ -202,13 +202,13 @@ def _addressed(row: GraphRow) -> Verdict:
     return msgspec.structs.replace(row.verdict, where=where and msgspec.structs.replace(where, graph=row.address))
 
 
-def _all_right(found: RunTriage, imports: Sequence[str]) -> str:
-    judged = [row for row in found.graphs if row.judged]
+def _all_right(result: RunTriage, imports: Sequence[str]) -> str:
+    judged = [row for row in result.graphs if row.judged]
     if not judged:
-        reasons = [row.reason for row in found.graphs if row.reason]
+        reasons = [row.reason for row in result.graphs if row.reason]
         return f"Nothing was judged: {max(reasons, key=reasons.count)}." if reasons else "Nothing was judged."
     made_up = [row for row in judged if row.inputs != REAL]
-    text = "No graph fails. " if found.verdict.exit_code == 0 else "No graph that was judged fails. "
+    text = "No graph fails. " if result.verdict.exit_code == 0 else "No graph that was judged fails. "
     text += f"Inputs: {made_up[0].inputs}." if made_up else "All inputs were those of the run."
     if judged[0].ratio > 1:
         text += f" Largest error over eager's: {judged[0].ratio:.1f} times at {judged[0].id}."
@@ -218,8 +218,8 @@ def _all_right(found: RunTriage, imports: Sequence[str]) -> str:
     return text + (f" Imported first: {', '.join(imports)}." if imports else "")
 
 
-def _counts(found: RunTriage) -> str:
-    graphs = found.graphs
+def _counts(result: RunTriage) -> str:
+    graphs = result.graphs
     failing = [row for row in graphs if row.failed]
     judged = [row for row in graphs if row.judged]
     text = f"{counted(len(judged), 'graph was', 'graphs were')} judged, {counted(len(failing), 'fails', 'fail')}" + (
@@ -229,4 +229,4 @@ def _counts(found: RunTriage) -> str:
         some = [row.id for row in graphs if row.verdict.verdict == verdict]
         if some:
             text += f"; {len(some)} {phrase} ({', '.join(some[:6])}{' ...' if len(some) > 6 else ''})"
-    return f"{text}." + (f" Left out: {found.abandoned} that Dynamo abandoned." if found.abandoned else "")
+    return f"{text}." + (f" Left out: {result.abandoned} that Dynamo abandoned." if result.abandoned else "")

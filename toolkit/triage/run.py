@@ -71,18 +71,18 @@ def candidates(run: Run, first: Collection[str]) -> list[Candidate]:
     for graph in run.graphs():
         if graph.status != "skipped":
             groups.setdefault(compile_of(graph), []).append(graph)
-    found: list[Candidate] = []
+    listed: list[Candidate] = []
     known: dict[str, str] = {}
     for group in sorted(groups.values(), key=lambda group: not any(graph.id in first for graph in group)):
-        levels = [made for stages in LEVELS if (made := [graph for graph in group if graph.stage in stages])]
+        levels = [level for stages in LEVELS if (level := [graph for graph in group if graph.stage in stages])]
         if not levels:
             continue
         key = _fingerprint(levels[0])
         same_as = known.get(key, "")
-        found.append(Candidate(levels, same_as))
+        listed.append(Candidate(levels, same_as))
         if key and not same_as:
             known[key] = levels[0][0].id
-    return found
+    return listed
 
 
 def _fingerprint(graphs: list[SavedGraph]) -> str:
@@ -104,7 +104,7 @@ def _met(graph: SavedGraph) -> list[Any]:
     """How its inputs came in a real execution: form, `requires_grad` and who shares memory, not the numbers in them."""
     record = graph.inputs_record
     inputs = [] if record is None else record.inputs
-    return [[one.role, one.value, one.stored is not None and one.stored.parameter] for one in inputs]
+    return [[item.role, item.value, item.stored is not None and item.stored.parameter] for item in inputs]
 
 
 DEFAULT_TIME_S = 600.0
@@ -152,11 +152,11 @@ def triage_run(
             work.explain(all)
         except KeyboardInterrupt:
             interrupted = True
-        found = run_concluded(work.result(), run, imports)
-        found.interrupted = interrupted
+        result = run_concluded(work.result(), run, imports)
+        result.interrupted = interrupted
         if not interrupted:
-            found.verdict = work.eased(found.verdict, thorough=workaround)
-        return found
+            result.verdict = work.eased(result.verdict, thorough=workaround)
+        return result
 
 
 def worst_graph(
@@ -179,7 +179,7 @@ def worst_graph(
         if amount is not None:
             row = max(work.rows, key=amount, default=None)
             if row is None or not amount(row):
-                return worst(one.verdict for one in work.rows), None
+                return worst(judged.verdict for judged in work.rows), None
             return row.verdict, run.graph(row.id)
         failing = (
             sorted((row for row in work.rows if row.failed and row.rung != STAGES), key=rank) or work.before_passes()
@@ -250,20 +250,20 @@ class _Work:
         compiled."""
         if self.rung != "inductor":
             return False
-        found = judge_stages(stages_of(candidate.graph), self.how, self.server, limit_s=max(1.0, self.left_s(share)))
-        if found is not None:
-            graph, verdict = found
+        parted = judge_stages(stages_of(candidate.graph), self.how, self.server, limit_s=max(1.0, self.left_s(share)))
+        if parted is not None:
+            graph, verdict = parted
             self.told(f"{graph.id}: {word(verdict)}")
             self.rows.append(self._row(graph, RungResult(STAGES, verdict), inputs=inputs_given(graph)))
-        return found is not None
+        return parted is not None
 
     def before_passes(self) -> list[GraphRow]:
         """Where stages parted: the first widest graph of such a compile that fails by itself, the wrong stage made
         anew."""
         for row in [row for row in self.rows if row.failed]:
-            made = self.judge(stages_of(self.run.graph(row.id))[0])
-            if made.failed:
-                return [made]
+            judged = self.judge(stages_of(self.run.graph(row.id))[0])
+            if judged.failed:
+                return [judged]
         return []
 
     def _same(self, candidate: Candidate) -> None:
@@ -311,7 +311,9 @@ class _Work:
         )
         taken: list[GraphRow] = []
         for row in failing:
-            same = (one for one in taken if one.signature and row.signature and one.signature.same_as(row.signature))
+            same = (
+                other for other in taken if other.signature and row.signature and other.signature.same_as(row.signature)
+            )
             alike = next(same, None)
             if alike is not None:
                 alike.also.append(row.id)
@@ -326,12 +328,16 @@ class _Work:
         A crash is not followed into a graph with a difference of another kind.
         """
         graph = self.run.graph(row.id)
-        inner = [self.judge(one) for one in inner_graphs(graph)]
-        self.rows += [one for one in inner if one.id not in {known.id for known in self.rows}]
-        worse = sorted((one for one in inner if one.failed and _alike(one, row)), key=rank)
+        inner = [self.judge(other) for other in inner_graphs(graph)]
+        self.rows += [other for other in inner if other.id not in {known.id for known in self.rows}]
+        worse = sorted((other for other in inner if other.failed and _alike(other, row)), key=rank)
         if worse:
             return worse[0], self.run.graph(worse[0].id), f"{row.id} fails, and so does {worse[0].id} by itself."
-        return row, graph, _between(row.id, [one.id for one in inner if one.verdict.verdict == "ok"]) if inner else ""
+        return (
+            row,
+            graph,
+            _between(row.id, [other.id for other in inner if other.verdict.verdict == "ok"]) if inner else "",
+        )
 
     def _explain_one(self, row: GraphRow, all: bool) -> None:
         _, graph, boundary = self.narrowed(row)
@@ -340,11 +346,11 @@ class _Work:
         for rung in chosen(graph, self.rungs, all=all):
             self.heard(graph.id, ladder.climb(rung, all=all))
         ladder.forget()
-        found = ladder.found()
-        if (row.verdict.kind, found.verdict.kind) == ("nan", "wrong_numbers"):
-            reason = f"{found.verdict.reason}; that becomes the NaN of {row.id}: {row.verdict.reason}"
-            found.verdict = msgspec.structs.replace(found.verdict, kind=row.verdict.kind, reason=reason)
-        self.found.append(found)
+        result = ladder.found()
+        if (row.verdict.kind, result.verdict.kind) == ("nan", "wrong_numbers"):
+            reason = f"{result.verdict.reason}; that becomes the NaN of {row.id}: {row.verdict.reason}"
+            result.verdict = msgspec.structs.replace(result.verdict, kind=row.verdict.kind, reason=reason)
+        self.found.append(result)
         self.boundaries.append(boundary)
 
     def eased(self, verdict: Verdict, *, thorough: bool) -> Verdict:
@@ -368,7 +374,7 @@ class _Work:
         )
 
     def _row(self, graph: SavedGraph, row: RungResult, fidelity: str = "", inputs: str = "") -> GraphRow:
-        made = GraphRow(
+        graph_row = GraphRow(
             **msgspec.structs.asdict(row),
             id=graph.id,
             stage=graph.stage,
@@ -378,16 +384,16 @@ class _Work:
             fidelity=fidelity,
             inputs=inputs,
         )
-        self.heard(graph.id, made)
-        return made
+        self.heard(graph.id, graph_row)
+        return graph_row
 
     def _unjudged(self, graph: SavedGraph, reason: str, detail: str = "") -> GraphRow:
         return self._row(graph, RungResult(self.rung, cannot_tell(reason, detail)))
 
 
-def _alike(one: GraphRow, other: GraphRow) -> bool:
+def _alike(first: GraphRow, other: GraphRow) -> bool:
     """Whether two failures are of one kind; wrong numbers and NaN count as one."""
-    kinds = [None if row.signature is None else row.signature.kind for row in (one, other)]
+    kinds = [None if row.signature is None else row.signature.kind for row in (first, other)]
     return None in kinds or kinds[0] == kinds[1] or set(kinds) == {"accuracy", "nan"}
 
 

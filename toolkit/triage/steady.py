@@ -66,7 +66,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     inductor = rung("inductor")
 
     def timed(run: Any) -> float:
-        parameters = [one for one in gm.parameters() if one.requires_grad] if backward else []
+        parameters = [parameter for parameter in gm.parameters() if parameter.requires_grad] if backward else []
         inputs = clone_inputs(live.inputs)
         began = time.perf_counter()
         execute(run, inputs, seed=0, backward=backward, parameters=parameters)

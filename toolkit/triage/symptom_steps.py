@@ -54,15 +54,18 @@ MORE_MEMORY, FREE_BYTES = 1.5, 256 << 20
 
 def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """The guard that failed most often; one recompile by which a size became variable is Dynamo's ordinary way."""
-    found = why.repeated(run)
+    causes = why.repeated(run)
     compiles = [
-        one for process in why.of_run(run).processes for function in process.functions for one in function.compiles
+        compiled
+        for process in why.of_run(run).processes
+        for function in process.functions
+        for compiled in function.compiles
     ]
-    if not found:
-        again = sum(one.kind == "recompile" for one in compiles)
+    if not causes:
+        again = sum(compiled.kind == "recompile" for compiled in compiles)
         sizes = f"compiled again for a size that became variable: {again}" if again else "none was compiled again"
         return f"Looked at: {counted(len(compiles), 'compile')} of functions; {sizes}.", None
-    worst = found[0]
+    worst = causes[0]
     place = worst.place and f"{PurePath(worst.place.file).name}:{worst.place.line}"
     text = f"{worst.function} was compiled again {counted(worst.count, 'time')}: {worst.text}"
     text += (
@@ -72,7 +75,7 @@ def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Loo
     )
     where = Where(graph=f"{run_address(run)}/{worst.id}" if worst.id else "", line=place or "", name=worst.guard)
     verdict = Verdict("fails", "slow_compile", "model", reason=text, where=where)
-    others = f" {counted(len(found) - 1, 'other cause')}." if len(found) > 1 else ""
+    others = f" {counted(len(causes) - 1, 'other cause')}." if len(causes) > 1 else ""
     return f"{text}.{others}", verdict.then(_of_run(run, "ls", "--why"))
 
 
@@ -90,7 +93,7 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     right = [row for row in (graphs.graphs if graphs else []) if row.judged and row.stage in _OUTERMOST]
     recorded = {row.id: row.seconds or 0.0 for row in run.rows}
     right.sort(key=lambda row: -recorded[row.id])
-    found: dict[str, Steady] = {}
+    times: dict[str, Steady] = {}
     began = time.monotonic()
     with opened(None) as server:
         for row in right:
@@ -98,41 +101,41 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
                 time.monotonic() - began < STEADY_S
                 and (measured := measure(run.graph(row.id), server, how)) is not None
             ):
-                found[row.id] = measured
-        compiled = _slow_compile(run, found, server)
-    keep_steady(run, {name: (one.compiled_s, one.eager_s) for name, one in found.items()})
-    if not found:
+                times[row.id] = measured
+        compiled = _slow_compile(run, times, server)
+    keep_steady(run, {name: (timing.compiled_s, timing.eager_s) for name, timing in times.items()})
+    if not times:
         return "No graph's steady state was measured.", None
-    name, worst = max(found.items(), key=lambda item: item[1].compiled_s - item[1].eager_s)
+    name, worst = max(times.items(), key=lambda item: item[1].compiled_s - item[1].eager_s)
     both = f"{1000 * worst.compiled_s:.2f} ms compiled, {1000 * worst.eager_s:.2f} ms in eager"
     text = (
-        f"Measured: one execution of {counted(len(found), 'graph')} in the steady state; least gained at {name}: "
+        f"Measured: one execution of {counted(len(times), 'graph')} in the steady state; least gained at {name}: "
         f"{both}."
     )
     if not worst.slow:
         return text, compiled
     reason = f"{name} takes {both} (medians of {worst.rounds} runs, turn by turn)"
-    function, _, line = next((one.function for one in of_run(run) if one.id == name), "").rpartition(", ")
+    function, _, line = next((timing.function for timing in of_run(run) if timing.id == name), "").rpartition(", ")
     where = Where(function, f"{run_address(run)}/{name}", line)
     verdict = Verdict("fails", "slow", "compiler", "inductor", reason, where)
     return text, verdict.then(_of_run(run, "ls", "--time"))
 
 
-def _slow_compile(run: Run, found: dict[str, Steady], server: ForkServer) -> Verdict | None:
+def _slow_compile(run: Run, times: dict[str, Steady], server: ForkServer) -> Verdict | None:
     """Of the graph whose compile takes longest, here or in the run: whether it is slow, or the machine was."""
     rows = [row for row in run.rows if row.stage in _OUTERMOST and row.saved]
-    here = {name: one.compile_s for name, one in found.items()}
+    here = {name: item.compile_s for name, item in times.items()}
     longest = max(rows, key=lambda row: max(row.seconds or 0.0, here.get(row.id, 0.0)), default=None)
     if longest is None:
         return None
     then, address = longest.seconds or 0.0, f"{run_address(run)}/{longest.id}"
-    if longest.id not in found:
+    if longest.id not in times:
         if then < SLOW_S:
             return None
         return cannot_tell(f"{longest.id} took {then:.0f} s to compile in the run, and was not measured here").then(
             shlex.join(["graphdbg", "minify", address, "--slower-than", f"{then / 2:.0f}"])
         )
-    took, nodes = found[longest.id].compile_s, len(run.graph(longest.id).record.graph.nodes)
+    took, nodes = times[longest.id].compile_s, len(run.graph(longest.id).record.graph.nodes)
     if took < SLOW_S or (own := took / slowed(server, nodes)) < max(SLOW_S, NODE_S * nodes):
         return None
     reason = f"{longest.id} takes {own:.0f} s to compile for {counted(nodes, 'node')} ({then:.0f} s in the run)"
@@ -145,7 +148,10 @@ def slow(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     rows = [row for row in run.rows if row.seconds is not None and row.stage in _OUTERMOST]
     longest = max(rows, key=lambda row: row.seconds or 0.0, default=None)
     breaks = sum(
-        len(one.breaks) for process in why.of_run(run).processes for of in process.functions for one in of.compiles
+        len(compiled.breaks)
+        for process in why.of_run(run).processes
+        for of in process.functions
+        for compiled in of.compiles
     )
     total = sum(row.seconds or 0.0 for row in rows)
     text = f"Looked at: {total:.1f} s in AOTAutograd and Inductor in {counted(len(rows), 'compile')}"
@@ -246,12 +252,12 @@ def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
 def _planned(run: Run, name: str) -> tuple[str, Peak]:
     """Of the graphs of that graph's compile, the one whose generated code holds most at once, and what it holds."""
     compiled = name.rpartition("/")[0]
-    found: list[tuple[str, Peak]] = []
+    peaks: list[tuple[str, Peak]] = []
     for row in run.rows:
         if row.saved and row.id.rpartition("/")[0] == compiled:
             codes = [file for file in run.graph(row.id).code_files() if file.name == WHOLE]
-            found += [(row.id, peak(file.read_text())) for file in codes]
-    return max(found, key=lambda one: one[1].bytes, default=("", Peak(0, [])))
+            peaks += [(row.id, peak(file.read_text())) for file in codes]
+    return max(peaks, key=lambda item: item[1].bytes, default=("", Peak(0, [])))
 
 
 def _smaller(worst: GraphRow) -> str:
@@ -265,7 +271,7 @@ def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     part = GraphGroup(run_address(run), run, run.rows, "run")
     if len(part.processes()) < 2:
         return "Looked at: only one process recorded graphs, so there are no ranks to compare.", None
-    views = [pair_view(pair, rank=True) for one, other in rank_pairs(part) for pair in pairs(one, other)]
+    views = [pair_view(pair, rank=True) for first, other in rank_pairs(part) for pair in pairs(first, other)]
     differs = [view for view in views if view.verdict in ("differs", "only_a", "only_b")]
     unread = [view for view in views if view.verdict == "unreadable"]
     text = (
@@ -285,8 +291,8 @@ def _difference(view: GraphView) -> str:
         side = "the first rank" if view.verdict == "only_a" else "another rank"
         return f"only {side} has {view.a or view.b}" if view.verdict != "differs" else f"ranks differ in {view.id}"
     calls = [node.call for node in (view.first.a, view.first.b) if node is not None]
-    told = f"{calls[0]} in one, {calls[1]} in the other" if len(calls) == 2 else f"{calls[0]} in one alone"
-    return f"ranks differ first in {view.id}: {told}"
+    text = f"{calls[0]} in one, {calls[1]} in the other" if len(calls) == 2 else f"{calls[0]} in one alone"
+    return f"ranks differ first in {view.id}: {text}"
 
 
 def _place(run: Run, view: GraphView) -> Where:

@@ -117,42 +117,42 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
                 verdicts.append(verdict)
 
     take(sequence.before, None)
-    found = RunTriage([], [], [], run=run_address(run))
+    result = RunTriage([], [], [], run=run_address(run))
     if run.graphs() and (sequence.graphs or not asked):
         left = max_time_s - (time.monotonic() - began)
-        found = triage_run(
+        result = triage_run(
             run, max_time_s=max(left, 1.0), own_nan=symptom == "nan", measured=symptom == "memory", **how
         )
         if symptom == "nan":
-            found.verdict = _about_nan(run, found)
-    if not found.verdict.failed:
-        take(sequence.after, found)
-    judged = found.verdict
+            result.verdict = _about_nan(run, result)
+    if not result.verdict.failed:
+        take(sequence.after, result)
+    judged = result.verdict
     convicting = [verdict for verdict in verdicts if verdict.failed]
     if not judged.failed and (convicting or not judged.exit_code):
         judged = (convicting or verdicts or [judged])[0]
     if judged.verdict == "ok" and not run.rows:
         judged = cannot_tell("nothing was compiled in this run").then(record_again(run))
-    elif asked and judged.verdict == "ok" and (looked or not found.summary):
-        told = " ".join(looked[-1:] if symptom == "slow" else looked[:1])
-        judged = msgspec.structs.replace(judged, reason=told.partition(": ")[2].removesuffix("."))
-    found.verdict, found.symptom, found.noticed = judged, symptom, found_by
-    found.summary = " ".join(text for text in [found.summary, *looked] if text)
+    elif asked and judged.verdict == "ok" and (looked or not result.summary):
+        said = " ".join(looked[-1:] if symptom == "slow" else looked[:1])
+        judged = msgspec.structs.replace(judged, reason=said.partition(": ")[2].removesuffix("."))
+    result.verdict, result.symptom, result.noticed = judged, symptom, found_by
+    result.summary = " ".join(text for text in [result.summary, *looked] if text)
     if symptom == "slow":
-        found.times = of_run(run)
-    found.seconds = time.monotonic() - began
-    return found
+        result.times = of_run(run)
+    result.seconds = time.monotonic() - began
+    return result
 
 
-def _about_nan(run: Run, found: RunTriage) -> Verdict:
+def _about_nan(run: Run, result: RunTriage) -> Verdict:
     """The verdict on the graphs, with how to go on; right ones only say what they were judged on."""
-    verdict = found.verdict
+    verdict = result.verdict
     again = record_again(run, "--when nan")
     if verdict.verdict == "cannot_tell" and not verdict.next:
         return verdict.then(again)
     if verdict.verdict != "ok":
         return verdict
-    made_up = any(row.judged and row.inputs != REAL for row in found.graphs)
+    made_up = any(row.judged and row.inputs != REAL for row in result.graphs)
     on = "inputs that were made up" if made_up else "the recorded inputs"
     return msgspec.structs.replace(verdict, reason=f"no output of a graph is NaN on {on}").then(
         *([again] if made_up else [])
