@@ -1,5 +1,4 @@
-"""The tests' house: `tests` is a package beside `graphdbg`, its files are imported by their full names, and what is ours
-has no second name."""
+"""The tests' house: `tests` is a package beside `graphdbg`; its files are imported by their full names."""
 
 from __future__ import annotations
 
