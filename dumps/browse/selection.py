@@ -5,7 +5,7 @@ graph.
 
 >>> from graphdbg.dumps.browse.filter import parse
 >>> shown = finish(selecting(view, Question(parse("op:mm"))))
->>> shown.count_text
+>>> shown.matched
 0
 """
 

@@ -4,8 +4,10 @@ recorded.
 Its schema is what the process knows of it, else what the recorded calls show; sizes come from its arguments where they
 are theirs. Its values are synthesised, and the head of the repro says so. Imports no torch.
 
->>> stand_in("mine::scale", calls, {}).splitlines()[0]                                 # doctest: +SKIP
-'torch.library.define("mine::scale", "(Tensor a0, float a1) -> Tensor")'
+For example:
+
+    stand_in("mine::scale", calls, {}).splitlines()[0]
+    # 'torch.library.define("mine::scale", "(Tensor a0, float a1) -> Tensor")'
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from ..arguments import KINDS
 from ..schema import Arg, ConstValue, SequenceValue, SymValue, TensorValue, Value
 from ..walk import tag_of
 from .inputs import contiguous
@@ -117,18 +120,8 @@ def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
         return _list_kind(content, values)
     if tag == "sym":
         return "SymInt" if content[0] == "int" else "float"
-    known = {
-        "dtype": "ScalarType",
-        "device": "Device",
-        "float": "float",
-        "layout": "Layout",
-        "string": "str",
-        "memory_format": "MemoryFormat",
-        "tensor": "Tensor",
-        "size": "SymInt[]",
-    }
-    if tag in known:
-        return known[tag]
+    if tag in KINDS and KINDS[tag].schema:
+        return KINDS[tag].schema
     raise CannotExpressError(f"a custom operator has an argument of kind {tag!r}, for which no stand-in can be written")
 
 

@@ -4,7 +4,8 @@ and numbers in arguments become 1 or 2.
 
 Proposed is only what eager takes with the same shape, strides and dtype at that node. Sizes are the matter of `dims`.
 
->>> propose(Live(torch.fx.symbolic_trace(torch.nn.functional.gelu), [torch.ones(2)]))
+>>> propose(Live(torch.fx.symbolic_trace(lambda x: torch.ops.aten.gelu(x)), [torch.ones(2)]))
+[['operators gelu to neg']]
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import fx
 from ...toolkit.cutting.atoms import target_name
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
+from . import Pass
 from .forms import alike, forms, forms_after
 from .symbolic import fewer, sweep
 
@@ -217,3 +219,17 @@ def _declared(node: fx.Node, name: str) -> tuple[int, Any]:
         if argument.name == name and place < len(node.args):
             return place, argument
     raise ValueError(f"{node.name} is given no {name}")
+
+
+PASS = Pass(
+    order=90,
+    words="simpler operators and numbers",
+    edits={
+        "operators * to *": "{3} in place of {1}",
+        "operators * default *": "{1} without its argument {3}",
+        "operators * * *": "the argument {2} of {1} made {3}",
+    },
+    runs_eager=True,
+    propose=propose,
+    apply=apply,
+)

@@ -4,12 +4,12 @@ Order: the backend; each subsystem as a whole; in the guilty one a binary search
 switched off alone; the work-around by itself; settings. Drives torch's CompilerBisector; a probe that fails in another
 way decides nothing.
 
->>> asking.reproduce(); by_pass(asking, result); result.findings[0].name
-'remove_noop_ops'
+For example: `asking.reproduce(); by_pass(asking, result); result.findings[0].name` gives `'remove_noop_ops'`.
 """
 
 from __future__ import annotations
 
+from ..live.rung import LADDER
 from ..verdicts.verdict_words import PROBES
 from . import bisect_words as words
 from .bisect_asking import BisectQuestions
@@ -19,7 +19,7 @@ from .bisect_records import Bisection, Culprit, Off, Subsystem, Trial, Verdict
 DECOMPOSED = "decomposed"
 """The rung that stands for torch's backend aot_eager_decomp_partition."""
 PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
-_BARE = ("eager", "nop", "debug_nop", "torchscript", "lazy")
+_BARE = {name for name, facts in LADDER.items() if not facts.has_passes} - {DECOMPOSED}
 """Rungs of which nothing can be switched off."""
 
 

@@ -1,8 +1,10 @@
 """What a triage found, as records that cross processes: one row per rung, and the first rung that fails. No torch is
 imported.
 
->>> from graphdbg.toolkit.verdicts.verdict import skipped
->>> Row("inductor", skipped("there is no C++ compiler")).verdict.reason
+For example:
+
+    from graphdbg.toolkit.verdicts.verdict import skipped
+    Row("inductor", skipped("there is no C++ compiler")).verdict.reason
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from ...dumps.schema import SequenceValue, TensorValue, Value
 from ...dumps.tables import one_line
 from ...dumps.walk import bodies
 from ...dumps.wording import counted
+from ..live.rung import LADDER, SIDE
 from .outcome import Outcome, OutputError
 from .signature import Signature
 from .verdict import OK, WHOLE, Verdict
@@ -27,10 +30,7 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 
-SIDE = frozenset({"torchscript", "lite", "strict"})
-"""Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
-
-PLAIN = frozenset({"eager", "nop", "debug_nop"})
+PLAIN = frozenset(name for name, facts in LADDER.items() if facts.is_plain)
 """Rungs that compile nothing: right ones say nothing of a compiler."""
 
 
@@ -116,7 +116,11 @@ class Triage(Displayed, msgspec.Struct, omit_defaults=True):
     """The ladder of one graph: a row for each rung in order of trust, and the first rung that fails (None: none does).
 
     `verdict` is that on the graph, with how to go on. `summary` is the finding in a few sentences. `inputs` says which
-    of them were real.
+    of them were real. `seconds`: what all rows took together.
+
+    >>> ladder = Triage(rows=[])
+    >>> ladder.first_failing is None, ladder.verdict.verdict
+    (True, 'ok')
     """
 
     rows: list[RungResult]

@@ -1,8 +1,8 @@
 """What every screen has, rooms and sheets alike: the panel of errors and its keys, and threads for whatever takes time.
 
-Does not decide what an error means, and never waits in a key's handler.
+Never decides what an error means, and never waits in a key's handler.
 
->>> self.work(lambda: read_table(folder), self.show_table, group="table", doing="reading")
+For example: `self.work(lambda: read_table(folder), self.show_table, group="table", doing="reading")`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 def in_thread(function: Callable[[], T], name: str) -> Future[T]:
-    """Calls a function in a thread that never keeps the workbench from ending; gives what it will return or raise."""
+    """Calls a function in a thread that never keeps the workbench from ending; returns a future of its result."""
     settled: Future[T] = Future()
     settled.set_running_or_notify_cancel()  # from now on it takes a result that nobody waits for any more
 
@@ -44,7 +44,7 @@ def in_thread(function: Callable[[], T], name: str) -> Future[T]:
     return settled
 
 
-class Telling(Screen[R]):
+class BaseScreen(Screen[R]):
     """A screen that shows errors in a panel of its own."""
 
     PANEL_KEYS: ClassVar[tuple[Binding, ...]] = (
@@ -52,7 +52,7 @@ class Telling(Screen[R]):
         Binding("y", "panel('copy')", "copy", show=False, priority=True),
         Binding("Y", "panel('file')", "to file", show=False, priority=True),
     )
-    """Before all others, but only while the panel is seen and no text is being typed."""
+    """Keys that come before all others, only while the panel is shown and no text is being typed."""
 
     @property
     def workbench(self) -> Workbench:
@@ -61,11 +61,11 @@ class Telling(Screen[R]):
 
     @property
     def typing(self) -> bool:
-        """Whether keys go into a text."""
+        """Whether keys go into a text field."""
         return isinstance(self.focused, Input)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys of the panel mean something else while it is closed."""
+        """Whether a key belongs to the panel: while it is closed, its keys mean something else."""
         if action != "panel":
             return super().check_action(action, parameters)
         panel = self.panel
@@ -108,8 +108,8 @@ class Telling(Screen[R]):
     ) -> None:
         """Shows an error: what failed, why, what to do.
 
-        `said` is the narration of a job that failed, `retry` what `r` does. `quiet`: it came from behind (a job, a
-        timer), is only counted in the first line, and E shows it.
+        `said` is the narration of a job that failed, `retry` what `r` does. `quiet`: it came from the background (a
+        job, a timer), is only counted in the first line, and E shows it.
         """
         if is_leaving(self):
             return  # its parts may be gone before it, which is no error
@@ -132,8 +132,8 @@ class Telling(Screen[R]):
     def work(self, function: Callable[[], T], then: Callable[[T], object], *, group: str = "", doing: str = "") -> None:
         """Runs `function` in a thread and `then` with its result on the screen; an error goes to the panel.
 
-        A later call with the same `group` makes an earlier one's result be thrown away. The thread never keeps the
-        workbench from ending: a read that hangs (a network drive) is left behind.
+        A later call with the same `group` discards the result of an earlier one. The thread never keeps the workbench
+        from ending: a read that hangs (a network drive) is left behind.
         """
         settled = in_thread(function, doing or "work")
 
