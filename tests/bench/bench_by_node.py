@@ -26,6 +26,8 @@ from graphdbg.toolkit.blame.bisect import bisect
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from tests.models.node_graphs import GRAPHS
 
+PLANTED = Path(__file__).parents[1] / "planted"
+
 
 class Case(NamedTuple):
     """A fault: the graph, the module that plants it (or ""), its settings, and which node: the n-th of a target."""
@@ -138,7 +140,7 @@ def main() -> None:
     named = within = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        sys.path.append(temporary)
+        sys.path += [temporary, str(PLANTED)]
         with ForkServer(arguments.cache, threads=2, preload=JUDGING) as server:
             for number, case in enumerate(chosen):
                 path, imports, node, names = prepared(case, folder, number)

@@ -33,9 +33,10 @@ CULPRIT = "planted_death.culprit.default"
 def planted_ops() -> Iterator[None]:
     """The ops, harmless in this process."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PLANTED))
         patch.setenv("PLANTED_DEATH", "nothing-anywhere")
         kept = inductor_config.post_grad_custom_post_pass
-        from tests.planted import planted_death  # noqa: F401
+        import planted_death  # noqa: F401  # pyright: ignore[reportMissingImports]
 
         inductor_config.post_grad_custom_post_pass = kept
         yield

@@ -241,7 +241,11 @@ def test_nothing_outlives_the_client(tmp_path: Path, number: signal.Signals) -> 
     folder.mkdir()
     program = textwrap.dedent(CLIENT).format(tmp=str(folder), pid_file=str(pid_file))
     client = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     assert client.stdout is not None
     server = int(client.stdout.readline())
