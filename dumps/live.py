@@ -110,8 +110,8 @@ def save_graph(
     compile_kwargs: Mapping[str, Any] | None = None,
     ambient: Ambient | None = None,
 ) -> Path:
-    """Writes a case folder (graph.json, graph.py, inputs.json, tensors/) that `load_graph` reads, and returns its path; keeps
-    the inputs whole.
+    """Writes a case folder (graph.json, graph.py, inputs.json, tensors/) that `load_graph` reads, and returns its path;
+    keeps the inputs whole.
 
     `gm` may be an ExportedProgram; `inputs` are then its user inputs, () for its example inputs.
 

@@ -211,8 +211,8 @@ class SavedGraph(Displayed):
         return _code_files(folder) if folder.is_dir() else []
 
     def module(self) -> GraphModule:
-        """The live graph with its parameters, buffers and constants: an fx.GraphModule that takes `inputs()`, one by one.
-        Imports torch. Raises UnreadableError for a damaged record, RefusedError for what is not run without trust.
+        """The live graph with its parameters, buffers and constants: an fx.GraphModule that takes `inputs()`, one by
+        one. Imports torch. Raises UnreadableError for a damaged record, RefusedError for what is not run without trust.
 
         >>> saved.module()(*saved.inputs())[0].shape
         torch.Size([2, 4])
@@ -376,7 +376,12 @@ def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
 
 
 def load_graph(path: str | Path) -> SavedGraph:
-    """Opens a graph by `RUN/ID`, by its folder inside a run, or a case folder; see `resolve` for the rules."""
+    """Opens a graph by `RUN/ID`, by its folder inside a run, or a case folder; see `resolve` for the rules. Raises
+    UsageError where there is none.
+
+    >>> load_graph("myrun/0_0/forward").record.stage
+    'forward'
+    """
     target = resolve(str(path))
     if isinstance(target, Run):
         raise UsageError(

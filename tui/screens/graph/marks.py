@@ -2,8 +2,7 @@
 
 Read in a thread when the screen is seen, and while a job runs. Does not judge: `tui/verdicts.py` reads what jobs said.
 
->>> room.marks.at(57)
-['triage: wrong numbers: result: relative error 2']
+For example: `room.marks.at(57)` gives `['triage: wrong numbers: result: relative error 2']`.
 """
 
 from __future__ import annotations
