@@ -4,7 +4,6 @@ alone.
 Recompiles of one frame with the same cause become one entry that counts them; a graph break that was told is not told
 again. Prints nothing. Every text from a dump is made harmless for a terminal.
 
-For example: `print(render(of_run(open_run("myrun"))))`.
 """
 
 from __future__ import annotations
