@@ -158,7 +158,7 @@ def run(args: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; all errors are told on stderr."""
     os.environ.pop("GRAPHDBG_ARM", None)  # our own processes fail on purpose
     if bound.rings():
-        import_module(".toolkit.recorder.armed.rings", __package__).tell()
+        import_module(".toolkit.recorder.armed.rings", __package__).report()
     try:
         result = graphdbg.main(args=None if args is None else list(args), prog_name="graphdbg", standalone_mode=False)
     except GraphdbgError as error:

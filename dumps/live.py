@@ -37,7 +37,7 @@ def module(record: GraphRecord, tensors: TensorSink | None, *, where: str = "") 
 def fake_module(
     record: GraphRecord, tensors: TensorSink | None, *, where: str = ""
 ) -> tuple[GraphModule, list[Any], Any]:
-    """The same with fake values on every node: (module, fake inputs, FakeTensorMode), ready for Inductor's inner
+    """The module with fake values on every node: (module, fake inputs, FakeTensorMode), ready for Inductor's inner
     compile.
 
     Symbols keep their names, hints, ranges and guards; `gm.shape_env` and the mode's shape_env are the rebuilt
@@ -94,7 +94,7 @@ def encode(
 def observe(
     graph: GraphModule | GraphRecord, real_inputs: Sequence[Any], policy: str, sink: TensorSink | None
 ) -> InputsRecord:
-    """What is kept of the inputs of one execution under a policy of `--inputs`; call it before the graph runs."""
+    """The record of the inputs of one execution under a policy of `--inputs`; call it before the graph runs."""
     from .torchside.observed import observe as build
 
     return build(graph, real_inputs, policy, sink)

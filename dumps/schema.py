@@ -3,7 +3,7 @@
 Knows nothing of torch: dtypes, devices, targets and expressions are strings. `dumps.live` turns records into fx graphs
 and back.
 
-Arguments of nodes are JSON values with one-key objects for what JSON lacks (see ARGUMENT_TAGS): a node is {"node":
+Arguments of nodes are JSON values with one-key objects for what JSON lacks (see `dumps.arguments`): a node is {"node":
 "add_1"}, a tuple {"tuple": [...]}, a slice {"slice": [0, null, 2]}, a dtype {"dtype": "float32"}.
 
 >>> NodeRecord(name="sin", op="call_function", target="aten.sin.default", args=[{"node": "x"}]).args
@@ -36,34 +36,7 @@ Dim = int | str
 """A size, stride or offset: an int, or the text of an expression over the graph's symbols ("2*s0 + 1")."""
 
 Arg = Any
-"""An encoded argument: null, bool, int, float, str, a list, or an object with exactly one key of ARGUMENT_TAGS."""
-
-ARGUMENT_TAGS = frozenset(
-    {
-        "node",  # {"node": name}
-        "tuple",
-        "size",  # {"tuple": [..]}, {"size": [..]} (torch.Size)
-        "dict",  # {"dict": [[key, value], ..]}
-        "slice",
-        "range",  # {"slice": [start, stop, step]}
-        "float",  # {"float": "nan" | "inf" | "-inf"}
-        "complex",  # {"complex": [re, im]} where each part is an encoded float
-        "dtype",
-        "device",
-        "layout",
-        "memory_format",
-        "qscheme",  # {"dtype": "float32"}, {"device": "cuda:0"}
-        "sym",  # {"sym": ["int" | "float" | "bool", "s0 + 1"]}
-        "function",  # {"function": "aten.add.Tensor"}: a target used as an argument
-        "tensor",  # {"tensor": name in GraphBody.attrs}: a tensor written straight into the arguments
-        "ellipsis",  # {"ellipsis": true}
-        "value",  # {"value": a Value}: metadata of a value, where node metadata holds fake tensors
-        "policy",  # {"policy": "MUST_SAVE"}: a member of torch.utils.checkpoint.CheckpointPolicy
-        "string",  # {"string": index into GraphRecord.strings}: a long text that repeats
-        "opaque",  # {"opaque": [type name, repr]}: shown; refused when a live graph is asked for
-    }
-)
-
+"""An encoded argument: null, bool, int, float, str, a list, or an object with one key, a tag of `dumps.arguments`."""
 
 FROM_TRACE = "trace"
 OF_A_TRACE = "read from a trace: the layout of inputs is as it was, their values are not known and are made up"

@@ -33,7 +33,7 @@ LIST = "sources.jsonl"
 MOST_FILE_BYTES = 1 << 20
 MOST_BYTES = 1 << 23
 MOST_FILES = 300
-"""Of one process: files that people write are small, generated ones need not be kept."""
+"""The most files of one process: files that people write are small, generated ones need not be kept."""
 
 
 class SourceRecord(msgspec.Struct, omit_defaults=True):

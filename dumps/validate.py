@@ -20,13 +20,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
-import msgspec
-
 from . import expr, ids
+from .arguments import KINDS
+from .arguments.kind import Inside, short
+from .arguments.names import DEVICE, FUNCTION, WORD
 from .errors import GraphdbgError, RefusedError, UnreadableError
 from .permitted import argument_refusal
 from .schema import (
-    ARGUMENT_TAGS,
     STAGES,
     Ambient,
     Arg,
@@ -53,11 +53,8 @@ MAX_DEPTH = 50
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PLACEHOLDER = re.compile(r"\*{0,2}[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DOTTED = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*", re.ASCII)
-_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>:\[\]-]*", re.ASCII)
-_WORD = re.compile(r"[A-Za-z0-9_.]+", re.ASCII)
 _PRECISIONS, _THREADS = ("highest", "high", "medium"), 4096
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
-_DEVICE = re.compile(r"[a-z_][a-z0-9_]*(?::\d+)?", re.ASCII)
 
 Path = str
 """Where in the file: "node 3 'add_1', args[1]"."""
@@ -82,7 +79,7 @@ class Checker:
         self, text: str, place: Path, pattern: re.Pattern[str] = _IDENTIFIER, what: str = "a plain identifier"
     ) -> None:
         if len(text) > 2_000 or not pattern.fullmatch(text):
-            self.refuse(place, f"{_short(text)} is not {what}")
+            self.refuse(place, f"{short(text)} is not {what}")
         if pattern is _IDENTIFIER and keyword.iskeyword(text):
             self.refuse(place, f"{text!r} is a word of Python's own")
 
@@ -103,9 +100,9 @@ class Checker:
             self.fail(place, f"{dim} is negative")
 
     def tensor(self, value: TensorValue, place: Path, depth: int = 0) -> None:
-        self.name(value.dtype, f"{place}, dtype", _WORD, "a dtype")
-        self.name(value.device, f"{place}, device", _DEVICE, "a device")
-        self.name(value.layout, f"{place}, layout", _WORD, "a layout")
+        self.name(value.dtype, f"{place}, dtype", WORD, "a dtype")
+        self.name(value.device, f"{place}, device", DEVICE, "a device")
+        self.name(value.layout, f"{place}, layout", WORD, "a layout")
         if value.stride and len(value.stride) != len(value.shape):
             self.fail(place, f"{counted(len(value.shape), 'size')} but {counted(len(value.stride), 'stride')}")
         for dim in value.shape:
@@ -118,7 +115,7 @@ class Checker:
         if value.context is not None:
             self.argument(value.context, f"{place}, context", _no_reference)
         for name, part in value.inner.items():
-            self.name(name, f"{place}, inner", _WORD, "an attribute")
+            self.name(name, f"{place}, inner", WORD, "an attribute")
             self.tensor(part, f"{place}, inner {name}", depth + 1)
         if value.base is not None:
             if value.base.base is not None:
@@ -140,7 +137,7 @@ class Checker:
 
     def stored(self, stored: StoredTensor, place: Path) -> None:
         if stored.storage and not HASH.fullmatch(stored.storage):
-            self.refuse(place, f"{_short(stored.storage)} is not a tensor name (40 hexadecimal digits)")
+            self.refuse(place, f"{short(stored.storage)} is not a tensor name (40 hexadecimal digits)")
         self.tensor(stored.value, place)
         for name, part in stored.inner.items():
             self.stored(part, f"{place}, inner {name}")
@@ -160,81 +157,33 @@ class Checker:
                 self.argument(item, f"{place}[{index}]", reference, attrs, depth + 1)
             return
         if not isinstance(arg, dict) or len(cast("dict[str, Any]", arg)) != 1:
-            self.fail(place, f"an object with exactly one tag is wanted, not {_short(arg)}")
+            self.fail(place, f"an object with exactly one tag is wanted, not {short(arg)}")
         tag, body = next(iter(cast("dict[str, Any]", arg).items()))
-        if tag not in ARGUMENT_TAGS:
-            self.fail(place, f"{_short(tag)} is not a tag of arguments")
-        if tag == "node":
-            why = reference(body) if isinstance(body, str) else f"{_short(body)} is not the name of a node"
-            if why:
-                self.fail(place, why)
-        elif tag == "tensor":
-            if not isinstance(body, str) or body not in attrs:
-                self.fail(place, f"tensor {_short(body)} is not among the graph's attributes")
-        elif tag in ("tuple", "size", "slice", "range"):
-            count = 3 if tag in ("slice", "range") else None
-            self.argument(self.items(body, place, count), place, reference, attrs, depth + 1)
-        elif tag == "dict":
-            for index, pair in enumerate(self.items(body, place)):
-                inside = f"{place}[{index}]"
-                self.argument(self.items(pair, inside, 2), inside, reference, attrs, depth + 1)
-        else:
-            self.plain_tag(tag, body, place)
+        if tag not in KINDS:
+            self.fail(place, f"{short(tag)} is not a tag of arguments")
+        KINDS[tag].check(body, place, self, Inside(reference, attrs, depth + 1))
 
     def items(self, body: Any, place: Path, count: int | None = None) -> list[Any]:
         if not isinstance(body, list) or (count is not None and len(cast("list[Any]", body)) != count):
-            self.fail(place, f"a list{f' of {count}' if count else ''} is wanted, not {_short(body)}")
+            self.fail(place, f"a list{f' of {count}' if count else ''} is wanted, not {short(body)}")
         return cast("list[Any]", body)
-
-    def plain_tag(self, tag: str, body: Any, place: Path) -> None:
-        if tag == "float":
-            if body not in ("nan", "inf", "-inf"):
-                self.fail(place, f"{_short(body)} is not nan, inf or -inf")
-        elif tag == "complex":
-            for part in self.items(body, place, 2):
-                if not _is_float(part):
-                    self.fail(place, f"{_short(part)} is not a number")
-        elif tag == "sym":
-            kind, text = self.items(body, place, 2)
-            if kind not in ("int", "float", "bool") or not isinstance(text, str):
-                self.fail(place, f"{_short(body)} is not a kind and an expression")
-            self.expression(text, place)
-        elif tag == "ellipsis":
-            if body is not True:
-                self.fail(place, f"{_short(body)} is not true")
-        elif tag == "string":
-            if not isinstance(body, int) or isinstance(body, bool) or body < 0:
-                self.fail(place, f"{_short(body)} is not an index into the strings")
-        elif tag == "value":
-            try:
-                msgspec.convert(body, Value)
-            except msgspec.ValidationError as error:
-                self.fail(place, f"{error} in a value")
-        elif tag == "opaque":
-            if not all(isinstance(part, str) for part in self.items(body, place, 2)):
-                self.fail(place, f"{_short(body)} is not a type name and its text")
-        else:  # dtype, device, layout, memory_format, function
-            pattern = {"device": _DEVICE, "function": _FUNCTION}.get(tag, _WORD)
-            if not isinstance(body, str):
-                self.fail(place, f"{_short(body)} is not a {tag}")
-            self.name(body, place, pattern, f"a {tag}")
 
     def one_of(self, word: str, place: Path, known: Sequence[str]) -> None:
         """Raises for any other word."""
         if word not in known:
-            self.fail(place, f"{_short(word)} is none of {', '.join(known)}")
+            self.fail(place, f"{short(word)} is none of {', '.join(known)}")
 
     def mapping(self, args: Mapping[str, Arg], place: Path) -> None:
         """Named arguments that refer to no node: compile kwargs, configs, constructor arguments."""
         for key, arg in args.items():
-            self.name(key, f"{place}, {_short(key)}", _WORD, "a plain name")
+            self.name(key, f"{place}, {short(key)}", WORD, "a plain name")
             self.argument(arg, f"{place}, {key}", _no_reference)
 
     def ambient(self, ambient: Ambient) -> None:
         """The global state: words that name a device, a dtype or a precision, and a number of threads that a machine
         may have."""
         for device, dtype in ambient.autocast.items():
-            self.name(device, "ambient, autocast", _DEVICE, "a device")
+            self.name(device, "ambient, autocast", DEVICE, "a device")
             self.one_of(dtype, "ambient, autocast", _FLOATS)
         self.one_of(ambient.default_dtype, "ambient, default_dtype", _FLOATS)
         self.one_of(ambient.matmul_precision, "ambient, matmul_precision", _PRECISIONS)
@@ -248,21 +197,21 @@ class Checker:
             self.fail(place, f"graphs are nested more than {MAX_DEPTH} deep")
         inside = f"{place}, " if place else ""
         for name, stored in body.attrs.items():
-            self.name(name, f"{inside}attribute {_short(name)}", _DOTTED, "a dotted name")
+            self.name(name, f"{inside}attribute {short(name)}", _DOTTED, "a dotted name")
             self.stored(stored, f"{inside}attribute {name!r}")
         for name, module in body.modules.items():
-            self.name(name, f"{inside}module {_short(name)}", _DOTTED, "a dotted name")
+            self.name(name, f"{inside}module {short(name)}", _DOTTED, "a dotted name")
             self.module(module, f"{inside}module {name!r}")
         for name, subgraph in body.subgraphs.items():
-            self.name(name, f"{inside}subgraph {_short(name)}", _DOTTED, "a dotted name")
+            self.name(name, f"{inside}subgraph {short(name)}", _DOTTED, "a dotted name")
             self.body(subgraph, strings, f"{inside}subgraph {name!r}", depth + 1)
         earlier: set[str] = set()
         everything = {node.name for node in body.nodes}
         for index, node in enumerate(body.nodes):
-            self.node(node, body, f"{inside}node {index} {_short(node.name)}", strings, earlier, everything)
+            self.node(node, body, f"{inside}node {index} {short(node.name)}", strings, earlier, everything)
             earlier.add(node.name)
         for key, arg in body.meta.items():
-            self.argument(arg, f"{inside}meta {_short(key)}", lambda name: "", body.attrs)
+            self.argument(arg, f"{inside}meta {short(key)}", lambda name: "", body.attrs)
         self.output(body, place)
 
     def output(self, body: GraphBody, place: Path) -> None:
@@ -272,10 +221,10 @@ class Checker:
             self.fail(place or "graph", why)
 
     def module(self, module: ModuleRecord, place: Path) -> None:
-        self.name(module.type, f"{place}, type", _FUNCTION, "a class name")
+        self.name(module.type, f"{place}, type", FUNCTION, "a class name")
         self.mapping(module.arguments, f"{place}, arguments")
         for name, stored in module.state.items():
-            self.name(name, f"{place}, state {_short(name)}", _DOTTED, "a dotted name")
+            self.name(name, f"{place}, state {short(name)}", _DOTTED, "a dotted name")
             self.stored(stored, f"{place}, state {name!r}")
 
     def node(
@@ -289,20 +238,20 @@ class Checker:
         def reference(name: str) -> str:
             if name in earlier:
                 return ""
-            return f"node {_short(name)} comes later" if name in everything else f"there is no node {_short(name)}"
+            return f"node {short(name)} comes later" if name in everything else f"there is no node {short(name)}"
 
         def any_reference(name: str) -> str:
-            return "" if name in everything else f"there is no node {_short(name)}"
+            return "" if name in everything else f"there is no node {short(name)}"
 
         for index, arg in enumerate(node.args):
             self.argument(arg, f"{place}, args[{index}]", reference, body.attrs)
         for key, arg in node.kwargs.items():
-            self.name(key, f"{place}, keyword argument {_short(key)}")
+            self.name(key, f"{place}, keyword argument {short(key)}")
             self.argument(arg, f"{place}, {key}", reference, body.attrs)
         for key, arg in node.meta.items():
-            self.argument(arg, f"{place}, meta {_short(key)}", any_reference, body.attrs)
+            self.argument(arg, f"{place}, meta {short(key)}", any_reference, body.attrs)
             if key == "user_visible_output_idxs" and (why := argument_refusal(key, plain(arg))):
-                self.fail(f"{place}, meta {_short(key)}", f"{_short(plain(arg))}, where {why}")
+                self.fail(f"{place}, meta {short(key)}", f"{short(plain(arg))}, where {why}")
         self.value(node.value, f"{place}, value")
         for what, position in (("stack", node.stack), ("module", node.module)):
             if not -1 <= position < strings:
@@ -316,10 +265,10 @@ class Checker:
         elif node.op == "call_method":
             self.name(node.target, place)
         elif node.op == "call_function":
-            self.name(node.target, place, _FUNCTION, "the name of a function")
+            self.name(node.target, place, FUNCTION, "the name of a function")
         elif node.op == "output":
             if node.target != "output":
-                self.refuse(place, f"{_short(node.target)} is not 'output'")
+                self.refuse(place, f"{short(node.target)} is not 'output'")
         else:
             self.name(node.target, place, _DOTTED, "a dotted name")
             there = node.target in body.modules or node.target in body.subgraphs
@@ -335,7 +284,7 @@ class Checker:
 
     def inputs(self, inputs: list[InputRecord]) -> None:
         for index, item in enumerate(inputs):
-            place = f"input {index} {_short(item.name)}"
+            place = f"input {index} {short(item.name)}"
             self.name(item.name, place)
             self.value(item.value, f"{place}, value")
             if item.stored is not None:
@@ -343,19 +292,7 @@ class Checker:
 
 
 def _no_reference(name: str) -> str:
-    return f"node {_short(name)} cannot be referred to here"
-
-
-def _is_float(part: Any) -> bool:
-    if isinstance(part, dict):
-        tagged = cast("dict[str, Any]", part)
-        return list(tagged) == ["float"] and tagged["float"] in ("nan", "inf", "-inf")
-    return isinstance(part, (int, float)) and not isinstance(part, bool)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return f"node {short(name)} cannot be referred to here"
 
 
 def check_graph(record: GraphRecord, where: str) -> None:
@@ -363,11 +300,11 @@ def check_graph(record: GraphRecord, where: str) -> None:
     rest."""
     checker = Checker(where)
     if record.stage not in STAGES:
-        checker.fail("stage", f"{_short(record.stage)} is not a stage; there are {', '.join(STAGES)}")
+        checker.fail("stage", f"{short(record.stage)} is not a stage; there are {', '.join(STAGES)}")
     if not ids.is_id(record.id):
-        checker.refuse("id", f"{_short(record.id)} is not a graph id")
+        checker.refuse("id", f"{short(record.id)} is not a graph id")
     for symbol in record.symbols:
-        checker.name(symbol.name, f"symbol {_short(symbol.name)}")
+        checker.name(symbol.name, f"symbol {short(symbol.name)}")
     for index, guard in enumerate(record.guards):
         checker.expression(guard.expr, f"guard {index}")
         if not -1 <= guard.stack < len(record.strings):
@@ -379,11 +316,11 @@ def check_graph(record: GraphRecord, where: str) -> None:
     checker.mapping(record.compile_kwargs, "compile_kwargs")
     for name, arg in record.compile_kwargs.items():
         if tag_of(arg)[0] != "opaque" and (why := argument_refusal(name, plain(arg))):
-            checker.fail(f"compile_kwargs, {_short(name)}", f"{_short(plain(arg))}, where {why}")
+            checker.fail(f"compile_kwargs, {short(name)}", f"{short(plain(arg))}, where {why}")
     checker.ambient(record.ambient)
     for room, config in record.config.items():
         checker.name(room, "config")
-        checker.mapping(config, f"config {_short(room)}")
+        checker.mapping(config, f"config {short(room)}")
 
 
 def check_inputs(record: InputsRecord, where: str) -> None:

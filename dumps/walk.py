@@ -1,8 +1,7 @@
 """Walks over records: the graphs inside a graph, its nodes and tensors, what an encoded argument holds, the frames of a
 stack.
 
-Every tag of `schema.ARGUMENT_TAGS` either holds arguments (NESTED) or is a leaf. Needs no torch, and takes damaged
-records.
+Every kind of `dumps.arguments` either holds arguments (NESTED) or is a leaf. Needs no torch, and takes damaged records.
 
 >>> list(references({"tuple": [{"node": "a"}, [{"slice": [{"node": "b"}, None, 1]}]]}))
 ['a', 'b']
@@ -16,12 +15,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
+from .arguments import KINDS, NESTED
 from .errors import GraphdbgError
 from .expr import symbols
 from .schema import Arg, GraphBody, NodeRecord, StoredTensor, Value
-
-NESTED = frozenset({"tuple", "size", "dict", "slice", "range", "complex"})
-"""Tags whose content is a list of arguments; that of "dict" is a list of pairs."""
 
 TORCH_FILE = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
 _LIBRARY = re.compile(
@@ -161,14 +158,8 @@ def plain(arg: Arg) -> Any:
     if isinstance(arg, list):
         return [plain(item) for item in cast("list[Arg]", arg)]
     tag, content = tag_of(arg)
-    if tag in ("tuple", "size"):
-        return [plain(item) for item in content]
-    if tag == "dict":
-        return {plain(key): plain(item) for key, item in content}
-    if tag == "float":
-        return float(content)
-    if tag in ("dtype", "device", "layout", "memory_format"):
-        return content
+    if tag in KINDS:
+        return KINDS[tag].plain(content, plain)
     if not tag and isinstance(arg, dict):
         return {key: plain(item) for key, item in cast("dict[str, Arg]", arg).items()}
     return arg

@@ -54,7 +54,7 @@ WORDS = {
     "measuring": "measuring how often it fails",
     "verification": "checking the saved case in fresh processes",
     "report": "writing repro.py and issue.md, and trying the repro",
-    **{one.name: one.words for one in PASSES if one.words},
+    **{name: row.words for name, row in PASSES.items() if row.words},
 }
 """Step of the search -> plain words."""
 

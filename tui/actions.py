@@ -1,4 +1,4 @@
-"""What an action is, and those that every screen, or every screen with a list, has; a screen's own are in its `keys`.
+"""What an action is, and those that every screen, or every screen with a list, has; a screen's own are in its SCREEN.
 
 Adding one is a row and a method `do_<id>` in its screen, a part of it or the app. Keys must be plain: terminals, tmux
 and ssh eat others (no ctrl+enter, no alt). `registry` has all of them. Does nothing itself.
@@ -10,15 +10,10 @@ and ssh eat others (no ctrl+enter, no alt). `registry` has all of them. Does not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 EVERYWHERE = "*"
-ROOMS_OF = {
-    "app": (EVERYWHERE,),
-    "tabs": ("graph",),
-    "list": ("home", "graph", "diff", "replay", "minify", "report"),
-    "variant": ("graph", "diff", "replay"),
-}
+ROOMS_OF = {"app": (EVERYWHERE,), "tabs": ("graph",), "list": (EVERYWHERE,), "variant": ("graph", "diff", "replay")}
 """The screens of actions whose id does not begin with the name of their only one."""
 MOVES = ("down", "up", "page_down", "page_up", "top", "end")
 """How keys move in the list of a screen."""
@@ -72,6 +67,31 @@ class Action:
         return f"do_{self.call[0]}"
 
 
+@dataclass(frozen=True)
+class Screen:
+    """One screen, named as its file or folder in `screens`, with what `Action` says of the digit that opens it.
+
+    `of`: what it is about: a graph, a pair of graphs, the search for a smaller case, or nothing that must be chosen.
+    `opens`: the app's method behind its digit, where the usual one does not do. `about`: README's row. `actions`: in
+    the order of help.
+    """
+
+    digit: str
+    label: str
+    help: str
+    words: str = ""
+    also: str = ""
+    of: Literal["graph", "pair", "search", "nothing"] = "graph"
+    opens: str = ""
+    about: str = ""
+    actions: tuple[Action, ...] = ()
+
+    def opening(self, name: str) -> Action:
+        """The action of every screen that opens this one."""
+        does = (self.opens,) if self.opens else ("app_show", name)
+        return Action(f"app.{name}", self.digit, self.label, self.help, self.words, does=does, also=self.also)
+
+
 SHARED = (
     # a graph, wherever it is looked at
     Action(
@@ -93,19 +113,6 @@ SHARED = (
 )
 """Of several screens (see `ROOMS_OF`)."""
 ALWAYS = (
-    Action("app.home", "1", "home", "The runs here, their processes and graphs.", "ls", also="runs list"),
-    Action("app.graph", "2", "graph", "The nodes of the graph.", "show RUN/ID", does=("app_show", "graph"),
-           also="nodes show"),
-    Action("app.diff", "3", "diff", "The graph beside another one.", "diff A B", does=("app_show", "diff"),
-           also="compare"),
-    Action("app.replay", "4", "replay", "Run the graph again under any rung.", "triage RUN/ID", does=("app_show",
-           "replay"),
-           also="triage rungs ladder values bisect"),
-    Action("app.minify", "5", "minification",
-           "Shrink the graph to the smallest case that fails alike: the search that runs, else the form.",
-           "minify RUN/ID", also="minify shrink reduce"),
-    Action("app.report", "6", "report", "Write a repro and the text of an issue.", "report RUN/ID",
-           does=("app_show", "report"), also="repro issue bug"),
     Action("app.help", "question_mark", "help", "What can be done here, and with which key.", also="keys"),
     Action("app.palette", "ctrl+p", "palette", "Find an action by its name."),
     Action("app.command", "at", "command", "The command line that does what this screen shows; those of its jobs.",
@@ -122,4 +129,4 @@ ALWAYS = (
            "Leave. Where jobs run it asks: leave them running (`graphdbg tui` finds them again) or stop them.",
            also="exit leave"),
 )  # fmt: skip
-"""Of every screen."""
+"""Of every screen, behind the digits of the screens."""

@@ -24,16 +24,16 @@ from ..dumps.errors import UsageError
 from ..dumps.wording import counted
 from . import _terminal, clipboard, collecting, editor
 from ._textual import Sturdy, mouse_reports
+from .base_screen import BaseScreen, in_thread
 from .here import Here
 from .jobs import Job
 from .outs import running_search
 from .own_colours import OwnColours
 from .places import state_folder, writable
-from .registry import ROOMS, room_of
+from .registry import ROOMS, SCREENS, room_of
 from .room import Room
 from .settings import OURS, THEMES, Settings, named_colours
 from .sheet import Choose
-from .telling import Telling, in_thread
 from .typed import InTurn
 from .widgets.trouble import ShownError, described
 
@@ -172,9 +172,9 @@ class Workbench(InTurn, Sturdy):
     def do_app_back(self) -> None:
         """Closes the panel of errors, else leaves a text, else goes to the room before."""
         front = self.screen
-        if isinstance(front, Telling) and front.panel is not None and front.panel.hide():
+        if isinstance(front, BaseScreen) and front.panel is not None and front.panel.hide():
             return
-        if isinstance(front, Telling) and front.typing:
+        if isinstance(front, BaseScreen) and front.typing:
             front.set_focus(None)
         elif len(self.screen_stack) > 2:
             self.pop_screen()
@@ -212,17 +212,18 @@ class Workbench(InTurn, Sturdy):
         self._to_room("minify", here.at(out=out))
 
     def _to_room(self, name: str, here: Here) -> None:
-        if here.graph is None and not (here.out and name in ("minify", "report")):
+        of = SCREENS[name].of
+        if here.graph is None and of != "nothing" and not (here.out and of == "search"):
             why, fix = "this screen is about one graph", "press 1 for Home; enter on a graph picks it"
             raise UsageError("no graph is chosen", why, fix)
-        self.go(name, Here(run=here.run, graph=here.graph, node=here.node) if name in ("graph", "replay") else here)
+        self.go(name, Here(run=here.run, graph=here.graph, node=here.node) if of == "graph" else here)
 
     # -- errors
 
     def take(self, error: BaseException, doing: str = "") -> None:
         """An exception that nothing else caught: the panel of what is in front."""
         front = self.screen
-        if not isinstance(front, Telling) or front.panel is None:
+        if not isinstance(front, BaseScreen) or front.panel is None:
             front = self.room
         if front is None or front.panel is None:
             raise error
@@ -404,7 +405,7 @@ class Workbench(InTurn, Sturdy):
     def copy(self, text: str, name: str = "text") -> None:
         """Text to the clipboard of the terminal and to a file; says both. `name` is the file's."""
         self.copy_to_clipboard(text)
-        if isinstance(self.screen, Telling):
+        if isinstance(self.screen, BaseScreen):
             self.screen.work(lambda: clipboard.to_tmux(text), lambda _: None, doing="copy")
         path = clipboard.keep(text, name)
         self.notify(f"Copied. Also saved to {path}", markup=False, timeout=6)

@@ -32,7 +32,7 @@ class KeyLine(Widget):
         self._actions, self._can = actions, can
 
     def on_mount(self) -> None:
-        """What can be done changes: the screen says so with `refresh_bindings`."""
+        """Subscribes to changes of what can be done, which the screen announces with `refresh_bindings`."""
         self.screen.bindings_updated_signal.subscribe(self, lambda screen: self.refresh())
 
     def render(self) -> Text:

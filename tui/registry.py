@@ -1,7 +1,7 @@
-"""THE registry: every action of every screen. It feeds key bindings, footer, help, palette and the tests.
+"""THE registry: every screen and every action of it. It feeds key bindings, footer, help, palette and the tests.
 
-A screen is a folder of `screens` with `keys.ACTIONS` and, in `room`, its class; its key among the actions of every
-screen is what makes it known.
+A screen is a module of `screens`, or a folder there with `keys` and `room`. It is known by its `SCREEN`, read from the
+source: a class that is not shown is not imported.
 
 >>> [action.id for action in of_room("graph")][0], BY_ID["graph.search"].method
 ('graph.filter', 'do_graph_search')
@@ -10,23 +10,37 @@ screen is what makes it known.
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .actions import ALWAYS, EVERYWHERE, SHARED, Action
+from ..dumps.registered import described
+from .actions import ALWAYS, EVERYWHERE, SHARED, Action, Screen
 
 if TYPE_CHECKING:
     from .here import Here
     from .room import Room
 
-ROOMS = tuple(action.id.removeprefix("app.") for action in ALWAYS if action.group == "rooms")
-"""The screens, in the order of their digits."""
+_FOLDER = Path(__file__).parent / "screens"
+_FILES = {path.stem: path for path in _FOLDER.glob("[a-z]*.py")}
 
 
-def _own(name: str) -> tuple[Action, ...]:
-    return import_module(f"{__package__}.screens.{name}.keys").ACTIONS
+def _screens() -> dict[str, Screen]:
+    every = _FILES | {path.parent.name: path for path in _FOLDER.glob("*/keys.py")}
+    rows = {name: described(path, "SCREEN", {"Action": Action}) for name, path in every.items()}
+    screens = {name: Screen(**words) for name, words in rows.items() if words}
+    return dict(sorted(screens.items(), key=lambda item: item[1].digit))
 
 
-REGISTRY: tuple[Action, ...] = (*(action for name in ROOMS for action in _own(name)), *SHARED, *ALWAYS)
+SCREENS = _screens()
+"""The screens by name, in the order of their digits."""
+ROOMS = tuple(SCREENS)
+
+REGISTRY: tuple[Action, ...] = (
+    *(action for screen in SCREENS.values() for action in screen.actions),
+    *SHARED,
+    *(screen.opening(name) for name, screen in SCREENS.items()),
+    *ALWAYS,
+)
 """In the order in which help tells them: what a screen is for first."""
 
 BY_ID = {action.id: action for action in REGISTRY}
@@ -39,5 +53,6 @@ def of_room(room: str) -> list[Action]:
 
 def room_of(name: str, here: Here, **more: object) -> Room:
     """A new screen by its `ROOM`. Its module is read now: the first paint waits for none that is not shown."""
-    kind: type[Room] = getattr(import_module(f"{__package__}.screens.{name}.room"), f"{name.capitalize()}Room")
+    home = f"{__package__}.screens.{name}"
+    kind: type[Room] = getattr(import_module(home if name in _FILES else f"{home}.room"), f"{name.capitalize()}Room")
     return kind(here, **more)

@@ -44,7 +44,7 @@ ASCII = str.maketrans(
         "…": "~",
     }
 )
-"""For terminals that have nothing else: `text.translate(ASCII)`."""
+"""The drawing characters as ASCII, for terminals that have nothing else: `text.translate(ASCII)`."""
 
 
 class Canvas:

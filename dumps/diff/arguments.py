@@ -22,18 +22,12 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from ..schema import Arg, ConstValue, SymValue
-from ..walk import items, string, tag_of
+from ..arguments import KINDS
+from ..schema import Arg
+from ..walk import items, tag_of
 from .align import Alignment
 from .facts import Key, NodeColumns
 
-_BRACKETS = {
-    "tuple": "()",
-    "size": "()",
-    "slice": ("slice(", ")"),
-    "range": ("range(", ")"),
-    "complex": ("complex(", ")"),
-}
 _MAX_TEXT = 60
 _MISSING = {"missing": True}
 
@@ -58,20 +52,9 @@ def text(arg: Arg, strings: list[str] | None = None) -> str:
     if not isinstance(arg, dict):
         return repr(cast("object", arg))
     tag, body = tag_of(arg)
-    if tag in _BRACKETS:
-        left, right = _BRACKETS[tag]
-        return f"{left}{', '.join(text(item, strings) for item in body)}{right}"
-    if tag == "dict":
-        return "{" + ", ".join(f"{text(key, strings)}: {text(item, strings)}" for key, item in body) + "}"
-    if tag == "sym":
-        return str(body[1])
-    if tag == "string":
-        return repr(string(strings or [], body))
-    if tag in ("ellipsis", "missing"):
-        return "..." if tag == "ellipsis" else "nothing"
-    if tag == "opaque":
-        return str(body[-1])
-    return str(body)
+    if tag not in KINDS:
+        return "nothing" if tag == "missing" else str(body)
+    return KINDS[tag].shown(body, lambda item: text(item, strings), strings or [])
 
 
 def short(arg: Arg, strings: list[str] | None = None) -> str:
@@ -115,15 +98,8 @@ def _node(facts: NodeColumns, arg: Arg) -> int:
 def _plain(facts: NodeColumns, arg: Arg) -> Any:
     """The number or expression that an argument stands for, where it is known."""
     tag, body = tag_of(arg)
-    if tag == "sym":
-        return facts.dim(body[1])
-    if tag in ("dtype", "device"):
-        return facts.device(body)
     if tag:
-        value = facts.nodes[index].value if (index := _node(facts, arg)) >= 0 else None
-        if isinstance(value, SymValue):
-            return facts.dim(value.expr)
-        return value.value if isinstance(value, ConstValue) and isinstance(value.value, int) else None
+        return KINDS[tag].number(body, facts) if tag in KINDS else None
     return arg if isinstance(arg, int) and not isinstance(arg, bool) else None
 
 
@@ -131,17 +107,8 @@ def _known(facts: NodeColumns, arg: Arg) -> Any:
     """An argument without nodes in a form that may be compared with another graph's; 1 and 1.0 and True are three
     things."""
     tag, body = tag_of(arg)
-    if tag == "sym":
-        return tag, body[0], facts.dim(body[1])
-    if tag == "device":
-        return tag, facts.device(body)
-    if tag == "string":
-        return string(facts.record.strings, body)
-    if tag == "tensor" and body in facts.body.attrs:
-        stored = facts.body.attrs[body]
-        return facts.value(stored.value), "" if stored.parameter else stored.storage
     if tag:
-        return tag, repr(body)
+        return KINDS[tag].compared(body, facts) if tag in KINDS else (tag, repr(body))
     if isinstance(arg, list):
         return [_known(facts, item) for item in cast("list[Arg]", arg)]
     return type(arg), arg

@@ -71,7 +71,7 @@ class Sideways(msgspec.Struct):
         return len(self.a)
 
     def row(self, index: int) -> DiffLine:
-        """One line."""
+        """The line at a position."""
         return DiffLine(self.a[index], self.b[index], MARKS[self.marks[index]], self.strings[self.texts[index]])
 
     def starts(self) -> list[int]:

@@ -74,7 +74,7 @@ def _members(path: Path) -> Iterator[tuple[str, list[bytes]]]:
 def not_searched(machine: Machine) -> list[str]:
     """User and host names that are ordinary words, and were taken out of paths and fields of their own only."""
     names = {name for name in machine.users | machine.hosts if name}
-    return sorted(names - set(machine.telling(names)))
+    return sorted(names - set(machine.distinct(names)))
 
 
 def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
@@ -87,7 +87,7 @@ def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
             path_pattern(path),
         )
     for what, names in (("user name", machine.users), ("host name", machine.hosts)):
-        for name in machine.telling(names):
+        for name in machine.distinct(names):
             yield what, name, pattern(name)
 
 

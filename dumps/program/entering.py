@@ -158,7 +158,7 @@ def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[
 
 
 def mode_lines(entry: Entry, stand: Stand) -> Lines:
-    """What stands for a mode of `torch.compile` where that is not the entry."""
+    """The statements for a mode of `torch.compile` where that is not the entry."""
     if not stand.mode or entry == "torch.compile":
         return []
     return [

@@ -2,7 +2,7 @@
 none.
 
 A graph with symbolic sizes is first tried with `dynamic=True`. Once that fails it is tried with fixed sizes, then as
-`narrower` says: with the dimensions of one symbol, then with all that were symbols. What fails first tells which
+`narrower` says: with the dimensions of one symbol, then with all that were symbols. What fails first shows which
 dimension the bug needs. Imports no torch, and claims nothing that no run has shown.
 
 For example:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from ..arguments import KINDS
 from ..schema import Arg, ConstValue, SequenceValue, SymValue, TensorValue, Value
 from ..walk import tag_of
 from .inputs import contiguous
@@ -119,18 +120,8 @@ def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
         return _list_kind(content, values)
     if tag == "sym":
         return "SymInt" if content[0] == "int" else "float"
-    known = {
-        "dtype": "ScalarType",
-        "device": "Device",
-        "float": "float",
-        "layout": "Layout",
-        "string": "str",
-        "memory_format": "MemoryFormat",
-        "tensor": "Tensor",
-        "size": "SymInt[]",
-    }
-    if tag in known:
-        return known[tag]
+    if tag in KINDS and KINDS[tag].schema:
+        return KINDS[tag].schema
     raise CannotExpressError(f"a custom operator has an argument of kind {tag!r}, for which no stand-in can be written")
 
 

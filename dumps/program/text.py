@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from .. import expr as expressions
+from ..arguments import KINDS
 from ..errors import GraphdbgError, RefusedError
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
 from ..walk import nodes
@@ -32,8 +33,6 @@ WIDTH = 120
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DUNDER_OPS = frozenset(f"__{i}{name}__" for i in ("", "i", "r") for name in ("and", "or", "xor", "lshift", "rshift"))
 """Operators of aten that are named so."""
-_DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::[0-9]+)?", re.ASCII)
-_TORCH_NAMES = ("dtype", "layout", "memory_format", "qscheme")
 _INFIX = {"Add": "+", "Mul": "*", "Div": "/", "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%",
 "Pow": "**",
           "PowByNatural": "**", "IntTrueDiv": "/", "FloatTrueDiv": "/", "FloatPow": "**", "LShift": "<<",
@@ -252,43 +251,24 @@ class Writer:
         if not isinstance(arg, dict) or len(cast("dict[str, Any]", arg)) != 1:
             raise RefusedError(self.where, "an argument is malformed")
         ((tag, body),) = cast("dict[str, Any]", arg).items()
+        if tag not in KINDS:
+            raise RefusedError(self.where, f"an argument of kind {tag!r} has no form in a program")
         try:
-            return self._tagged(tag, body)
+            return KINDS[tag].written(body, self)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
             raise RefusedError(self.where, f"an argument of kind {tag!r} is malformed") from error
 
-    def _tagged(self, tag: str, body: Any) -> str:
-        if tag == "node":
-            return self.names[body]
-        if tag in ("tuple", "size"):
-            text = items(self.argument(item) for item in body)
-            return text if tag == "tuple" or self.PLAIN else f"torch.Size({text})"
-        if tag == "dict":
-            return "{" + ", ".join(f"{self.argument(key)}: {self.argument(item)}" for key, item in body) + "}"
-        if tag in ("slice", "range"):
-            return f"{tag}({', '.join(self.argument(part) for part in body)})"
-        if tag == "float":
-            return f"float({self.literal(str(float(body)))})"
-        if tag == "complex":
-            return f"complex({self.argument(body[0])}, {self.argument(body[1])})"
-        if tag in _TORCH_NAMES:
-            named = self.word(body)
-            return self.dtype(named) if tag == "dtype" else f"torch.{named}"
-        if tag == "device":
-            if not _DEVICE.fullmatch(body):
-                raise RefusedError(self.where, f"{body[:40]!r} is no device")
-            return f"torch.device({self.literal(body)})"
-        if tag == "sym":
-            return expression(body[1], self.symbols, self.where)
-        if tag == "function":
-            return target(body, self.where)
-        if tag == "tensor":
-            return self.tensors[body]
-        if tag == "ellipsis":
-            return "..."
-        if tag == "string":
-            return self.literal(self.strings[int(body)])
-        raise RefusedError(self.where, f"an argument of kind {tag!r} has no form in a program")
+    def items(self, args: Iterable[Arg]) -> str:
+        """A tuple of arguments."""
+        return items(self.argument(item) for item in args)
+
+    def expression(self, text: str) -> str:
+        """A symbol expression; RefusedError for a function that has no Python form."""
+        return expression(text, self.symbols, self.where)
+
+    def function_name(self, name: str) -> str:
+        """A target that is used as an argument; RefusedError for what may not be called."""
+        return target(name, self.where)
 
     def keywords(self, pairs: Iterable[tuple[str, Arg]]) -> list[str]:
         """Keyword arguments, as `name=value`."""

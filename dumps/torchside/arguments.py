@@ -1,5 +1,5 @@
 # pyright: basic
-"""Arguments of nodes and metadata <-> JSON values with one-key tags (schema.ARGUMENT_TAGS).
+"""Arguments of nodes and metadata <-> JSON values with one-key tags (dumps.arguments).
 
 Encoding never fails: what has no saved form becomes {"opaque": [type, text]}. Decoding refuses opaque values by name,
 and gives FX only plain values and inert text, since FX and Inductor print them into code that is run.
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -20,11 +22,12 @@ import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
 from .. import inert
+from ..arguments import KINDS
+from ..arguments.kind import OTHER, Kind
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..inert import Texts
-from ..schema import ARGUMENT_TAGS, Arg, Value
+from ..schema import Arg
 from . import targets
-from .symbols import is_symbolic
 
 if TYPE_CHECKING:
     from .values import ValueReader, ValueWriter
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_DEPTH = 60
-_OPAQUE_TEXT = 200
 
 
 def named(kind: type[T], name: str, where: str) -> T:
@@ -81,51 +83,33 @@ class ArgumentWriter:
             return value
         if kind is str:
             return self.originals.get(value, value)
-        if isinstance(value, torch.fx.Node):
-            return {"node": value.name}
-        if kind is float:
-            return value if math.isfinite(value) else {"float": str(value)}
-        if kind is complex:
-            return {"complex": [self.encode(value.real), self.encode(value.imag)]}
-        if isinstance(value, torch.Size):
-            return {"size": [self.encode(item) for item in value]}
-        if isinstance(value, tuple):
-            return {"tuple": [self.encode(item) for item in value]}
+        if kind is float and math.isfinite(value):
+            return value
         if isinstance(value, list):
             return [self.encode(item) for item in value]
-        if isinstance(value, dict):
-            return {"dict": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
-        if is_symbolic(value):
-            record = self.symbols.sym(value)
-            return {"sym": [record.kind, record.expr]}
-        if isinstance(value, slice):
-            return {"slice": [self.encode(part) for part in (value.start, value.stop, value.step)]}
-        if isinstance(value, range):
-            return {"range": [value.start, value.stop, value.step]}
-        if value is Ellipsis:
-            return {"ellipsis": True}
-        return self._torch_value(value)
+        contents = ((row.tag, row.encode(value, self)) for row in _kinds_of(kind))
+        return next({tag: content} for tag, content in contents if content is not OTHER)
 
-    def _torch_value(self, value: Any) -> Arg:
-        if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)):
-            return {type(value).__name__: str(value).removeprefix("torch.")}
-        if isinstance(value, CheckpointPolicy):
-            return {"policy": value.name}
-        if isinstance(value, torch.Tensor):
-            if self.keep_tensor is not None:
-                return {"tensor": self.keep_tensor(value)}
-            return {"value": msgspec.to_builtins(self.values.value(value))}
-        if callable(value):
-            name = targets.name_of(value)
-            if not name.startswith(targets.OPAQUE):
-                self.functions.add(name)
-                return {"function": name}
-        self.opaque += 1
-        try:
-            text = repr(value)
-        except Exception as error:  # noqa: BLE001 (a user's repr may raise anything; what is shown is all that is lost)
-            text = f"<repr failed: {type(error).__name__}>"
-        return {"opaque": [f"{type(value).__module__}.{type(value).__qualname__}", text[:_OPAQUE_TEXT]]}
+    def function(self, value: Any) -> str:
+        """The name that a callable has in the saved form; empty where it has none."""
+        name = targets.name_of(value)
+        if name.startswith(targets.OPAQUE):
+            return ""
+        self.functions.add(name)
+        return name
+
+
+@lru_cache(maxsize=512)
+def _kinds_of(of: type) -> tuple[Kind, ...]:
+    """The kinds that may encode values of a type, in the order in which they are asked."""
+    return tuple(row for row, types in _typed() if (of in types if row.exact else issubclass(of, types)))
+
+
+@cache
+def _typed() -> list[tuple[Kind, tuple[type, ...]]]:
+    places = {row: [name.rpartition(".") for name in row.types.split()] for row in KINDS.values()}
+    typed = [(row, tuple(getattr(import_module(home), name) for home, _, name in places[row])) for row in places]
+    return sorted(typed, key=lambda item: item[0].order)
 
 
 class ArgumentReader:
@@ -158,64 +142,30 @@ class ArgumentReader:
         if not isinstance(arg, dict) or len(arg) != 1:
             raise UnreadableError(where, "an argument is not a value, a list, or an object with one key")
         ((tag, body),) = arg.items()
-        if tag not in ARGUMENT_TAGS:
+        if tag not in KINDS:
             raise UnreadableError(where, f"an argument has the unknown kind {tag!r}")
         try:
-            return self._tagged(tag, body, where, depth + 1)
+            return KINDS[tag].decode(body, self, where, depth + 1)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, msgspec.ValidationError) as error:
             raise UnreadableError(where, f"an argument of kind {tag!r} is malformed ({error})") from error
 
-    def _tagged(self, tag: str, body: Any, where: str, depth: int) -> Any:
-        if tag == "node":
-            if body not in self.nodes:
-                raise UnreadableError(where, f"it uses the node {body!r}, which is not defined before it")
-            return self.nodes[body]
-        if tag in ("tuple", "size"):
-            items = [self.decode(item, where, depth) for item in _list(body)]
-            return tuple(items) if tag == "tuple" else torch.Size(items)
-        if tag == "dict":
-            return {self._option(key, where, depth): self._option(item, where, depth) for key, item in _list(body)}
-        if tag in ("slice", "range"):
-            parts = [self.decode(part, where, depth) for part in _list(body)]
-            return (slice if tag == "slice" else range)(*parts)
-        if tag == "float":
-            if body not in ("nan", "inf", "-inf"):
-                raise ValueError(f"{body!r} is no float")
-            return float(body)
-        if tag == "complex":
-            real, imaginary = (self.decode(part, where, depth) for part in _list(body))
-            return complex(float(real), float(imaginary))
-        if tag == "sym":
-            kind, text = _list(body)
-            return self.reader.symbols.sym(kind, text)
-        if tag == "ellipsis":
-            return Ellipsis
-        if tag == "function":
-            return targets.resolve(body, where)
-        if tag == "tensor":
-            return self.tensors[body]
-        if tag == "value":
-            return self.reader.value(msgspec.convert(body, Value), where)
-        if tag == "string":
-            return self.texts(self.strings[body])
-        if tag == "opaque":
-            raise RefusedError(where, f"an argument of type {body[0]} has no saved form")
-        return self._torch_value(tag, body, where)
-
-    def _option(self, arg: Arg, where: str, depth: int) -> Any:
+    def option(self, arg: Arg, where: str, depth: int) -> Any:
         """A key or a value of a dict: texts of those are options of kernels, which become code as they are."""
         words = self.strings[arg["string"]] if isinstance(arg, dict) and [*arg] == ["string"] else arg
         if self.options and isinstance(words, str):
             return self.texts.kept(inert.option(words), words)
         return self.decode(arg, where, depth)
 
-    def _torch_value(self, tag: str, body: str, where: str) -> Any:
+    def size(self, items: list[Any]) -> torch.Size:
+        """A torch.Size of these."""
+        return torch.Size(items)
+
+    def of_torch(self, tag: str, name: str, where: str) -> Any:
+        """What torch has by a name; EnvironmentLackError when this torch has none."""
         if tag == "device":
-            return device_of(body, where)
-        return CheckpointPolicy[body] if tag == "policy" else named(getattr(torch, tag), body, where)
+            return device_of(name, where)
+        return CheckpointPolicy[name] if tag == "policy" else named(getattr(torch, tag), name, where)
 
-
-def _list(body: Any) -> list[Any]:
-    if not isinstance(body, list):
-        raise TypeError("a list is wanted")
-    return body
+    def function(self, name: str, where: str) -> Any:
+        """A function by its name; raises RefusedError for what may not be called."""
+        return targets.resolve(name, where)

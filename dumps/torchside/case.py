@@ -177,8 +177,8 @@ def _made(home: Any, name: str, value: Any) -> Any:
 
 
 def _renamed(module: fx.GraphModule) -> fx.GraphModule:
-    """The same graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change
-    on loading."""
+    """The graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change on
+    loading."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:

@@ -138,7 +138,7 @@ class MetaWriter:
         self._plain(meta, kept)
 
     def module(self, gm: torch.nn.Module) -> dict[str, Arg]:
-        """What is kept of the metadata of a GraphModule."""
+        """The kept metadata of a GraphModule."""
         kept: dict[str, Arg] = {}
         self._plain(getattr(gm, "meta", {}), kept)
         return kept

@@ -42,7 +42,7 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def key(function: Any) -> Any:
-    """What two such wrappers of one function have in common; any other function is its own key."""
+    """A key that all wrappers of one function share; any other function is its own key."""
     if type(function).__module__ != "torch._dynamo.utils":
         return function
     for kind, held in (("numpy_function", "f"), ("numpy_method", "method"), ("numpy_operator", "op")):

@@ -23,6 +23,7 @@ from ...toolkit.cutting.atoms import COMPUTE, target_text
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import attribute, copy_graph
 from ...toolkit.live.inlining import inlinable, inlined
+from . import Pass
 from .forms import forms
 from .symbolic import bodies, renewed
 
@@ -179,3 +180,14 @@ def bounded_forms(case: Live) -> dict[str, list[Any]] | None:
     """What eager gives at each node, as `forms`; None, too, where a loop does not end any more."""
     with _bounded(case.gm):
         return forms(case)
+
+
+PASS = Pass(
+    order=20,
+    words="smaller graphs inside higher-order operators",
+    edits={"bodies inline": "the operators that hold graphs inlined", "bodies * * *": "{1} without {2}"},
+    unneeded={"bodies inline": "operators that hold graphs"},
+    runs_eager=True,
+    propose=propose,
+    apply=apply,
+)

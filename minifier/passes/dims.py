@@ -24,6 +24,7 @@ from ...toolkit.cutting.atoms import fake_of, is_symbolic
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from ...toolkit.live.gpu_only import is_tied
+from . import Pass
 from .forms import fitting, run
 from .symbolic import renewed
 
@@ -173,3 +174,13 @@ def resize_arguments(node: fx.Node, substitute: Any, *, windows: bool) -> None:
     named = zip([argument.name for argument in schema.arguments], node.args, strict=False)
     node.args = tuple(resized(value) if name in sized else value for name, value in named)
     node.kwargs = {name: resized(value) if name in sized else value for name, value in node.kwargs.items()}
+
+
+PASS = Pass(
+    order=40,
+    words="smaller shapes",
+    edits={"dims * * *": "sizes of {1} made {2}, those of windows too", "dims * *": "sizes of {1} made {2}"},
+    unneeded={"dims": "the original sizes"},
+    propose=propose,
+    apply=apply,
+)

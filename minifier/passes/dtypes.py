@@ -24,6 +24,7 @@ from ...toolkit import torch_private as t
 from ...toolkit.cutting.atoms import target_name
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import attribute, clone_inputs, copy_graph, set_attribute
+from . import Pass
 from .forms import fitting, run
 from .symbolic import renewed
 
@@ -161,3 +162,14 @@ def _tensor(value: torch.Tensor, old: torch.dtype, new: torch.dtype) -> torch.Te
 
 def _shapes(case: Live) -> list[Any]:
     return [tuple(one.shape) if isinstance(one, torch.Tensor) else None for one in t.tree_leaves(run(case))]
+
+
+PASS = Pass(
+    order=80,
+    words="plainer dtypes",
+    edits={"dtypes * *": "{1} made {2}"},
+    runs_eager=True,
+    is_plainer=True,
+    propose=propose,
+    apply=apply,
+)

@@ -16,6 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
+from . import Pass
 from .symbolic import fewer
 
 if TYPE_CHECKING:
@@ -78,3 +79,13 @@ def _memory(value: Any) -> int | None:
         return StorageWeakRef(value.untyped_storage()).cdata
     except (RuntimeError, NotImplementedError):
         return None
+
+
+PASS = Pass(
+    order=100,
+    words="one input in place of several",
+    edits={"inputs * *": "{2} in place of {1}"},
+    unneeded={"inputs": "inputs that differ"},
+    propose=propose,
+    apply=apply,
+)

@@ -22,6 +22,7 @@ from ...toolkit.cutting.subgraph import candidate_spec
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from ...toolkit.live.spec import FULL_STAGES
+from . import Pass
 
 LETTERS = "xyzwvuabcd"
 RENAMED = "renamed inputs"
@@ -110,3 +111,8 @@ def _plain(node: fx.Node) -> str:
 def _reserved(name: str) -> bool:
     """Names that FX gives to no node."""
     return keyword.iskeyword(name) or hasattr(builtins, name) or name in ("inf", "nan", "torch", "device", "output")
+
+
+PASS = Pass(
+    order=130, words="plain names", edits={"names *": "other names"}, is_neutral=True, propose=propose, apply=apply
+)

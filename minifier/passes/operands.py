@@ -21,6 +21,7 @@ from torch import fx
 from ...toolkit.cutting.atoms import bound_by, fake_of, is_symbolic, target_name
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import attribute, copy_graph
+from . import Pass
 from .bodies import bounded_forms
 from .symbolic import fewer, sweep
 
@@ -240,3 +241,13 @@ def _call(owner: fx.GraphModule, node: fx.Node, regions: list[tuple[fx.GraphModu
 def _graph(owner: fx.GraphModule, node: Any) -> fx.GraphModule | None:
     found = attribute(owner, str(node.target)) if isinstance(node, fx.Node) and node.op == "get_attr" else None
     return found if isinstance(found, fx.GraphModule) else None
+
+
+PASS = Pass(
+    order=30,
+    words="what nobody reads of higher-order operators",
+    edits={"operands *": "{1} without what nobody reads"},
+    runs_eager=True,
+    propose=propose,
+    apply=apply,
+)

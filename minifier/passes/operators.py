@@ -20,6 +20,7 @@ from torch import fx
 from ...toolkit.cutting.atoms import target_name
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
+from . import Pass
 from .forms import alike, forms, forms_after
 from .symbolic import fewer, sweep
 
@@ -218,3 +219,17 @@ def _declared(node: fx.Node, name: str) -> tuple[int, Any]:
         if argument.name == name and place < len(node.args):
             return place, argument
     raise ValueError(f"{node.name} is given no {name}")
+
+
+PASS = Pass(
+    order=90,
+    words="simpler operators and numbers",
+    edits={
+        "operators * to *": "{3} in place of {1}",
+        "operators * default *": "{1} without its argument {3}",
+        "operators * * *": "the argument {2} of {1} made {3}",
+    },
+    runs_eager=True,
+    propose=propose,
+    apply=apply,
+)

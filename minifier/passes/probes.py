@@ -21,7 +21,7 @@ from torch.fx.node import map_aggregate
 
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import GraphRunError, copy_graph
-from . import values
+from . import Pass, values
 from .dims import laid, resize_arguments, within
 from .forms import watched
 from .operators import forget_source
@@ -197,3 +197,20 @@ def _transposed(case: Live, position: str) -> Live:
     order = list(reversed(range(old.dim())))
     inputs[place] = old.detach().permute(order).contiguous().permute(order).requires_grad_(old.requires_grad)
     return renewed(case, case.gm, inputs)
+
+
+PASS = Pass(
+    order=140,
+    edits={
+        "probes operator * * *": "{3} in place of {2}",
+        "probes size *": "a size of {2} made {3}",
+        "probes cut *": "without {2}",
+        "probes constant * * *": "{4} in place of a constant of {2}",
+        "probes fill * *": "input {2} filled with {3}",
+        "probes transposed *": "input {2} transposed",
+    },
+    runs_eager=True,
+    explains=True,
+    propose=propose,
+    apply=apply,
+)

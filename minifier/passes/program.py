@@ -25,6 +25,7 @@ from ...toolkit.live.case import Live
 from ...toolkit.live.eager import GraphRunError, copy_graph
 from ...toolkit.live.plain_calls import is_same, plain_of, rewrite
 from ...toolkit.live.spec import FULL_STAGES, ReplaySpec, in_force, is_opaque
+from . import Pass
 from .forms import watched
 from .symbolic import bound_symbols, renewed
 
@@ -142,3 +143,16 @@ def _spelled(case: Live) -> list[str]:
     except (GraphRunError, RuntimeError):
         return []
     return found
+
+
+PASS = Pass(
+    order=120,
+    words="entering through torch.compile, as a plain program",
+    edits={
+        "program enter": "the graph entered through torch.compile",
+        "program *": "the graph entered through torch.compile, with functions of torch",
+    },
+    runs_eager=True,
+    propose=propose,
+    apply=apply,
+)

@@ -18,6 +18,7 @@ import torch
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import clone_inputs
 from ...toolkit.live.gpu_only import is_tied
+from . import Pass
 from .forms import forms, forms_after
 from .symbolic import renewed
 
@@ -60,3 +61,13 @@ def _amounts(known: dict[str, Any]) -> dict[str, Any]:
         name: [(prod(kind[0]), *kind[2:]) if isinstance(kind, tuple) else kind for kind in kinds]
         for name, kinds in known.items()
     }
+
+
+PASS = Pass(
+    order=70,
+    words="fewer dimensions",
+    edits={"ranks 1": "inputs of at most 1 dimension", "ranks *": "inputs of at most {1} dimensions"},
+    runs_eager=True,
+    propose=propose,
+    apply=apply,
+)

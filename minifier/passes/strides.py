@@ -11,6 +11,7 @@ import torch
 
 from ...toolkit.live.case import Live
 from ...toolkit.live.gpu_only import is_tied
+from . import Pass
 from .symbolic import renewed
 
 
@@ -36,3 +37,13 @@ def apply(case: Live, edit: str) -> Live:
     inputs = list(case.inputs)
     inputs[index] = old.detach().clone(memory_format=torch.contiguous_format).requires_grad_(old.requires_grad)
     return renewed(case, case.gm, inputs)
+
+
+PASS = Pass(
+    order=60,
+    words="plainer strides",
+    edits={"strides *": "input {1} laid out plainly"},
+    unneeded={"strides": "recorded strides"},
+    propose=propose,
+    apply=apply,
+)

@@ -21,7 +21,7 @@ from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from ...toolkit.live.inlining import inlinable, inlined
 from ...toolkit.live.spec import FULL_STAGES, in_force
-from . import symbols
+from . import Pass, symbols
 from .symbolic import put_number, renewed, without_fakes
 
 SLOW = ("max_autotune", "triton.cudagraphs", "coordinate_descent_tuning", "epilogue_fusion_first", "benchmark_")
@@ -180,3 +180,28 @@ def _without_regions(gm: fx.GraphModule, inputs: list[Any], names: tuple[str, ..
             out.graph.erase_node(node)
     out.recompile()
     return out
+
+
+PASS = Pass(
+    order=110,
+    words="turning off settings that are not needed",
+    edits={
+        "switches config * *": "the setting {2}.{3} at its default",
+        "switches static": "fixed sizes",
+        "switches grad": "gradients off",
+        "switches inference": "inference mode off",
+        "switches autocast": "autocast off",
+        "switches autocast *": "autocast off for {2}",
+        "switches regions *": "the regions of another {2} mode left out",
+        "switches dtype * *": "autocast to {3} in place of {2}",
+        "switches state *": "{2} at its default",
+    },
+    unneeded={
+        "switches static": "dynamic sizes",
+        "switches grad": "gradients",
+        "switches autocast": "autocast",
+        "switches regions": "mode switches",
+    },
+    propose=propose,
+    apply=apply,
+)

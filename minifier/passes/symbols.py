@@ -8,6 +8,7 @@ For example: `propose(case)` gives `[['symbols s77', 'symbols s27']]`.
 from __future__ import annotations
 
 from ...toolkit.live.case import Live
+from . import Pass
 from .symbolic import renewed, symbols_of
 
 
@@ -23,3 +24,13 @@ def apply(case: Live, edit: str) -> Live:
     if name not in symbols_of(case):
         raise ValueError(f"the case has no symbol {name}")
     return renewed(case, case.gm, case.inputs, static={name})
+
+
+PASS = Pass(
+    order=10,
+    words="symbolic sizes made numbers",
+    edits={"symbols *": "the symbolic size {1} made a number"},
+    unneeded={"symbols": "dynamic sizes"},
+    propose=propose,
+    apply=apply,
+)

@@ -16,6 +16,7 @@ import torch
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import clone_inputs
 from ...toolkit.live.values import shares_memory
+from . import Pass
 
 SEED = 0
 
@@ -96,3 +97,13 @@ def filled(case: Live, place: int, values: torch.Tensor) -> Live:
     new = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device)
     inputs[place] = new.copy_(values).requires_grad_(old.requires_grad)
     return Live(case.gm, inputs, case.spec)
+
+
+PASS = Pass(
+    order=50,
+    words="simpler values",
+    edits={"values * *": "input {1} filled with {2}"},
+    unneeded={"values": "recorded values"},
+    propose=propose,
+    apply=apply,
+)

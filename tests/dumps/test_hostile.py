@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphdbg.dumps.arguments import KINDS
 from graphdbg.dumps.errors import RefusedError, UnreadableError
 from graphdbg.dumps.graph_folder import encode, write_graph_folder
-from graphdbg.dumps.schema import ARGUMENT_TAGS, FORMAT
+from graphdbg.dumps.schema import FORMAT
 from graphdbg.dumps.store import load_graph, open_run
 
 from .graphs import chain, new_run
@@ -155,7 +156,7 @@ NASTY = st.sampled_from(
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | NASTY,
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(NASTY | st.sampled_from(sorted(ARGUMENT_TAGS)), inner, max_size=2)
+        st.lists(inner, max_size=3) | st.dictionaries(NASTY | st.sampled_from(sorted(KINDS)), inner, max_size=2)
     ),
     max_leaves=6,
 )

@@ -6,7 +6,7 @@ Most recordings are those of a fork of one warm parent (`graphdbg.record` around
 journal. What was done stands in SEED-dump.json and SEED-minify.json below .cache/hostile, and the next call with that
 seed goes on there.
 
-    python tests/hostile/kills.py --kills-dump 1000 --kills-minify 200 --jobs 2 --seed 1
+    python -m tests.hostile.kills --kills-dump 1000 --kills-minify 200 --jobs 2 --seed 1
 """
 
 from __future__ import annotations
@@ -29,14 +29,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-if __package__:
-    from .corpus import ROOT, importable
-    from .counts import Counts, go_on
-    from .sandbox import Told, wrong
-else:
-    from corpus import ROOT, importable
-    from counts import Counts, go_on
-    from sandbox import Told, wrong
+from .corpus import ROOT, importable
+from .counts import Counts, go_on
+from .sandbox import Told, wrong
 
 HOME = ROOT / ".cache" / "hostile"
 LIMIT_S = 600.0

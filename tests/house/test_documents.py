@@ -12,6 +12,7 @@ from graphdbg import cli
 from graphdbg.dumps import glossary
 
 from .source_tree import ROOMS, ROOT
+from .tables import TABLES, text_of
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -26,6 +27,12 @@ def example_lines() -> list[str]:
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_is_in_readme(name: str) -> None:
     assert f"**`graphdbg {name}" in README
+
+
+@pytest.mark.parametrize("page", TABLES)
+def test_tables_are_made_of_what_is_there(page: str) -> None:
+    why = "run `python tests/house/tables.py`"
+    assert (ROOT / page).read_text(encoding="utf-8") == text_of(page), why
 
 
 @pytest.mark.parametrize("name", cli.PLANNED)

@@ -28,10 +28,7 @@ from graphdbg.minifier.search.problem import Aborted, Answer, Candidate, DoesNot
 from graphdbg.minifier.session import Minification
 from graphdbg.minifier.steering import Steering
 from graphdbg.toolkit.verdicts.signature import Signature
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from generated import Generated, needs, transformer
+from tests.minifier.generated import Generated, needs, transformer
 
 THE_BUG = Signature("crash", "compile", message="the bug")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +15,8 @@ from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.session import Minification
 from graphdbg.minifier.steering import Steering
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from abstract import Abstract
-from generated import needs, transformer
+from tests.minifier.abstract import Abstract
+from tests.minifier.generated import needs, transformer
 
 
 def steered(out: Path, *, held_from: int = 16, until: int = 2, atoms: int = 300) -> Minified:

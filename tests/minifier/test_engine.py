@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,7 @@ from graphdbg.minifier.journal import Journal
 from graphdbg.minifier.minified import Interrupted
 from graphdbg.minifier.search.problem import Answer, Candidate, Ruling, ranges
 from graphdbg.minifier.search.tiers import TIERS
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from generated import Generated, needs, transformer
+from tests.minifier.generated import Generated, needs, transformer
 
 WHOLE = Candidate.of(range(300))
 

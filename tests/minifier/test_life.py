@@ -21,11 +21,8 @@ from graphdbg.minifier.control import NobodyThereError, append, give, outcome
 from graphdbg.minifier.events import EVENTS_FILE, Ended, EventsFile, Said, Started, Steered, Stepped
 from graphdbg.minifier.life import Life, at_work
 from graphdbg.minifier.results import read_atoms
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from abstract import Abstract, run
-from generated import needs, transformer
+from tests.minifier.abstract import Abstract, run
+from tests.minifier.generated import needs, transformer
 
 
 def lines(out: Path) -> list[dict[str, object]]:

@@ -9,7 +9,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.schema import Ambient
-from graphdbg.minifier.passes import NAMES, PASSES, edit_words, pass_of
+from graphdbg.minifier.passes import NAMES, PASSES, edit_words, pass_of, switches
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 
@@ -30,16 +30,18 @@ def applied(name: str, case: Live, edits: list[str]) -> Live:
 
 
 def test_every_pass_is_listed_and_starts_its_edits_with_its_name() -> None:
-    assert [pass_of(name).__name__.rpartition(".")[2] for name in NAMES] == list(NAMES)
+    assert [pass_of(name).propose.__module__.rpartition(".")[2] for name in NAMES] == list(NAMES)
     given = case(lambda x: x.relu(), torch.randn(4, 3).t())
     for name in NAMES:
         assert all(edit.split()[0] == name for edits in pass_of(name).propose(given) for edit in edits)
 
 
 def test_a_row_of_a_pass_is_of_its_module_and_its_edits() -> None:
-    for row in PASSES:
-        assert {"propose", "apply"} <= vars(pass_of(row.name)).keys() and bool(row.words) != row.explains
-        assert all(glob.partition(" ")[0] == row.name for glob in [*row.edits, *row.unneeded])
+    for name, row in PASSES.items():
+        whole = pass_of(name)
+        assert whole == row._replace(propose=whole.propose, apply=whole.apply), "all but its functions is literal"
+        assert bool(row.words) != row.explains
+        assert all(glob.partition(" ")[0] == name for glob in [*row.edits, *row.unneeded])
         for glob in row.edits:
             words = edit_words(re.sub(r"\*$", "x x", glob).replace("*", "x"))  # the last may be several words
             assert words and "{" not in words and not words.startswith("'"), glob
@@ -164,10 +166,10 @@ def test_switches_turn_off_what_holds_for_the_whole_case() -> None:
     settings = {"inductor": {"max_autotune": True, "cpp.simdlen": 256}}
     given = dynamo_case(config=settings, ambient=Ambient(autocast={"cpu": "bfloat16"}))
     off = pass_of("switches")
-    assert off.early(given) == ["switches static", "switches grad", "switches config inductor max_autotune"]
+    assert switches.early(given) == ["switches static", "switches grad", "switches config inductor max_autotune"]
     first, everything, singly = off.propose(given)
     regions = ["switches regions autocast", "switches regions grad"]
-    assert first == [*off.early(given)[1:], "switches autocast", *regions], "symbols go one by one"
+    assert first == [*switches.early(given)[1:], "switches autocast", *regions], "symbols go one by one"
     assert everything == ["switches config"]
     plain = given
     for edit in ["switches static", *first]:

@@ -15,18 +15,15 @@ from pathlib import Path
 import pytest
 
 from graphdbg.minifier.search.problem import Answer, Candidate, DoesNotFailError, Ruling
+from tests.minifier.abstract import Abstract, core, run
+from tests.minifier.generated import needs, transformer, unless
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from abstract import Abstract, core, run  # noqa: E402
-from generated import needs, transformer, unless  # noqa: E402
-
+ROOT = Path(__file__).parents[2]
 SEEDS = range(20)
 
 
 def program(out: Path, log: Path, jobs: int, *more: str) -> list[str]:
-    return [sys.executable, str(HERE / "abstract.py"), str(out), str(log), str(jobs), *more]
+    return [sys.executable, "-m", "tests.minifier.abstract", str(out), str(log), str(jobs), *more]
 
 
 def keys(journal: Path) -> list[tuple[str, int]]:
@@ -37,7 +34,7 @@ def keys(journal: Path) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_ten_kills_end_as_one_run_and_repeat_nothing(tmp_path: Path, jobs: int) -> None:
-    subprocess.run(program(tmp_path / "calm", tmp_path / "calm.log", jobs), check=True)
+    subprocess.run(program(tmp_path / "calm", tmp_path / "calm.log", jobs), check=True, cwd=ROOT)
     calm = json.loads((tmp_path / "calm" / "told.json").read_text())
     assert calm["core"] == [30, 170, 270]
     out, log, journal = tmp_path / "out", tmp_path / "log", tmp_path / "out" / "journal.jsonl"
@@ -46,7 +43,7 @@ def test_ten_kills_end_as_one_run_and_repeat_nothing(tmp_path: Path, jobs: int) 
     while not (out / "told.json").exists():
         before = len(keys(journal))
         wait_for = before + (chance.randint(1, 4) if kills < 10 else 10_000)
-        process = subprocess.Popen(program(out, log, jobs, *(["--resume"] if journal.exists() else [])))
+        process = subprocess.Popen(program(out, log, jobs, *(["--resume"] if journal.exists() else [])), cwd=ROOT)
         while process.poll() is None and len(keys(journal)) < wait_for:
             time.sleep(0.002)
         time.sleep(chance.uniform(0, 0.01))

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import sys
 import threading
 import time
 from pathlib import Path
@@ -18,12 +17,8 @@ from graphdbg.minifier.agenda import Agenda
 from graphdbg.minifier.control import CONTROL_FILE, STEPS, Order, Orders, append
 from graphdbg.minifier.events import Best, Happening, QueryAnswered, Restarted, Steered, Stepped
 from graphdbg.minifier.minified import Minified
-
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from abstract import Abstract, core, run  # noqa: E402
-from generated import needs, transformer  # noqa: E402
+from tests.minifier.abstract import Abstract, core, run
+from tests.minifier.generated import needs, transformer
 
 CORE = {30, 170, 270}
 JOBS = pytest.mark.parametrize("jobs", [1, 4])

@@ -12,19 +12,13 @@ from textual.pilot import Pilot
 
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
-from graphdbg.tui.registry import room_of
+from graphdbg.tui.registry import SCREENS, room_of
 from graphdbg.tui.room import Room
 
 FORWARD = Here(run="myrun", graph="myrun/0_0/forward")
-HERE = {
-    "home": Here(run="myrun"),
-    "graph": FORWARD,
-    "diff": FORWARD.at(other="myrun/0_0/joint"),
-    "replay": FORWARD,
-    "minify": FORWARD,
-    "report": FORWARD,
-}
-ROOMS: dict[str, Callable[[], Room]] = {name: partial(room_of, name, here) for name, here in HERE.items()}
+HERE = {"home": Here(run="myrun"), "diff": FORWARD.at(other="myrun/0_0/joint")}
+"""What a screen is about, where that is not the forward graph."""
+ROOMS: dict[str, Callable[[], Room]] = {name: partial(room_of, name, HERE.get(name, FORWARD)) for name in SCREENS}
 """Each room of the workbench, on the run of the fixture `work`."""
 
 Story = Callable[[Pilot[None], Workbench], Awaitable[None]]

@@ -9,6 +9,7 @@ For example: `asking.reproduce(); by_pass(asking, result); result.findings[0].na
 
 from __future__ import annotations
 
+from ..live.rung import LADDER
 from ..verdicts.verdict_words import PROBES
 from . import bisect_words as words
 from .bisect_asking import BisectQuestions
@@ -18,7 +19,7 @@ from .bisect_records import Bisection, Culprit, Off, Subsystem, Trial, Verdict
 DECOMPOSED = "decomposed"
 """The rung that stands for torch's backend aot_eager_decomp_partition."""
 PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
-_BARE = ("eager", "nop", "debug_nop", "torchscript", "lazy")
+_BARE = {name for name, facts in LADDER.items() if not facts.has_passes} - {DECOMPOSED}
 """Rungs of which nothing can be switched off."""
 
 

@@ -30,7 +30,7 @@ class NodeFound(msgspec.Struct, omit_defaults=True):
     line: str = ""
 
     def text(self) -> str:
-        """`mul_31` (model.py:120)."""
+        """The node as text: `mul_31` (model.py:120)."""
         return f"`{self.name}`" + (f" ({self.line})" if self.line else "")
 
 

@@ -127,7 +127,7 @@ class _Trees(dict[tuple[str, int], Any]):
         return super().__getitem__(key)
 
     def get(self, key: tuple[str, int], default: Any = None) -> Any:
-        """As of a dict, live."""
+        """The value as of a dict, made live."""
         try:
             return self[key]
         except KeyError:

@@ -106,7 +106,7 @@ class _Builder:
         self.env: dict[Handle, Any] = {}
 
     def build(self, returned: Collection[int] | None) -> tuple[fx.GraphModule, list[Any]]:
-        """See the module's `build`."""
+        """Builds the graph; see the module's `build`."""
         outputs = (
             self.outputs()
             if returned is None
@@ -203,7 +203,7 @@ class _Builder:
         return inputs
 
     def _values_given(self, originals: list[fx.Node]) -> list[Any]:
-        """The fake values of all that comes in."""
+        """The fake values of all inputs."""
         used = [node for node in originals if node.name in self.plan.used]
         return [fake_of(node) for node in (*used, *(self.by_name[name] for name, _ in self.plan.cut))]
 
@@ -281,8 +281,8 @@ OUTPUT_COUNTS = ("num_fwd_outputs", "num_orig_model_outputs", "num_mutated_inp_r
 
 
 def candidate_spec(spec: ReplaySpec, before: Sequence[str], module: fx.GraphModule) -> ReplaySpec:
-    """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: all that is
-    positional in it is counted anew."""
+    """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: everything
+    positional in it is counted again."""
     now = {node.name: position for position, node in enumerate(_placeholders(module))}
     kwargs: dict[str, Any] = dict(spec.compile_kwargs)
     for name in INPUT_INDICES:

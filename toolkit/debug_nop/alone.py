@@ -57,8 +57,7 @@ def on_traced(plan: Plan, step: NodeStep, values: Mapping[str, Any]) -> Says:
 
 
 def really_on_traced(plan: Plan, step: NodeStep, given: Mapping[fx.Node, Any], values: Mapping[str, Any]) -> Says:
-    """What the op itself makes of its arguments when they are laid out as recorded: copies, so that nothing else is
-    changed.
+    """What the op itself returns for copies of its arguments that are laid out as recorded.
 
     Not for ops that draw random numbers, for arguments of another size than recorded, or in lists.
     """

@@ -79,7 +79,7 @@ def bind(
 
 
 def at(step: NodeStep, symbols: Mapping[str, Any], shifts: Mapping[Place, int]) -> list[Any] | None:
-    """What a step's leaves are under symbol values; None while a symbol of it has no value."""
+    """The leaves of a step under symbol values; None while a symbol of it has no value."""
     try:
         return [
             leaf.at(symbols, shifts.get(leaf.root, 0)) if isinstance(leaf, Leaf) else evaluate(leaf, symbols)

@@ -191,7 +191,7 @@ class Plan:
         return (step, 0) if step.leaves and step.way != "none" else self.item(node)
 
     def leaves(self, node: fx.Node) -> list[Any]:
-        """What was traced of a node's value; of a `getitem`, its part of the tuple."""
+        """The traced leaves of a node's value; for a `getitem`, its part of the tuple."""
         source = self.source(node)
         return (
             [source[0].leaves[source[1]]]

@@ -288,7 +288,7 @@ class KernelExecution:
         self.wrong[step.index, place] = finding
         doubts = [mismatch for mismatch in finding.own if mismatch.cause in ("unknown", "loose")]
         for mismatch in doubts:
-            if mismatch.property != "run":  # that the graph failed is told by itself
+            if mismatch.property != "run":  # that the graph failed is reported by itself
                 self.owner.session.left_out(mismatch.why, f"{mismatch.property} of {finding.name}")
         if len(doubts) == len(finding.own) and self.loose.issuperset(finding.under):
             self.loose.add(finding.name)
@@ -412,7 +412,7 @@ class Contents:
 
 
 def contents(tensor: torch.Tensor) -> Contents | None:
-    """What a tensor holds; None for one without readable data (meta, sparse, quantised)."""
+    """The contents of a tensor; None for one without readable data (meta, sparse, quantised)."""
     bits = _bits(tensor)
     return None if bits is None else Contents(bits)
 

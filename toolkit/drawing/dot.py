@@ -221,6 +221,6 @@ def _escaped(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """For plain attributes: a backslash would start an escape of DOT's."""
+    """Text quoted for plain attributes, where a backslash would start a DOT escape."""
     lines = [plain(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
     return '"' + "\\n".join(lines) + '"'

@@ -65,7 +65,7 @@ def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
                 given = {arg.name: small[arg] for arg in node.all_input_nodes if arg in small}
                 infinite = next((arg for arg in node.all_input_nodes if arg in inf), None)
                 yield Origin(node, infinite.name, given, inf[infinite]) if infinite else Origin(node, "", given)
-    except GraphRunError:  # told by whoever judges the graph
+    except GraphRunError:  # reported by whoever judges the graph
         return
 
 

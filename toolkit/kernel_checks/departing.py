@@ -35,7 +35,7 @@ eager."""
 
 
 def eager_beside(checking: Checking) -> None:
-    """Says of each NaN and infinity that was born whether eager has it, too: such is no fault of the kernel."""
+    """Records for each NaN and infinity that arose whether eager has it, too; then the kernel is not at fault."""
     if not checking.born or not checking.runs:
         return
     known: dict[str, torch.Tensor] = {}

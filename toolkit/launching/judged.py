@@ -1,4 +1,4 @@
-"""What came of launching a kernel alone, as plain data and as the texts of `graphdbg kernel`. Must not import torch.
+"""The result of launching a kernel alone, as plain data and as the texts of `graphdbg kernel`. Imports no torch.
 
 For example:
 
@@ -64,7 +64,7 @@ class JudgedLaunch(msgspec.Struct):
 
     @classmethod
     def of(cls, launch: Launch, where: str, arguments: list[Argument], died: str = "") -> JudgedLaunch:
-        """What came of one launch."""
+        """The result of one launch."""
         return cls(
             launch.kernel,
             launch.number,
@@ -188,7 +188,7 @@ def _against(name: str, comparison: Against) -> str:
 
 
 def document(known: Launches, judged: Sequence[JudgedLaunch], limits: Ceilings | None, device: str) -> dict[str, Any]:
-    """All of it as JSON."""
+    """All results as JSON."""
     rows = [{"ok": launch.ok, **msgspec.to_builtins(launch)} for launch in judged]
     ceilings = None if limits is None else msgspec.to_builtins(limits)
     return {

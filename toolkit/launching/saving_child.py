@@ -48,8 +48,8 @@ class Saving(TritonInterpret):
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Saves the launches named `names` (None: all) into `folder`; tells how often each kernel was launched, and
-    notes."""
+    """The body of the query: saves the launches named `names` (None: all) into `folder`; returns how often each kernel
+    was launched, and notes."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     mark("load")
     case = Case.at(payload["path"])

@@ -1,5 +1,5 @@
-"""What each input of a graph is for, from what its stage says about itself: Dynamo's sources, AOTAutograd's
-descriptors, names.
+"""The role of each input of a graph, from what its stage says about it: Dynamo's sources, AOTAutograd's descriptors,
+names.
 
 Only reads metadata. An input that nothing is known about has the role "unknown".
 
@@ -67,7 +67,7 @@ _DEEP = 6
 
 
 def _field(value: Any, name: str) -> Any:
-    """An attribute that an object of Dynamo's itself holds: some of its properties compute, and raise."""
+    """An attribute that a Dynamo object itself holds; some of its properties compute, and raise."""
     return getattr(value, "__dict__", {}).get(name)
 
 

@@ -79,7 +79,7 @@ def _bad(row: Row, kind: str, text: str) -> Row:
 
 
 def finding(end: Row) -> str:
-    """The last event in sentences: the first bad node, the largest error, how it was read."""
+    """The last event in sentences: the first bad node, the largest error, how the values were read."""
     parts: list[str] = []
     bad, worst = end.get("first_bad"), end.get("largest")
     if bad is not None:

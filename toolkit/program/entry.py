@@ -40,9 +40,9 @@ def shadow(
     """Runs each call of what is given to `torch.compile` inside the block beside eager and under each backend.
 
     What is yielded is filled in when the block ends: `verdict` (a Verdict), `calls`, `summary`, `drift`, as `graphdbg
-    triage -- CMD` tells them. `folder`: a new folder for what departs (default: graphdbg-triage-N); `calls`: "N", the
+    triage -- CMD` reports them. `folder`: a new folder for what departs (default: graphdbg-triage-N); `calls`: "N", the
     first N calls of each function, or "A:B", its calls A to B-1, counted from 0 (default: the first 3, and each that
-    compiles anew, up to the first that departs); `max_time_s`: seconds after which no call is looked at. The block's
+    compiles again, up to the first that departs); `max_time_s`: seconds after which no call is looked at. The block's
     own results are its own.
 
     With several ranks each looks at its own calls, the same ones. Raises UsageError where the folder exists or `calls`

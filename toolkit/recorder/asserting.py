@@ -25,7 +25,8 @@ _COMPILED = ("_torchdynamo_orig_callable", "_orig_mod", "_compiled_call_impl")
 
 
 class GraphsDifferError(AssertionError):
-    """What was compiled is not what a test or a baseline says. The program need not be wrong: no repro can show it."""
+    """What was compiled differs from what a test or a baseline expects. The program need not be wrong: no repro can
+    show it."""
 
 
 def assert_graphs(
@@ -43,7 +44,7 @@ def assert_graphs(
 
     `fn` is given to torch.compile unless it was before, or `as_is` says that it compiles inside, as a training step
     does. What was compiled before counts for nothing: it begins with torch.compiler.reset(), and caches on disk are
-    passed over.
+    ignored.
 
     `breaks`, `recompiles`: of all calls. `graphs` and `kernels` (that Inductor generated, each once; calls of libraries
     are none): of all compiles that are no recompile. None: not checked. A backward counts if `fn` runs it.

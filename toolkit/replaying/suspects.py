@@ -1,7 +1,7 @@
-"""Which graphs of a run to look into first, one for each way in which it went wrong: read from journals, no graph is
+"""The graphs of a run to look into first, one for each way in which it went wrong: read from journals, no graph is
 opened.
 
-Says nothing about whether a graph fails again; only a replay can. Must not import torch.
+Says nothing about whether a graph fails again; only a replay can. Imports no torch.
 
 >>> from graphdbg.dumps import index
 >>> recorded = processes(Path("myrun"))

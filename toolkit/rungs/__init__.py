@@ -1,4 +1,4 @@
-"""The ladder: thirteen ways to run one graph, from trusted to clever, one file each.
+"""The ladder: ways to run one graph, from trusted to clever, one file each, found by its RUNG.
 
 The registry imports no torch; a rung's module is loaded when it is asked for.
 
@@ -12,25 +12,11 @@ import difflib
 from importlib import import_module
 
 from ...dumps.errors import UsageError
-from ..live.rung import CannotRun, Rung
+from ..live.rung import LADDER, CannotRun, Rung
 
-NAMES = (
-    "eager",
-    "nop",
-    "debug_nop",
-    "decomposed",
-    "torchscript",
-    "lazy",
-    "inductor_nofuse",
-    "lite",
-    "strict",
-    "triton_interpret",
-    "inductor",
-    "inductor_cudagraphs",
-    "aot_inductor",
-)
+NAMES = tuple(LADDER)
 """The names of the rungs, from trusted to clever."""
-WHOLE = ("eager", "nop", "debug_nop", "torchscript")
+WHOLE = frozenset(name for name, facts in LADDER.items() if facts.is_whole)
 """Rungs without Inductor, which run a joint graph as it is."""
 
 
@@ -46,7 +32,7 @@ def rung(name: str) -> Rung:
 
 def warmth(*rungs: str) -> str:
     """How warm a fork server has to be for these rungs."""
-    return "torch" if set(rungs) <= set(WHOLE) else "inductor"
+    return "torch" if set(rungs) <= WHOLE else "inductor"
 
 
 __all__ = ["NAMES", "WHOLE", "CannotRun", "Rung", "rung", "warmth"]

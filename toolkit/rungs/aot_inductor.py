@@ -87,5 +87,11 @@ def compile_ahead(gm: fx.GraphModule, fakes: Sequence[Any]) -> Callable[[list[An
     return lambda inputs: t.tree_leaves(loaded(*inputs), is_leaf=lambda value: value is None)
 
 
-RUNG = AotInductor()
+RUNG = AotInductor(
+    order=130,
+    words="one C++ library, by torch's own `aot_compile`",
+    layer="aot_inductor",
+    meaning="The fault is in the C++ wrapper that ahead-of-time compilation adds.",
+    used_by=("aot_mode",),
+)
 """The one instance that the registry hands out."""

@@ -33,5 +33,15 @@ class DebugNop(Rung):
         return lambda inputs: t.tree_leaves(checked(inputs), is_leaf=lambda value: value is None)
 
 
-RUNG = DebugNop()
+RUNG = DebugNop(
+    order=30,
+    words="node by node, metadata checked",
+    meaning="A value is not what tracing promised: the fake (meta) function of an operator is wrong.",
+    command="graphdbg check {graph}",
+    is_plain=True,
+    is_usual=True,
+    is_whole=True,
+    has_passes=False,
+    goes_on=True,
+)
 """The one instance that the registry hands out."""

@@ -83,5 +83,12 @@ def _half(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[s
     return _nop(gm, fakes), []
 
 
-RUNG = Decomposed()
+RUNG = Decomposed(
+    order=40,
+    words="what AOTAutograd and the decompositions make of it, run by torch",
+    layer="aot_autograd",
+    meaning="The fault is in a decomposition, or in AOTAutograd: tracing, functionalisation, partition.",
+    is_usual=True,
+    has_passes=False,
+)
 """The one instance that the registry hands out."""

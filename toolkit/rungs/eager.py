@@ -21,5 +21,14 @@ class Eager(Rung):
         return lambda inputs: run_graph(gm, inputs)
 
 
-RUNG = Eager()
+RUNG = Eager(
+    order=10,
+    words="node by node by torch itself, with no compiler: what the others are compared with",
+    meaning="The graph fails without any compiler.",
+    command="",
+    is_plain=True,
+    is_usual=True,
+    is_whole=True,
+    has_passes=False,
+)
 """The one instance that the registry hands out."""

@@ -279,5 +279,7 @@ def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.G
     return traced
 
 
-RUNG = Inductor()
+RUNG = Inductor(
+    order=110, words="Inductor as it is", layer="inductor", command="graphdbg bisect {graph}", is_usual=True
+)
 """The one instance that the registry hands out."""

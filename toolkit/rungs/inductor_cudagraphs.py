@@ -78,5 +78,11 @@ def _run_through(outputs: Any) -> None:
         torch.autograd.backward(roots, [torch.ones_like(value) for value in roots])
 
 
-RUNG = InductorCudagraphs()
+RUNG = InductorCudagraphs(
+    order=120,
+    words="Inductor with CUDA graphs",
+    layer="cudagraphs",
+    meaning="The fault is in what CUDA graphs add: memory used again, or work that a recording does not repeat.",
+    used_by=("cudagraphs", "triton.cudagraphs"),
+)
 """The one instance that the registry hands out."""

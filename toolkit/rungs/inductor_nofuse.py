@@ -79,5 +79,12 @@ _NEEDED_PASSES = (
 """Post-grad passes without which lowering fails (beginnings of their names)."""
 
 
-RUNG = InductorNofuse()
+RUNG = InductorNofuse(
+    order=70,
+    words="Inductor with no fusion and no optional pass",
+    layer="inductor",
+    meaning="The fault is in a lowering or in the generated code, not in fusion and not in an optional pass.",
+    command="graphdbg bisect {graph}",
+    is_usual=True,
+)
 """The one instance that the registry hands out."""

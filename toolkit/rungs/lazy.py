@@ -48,5 +48,5 @@ class Lazy(TorchScript):
         return run
 
 
-RUNG = Lazy()
+RUNG = Lazy(order=60, words="lazy tensors; operators without a lazy kernel are named", has_passes=False)
 """The one instance that the registry hands out."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from torch import fx
 
@@ -21,7 +22,8 @@ from .inductor import Inductor
 class Mode(Inductor):
     """The same entries as `inductor`, under the settings of a mode."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, **facts: Any) -> None:
+        super().__init__(**facts)
         self.name = name
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
@@ -41,5 +43,11 @@ class Mode(Inductor):
             yield
 
 
-RUNG = Mode("lite")
+RUNG = Mode(
+    "lite",
+    order=80,
+    words="torch's mode of that name: every operator by eager's own kernel",
+    layer="inductor",
+    is_side=True,
+)
 """The one instance that the registry hands out."""

@@ -30,5 +30,13 @@ class Nop(Rung):
         return lambda inputs: t.tree_leaves(gm(*inputs), is_leaf=lambda value: value is None)
 
 
-RUNG = Nop()
+RUNG = Nop(
+    order=20,
+    words="the graph as its own Python",
+    layer="dynamo",
+    meaning="The fault is in the graph itself, before any compiler: in tracing, or in how fx prints it.",
+    is_plain=True,
+    is_whole=True,
+    has_passes=False,
+)
 """The one instance that the registry hands out."""

@@ -2,5 +2,5 @@
 
 from .lite import Mode
 
-RUNG = Mode("strict")
+RUNG = Mode("strict", order=90, words="torch's mode of that name: eager's numerics", layer="inductor", is_side=True)
 """The one instance that the registry hands out."""

@@ -42,5 +42,7 @@ class TorchScript(Rung):
         return lambda inputs: t.tree_leaves(compiled(inputs), is_leaf=lambda value: value is None)
 
 
-RUNG = TorchScript()
+RUNG = TorchScript(
+    order=50, words="scripted, frozen and optimised by TorchScript", is_side=True, is_whole=True, has_passes=False
+)
 """The one instance that the registry hands out."""

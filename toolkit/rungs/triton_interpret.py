@@ -102,5 +102,11 @@ def _draws_on_gpu(gm: fx.GraphModule) -> bool:
     return any(isinstance(value, torch.device) and value.type == "cuda" for value in given)
 
 
-RUNG = TritonInterpret()
+RUNG = TritonInterpret(
+    order=100,
+    words="the kernels for a GPU, run on the CPU by Triton's interpreter",
+    layer="triton",
+    meaning="The fault is in the Triton kernels that Inductor writes for a GPU, before any GPU runs them.",
+    goes_on=True,
+)
 """The one instance that the registry hands out."""

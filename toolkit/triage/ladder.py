@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from ...dumps.errors import GraphdbgError
 from ..isolation import ForkServer, opened
 from ..isolation.imports import without_trust
+from ..live.rung import LADDER
 from ..replaying.gate import gated, with_next
 from ..replaying.replay import How, replay
 from ..rungs import NAMES, warmth
 from ..stages.asking import STAGES, judge_stages, stages_of, without_passes
-from ..verdicts.ladder_records import SIDE, RungResult, Triage, inputs_given, row_of
+from ..verdicts.ladder_records import RungResult, Triage, inputs_given, row_of
 from ..verdicts.ladder_words import address, concluded
 from ..verdicts.signature import RAISED_TOO
 from ..verdicts.verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 BEFORE = ("decomposed", "inductor_nofuse")
 """Rungs on the way to Inductor: what they make of a graph is compared with nothing that was recorded."""
-UNCOMPILED = frozenset({"eager", "nop", "debug_nop", "torchscript", "decomposed"})
-"""Rungs that passes of Inductor's have no part in."""
-GOES_ON = SIDE | {"debug_nop", "triton_interpret"}
 DEFAULT_LIMIT_S = 300.0
 
 Told = Callable[[RungResult], object]
@@ -97,15 +95,13 @@ def chosen(saved: SavedGraph, rungs: Sequence[str] = (), *, all: bool = False) -
     """The rungs to climb, in order: those asked for, all of them, or those that the run used."""
     if rungs or all:
         return [name for name in NAMES if name in (rungs or NAMES)]
-    used = {"eager", "debug_nop", "decomposed", "inductor_nofuse", "inductor"}
+    used = {name for name, facts in LADDER.items() if facts.is_usual}
     try:
         kwargs, config = saved.record.compile_kwargs, saved.record.config.get("inductor", {})
     except GraphdbgError:
         return [name for name in NAMES if name in used]
-    if kwargs.get("cudagraphs") is True or config.get("triton.cudagraphs") is True:
-        used.add("inductor_cudagraphs")
-    if kwargs.get("aot_mode") is True:
-        used.add("aot_inductor")
+    on = {name for name, value in kwargs.items() if value is True} | {n for n, value in config.items() if value is True}
+    used |= {name for name, facts in LADDER.items() if on.intersection(facts.used_by)}
     return [name for name in NAMES if name in used]
 
 
@@ -153,7 +149,7 @@ class Ladder:
             patient=left >= self.how.limit_s,
         )
         row = row_of(outcome, rung)
-        if row.passed and rung not in UNCOMPILED:
+        if row.passed and LADDER[rung].has_passes:
             row.verdict = without_passes(self.saved, row.notes) or row.verdict
         if row.verdict.kind == "hang" and left < self.how.limit_s:
             row = RungResult(
@@ -207,8 +203,12 @@ class Ladder:
         if all:
             return ""
         order = [self.rows[name] for name in NAMES[: NAMES.index(rung)] if name in self.rows]
-        first = next((row for row in order if row.failed and row.rung not in GOES_ON), None)
+        first = next((row for row in order if row.failed and not _goes_on(row.rung)), None)
         return f"{first.rung} failed (--all runs it all the same)" if first else ""
+
+
+def _goes_on(rung: str) -> bool:
+    return LADDER[rung].is_side or LADDER[rung].goes_on
 
 
 def _as_eager(row: RungResult) -> RungResult:

@@ -18,6 +18,7 @@ from ...dumps.schema import SequenceValue, TensorValue, Value
 from ...dumps.tables import one_line
 from ...dumps.walk import bodies
 from ...dumps.wording import counted
+from ..live.rung import LADDER, SIDE
 from .outcome import Outcome, OutputError
 from .signature import Signature
 from .verdict import OK, WHOLE, Verdict
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 
-SIDE = frozenset({"torchscript", "lite", "strict"})
-"""Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
-
-PLAIN = frozenset({"eager", "nop", "debug_nop"})
+PLAIN = frozenset(name for name, facts in LADDER.items() if facts.is_plain)
 """Rungs that compile nothing: right ones say nothing of a compiler."""
 
 

@@ -17,7 +17,8 @@ import msgspec
 
 from ...dumps.wording import shown_path
 from ..isolation.imports import option_words, without_trust
-from .ladder_records import PLAIN, REAL, SIDE, RungResult, Triage
+from ..live.rung import LADDER, SIDE
+from .ladder_records import PLAIN, REAL, RungResult, Triage
 from .verdict import NO_REFERENCE, NO_TIME, UNLIKE, Verdict, Where, cannot_tell, worst
 from .verdict_words import phrase
 
@@ -25,24 +26,7 @@ if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
 
 _PASSES = "The fault is in one of Inductor's passes or in fusion."
-_CODE = "The fault is in a lowering or in the generated code, not in fusion and not in an optional pass."
-_MEANING = {
-    "nop": "The fault is in the graph itself, before any compiler: in tracing, or in how fx prints it.",
-    "debug_nop": "A value is not what tracing promised: the fake (meta) function of an operator is wrong.",
-    "decomposed": "The fault is in a decomposition, or in AOTAutograd: tracing, functionalisation, partition.",
-    "inductor_nofuse": _CODE,
-    "triton_interpret": "The fault is in the Triton kernels that Inductor writes for a GPU, before any GPU runs them.",
-    "inductor_cudagraphs": "The fault is in what CUDA graphs add: memory used again, or work that a recording does "
-    "not repeat.",
-    "aot_inductor": "The fault is in the C++ wrapper that ahead-of-time compilation adds.",
-    "eager": "The graph fails without any compiler.",
-}
-_NEXT = {
-    "debug_nop": "graphdbg check {graph}",
-    "inductor_nofuse": "graphdbg bisect {graph}",
-    "inductor": "graphdbg bisect {graph}",
-    "eager": "",
-}
+_NEXT = {name: facts.command for name, facts in LADDER.items() if facts.command is not None}
 
 
 def address(saved: SavedGraph) -> str:
@@ -131,7 +115,7 @@ def _meaning(found: Triage, row: RungResult) -> str:
     if row.verdict.kind == "missing_error":
         return "What eager refuses is computed there."
     if row.rung != "inductor":
-        return _MEANING.get(row.rung, "")
+        return LADDER[row.rung].meaning if row.rung in LADDER else ""
     plain = next((other for other in found.rows if other.rung == "inductor_nofuse"), None)
     return _PASSES if plain is not None and plain.passed else "The fault is in Inductor's passes or code."
 

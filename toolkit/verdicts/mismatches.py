@@ -198,7 +198,7 @@ def text_report(findings: Sequence[NodeMismatch]) -> str:
 
 
 def headline(findings: Sequence[NodeMismatch]) -> str:
-    """ "1 origin, 14 inherited."."""
+    """The counts as a sentence: "1 origin, 14 inherited."."""
     count = len(origins(findings))
     return f"{counted(count, 'origin')}, {len(findings) - count} inherited."
 

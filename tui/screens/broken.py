@@ -1,4 +1,4 @@
-"""In place of a room that cannot be painted: the error as plain text. Must need nothing that could fail, too.
+"""In place of a room that cannot be painted: the error as plain text. Needs nothing that could fail, too.
 
 For example: `app.push_screen(Broken("this is a defect ...", "crash.txt", close_room))`.
 """

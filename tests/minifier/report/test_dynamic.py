@@ -21,7 +21,7 @@ from graphdbg.minifier.report.trying import candidates, fixed, marked
 
 from .cases import ACCURACY, call, case_of, node, record_of
 
-PLANTED = Path(__file__).parents[2] / "toolkit" / "planted"
+PLANTED = Path(__file__).parents[2] / "planted"
 
 
 def value(*shape: Any, strides: tuple[Any, ...]) -> TensorValue:

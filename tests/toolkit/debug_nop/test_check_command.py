@@ -14,8 +14,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import graphdbg
-
-from .lying_ops import OPS
+from tests.planted.lying_ops import OPS
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 
-PLANTED = Path(__file__).parents[1] / "planted"
+PLANTED = Path(__file__).parents[2] / "planted"
 
 SCRIPT = """
 import torch

@@ -135,7 +135,7 @@ class Tape(t.TorchDispatchMode):
             return None
         try:
             return step(*args)
-        except Exception as error:  # noqa: BLE001 - told by `error`
+        except Exception as error:  # noqa: BLE001 - reported by `error`
             self.error = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             return None
 

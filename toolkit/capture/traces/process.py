@@ -53,7 +53,7 @@ class TraceGraph:
 
     @property
     def names(self) -> list[str]:
-        """The names of its inputs."""
+        """The names of the graph's inputs."""
         return [node.name for node in self.text.inputs]
 
 
@@ -83,7 +83,7 @@ class Process:
 
     @property
     def graphs(self) -> list[TraceGraph]:
-        """Its graphs."""
+        """The graphs of the process, in order."""
         return [entry for entry in self.entries if isinstance(entry, TraceGraph)]
 
     def take(self, entries: list[TraceLine]) -> None:
@@ -311,7 +311,7 @@ def _refine(graph: TraceGraph, script: runnable.Runnable) -> None:
 
 
 def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
-    """What is known of each input: what the user calls it, and what it is for."""
+    """The record of each input, with the user's name for it and its role."""
     dynamo = next(
         (other for other in compiled.graphs if other.stage == "dynamo" and other.compile_id == graph.compile_id), None
     )

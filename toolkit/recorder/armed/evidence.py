@@ -33,7 +33,7 @@ _address = torch.Tensor.data_ptr
 
 
 class Allowance:
-    """The time that may be spent on what is not needed for every call."""
+    """The time that may be spent on checks that not every call needs."""
 
     def __init__(self) -> None:
         self._left = _MOST_S
@@ -41,7 +41,7 @@ class Allowance:
         self._costs: dict[str, float] = {}
 
     def may(self, what: str) -> bool:
-        """Whether there is time for it, by what it took last."""
+        """Whether there is time for a check, by what it took last."""
         now = time.perf_counter()
         self._left = min(self._left + (now - self._last) * SHARE, _MOST_S)
         self._last = now
@@ -49,7 +49,7 @@ class Allowance:
         return self._left >= min(cost, _MOST_S)
 
     def took(self, what: str, seconds: float) -> None:
-        """It took so long."""
+        """Records how long a check took."""
         self._costs[what] = seconds
         self._left -= seconds
 
@@ -66,7 +66,7 @@ class Seen(NamedTuple):
     def of(
         cls, pick: Callable[[Any], tuple[torch.Tensor, ...]], inputs: Sequence[Any], allowance: Allowance, key: str
     ) -> Seen:
-        """Looks at the tensors that `pick` takes of the inputs; `key` names what is asked about time for."""
+        """Looks at the tensors that `pick` takes of the inputs; `key` names the check whose time is asked for."""
         if not allowance.may(key):
             return NOT_SEEN
         start = time.perf_counter()

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Inline assembly of PTX on NumPy arrays: single instructions that Inductor emits itself, and their like.
+"""Inline assembly of PTX on NumPy arrays: single instructions that Inductor emits itself, and similar ones.
 
 Approximations are computed exactly and rounded once. Anything else is refused by its text, never guessed.
 

@@ -30,7 +30,7 @@ _LOW = 0xFFFFFFFF
 
 
 def drawing_like_cpu() -> contextlib.AbstractContextManager[None]:
-    """Open inside `interpreted()`."""
+    """Draws as Inductor's C++ kernels do inside the block; to be opened inside `interpreted()`."""
     functions: list[tuple[Any, str, Callable[..., Any]]] = [
         (tl, "rand", _rand),
         (tl, "randn", _randn),

@@ -1,10 +1,13 @@
-"""The actions of Diff and their keys, in the order in which help tells them."""
+"""Diff: its digit, what it is about, and its actions with their keys, in the order in which help tells them."""
 
 from __future__ import annotations
 
-from ...actions import Action
+from ...actions import Action, Screen
 
-ACTIONS = (
+SCREEN = Screen(
+    digit="3", label="diff", help="The graph beside another one.", words="diff A B", also="compare", of="pair",
+    about=("two graphs side by side with their last verdicts, or a forward beside its backward"),
+    actions=(
     Action("diff.next", "n", "next hit", "To the next difference that does not merely follow from another.",
            "diff A B --all",
            does=("diff_step", 1), footer=True, also="difference"),
@@ -22,4 +25,5 @@ ACTIONS = (
            0),
            footer=True),
     Action("diff.open_other", "b", "open in B", "The node of B in its graph.", "show RUN/ID", does=("diff_open", 1)),
+    ),
 )  # fmt: skip

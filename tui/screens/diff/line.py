@@ -32,7 +32,7 @@ STYLES = {
 
 @dataclass(frozen=True)
 class DiffWidths:
-    """The widths of what a line holds, by the width of the screen; 0 leaves it out."""
+    """The widths of the parts of a line, by the width of the screen; 0 leaves a part out."""
 
     mark: int
     number: int

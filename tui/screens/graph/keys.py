@@ -1,10 +1,19 @@
-"""The actions of Graph and their keys, in the order in which help tells them."""
+"""Graph: its digit, what it is about, and its actions with their keys, in the order in which help tells them."""
 
 from __future__ import annotations
 
-from ...actions import Action
+from ...actions import Action, Screen
 
-ACTIONS = (
+SCREEN = Screen(
+    digit="2", label="graph", help="The nodes of the graph.", words="show RUN/ID", also="nodes show",
+    about=("the nodes: def-use lanes, folding by module, columns, sorting, search (`/`), a filter as you type (`f`: "
+        "`op:mm shape:*,1024 dtype:bf16 users>3 module:layers.3`), jumps to users and inputs with a way back, what "
+        "jobs, or commands in a shell, found (`✗`, `!` goes to the next one), errors of two rungs side by side, a "
+        "Python prompt at a node (`A`), nodes as a case (`W`), its graph.py in your editor (`V`: what you change "
+        "becomes a case, is judged as the graph was, and Diff shows both with their verdicts, `A ✗ wrong numbers at "
+        "relu, B ✓ ok`), forward ↔ backward partner (`p`); of a node its detail, your source, its kernel, the same "
+        "node at other stages, what lies around it (drawn; `o` writes svg or png)"),
+    actions=(
     Action("graph.filter", "f", "filter",
            "Show only what fits: op:mm shape:*,1024 dtype:bf16 users>3 module:layers.3 -op:view.",
            "show RUN/ID --filter TEXT",
@@ -73,4 +82,5 @@ ACTIONS = (
     Action("tabs.editor", "e", "editor", "Open what the tab shows, else the user's file, in your editor at the line."),
     Action("tabs.export", "o", "export", "Draw the neighbourhood into an .svg file: .svg, .png or .txt.",
            "draw RUN/ID --around NODE --hops N", also="draw picture write save"),
+    ),
 )  # fmt: skip

@@ -35,7 +35,7 @@ class GraphStanding:
         return self.room.needed().table.name[node]
 
     def do_graph_stand(self) -> None:
-        """A prompt at the node under the cursor; back when it ends."""
+        """Opens a prompt at the node under the cursor, and returns when it ends."""
         words = ["replay", self.room.here.graph or "", "--at", self._name()]
         over(self.room.workbench, command_of(words), f"graphdbg {' '.join(words)}", "run it in a terminal")
 

@@ -1,10 +1,16 @@
-"""The actions of Home and their keys, in the order in which help tells them."""
+"""Home: its digit, what it is about, and its actions with their keys, in the order in which help tells them."""
 
 from __future__ import annotations
 
-from ...actions import Action
+from ...actions import Action, Screen
 
-ACTIONS = (
+SCREEN = Screen(
+    digit="1", label="home", help="The runs here, their processes and graphs.", words="ls", also="runs list",
+    of="nothing", opens="app_home",
+    about=("runs › compiles › graphs, a row for each compile with function, line, status and seconds; opens on the "
+        "graph that failed; a run's searches and jobs stand under it. Below the list what is known of the line: "
+        "the error with its source, the last verdict, why it exists, what to do (`z` larger, `J` `K` scroll)"),
+    actions=(
     Action("home.open", "enter", "open",
            "A graph: its nodes. A compile: its graphs. A minification or a job: how it goes. A run: its compiles.",
            "show RUN/ID", footer=True),
@@ -30,4 +36,5 @@ ACTIONS = (
            also="follow"),
     Action("home.again", "ctrl+r", "read again", "Look again now; every second it is looked at anyhow.", "ls",
            also="refresh reload"),
+    ),
 )  # fmt: skip

@@ -1,10 +1,17 @@
-"""The actions of Minify and their keys, in the order in which help tells them."""
+"""Minify: its digit, what it is about, and its actions with their keys, in the order in which help tells them."""
 
 from __future__ import annotations
 
-from ...actions import Action
+from ...actions import Action, Screen
 
-ACTIONS = (
+SCREEN = Screen(
+    digit="5", label="minification",
+    help=("Shrink the graph to the smallest case that fails alike: the search that runs, else the form."),
+    words="minify RUN/ID", also="minify shrink reduce", of="search", opens="app_minify",
+    about=("two by two: numbers with % and rates, size over time, the candidate as a diff, the output of the running "
+        "query; steps to skip, disable or raise, other failures, history to restart from (whatever is in front, `d` "
+        "leaves out the step that runs, `r` begins again at the newest state); pause, or cancel and keep the best"),
+    actions=(
     Action("minify.open", "enter", "open", "Start it from the form; later open what the cursor is on: a state, a "
            "query, a case.",
            "minify RUN/ID -o OUT --json", footer=True, also="start minify shrink reduce"),
@@ -39,4 +46,5 @@ ACTIONS = (
     Action("minify.left", "left_curly_bracket", "sideways left", "Back to their beginning.", does=("minify_across",
            -1)),
     Action("minify.zoom", "z", "zoom", "The view alone, or with the plot again.", also="maximise"),
+    ),
 )  # fmt: skip

@@ -1,10 +1,15 @@
-"""The actions of Replay and their keys, in the order in which help tells them."""
+"""Replay: its digit, what it is about, and its actions with their keys, in the order in which help tells them."""
 
 from __future__ import annotations
 
-from ...actions import Action
+from ...actions import Action, Screen
 
-ACTIONS = (
+SCREEN = Screen(
+    digit="4", label="replay", help="Run the graph again under any rung.", words="triage RUN/ID",
+    also="triage rungs ladder values bisect",
+    about=("the ladder as its rungs end; every node's range, NaN and error to float64 as they come, the first bad one "
+        "(`!` goes to it, without values in the graph); bisect"),
+    actions=(
     Action("replay.run", "r", "run", "Run the ticked rungs; the others keep their verdicts.",
            "triage RUN/ID --rungs eager,inductor --all --json-lines", footer=True,
            also="triage ladder replay check wrong numbers accuracy"),
@@ -38,4 +43,5 @@ ACTIONS = (
     Action("replay.imports", "I", "imports", "Modules to import first, for the custom ops that they register.",
            "triage RUN/ID --import MODULE", also="custom operators"),
     Action("replay.copy", "y", "copy", "What the lower view shows, as text."),
+    ),
 )  # fmt: skip

@@ -1,10 +1,14 @@
-"""The actions of Report and their keys, in the order in which help tells them."""
+"""Report: its digit, what it is about, and its actions with their keys, in the order in which help tells them."""
 
 from __future__ import annotations
 
-from ...actions import Action
+from ...actions import Action, Screen
 
-ACTIONS = (
+SCREEN = Screen(
+    digit="6", label="report", help="Write a repro and the text of an issue.", words="report RUN/ID",
+    also="repro issue bug", of="search",
+    about="what would be shared, the issue text, the repro, run again",
+    actions=(
     Action("report.write", "o", "export",
            "Write repro.py, issue.md and artifacts.zip into a new folder; nothing is overwritten or sent.",
            "report RUN/ID -o DIR --json", footer=True, also="write report repro issue bug"),
@@ -18,4 +22,5 @@ ACTIONS = (
     Action("report.copy_path", "ctrl+y", "copy path", "The path of the file of this view."),
     Action("report.edit", "e", "editor", "The file of this view in your editor.", footer=True),
     Action("report.stop", "x", "stop", "Stop what writes or verifies."),
+    ),
 )  # fmt: skip

@@ -1,0 +1,27 @@
+"""The kinds of encoded arguments: what stands in the saved form as an object with one key, its tag.
+
+JSON has no tuples, dtypes or nodes: a node is {"node": "add_1"}, a tuple {"tuple": [...]}, a slice {"slice": [0, null,
+2]}. Each kind is one object (`kind.Kind`) that knows all that is done with it: checked, printed, compared, drawn, made
+of a live value and turned into one. To add one: a file here with `KINDS`. Imports no torch.
+
+>>> KINDS["size"].shown([2, 3], str)
+'(2, 3)'
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+from .kind import Kind
+
+
+def _kinds() -> dict[str, Kind]:
+    modules = (import_module(f".{item.name}", __name__) for item in pkgutil.iter_modules(__path__))
+    return {kind.tag: kind for module in modules for kind in getattr(module, "KINDS", ())}
+
+
+KINDS = _kinds()
+"""The kinds by tag."""
+NESTED = frozenset(tag for tag, kind in KINDS.items() if kind.holds)
+"""Tags whose content is a list of arguments; that of "dict" is a list of pairs."""

@@ -1,0 +1,123 @@
+"""Kinds that are the name of something of torch: dtypes, devices, layouts, functions.
+
+>>> KINDS[0].drawn("float32", str)
+'float32'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import RefusedError
+from .kind import OTHER, Inside, Kind, short
+
+if TYPE_CHECKING:
+    from ..diff.facts import NodeColumns
+    from ..program.text import Writer
+    from ..schema import Arg
+    from ..torchside.arguments import ArgumentReader, ArgumentWriter
+    from ..validate import Checker
+
+WORD = re.compile(r"[A-Za-z0-9_.]+", re.ASCII)
+DEVICE = re.compile(r"[a-z_][a-z0-9_]*(?::\d+)?", re.ASCII)
+FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>:\[\]-]*", re.ASCII)
+_WRITTEN_DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::[0-9]+)?", re.ASCII)
+
+
+class Name(Kind):
+    """{"memory_format": "channels_last"}: what torch has by a name."""
+
+    pattern = WORD
+
+    def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
+        if not isinstance(body, str):
+            checker.fail(place, f"{short(body)} is not a {self.tag}")
+        checker.name(body, place, self.pattern, f"a {self.tag}")
+
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body)
+
+    def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
+        return str(value).removeprefix("torch.")
+
+    def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
+        return decoder.of_torch(self.tag, body, where)
+
+
+class Attribute(Name):
+    """One that is an attribute of the module torch."""
+
+    def written(self, body: Any, writer: Writer) -> str:
+        return f"torch.{writer.word(body)}"
+
+
+class Plain(Attribute):
+    """One that people know by its name alone: a layout, a memory format."""
+
+    def drawn(self, body: Any, inner: Callable[[Arg], str]) -> str:
+        return str(body)
+
+    def plain(self, body: Any, inner: Callable[[Arg], Any]) -> Any:
+        return body
+
+
+class Dtype(Plain):
+    """{"dtype": "float32"}."""
+
+    def written(self, body: Any, writer: Writer) -> str:
+        return writer.dtype(writer.word(body))
+
+    def number(self, body: Any, facts: NodeColumns) -> Any:
+        return facts.device(body)
+
+
+class Device(Plain):
+    """{"device": "cuda:0"}, which another graph may call otherwise."""
+
+    pattern = DEVICE
+
+    def written(self, body: Any, writer: Writer) -> str:
+        if not _WRITTEN_DEVICE.fullmatch(body):
+            raise RefusedError(writer.where, f"{body[:40]!r} is no device")
+        return f"torch.device({writer.literal(body)})"
+
+    def compared(self, body: Any, facts: NodeColumns) -> Any:
+        return self.tag, facts.device(body)
+
+    def number(self, body: Any, facts: NodeColumns) -> Any:
+        return facts.device(body)
+
+
+class Policy(Name):
+    """{"policy": "MUST_SAVE"}: a member of torch.utils.checkpoint.CheckpointPolicy."""
+
+    def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
+        return value.name
+
+
+class Function(Name):
+    """{"function": "aten.add.Tensor"}: a target used as an argument."""
+
+    pattern = FUNCTION
+
+    def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
+        return encoder.function(value) or OTHER
+
+    def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
+        return decoder.function(body, where)
+
+    def written(self, body: Any, writer: Writer) -> str:
+        return writer.function_name(body)
+
+
+KINDS = (
+    Dtype("dtype", "float32", "torch.dtype", schema="ScalarType"),
+    Device("device", "cuda:0", "torch.device", schema="Device"),
+    Plain("layout", "strided", "torch.layout", schema="Layout"),
+    Plain("memory_format", "preserve_format", "torch.memory_format", schema="MemoryFormat"),
+    Attribute("qscheme", "per_tensor_affine", "torch.qscheme"),
+    Policy("policy", "MUST_SAVE", "torch.utils.checkpoint.CheckpointPolicy"),
+    Function("function", "aten.add.Tensor", "collections.abc.Callable", order=8),
+)

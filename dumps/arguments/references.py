@@ -1,0 +1,130 @@
+"""Kinds that refer to something of the graph: nodes, tensors, metadata of values; and what has no saved form.
+
+>>> KINDS[0].shown("add_1", str)
+'add_1'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import RefusedError, UnreadableError
+from ..schema import ConstValue, SymValue, Value
+from .kind import OTHER, Inside, Kind, short
+
+if TYPE_CHECKING:
+    from ..diff.facts import NodeColumns
+    from ..program.text import Writer
+    from ..schema import Arg
+    from ..torchside.arguments import ArgumentReader, ArgumentWriter
+    from ..validate import Checker
+
+_OPAQUE_TEXT = 200
+
+
+class Node(Kind):
+    """{"node": name}."""
+
+    def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
+        why = inside.reference(body) if isinstance(body, str) else f"{short(body)} is not the name of a node"
+        if why:
+            checker.fail(place, why)
+
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body)
+
+    def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
+        return value.name
+
+    def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
+        if body not in decoder.nodes:
+            raise UnreadableError(where, f"it uses the node {body!r}, which is not defined before it")
+        return decoder.nodes[body]
+
+    def written(self, body: Any, writer: Writer) -> str:
+        return writer.names[body]
+
+    def number(self, body: Any, facts: NodeColumns) -> Any:
+        index = facts.position.get(body, -1) if isinstance(body, str) else -1
+        value = facts.nodes[index].value if index >= 0 else None
+        if isinstance(value, SymValue):
+            return facts.dim(value.expr)
+        return value.value if isinstance(value, ConstValue) and isinstance(value.value, int) else None
+
+
+class Tensor(Kind):
+    """{"tensor": name in GraphBody.attrs}: a tensor written straight into the arguments."""
+
+    def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
+        if not isinstance(body, str) or body not in inside.attrs:
+            checker.fail(place, f"tensor {short(body)} is not among the graph's attributes")
+
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body)
+
+    def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
+        return OTHER if encoder.keep_tensor is None else encoder.keep_tensor(value)
+
+    def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
+        return decoder.tensors[body]
+
+    def written(self, body: Any, writer: Writer) -> str:
+        return writer.tensors[body]
+
+    def compared(self, body: Any, facts: NodeColumns) -> Any:
+        if body not in facts.body.attrs:
+            return super().compared(body, facts)
+        stored = facts.body.attrs[body]
+        return facts.value(stored.value), "" if stored.parameter else stored.storage
+
+
+class Metadata(Kind):
+    """{"value": a Value}: metadata of a value, where node metadata holds fake tensors."""
+
+    def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
+        try:
+            msgspec.convert(body, Value)
+        except msgspec.ValidationError as error:
+            checker.fail(place, f"{error} in a value")
+
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body)
+
+    def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
+        return msgspec.to_builtins(encoder.values.value(value))
+
+    def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
+        return decoder.reader.value(msgspec.convert(body, Value), where)
+
+
+class Opaque(Kind):
+    """{"opaque": [type name, text]}: shown, and refused when a live graph is asked for."""
+
+    def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
+        if not all(isinstance(part, str) for part in checker.items(body, place, 2)):
+            checker.fail(place, f"{short(body)} is not a type name and its text")
+
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body[-1])
+
+    def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
+        encoder.opaque += 1
+        try:
+            text = repr(value)
+        except Exception as error:  # noqa: BLE001 (a user's repr may raise anything; what is shown is all that is lost)
+            text = f"<repr failed: {type(error).__name__}>"
+        return [f"{type(value).__module__}.{type(value).__qualname__}", text[:_OPAQUE_TEXT]]
+
+    def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
+        raise RefusedError(where, f"an argument of type {body[0]} has no saved form")
+
+
+KINDS = (
+    Node("node", "a", "torch.fx.Node"),
+    Tensor("tensor", "weight", "torch.Tensor", schema="Tensor"),
+    Metadata("value", {"value_kind": "opaque", "type": "x"}, "torch.Tensor", order=1),
+    Opaque("opaque", ["node", "a"], "builtins.object", order=9),
+)
