@@ -1,7 +1,7 @@
 """Kinds that hold other arguments: tuples, sizes, dicts, slices and ranges.
 
->>> KINDS[0].shown([1, {"node": "x"}], shown)
-'(1, x)'
+>>> KINDS[0].shown([1, 2], str)
+'(1, 2)'
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
 write. Handlers call the walker that they are given for the arguments inside. They must not import torch: what needs it
 is asked of the encoder and the decoder, and types are named as text.
 
->>> class Seconds(Kind):
-...     def encode(self, value, encoder): return value.total_seconds()
->>> Seconds("seconds", 60.0, "datetime.timedelta").encode(timedelta(minutes=1), encoder)
-60.0
+For example:
+
+    class Seconds(Kind):
+        def encode(self, value, encoder): return value.total_seconds()
+    Seconds("seconds", 60.0, "datetime.timedelta").encode(timedelta(minutes=1), encoder)  # -> 60.0
 """
 
 from __future__ import annotations

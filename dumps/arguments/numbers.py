@@ -1,7 +1,7 @@
 """Numbers that JSON lacks, symbolic numbers, an ellipsis, and long texts that repeat.
 
->>> KINDS[1].shown([1.0, {"float": "nan"}], shown)
-'complex(1.0, nan)'
+>>> KINDS[1].shown([1.0, 2.0], str)
+'complex(1.0, 2.0)'
 """
 
 from __future__ import annotations

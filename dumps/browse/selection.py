@@ -6,7 +6,7 @@ graph.
 >>> from graphdbg.dumps.browse.filter import parse
 >>> shown = finish(selecting(view, Question(parse("op:mul"))))
 >>> shown.count_text
-'0 of 15'
+'3 of 15'
 """
 
 from __future__ import annotations
