@@ -26,7 +26,7 @@ from typing import Any
 import click
 
 from . import __version__
-from .dumps import answers, bound, findings, temporary
+from .dumps import answers, bound, findings, glossary, temporary
 from .dumps.errors import EnvironmentLackError, GraphdbgError
 from .dumps.output import make_ready, say, settle
 
@@ -112,7 +112,10 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][1].partition(":")
-        return getattr(import_module(f".{module}", __package__), attribute)
+        command: click.Command = getattr(import_module(f".{module}", __package__), attribute)
+        texts = (option.help or "" for option in command.params if isinstance(option, click.Option))
+        command.epilog = glossary.help_line(" ".join([command.help or "", *texts]))
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

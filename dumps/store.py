@@ -376,7 +376,12 @@ def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
 
 
 def load_graph(path: str | Path) -> SavedGraph:
-    """Opens a graph by `RUN/ID`, by its folder inside a run, or a case folder; see `resolve` for the rules."""
+    """Opens a graph by `RUN/ID`, by its folder inside a run, or a case folder; see `resolve` for the rules. Raises
+    UsageError where there is none.
+
+    >>> load_graph("myrun/0_0/forward").record.stage
+    'forward'
+    """
     target = resolve(str(path))
     if isinstance(target, Run):
         raise UsageError(

@@ -5,10 +5,6 @@ The predicate is called in this process, one call after the other; True means th
 outputs are reduced, nothing else: node targets and constants stay as they are. The small case holds no more input bytes
 than the original needed for the same nodes (`spared`).
 
-For example:
-
-    from graphdbg.minifier import minifier
-    module, inputs = minifier(fx_graph, inputs, lambda fx_g, inps: torch.ops.aten.mul.Tensor in targets(fx_g))
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@ no torch.
 
 Must not ask, judge or print anything.
 
-For example:
-
-    result = minify(gm, inputs, check="accuracy")
-    result.nodes, result.input_bytes, result.verified  # -> (3, 4, (3, 3))
 """
 
 from __future__ import annotations

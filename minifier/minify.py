@@ -5,10 +5,6 @@ With a check by name every query runs in a child of its own (`oracle`): sanity, 
 on disk. With a callable the caller's process runs it, one call after the other. Imports torch only where a live graph
 is given or wanted.
 
-For example:
-
-    result = minify(gm, inputs, check="accuracy", rung="inductor", jobs=2)
-    result.module, result.inputs, result.queries, result.history
 """
 
 from __future__ import annotations

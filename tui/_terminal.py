@@ -10,7 +10,6 @@ and the app leaves. Tried on textual 8.2.8. Without public alternatives are:
 `_must_signal_resume`, `_writer_thread`  whether it left the terminal before `App._handle_exception`  which shows an
 error (see `_textual`) `WriterThread._queue`  which nothing empties once the thread has died
 
-For example: `driver(LinuxDriver)`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rooms stay as they were left (cursor, filter, folds, results) while another one is seen; `escape` goes back the way we
 came.
 
-For example: `Workbench(HomeRoom(Here())).run()`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The last line of a screen: its five most useful keys, then where all of them are. Decides nothing about actions.
-
-For example: `KeyLine(lambda: of_room("home"), lambda action: True)`.
-"""
+"""The last line of a screen: its five most useful keys, then where all of them are. Decides nothing about actions."""
 
 from __future__ import annotations
 

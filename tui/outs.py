@@ -1,10 +1,6 @@
 """The minifications in the folder, as lines of Home: whether they run, how far they got. Reads on a bite at a time, in
 a thread.
 
-For example:
-
-    outs = Outs()
-    [line.text for line in outs.lines()]  # -> ['42 queries, 3 nodes of 113 so far']
 """
 
 from __future__ import annotations

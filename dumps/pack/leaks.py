@@ -4,7 +4,7 @@ promise.
 Knows nothing of how the archive was made, so that a mistake there does not repeat here. What it finds is named by
 member and kind, never quoted in full. Ordinary words cannot be looked for; `not_searched` says which names those are.
 
-For example: `Path("bug.zip").write_bytes(b"")`.
+For example: `search(Path("bug.zip"), machine, secrets)` gives `[Leak(member='bug/run.json', what='home folder', ...)]`.
 """
 
 from __future__ import annotations

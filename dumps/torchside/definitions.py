@@ -5,10 +5,7 @@ when it is loaded again, with `--trust` only.
 An operator's module is one of the user's whose text names its namespace. Recording reads texts and names, and calls
 nothing.
 
-For example:
-
-    of_record(record, config)  # -> [DefinitionRecord(module='__main__', file='/home/me/train.py', ...)]
-    ensure(record, "run/0_0/forward")       # does nothing without trust
+>>> ensure(record, "run/0_0/forward")       # does nothing without trust
 """
 
 from __future__ import annotations

@@ -5,7 +5,9 @@ facts.
 Reading a live one adds no guard and specialises nothing: it looks at expressions and tables only. Rebuilding evaluates
 no text.
 
-For example: `writer = SymbolWriter(); writer.dim(tensor.shape[0])` gives `'s77'`.
+>>> writer = SymbolWriter()
+>>> writer.dim(torch.ones(2).shape[0])
+2
 """
 
 from __future__ import annotations

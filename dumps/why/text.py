@@ -4,7 +4,6 @@ compiled.
 Recompiles of one frame with the same cause become one entry that counts them; a graph break is explained once. Prints
 nothing. Control characters in texts of a dump are escaped.
 
-For example: `print(render(of_run(open_run("myrun"))))`.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -172,7 +173,8 @@ def shared(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what children of the shared server may write is here
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     shared = Shared()
-    yield shared
+    with patch.dict(os.environ):
+        yield shared
     if "server" in vars(shared):
         shared.server.close()
 

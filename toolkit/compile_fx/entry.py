@@ -4,7 +4,6 @@ What `torch._inductor.compile_fx.compile_fx` does under the same configuration, 
 the pipeline, which sees each stage. `compile_graph` is the backend `graphdbg_triton`, with torch.compile's modes and
 options.
 
-For example: `compiled = compile_fx(gm, inputs, pipeline=(pipeline := Pipeline()))`.
 """
 
 from __future__ import annotations

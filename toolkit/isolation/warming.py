@@ -1,7 +1,6 @@
 """What a fork server does before it forks: imports, probes and patterns that each child would otherwise repeat.
 
->>> warm_imports(Path("cache"))
-[]
+For example: `warm_imports(Path("cache"))` gives `[]`.
 """
 
 from __future__ import annotations

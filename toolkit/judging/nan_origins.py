@@ -4,7 +4,9 @@ backward.
 
 Runs a graph once, in this process; keeps numbers of one element alone.
 
-For example: `next(nan_origins(gm, inputs)).node.name` gives `'log'`.
+>>> gm = torch.fx.symbolic_trace(lambda x: torch.ops.aten.log.default(x) + 1)
+>>> next(nan_origins(gm, [torch.tensor([-1.0])])).node.name
+'log_default'
 """
 
 from __future__ import annotations

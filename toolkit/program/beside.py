@@ -5,8 +5,10 @@ same for the backward that goes through its results.
 After that backward each rung runs forward and backward again, one after the other, so that no more than one is held.
 Everything is left as the program had it.
 
->>> beside = Beside(shadow, function, call, args, kwargs, start)
->>> beside.forward(); result = compiled(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
+For example:
+
+    beside = Beside(shadow, function, call, args, kwargs, start)
+    beside.forward(); result = compiled(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """In the user's own process: starts what runs beside each compiled call, where the environment or a block asks for it.
 
->>> with graphdbg.shadow(calls="10") as triaged:
-...     train()
->>> triaged.verdict.verdict
-'ok'
+For example:
+
+    with graphdbg.shadow(calls="10") as triaged:
+        train()
+    triaged.verdict.verdict  # -> 'ok'
 """
 
 from __future__ import annotations

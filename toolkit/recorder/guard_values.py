@@ -3,8 +3,9 @@ only.
 
 Reads dictionaries, lists and sizes without calling any code of the program: no property, no __getattr__, no __eq__.
 
->>> failing_values(frame, ["0/0: n == 3      # x + n  # train.py:9 in step"])
-{'n': 4}
+For example:
+
+    failing_values(frame, ["0/0: n == 3      # x + n  # train.py:9 in step"])  # -> {'n': 4}
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """What a triage found, as records that cross processes: one row per rung, and the first rung that fails. No torch is
 imported.
 
-For example:
-
-    from graphdbg.toolkit.verdicts.verdict import skipped
-    Row("inductor", skipped("there is no C++ compiler")).verdict.reason
+>>> RungResult("inductor", seconds=0.4).rung
+'inductor'
 """
 
 from __future__ import annotations

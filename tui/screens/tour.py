@@ -4,7 +4,6 @@ itself.
 The run and its finished minification are data of the package (`tour.zip`, written by `tests/tui/record_tour.py`). They
 are unpacked into a temporary folder: nothing of the user's is touched, and no torch is needed.
 
-For example: `start(app)`.
 """
 
 from __future__ import annotations

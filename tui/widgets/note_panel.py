@@ -1,7 +1,4 @@
-"""Texts in a frame, hidden until there is something to read: why a graph exists, what a job said. Knows no screen.
-
-For example: `panel.show("why myrun", text)`.
-"""
+"""Texts in a frame, hidden until there is something to read: why a graph exists, what a job said. Knows no screen."""
 
 from __future__ import annotations
 

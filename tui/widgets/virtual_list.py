@@ -3,7 +3,6 @@ lists.
 
 A subclass says in `line` how one line looks. A move of the cursor paints the line it left and the one it came to.
 
-For example: `rows.move(1); rows.cursor` gives `1`.
 """
 
 from __future__ import annotations

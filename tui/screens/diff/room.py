@@ -3,7 +3,6 @@ key.
 
 The screen keeps cursor and other graph; which nodes belong together, and what differs, `dumps/diff` says.
 
-For example: `DiffRoom(Here(run="myrun", graph="myrun/0_1/forward", other="myrun/0_0/forward"))`.
 """
 
 from __future__ import annotations

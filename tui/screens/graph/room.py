@@ -3,7 +3,6 @@ slices.
 
 What it shows is computed in `dumps/browse`; what most keys do lies in its parts: rows with their folds, finding, tabs.
 
-For example: `GraphRoom(Here(graph="myrun/0_0/forward"))`.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Nothing that is wrong with one of them stops the others: it becomes a line that says so.
 
-For example:
-
-    overview = Overview(None)
-    overview.look()          # in a thread, again and again; the first time it reads, later only what changed
-    overview.lines[0].name  # -> 'myrun'
+>>> overview = Overview(None)
+>>> overview.look()          # in a thread, again and again; the first time it reads, later only what changed
+True
+>>> overview.lines[0].name
+'myrun'
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ come.
 Everything is read in a thread and painted from `Overview`; the screen keeps the cursor, folds and filter, and decides
 nothing.
 
-For example: `HomeRoom(Here(run="myrun"), follow=True)`.
 """
 
 from __future__ import annotations

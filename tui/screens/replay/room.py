@@ -3,7 +3,6 @@
 The rungs above, the finding, one of three views below; which list has the keys. What runs is in `jobs`, with which
 words in `commands`.
 
-For example: `ReplayRoom(Here(run="myrun", graph="myrun/0_0/forward"))`.
 """
 
 from __future__ import annotations

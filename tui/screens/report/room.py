@@ -3,7 +3,6 @@ writes and verifies, as a job.
 
 Reads the report that is there. Writes nothing itself, overwrites nothing and sends nothing.
 
-For example: `ReportRoom(Here(out="small"))`.
 """
 
 from __future__ import annotations
