@@ -66,7 +66,7 @@ class Backend:
 
     def arguments(self, options: dict[str, Any]) -> dict[str, Any]:
         """What AOTAutograd is given under these options."""
-        make = import_module(f".{self.module}", __package__).backend_arguments
+        make = import_module(f".compilers.{self.module}", __package__).backend_arguments
         known = list(inspect.signature(make).parameters)
         unknown = sorted(set(options) - set(known))
         if unknown:

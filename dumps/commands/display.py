@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 200
 _TITLES = {"where": "file:line", "code": "your line"}
-_LOOK = Path(__file__).parent / "pack" / "look.css"
+_LOOK = Path(__file__).parents[1] / "pack" / "look.css"
 _OF_LIGHT, _OF_DARK = (
     f"[data-jp-theme-light={is_light}] .graphdbg, .vscode-{theme} .graphdbg"
     for is_light, theme in (("true", "light"), ("false", "dark"))

@@ -103,7 +103,7 @@ def _known_folders() -> list[tuple[str, str]]:
     pairs += [
         (path, "<python>") for path in {paths["stdlib"], sys.base_prefix, sys.prefix} if path not in ("/usr", "/")
     ]
-    pairs.append((str(Path(__file__).resolve().parents[1]), "<graphdbg>"))
+    pairs.append((str(Path(__file__).resolve().parents[2]), "<graphdbg>"))
     scratch = {
         tempfile.gettempdir(),
         *(os.environ.get(name, "") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")),

@@ -16,8 +16,8 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.cut import cut
-from graphdbg.toolkit.cutting.boundary.atoms import Atoms
-from graphdbg.toolkit.cutting.boundary.eager_values import record_values
+from graphdbg.toolkit.cutting.atoms import Atoms
+from graphdbg.toolkit.cutting.eager_values import record_values
 from graphdbg.toolkit.live.case import Case
 from graphdbg.toolkit.replaying.replay import replay
 

@@ -9,9 +9,9 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import checkpoint
 
-from graphdbg.toolkit.cutting.boundary.atoms import Atoms
-from graphdbg.toolkit.cutting.boundary.eager_values import record_values
-from graphdbg.toolkit.cutting.boundary.subgraph import build
+from graphdbg.toolkit.cutting.atoms import Atoms
+from graphdbg.toolkit.cutting.eager_values import record_values
+from graphdbg.toolkit.cutting.subgraph import build
 from graphdbg.toolkit.live.eager import clone_inputs
 from graphdbg.toolkit.live.inlining import inlinable, inlined
 

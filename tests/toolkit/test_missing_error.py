@@ -10,9 +10,9 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from graphdbg.toolkit.cutting.boundary.atoms import Atoms
-from graphdbg.toolkit.cutting.boundary.eager_values import record_values
-from graphdbg.toolkit.cutting.boundary.subgraph import build, until
+from graphdbg.toolkit.cutting.atoms import Atoms
+from graphdbg.toolkit.cutting.eager_values import record_values
+from graphdbg.toolkit.cutting.subgraph import build, until
 from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.judging.missing import missing_error
 from graphdbg.toolkit.live.case import Live

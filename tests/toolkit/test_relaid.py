@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.dumps import live
 from graphdbg.dumps.schema import InputRecord
 from graphdbg.dumps.store import load_graph
-from graphdbg.toolkit.cutting.boundary.parts import keep_values, part_of
+from graphdbg.toolkit.cutting.parts import keep_values, part_of
 from graphdbg.toolkit.debug_nop.checking import checked
 from graphdbg.toolkit.live.case import Case, follow_saved
 from graphdbg.toolkit.live.eager import GraphRunError, run_graph

@@ -13,10 +13,10 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.cutting.boundary.atoms import Atoms, output_nodes
-from graphdbg.toolkit.cutting.boundary.eager_values import record_values
-from graphdbg.toolkit.cutting.boundary.spill import load_values, save_values
-from graphdbg.toolkit.cutting.boundary.subgraph import build
+from graphdbg.toolkit.cutting.atoms import Atoms, output_nodes
+from graphdbg.toolkit.cutting.eager_values import record_values
+from graphdbg.toolkit.cutting.spill import load_values, save_values
+from graphdbg.toolkit.cutting.subgraph import build
 from graphdbg.toolkit.live.eager import clone_inputs
 from graphdbg.toolkit.live.values import compact, input_bytes
 

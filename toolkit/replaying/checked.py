@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 TASK = f"{__name__}:task"
-TASKS = (TASK, f"{__package__}.checking")
+TASKS = (TASK, "graphdbg.toolkit.debug_nop.checking")
 """What a server should import once for these checks; Inductor is not needed."""
 
 

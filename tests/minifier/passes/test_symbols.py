@@ -15,7 +15,7 @@ from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.symbolic import symbols_of
-from graphdbg.toolkit.cutting.boundary.atoms import fake_of
+from graphdbg.toolkit.cutting.atoms import fake_of
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 
