@@ -5,7 +5,7 @@ Prints, keeps and judges nothing itself. Only a command line that a person start
 calls graphdbg, in a job of the workbench (its output is read anyhow), or in a command that a search asks again and
 again.
 
->>> found("bisect", "myrun", "myrun/0_0/forward", [result.to_json()], code=1)
+For example: `found("bisect", "myrun", "myrun/0_0/forward", [result.to_json()], code=1)`.
 """
 
 from __future__ import annotations

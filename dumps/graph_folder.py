@@ -3,6 +3,7 @@
 Knows nothing of processes, journals or limits. A case folder has the same files, plain.
 
 >>> len(next(stored_names(record, saved.inputs_record)))          # a stored tensor is named by a digest
+40
 """
 
 from __future__ import annotations

@@ -110,13 +110,18 @@ def save_graph(
     compile_kwargs: Mapping[str, Any] | None = None,
     ambient: Ambient | None = None,
 ) -> Path:
-    """Writes a case folder (graph.json, graph.py, inputs.json, tensors/) that `load_graph` reads; keeps the inputs
-    whole.
+    """Writes a case folder (graph.json, graph.py, inputs.json, tensors/) that `load_graph` reads, and returns its path;
+    keeps the inputs whole.
 
     `gm` may be an ExportedProgram; `inputs` are then its user inputs, () for its example inputs.
 
     Stage, compile kwargs, ambient state and config come from `like`, else from the record that `gm` was loaded from,
     else from what is being asked for. Raises UsageError when `path` exists.
+
+    >>> save_graph(torch.fx.symbolic_trace(model), [x], "linear")
+    PosixPath('linear')
+    >>> load_graph("linear").inputs()[0].equal(x)
+    True
     """
     from .torchside.case import save
 

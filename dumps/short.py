@@ -1,8 +1,7 @@
 """Values and names as short texts: for boxes, edges and narrow columns. Every text is one line, free of control
 characters.
 
->>> row_value(table.row(3))
-'f32[4, 16]'
+For example: `row_value(table.row(3))` gives `'f32[4, 16]'`.
 """
 
 from __future__ import annotations

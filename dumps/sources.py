@@ -5,8 +5,11 @@ their path.
 number; what was left out is said there. It never opens a file that a dump names: the recorder hands over the text, and
 readers get the copy.
 
->>> SourceWriter(Path("pid1")).keep("/home/ann/train.py", "import torch\n")
+>>> Path("pid1").mkdir()
+>>> SourceWriter(Path("pid1")).keep("/home/ann/train.py", "import torch")
+True
 >>> Sources(Path("pid1")).text("/home/ann/train.py")
+'import torch'
 """
 
 from __future__ import annotations

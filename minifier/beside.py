@@ -3,12 +3,14 @@
 Reads case folders; runs nothing and judges nothing. Without a plain form of a graph its own text, graph.py, stands for
 it.
 
->>> print(difference(load_graph("small/case"), load_graph("small/passes")))     # doctest: +SKIP
---- case (fails)
-+++ passes (passes)
-@@ -1,2 +1,2 @@
--x = torch.ones(8)
-+x = torch.ones(9)
+For example:
+
+    print(difference(load_graph("small/case"), load_graph("small/passes")))
+    # --- case (fails)
+    # +++ passes (passes)
+    # @@ -1,2 +1,2 @@
+    # -x = torch.ones(8)
+    # +x = torch.ones(9)
 """
 
 from __future__ import annotations

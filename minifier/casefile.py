@@ -3,8 +3,7 @@
 `minify` writes it, with more in it than a report needs; what is not known here is ignored. A case folder without it is
 judged again. Nothing in it is taken as an instruction: only the failure and some numbers are read.
 
->>> read(Path("small/case")).rung
-'inductor'
+For example: `read(Path("small/case")).rung` gives `'inductor'`.
 """
 
 from __future__ import annotations

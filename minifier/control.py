@@ -4,9 +4,10 @@ queries.
 Whoever steers (`graphdbg steer`, a screen) appends; what became of an order is a `steered` line of OUT/events.jsonl
 with its id, which `outcome` waits for. No torch; needs no screen.
 
->>> given = give(Path("small"), "disable", step="dims")
->>> outcome(Path("small"), given, wait_s=10.0).state
-'applied'
+For example:
+
+    given = give(Path("small"), "disable", step="dims")
+    outcome(Path("small"), given, wait_s=10.0).state  # -> 'applied'
 """
 
 from __future__ import annotations

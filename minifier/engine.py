@@ -5,9 +5,11 @@ Search functions (`search/`) propose candidates through three questions: `ask` (
 fails first) and `smallest` (how much of a growing family is needed). With `jobs` workers the engine asks several at
 once; answers are always consumed in the order of submission, so one seed and one worker count give one result.
 
->>> engine = Engine(problem, jobs=2, executor=pool)
->>> result = engine.run(TIERS, Candidate.of(range(problem.size)))
->>> result.best, result.queries, result.history
+For example:
+
+    engine = Engine(problem, jobs=2, executor=pool)
+    result = engine.run(TIERS, Candidate.of(range(problem.size)))
+    result.best, result.queries, result.history
 """
 
 from __future__ import annotations

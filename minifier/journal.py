@@ -4,9 +4,10 @@ The first line names what the answers depend on (graph, check, rung, torch, seed
 something else is refused. Resuming is a replay: the search starts over, and every answer that the journal has is taken
 from it.
 
->>> journal = Journal(path, header={"graph": "c0ffee", "torch": "2.13.0"})
+>>> from graphdbg.minifier.engine import Answer, Ruling
+>>> journal = Journal(Path("journal.jsonl"), header={"graph": "c0ffee", "torch": "2.13.0"})
 >>> journal.write("0-2", 0, Answer(Ruling.SAME, nodes=5))
->>> Journal(path, header={"graph": "c0ffee", "torch": "2.13.0"}, resume=True).recall("0-2", 0).nodes
+>>> Journal(Path("journal.jsonl"), header={"graph": "c0ffee", "torch": "2.13.0"}, resume=True).recall("0-2", 0).nodes
 5
 """
 

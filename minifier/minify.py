@@ -71,18 +71,22 @@ def minify(
     executor: Executor | str = "local",
     on_event: Callable[[QueryAnswered], None] = lambda event: None,
 ) -> Minified:
-    """Reduces a failing graph and its inputs to the smallest case that fails the same way.
+    """Reduces a failing graph and its inputs to the smallest case that fails the same way; returns a Minified.
 
-    `check`: one of options.CHECKS or "cmd: COMMAND {case}", judged in isolation under `rung`, or a predicate `(module,
-    inputs) -> fails` that is called in this process and whose exceptions propagate (it too is asked about other sizes,
-    dtypes and the like, which the drop-in `graphdbg.minifier.minifier` leaves alone). `match`: a regular expression
-    that the failure's text must match, in place of the signature. `imports`: modules with custom ops. `max_time` in
-    seconds. `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as failing in place of `check`;
-    `time_limit` and `memory_limit` are what a query may take (see the flags of `graphdbg minify`). `executor`: where
-    queries run, `jobs` at a time: "local", "ray", or any concurrent.futures.Executor, each of whose worker processes
-    then keeps a warm fork server of its own; it stays the caller's, and which one it is never changes the result.
-    `out`: a folder for the case and the journal; must not exist. Raises UsageError where the original does not fail,
-    Interrupted (with the best so far) on Ctrl-C.
+    `gm` takes `inputs` one by one. `check`: one of options.CHECKS or "cmd: COMMAND {case}", judged in isolation under
+    `rung`, or a predicate `(module, inputs) -> fails` that is called in this process and whose exceptions propagate (it
+    too is asked about other sizes, dtypes and the like, which the drop-in `graphdbg.minifier.minifier` leaves alone).
+    `match`: a regular expression that the failure's text must match, in place of the signature. `imports`: modules with
+    custom ops. `max_time` in seconds. `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as
+    failing in place of `check`; `time_limit` and `memory_limit` are what a query may take (see the flags of `graphdbg
+    minify`). `executor`: where queries run, `jobs` at a time: "local", "ray", or any concurrent.futures.Executor, each
+    of whose worker processes then keeps a warm fork server of its own; it stays the caller's, and which one it is never
+    changes the result. `out`: a folder for the case and the journal; must not exist. Raises UsageError where the
+    original does not fail, Interrupted (with the best so far) on Ctrl-C.
+
+    >>> result = minify(gm, inputs, check=lambda gm, inputs: "erf" in gm.code)
+    >>> [node.name for node in result.module.graph.nodes if node.op == "call_function"]
+    ['erf']
     """
 
     def tell(event: Happening) -> None:

@@ -4,7 +4,7 @@ Knows no FX and no process: its subject is a Problem that can also be judged as 
 tests drive the very same session over abstract problems. Every judgement goes through the journal; what the journal has
 is never asked again.
 
->>> Session(oracle, journal, Path("small"), Options(), Progress()).run(pool)
+For example: `Session(oracle, journal, Path("small"), Options(), Progress()).run(pool)`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,10 @@ boundaries so far}. A resumed search meets the same boundaries and takes the not
 the uninterrupted one did. What is urgent also ends the queries in flight, which then have no answer and do not count.
 Must not search.
 
->>> steering = Steering(Path("small"), journal, tell, abort=oracle.abort)
->>> steering.boundary(engine)   # may raise Skipped, Restarted, Cancelled; returns late while it is paused
+For example:
+
+    steering = Steering(Path("small"), journal, tell, abort=oracle.abort)
+    steering.boundary(engine)   # may raise Skipped, Restarted, Cancelled; returns late while it is paused
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rooms stay as they were left (cursor, filter, folds, results) while another one is seen; `escape` goes back the way we
 came.
 
->>> Workbench(HomeRoom(Here())).run()
+For example: `Workbench(HomeRoom(Here())).run()`.
 """
 
 from __future__ import annotations

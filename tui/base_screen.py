@@ -2,7 +2,7 @@
 
 Never decides what an error means, and never waits in a key's handler.
 
->>> self.work(lambda: read_table(folder), self.show_table, group="table", doing="reading")
+For example: `self.work(lambda: read_table(folder), self.show_table, group="table", doing="reading")`.
 """
 
 from __future__ import annotations

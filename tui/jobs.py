@@ -3,9 +3,11 @@
 A segfault, a hang or a lack of memory there is an exit code here. The command goes on when the workbench is left, and
 another workbench can attach to it. Lines of stdout that are JSON objects are data, all else is narration.
 
->>> job = Job(["triage", "myrun/0_0/forward", "--json"], on_batch=rows.extend, on_said=log.append, on_end=ended)
->>> job.stop()
->>> again = Job.attach(job.folder, on_said=log.append)
+For example:
+
+    job = Job(["triage", "myrun/0_0/forward", "--json"], on_batch=rows.extend, on_said=log.append, on_end=ended)
+    job.stop()
+    again = Job.attach(job.folder, on_said=log.append)
 """
 
 from __future__ import annotations

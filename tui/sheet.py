@@ -1,8 +1,10 @@
 """Small screens in front of a room: help, the command line, questions. Each knows what it shows and nothing of the room
 behind.
 
->>> app.push_screen(Choose("2 jobs are running.", {"b": "leave them running", "s": "stop them"}), answer)
->>> app.push_screen(Ask("go to", hint="a name or a number", check=lambda text: "" if text else "type one"), go)
+For example:
+
+    app.push_screen(Choose("2 jobs are running.", {"b": "leave them running", "s": "stop them"}), answer)
+    app.push_screen(Ask("go to", hint="a name or a number", check=lambda text: "" if text else "type one"), go)
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@ older one.
 
 What takes no longer than one slice is done at once. Starts no threads, and knows nothing of what is computed.
 
->>> slices = Slices(on_error=room.trouble)
->>> slices.run("rows", selecting(view, question), show_rows)
+For example:
+
+    slices = Slices(on_error=room.trouble)
+    slices.run("rows", selecting(view, question), show_rows)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Textual hands a key to the widget that has the focus at that moment. Keys that arrive together (a paste, a slow line)
 would all go there, though the first of them opens a line for the others. Knows no key and no screen.
 
->>> class Workbench(InTurn, Sturdy): ...
+For example: `class Workbench(InTurn, Sturdy): ...`.
 """
 
 from __future__ import annotations

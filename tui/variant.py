@@ -4,7 +4,7 @@ before.
 Each step is a command (`import`, `triage`, `diff`), and the graph stays as it is. A text that cannot become a case is
 opened again by the key; its file stays.
 
->>> edit(room, Here(graph="myrun/0_0/forward", node="relu"))
+For example: `edit(room, Here(graph="myrun/0_0/forward", node="relu"))`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed, and of nodes,
 for Graph. Read in a thread.
 
->>> verdicts = Verdicts(); verdicts.look(recent())
-True
->>> verdicts.of("myrun/0_0/forward").word
-'wrong numbers'
+For example:
+
+    verdicts = Verdicts(); verdicts.look(recent())  # -> True
+    verdicts.of("myrun/0_0/forward").word  # -> 'wrong numbers'
 """
 
 from __future__ import annotations

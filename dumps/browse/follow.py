@@ -7,8 +7,8 @@ It does not wait, print or open a graph; a run that is not there yet, or has van
 >>> following = Following(Path("myrun"))
 >>> following.poll()
 True
->>> following.state, [row.status for row in following.rows][:2]
-('ended', ['ran', 'compiled'])
+>>> [row.status for row in following.rows][:2]
+['ran', 'compiled']
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ graph.
 
 >>> from graphdbg.dumps.browse.filter import parse
 >>> shown = finish(selecting(view, Question(parse("op:mm"))))
->>> shown.matched
-0
+>>> shown.count_text
+'0 of 15'
 """
 
 from __future__ import annotations

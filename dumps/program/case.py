@@ -1,6 +1,7 @@
 """The data that a program is written from: a saved graph's records, facts on the graph, its failure and its origin.
 
 >>> symbol_homes(run.graph("0_1/dynamo").record.graph)["s77"], facts_of(record).tolerance
+(('s77', None), 1e-05)
 """
 
 from __future__ import annotations

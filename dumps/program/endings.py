@@ -5,8 +5,10 @@ A program ends with 1 while the bug is there, with 0 when it is gone, and with 2
 exception ends it with 2 (see `repro`). A repro is read before it is run, so what cannot occur in its graph is left out:
 a branch for integers where all outputs are floating, gradients where none is wanted. Imports no torch.
 
->>> ending_of(case).lines[-1]                                                          # doctest: +SKIP
-'print("gone: the compiled result agrees with float64")'
+For example:
+
+    ending_of(case).lines[-1]
+    # 'print("gone: the compiled result agrees with float64")'
 """
 
 from __future__ import annotations

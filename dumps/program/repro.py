@@ -3,9 +3,11 @@ unsure.
 
 Which of the programs fails is found by running them (minifier.report), never guessed. Imports no torch.
 
->>> script = script_of(case, "torch.compile", "seeded")
->>> script.text.splitlines()[0]
-'\"\"\"torch.compile gives a wrong result: repro for stage forward, rung inductor.'
+For example:
+
+    script = script_of(case, "torch.compile", "seeded")
+    script.text.splitlines()[0]
+    # '\"\"\"torch.compile gives a wrong result: repro for stage forward, rung inductor.'
 """
 
 from __future__ import annotations

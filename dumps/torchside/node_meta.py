@@ -5,7 +5,7 @@ KEPT lists what Inductor, the partitioner and their passes read, as found in the
 own field) and what they compute for themselves. A kept key whose value has no saved form is counted in the body's meta
 "not_saved"; so is an unknown key.
 
->>> writer.node(node, record)      # fills record.stack, .module, .seq_nr, .original_aten, .from_node, .meta
+For example, `writer.node(node, record)`: fills record.stack, .module, .seq_nr, .original_aten, .from_node, .meta.
 """
 
 from __future__ import annotations

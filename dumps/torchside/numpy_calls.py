@@ -5,8 +5,7 @@
 Dynamo wraps torch's own NumPy in new objects for every call; here each has one name and one object. Nothing of NumPy
 itself is called. Where torch has no NumPy to wrap, there are no such names.
 
->>> key(dict(functions())["numpy.sin"]) == key(wrapper_of_a_graph)
-True
+For example: `key(dict(functions())["numpy.sin"]) == key(wrapper_of_a_graph)` gives `True`.
 """
 
 from __future__ import annotations

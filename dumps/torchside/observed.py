@@ -6,7 +6,6 @@ inputs.
 held, so plain tensors take a short way of their own there: metadata of every input and the storages whose bytes are to
 be copied, each once; the records are the same, without statistics. It keeps no tensor and reads no data.
 
->>> seen = observe(gm, real_inputs, "index", sink)
 >>> items, storages = snapshot(["x"], [torch.ones(2, 3)])
 >>> items[0].stored.storage, storages[0].nbytes()
 ('#0', 24)

@@ -6,8 +6,12 @@ Sparse tensors are one run of bytes: indices, then values; how many there are fo
 coordinates without dense dimensions (sparse_coo) and compressed rows or columns of a matrix (sparse_csr, sparse_csc);
 others keep their shape alone.
 
->>> stored = StorageWriter(values, sink).store(tensor)
->>> StorageReader(sink, "case").load(stored)
+For example:
+
+    from graphdbg.dumps.torchside.symbols import SymbolWriter
+    from graphdbg.dumps.torchside.values import ValueWriter
+    stored = StorageWriter(ValueWriter(SymbolWriter()), saved.tensors).store(torch.ones(2))
+    StorageReader(saved.tensors, "case").load(stored)
 """
 
 from __future__ import annotations

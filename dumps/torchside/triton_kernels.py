@@ -5,9 +5,10 @@
 A wrapper node names its kernel and its constants by indices into a table of torch's that belongs to one process. Saved,
 the index is a place in `GraphRecord.kernels`, and the constants are Python expressions in the node's metadata.
 
->>> writer = KernelWriter(); writer.node(node, record); writer.finish()
-[TritonKernel(name='add_kernel', ...)]
->>> KernelReader(record.kernels, "case").kwargs(node_record, kwargs)      # RefusedError without --trust
+For example:
+
+    writer = KernelWriter(); writer.node(node, record); writer.finish()  # -> [TritonKernel(name='add_kernel', ...)]
+    KernelReader(record.kernels, "case").kwargs(node_record, kwargs)      # RefusedError without --trust
 """
 
 from __future__ import annotations

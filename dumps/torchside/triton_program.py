@@ -5,11 +5,11 @@ decorators.
 Reads the function's source, bytecode and globals; runs nothing, and never fails: what has no saved form is named in
 `missing` (the kernel cannot run without it) or `dropped` (it can).
 
->>> program = Program()
->>> program.kernel(add_kernel)
-'add_kernel'
->>> program.text()
-'import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef add_kernel(...): ...\n'
+For example:
+
+    program = Program()
+    program.kernel(add_kernel)  # -> 'add_kernel'
+    program.text()  # -> 'import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef add_kernel(...): ...\n'
 """
 
 from __future__ import annotations

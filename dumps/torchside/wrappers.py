@@ -5,9 +5,10 @@ again.
 A class is never imported by a name from a dump: it is one that is defined in this process, or one of torch's own that
 the allow-list names. A nested tensor's ragged size stands for its offsets, which no saved form says: it stays opaque.
 
->>> parts(TwoTensor(a, b))
-{'a': a, 'b': b}
->>> like(TwoTensor(a, b), {"a": a + 1, "b": b + 1})
+For example:
+
+    parts(TwoTensor(a, b))  # -> {'a': a, 'b': b}
+    like(TwoTensor(a, b), {"a": a + 1, "b": b + 1})
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 `events` reads the journals into a view model and adds symbols and guards of the records, `wording` takes torch's own
 texts apart, `text` writes it for 80 columns. Imports no torch; opens graph.json only for the guards of dynamic sizes.
 
->>> from graphdbg.dumps.why.model import of_run
->>> [len(found.functions) for found in of_run(run)]
+For example:
+
+    from graphdbg.dumps.why.model import of_run
+    [len(found.functions) for found in of_run(run)]
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which causes of graph breaks and recompiles a process has, counted: with 500 recompiles the first line says what to
 fix.
 
->>> causes(process)[0].count, causes(process)[0].text
-(498, 'recompile of lim: guard s == … failed')
+For example:
+
+    causes(process)[0].count, causes(process)[0].text  # -> (498, 'recompile of lim: guard s == … failed')
 """
 
 from __future__ import annotations

@@ -4,9 +4,11 @@ asks the fork server of its own process. Ray is one such executor (`ray_pool`, e
 `elsewhere` is this side, `worker` what runs in an executor's worker, `parcels` what travels between them, by hash.
 Nothing here knows of graphs, searches or verdicts. Imports no torch, and Ray only when it is asked for.
 
->>> with Elsewhere(home, executor, settings) as servers:
-...     servers.submit("graphdbg.minifier.tasks:probe", {"case": "small/case", ...}).result().status
-'done'
+For example:
+
+    with Elsewhere(home, executor, settings) as servers:
+        servers.submit("graphdbg.minifier.tasks:probe", {"case": "small/case", ...}).result().status
+    # 'done'
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ worker that dies answers "lost", as a fork server that dies does, and is asked n
 executor that is broken for good, as a process pool with a dead process is, is asked no more: what is left is asked
 here.
 
->>> with Elsewhere(home, ThreadPoolExecutor(2), Settings(jobs=2)) as servers:
-...     servers.submit(function, payload, 60.0).result().status
-'done'
+For example:
+
+    with Elsewhere(home, ThreadPoolExecutor(2), Settings(jobs=2)) as servers:
+        servers.submit(function, payload, 60.0).result().status
+    # 'done'
 """
 
 from __future__ import annotations

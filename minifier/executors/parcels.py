@@ -3,13 +3,14 @@
 A worker keeps the files of all trees in one store, and makes a folder of a tree out of links into it. What was received
 is checked against its hash. Knows nothing of what the files mean.
 
->>> sender = Sender()
->>> tree = sender.tree({"graph.json": Path("small/case/graph.json")})
->>> store = Store(Path("/tmp/host"))
->>> while lacks := store.lacks(tree):
-...     store.add({name: sender.bytes_of(name) for name in lacks})
->>> store.folder(tree)
-PosixPath('/tmp/host/trees/6d1b...')
+For example:
+
+    sender = Sender()
+    tree = sender.tree({"graph.json": Path("small/case/graph.json")})
+    store = Store(Path("/tmp/host"))
+    while lacks := store.lacks(tree):
+        store.add({name: sender.bytes_of(name) for name in lacks})
+    store.folder(tree)  # -> PosixPath('/tmp/host/trees/6d1b...')
 """
 
 from __future__ import annotations

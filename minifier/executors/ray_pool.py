@@ -5,8 +5,10 @@ The cluster is that of RAY_ADDRESS, or a local one that ends with the executor. 
 the next actor that is free. An actor that dies costs the one call that it was at (WorkerDiedError), and another takes
 its place. Content is put into Ray's store once, and fetched by those who lack it. Knows nothing of the queries.
 
->>> with RayExecutor(workers=2) as pool:
-...     pool.submit(os.getpid).result()
+For example:
+
+    with RayExecutor(workers=2) as pool:
+        pool.submit(os.getpid).result()
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A segfault or a hang of a query therefore never ends or blocks the worker. Where
 that minifies, it asks that process's own server. Any other process makes a server when it is first asked, keeps it
 warm, and ends it when the minification is over, however that ended. Imports no torch.
 
->>> answer = ask(encoded_order, {})          # Lacks of hashes, or the fork server's answer, encoded
+For example, `answer = ask(encoded_order, {})`: Lacks of hashes, or the fork server's answer, encoded.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@ Each test begins with torch.compiler.reset() where torch's compiler is imported,
 the tests. FILE is written with --graphdbg-update alone, of the tests that ran and passed; lines of others stay. With
 pytest-xdist a worker judges its tests, the controller reports and writes.
 
->>> Baseline(config)    # registered by `plugin`
+For example:
+
+    Baseline(config)    # registered by `plugin`
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """One failing test, run again under the recorder; the graph that fails is minified, and where none does the whole test
 is judged beside eager.
 
->>> Failing(config, "tests/test_a.py::test_b", 300.0, print).found()
-['tests/test_a.py::test_b: fails: wrong numbers in relu, model.py:5 (layer inductor)', ...]
+For example:
+
+    Failing(config, "tests/test_a.py::test_b", 300.0, print).found()
+    # ['tests/test_a.py::test_b: fails: wrong numbers in relu, model.py:5 (layer inductor)', ...]
 """
 
 from __future__ import annotations

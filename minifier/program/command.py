@@ -1,8 +1,7 @@
 """`minify -- CMD`: the program is triaged; where the fault is outside its graphs its repro is cut, else that graph is
 minified.
 
->>> minify_program(["python", "train.py"], "out", 600.0, as_json=False)
-0
+For example: `minify_program(["python", "train.py"], "out", 600.0, as_json=False)` gives `0`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ while the failure stays.
 Each candidate is run in a process of its own, with torch imported; it has to print the same kind of failure, and to
 pass with the backend before it. Only functions, classes and calls() are cut, not what compares. Imports no torch.
 
->>> cut(Path("found/repro/repro.py"), "dynamo", deadline)
+For example: `cut(Path("found/repro/repro.py"), "dynamo", deadline)`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@ second.
 
 Shows what the story says and decides nothing. `render` is plain data to renderable, so that a test can record it.
 
->>> view = LiveView(console, Story())
->>> with view.live: view.take(event)
+For example:
+
+    view = LiveView(console, Story())
+    with view.live: view.take(event)
 """
 
 from __future__ import annotations

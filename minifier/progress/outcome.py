@@ -3,9 +3,10 @@ torch.
 
 The other way round, the last event and the last words of the process itself. Says only what is there; judges nothing.
 
->>> outcome = outcome_of(Path("small"), story)
->>> outcome.nodes, outcome.verified, outcome.repro
-(3, (3, 3), PosixPath('small/repro.py'))
+For example:
+
+    outcome = outcome_of(Path("small"), story)
+    outcome.nodes, outcome.verified, outcome.repro  # -> (3, (3, 3), PosixPath('small/repro.py'))
 """
 
 from __future__ import annotations

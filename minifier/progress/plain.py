@@ -3,8 +3,10 @@ seconds.
 
 `following` chooses the display: JSON lines where they are asked for, a live view on a terminal, else these lines.
 
->>> with PlainLines(say, Story()) as lines: lines.take(event)
-query 4: 40 of 53 nodes, 4896 bytes of 6048 bytes of inputs (looking for the place)
+For example:
+
+    with PlainLines(say, Story()) as lines: lines.take(event)
+    # query 4: 40 of 53 nodes, 4896 bytes of 6048 bytes of inputs (looking for the place)
 """
 
 from __future__ import annotations

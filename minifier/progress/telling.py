@@ -1,8 +1,9 @@
 """A followed minification in lines of plain text: what it does now, its steps, its improvements, other failures. Draws
 nothing.
 
->>> facts(watched, now=time.time())[0]
-'running: looking for the place: windows of neighbouring nodes'
+For example:
+
+    facts(watched, now=time.time())[0]  # -> 'running: looking for the place: windows of neighbouring nodes'
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ what may leave the machine.
 
 No module imports torch at its top, and nothing is claimed that no process has shown.
 
->>> from graphdbg.minifier.report.bundle import emit_report
->>> emit_report(saved, Path("out"), signature=signature, original=318).rate      # doctest: +SKIP
-'3 of 3 fresh processes'
+For example:
+
+    from graphdbg.minifier.report.bundle import emit_report
+    emit_report(saved, Path("out"), signature=signature, original=318).rate
+    # '3 of 3 fresh processes'
 """

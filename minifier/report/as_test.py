@@ -4,8 +4,10 @@ shows.
 The test is run as it is, in fresh processes, and once with torch's backend `eager`, where it has to pass. Nothing is
 overwritten, and nothing claimed that was not seen.
 
->>> write_test(Path("small/repro.py"), signature, failure, Path("out")).rate                        # doctest: +SKIP
-'3 of 3 fresh processes'
+For example:
+
+    write_test(Path("small/repro.py"), signature, failure, Path("out")).rate
+    # '3 of 3 fresh processes'
 """
 
 from __future__ import annotations

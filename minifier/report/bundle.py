@@ -4,9 +4,10 @@ as an issue.
 Everything is decided by running programs in fresh processes (`verify`). Nothing is overwritten, and nothing claimed
 that was not seen: a program that does not fail is written with those words in the issue.
 
->>> report = emit_report(saved, Path("out"), signature=signature, rung="inductor", original=318)
->>> report.rate
-'3 of 3 fresh processes'
+For example:
+
+    report = emit_report(saved, Path("out"), signature=signature, rung="inductor", original=318)
+    report.rate  # -> '3 of 3 fresh processes'
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 No rung is involved, so no program in plain torch is searched for. Runs nothing: the verification has done that.
 
->>> write_report(load_graph("small/case"), Path("small"), "./test.sh {case}", signature, shown=3, times=3)
+For example: `write_report(load_graph("small/case"), Path("small"), "./test.sh {case}", signature, shown=3, times=3)`.
 """
 
 from __future__ import annotations

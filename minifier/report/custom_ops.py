@@ -3,8 +3,7 @@ stand-in.
 
 Imports no torch. A stand-in is never passed off as the operator: `Registered.remarks` says so in the program's head.
 
->>> custom_targets(record)                                                             # doctest: +SKIP
-{'mine::scale': [OpCall(...)]}
+For example: `custom_targets(record)` gives `{'mine::scale': [OpCall(...)]}`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@ user's line.
 
 Pure text from a Facts record; all of it passes the redactor here, on its way out.
 
->>> render(facts, Redactor()).splitlines()[2]
-'### 🐛 Describe the bug'
+For example: `render(facts, Redactor()).splitlines()[2]` gives `'### 🐛 Describe the bug'`.
 """
 
 from __future__ import annotations

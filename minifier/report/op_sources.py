@@ -4,8 +4,10 @@ What is taken: the function under `torch.library.custom_op`, its `register_*` st
 long as that is torch, numpy or Python's own library. Nothing is guessed: a name that cannot be followed means no
 source. The user's module is not imported: `--import` has done so.
 
->>> source_of("mine::scale").statements[0].splitlines()[0]                             # doctest: +SKIP
-'@torch.library.custom_op("mine::scale", mutates_args=())'
+For example:
+
+    source_of("mine::scale").statements[0].splitlines()[0]
+    # '@torch.library.custom_op("mine::scale", mutates_args=())'
 """
 
 from __future__ import annotations

@@ -6,11 +6,13 @@ taken; each with seeded inputs before recorded ones. The chosen program must end
 --without-fault. What earlier processes said of it is kept beside the case, so that `report` after `minify` need not ask
 again. Nothing but that note is written, which program fails is never guessed, and no torch is imported.
 
->>> [(script.entry, script.way) for script in candidates(case)]                        # doctest: +SKIP
-[('torch.compile', 'seeded'), ('compile_fx_inner', 'seeded'), ('as recorded', 'seeded')]
->>> with asking(case, saved, 3, Redactor(), say) as asked:                              # doctest: +SKIP
-...     search(case, asked).runs.rate
-'3 of 3 fresh processes'
+For example:
+
+    [(script.entry, script.way) for script in candidates(case)]
+    # [('torch.compile', 'seeded'), ('compile_fx_inner', 'seeded'), ('as recorded', 'seeded')]
+    with asking(case, saved, 3, Redactor(), say) as asked:
+        search(case, asked).runs.rate
+    # '3 of 3 fresh processes'
 """
 
 from __future__ import annotations

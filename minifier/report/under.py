@@ -3,10 +3,13 @@ built again.
 
 Runs programs in fresh processes as `verify` does. Judges by their exit codes alone. No torch is imported here.
 
->>> torch_of("python3")                                                                            # doctest: +SKIP
-TorchThere(python='/usr/bin/python3', version='2.14.0a0+gitd1c2', folder=PosixPath('/src/pytorch/torch'), problem='')
->>> shown(Path("small/repro.py"), torch_of("python3")).says                                        # doctest: +SKIP
-'passes'
+For example:
+
+    torch_of("python3")
+    # TorchThere(python='/usr/bin/python3', version='2.14.0a0+gitd1c2', folder=PosixPath('/src/pytorch/torch'),
+    # problem='')
+    shown(Path("small/repro.py"), torch_of("python3")).says
+    # 'passes'
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """F. Other axes: edits of a small case, all at once, then binary search for the exceptions; a pass is asked until it
 has no more. Outputs that the failure of a finished case does not need are dropped.
 
->>> exhaust(engine, state, propose)
-Candidate(...)
+For example: `exhaust(engine, state, propose)` gives `Candidate(...)`.
 """
 
 from __future__ import annotations

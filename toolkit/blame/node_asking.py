@@ -3,8 +3,10 @@
 Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Does not decide what a
 finding is.
 
->>> asking.part("mul_31 alone", [311], None)
-[{'name': 'mul_31', 'kind': 'accuracy', 'error': 0.03, 'text': '...'}]
+For example:
+
+    asking.part("mul_31 alone", [311], None)
+    # [{'name': 'mul_31', 'kind': 'accuracy', 'error': 0.03, 'text': '...'}]
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ values, one operator left to eager's kernel (the one that the verdict names firs
 uncompiled, every operator left to eager. A change that makes another failure, or only a smaller one, is none. Imports
 no torch.
 
->>> work_around(load_graph("myrun/0_0/dynamo"), server, How(), verdict)
-'from torch._inductor.lowering import make_fallback\nmake_fallback(torch.ops.aten.amin.default, ...)'
+For example:
+
+    work_around(load_graph("myrun/0_0/dynamo"), server, How(), verdict)
+    # 'from torch._inductor.lowering import make_fallback\nmake_fallback(torch.ops.aten.amin.default, ...)'
 """
 
 from __future__ import annotations

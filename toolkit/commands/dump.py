@@ -1,6 +1,6 @@
 """graphdbg dump: runs a command and records every graph that its compiler stack builds.
 
->>> graphdbg dump -o myrun --inputs first -- train.py --steps 3
+For example: `graphdbg dump -o myrun --inputs first -- train.py --steps 3`.
 """
 
 from __future__ import annotations

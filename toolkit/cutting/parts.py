@@ -6,8 +6,8 @@ The folder `work` holds the index of values, their tensors and the atoms. Where 
 without a kernel for this machine, a device that is not there, tensors larger than the memory) values are known by their
 form alone: what is built from those can be compiled and never run. Must not compile or judge anything.
 
->>> atoms = keep_values(case, work, seed=0)
->>> part_of(Case.at("case"), work, keep={3, 4}).gm
+>>> atoms = keep_values(case, Path("work"), seed=0)
+>>> part, part_inputs = part_of(Case(saved), Path("work"), keep={3, 4}).gm, 0
 """
 
 from __future__ import annotations

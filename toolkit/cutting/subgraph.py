@@ -5,9 +5,12 @@ Every edge from a dropped node becomes a placeholder that holds the recorded val
 among what is kept, and the kept nodes that nothing kept reads. So any subset is a valid graph. Numbers that dropped
 nodes computed are written into the arguments as constants (where sizes are symbols: stay inputs).
 
+>>> from graphdbg.toolkit.cutting.atoms import Atoms
+>>> from graphdbg.toolkit.cutting.eager_values import record_values
 >>> values = record_values(gm, inputs)
->>> atoms = Atoms.of(gm, values)
->>> module, inputs = build(gm, atoms, values, keep={3, 4})
+>>> module, part_inputs = build(gm, Atoms.of(gm, values), values, keep={3, 4})
+>>> [node.name for node in module.graph.nodes]
+['addmm', 'mul_1', 'erf', 'output']
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ Runs only after a comparison failed. `on_real` takes the metadata of the real ar
 of the arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Touches
 no data, draws no random numbers, and leaves no guard behind.
 
->>> says = on_real(step, {x_node: x})
->>> says.leaves[0].shape
-(4, 8)
+For example:
+
+    says = on_real(step, {x_node: x})
+    says.leaves[0].shape  # -> (4, 8)
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 A Binding is made once per combination of input layouts, and used for all later runs on such inputs. Sizes that depend
 on data are not in it: a Run binds those as their nodes are computed.
 
->>> binding = bind(plan, inputs, seen, {}, lambda path: getattr(gm, path))
->>> binding.layouts[17]
-[Layout(shape=(8, 64), stride=(64, 1), dtype=torch.float32, device=device(type='cpu'), offset=0, ...)]
+For example:
+
+    binding = bind(plan, inputs, seen, {}, lambda path: getattr(gm, path))
+    binding.layouts[17]
+    # [Layout(shape=(8, 64), stride=(64, 1), dtype=torch.float32, device=device(type='cpu'), offset=0, ...)]
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 A step per node: expected leaves with compiled sizes, the place where each storage first appears in the trace, the
 arguments it shares memory with, the arguments that its schema writes to. Runs nothing and adds no guards.
 
->>> plan = plan_of(gm)
->>> plan.steps[6].leaves[0].shape
+For example:
+
+    plan = plan_of(gm)
+    plan.steps[6].leaves[0].shape
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@ enough.
 Identity of memory is asked while both tensors are alive, or through weak references that keep an address from being
 used again; contents are compared by bits. Changes no value, and looks further only where something differs.
 
->>> run = Run(owner, binding, deep=True)
->>> run.after(17, value, x, y)
+For example:
+
+    run = Run(owner, binding, deep=True)
+    run.after(17, value, x, y)
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@ renderer.
 
 Every text of a view comes from somebody's graph and is escaped here; ids are our own. Does not decide what is shown.
 
->>> source(view).startswith("digraph")
+>>> from graphdbg.toolkit.drawing.nodes import whole
+>>> from graphdbg.toolkit.drawing.source import of_saved
+>>> source(whole(of_saved(saved))).startswith("digraph")
 True
 """
 

@@ -5,7 +5,7 @@ input of the other of the same name, else the saved outputs and the inputs that 
 order. A box of the backward graph says by `seq_nr` of which forward op it is the gradient. A joint graph is its own
 partner.
 
->>> view = side_by_side(*of(saved))
+>>> drawn = side_by_side(*of(saved))
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Graphviz is other people's C code and may crash or never end, so both run in a child with a time limit. What one
 renderer cannot do, the next one is asked for. Must not change the text it is given, and never overwrites a file.
 
->>> write(dot_text, Path("graph.svg"), limit_s=60)
-'pygraphviz'
+For example: `write(dot_text, Path("graph.svg"), limit_s=60)` gives `'pygraphviz'`.
 """
 
 from __future__ import annotations

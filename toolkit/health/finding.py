@@ -1,7 +1,9 @@
 """One row of `graphdbg doctor`, and what makes a row of a check that could not be made.
 
->>> Finding("textual", False, False, "not installed", "pip install textual", "tui", "all other commands").advice()
-'needed by tui; all other commands do without: pip install textual'
+For example:
+
+    Finding("textual", False, False, "not installed", "pip install textual", "tui", "all other commands").advice()
+    # 'needed by tui; all other commands do without: pip install textual'
 """
 
 from __future__ import annotations

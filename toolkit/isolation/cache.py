@@ -8,7 +8,7 @@ into each private cache.
 Must never write into the user's own Inductor cache, and never leave a half-written seed: a seed appears by rename. Who
 uses a seed holds it, so that `cleaning` leaves it alone.
 
->>> plant(cache_dir, seed_folder())        # True when a seed was found
+For example, `plant(cache_dir, seed_folder())`: True when a seed was found.
 """
 
 from __future__ import annotations

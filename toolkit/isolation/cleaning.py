@@ -3,8 +3,7 @@
 Removes what is in the cache folder and nothing else: a link is removed as a link, and what somebody uses now is kept.
 Who uses a folder holds its file `alive` locked (`folders`); the one who removes it holds it alone meanwhile.
 
->>> clean(cache.home(), dry_run=True).entries[0].what
-'toolchain probes for torch 2.13.0+cpu'
+For example: `clean(cache.home(), dry_run=True).entries[0].what` gives `'toolchain probes for torch 2.13.0+cpu'`.
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@ minutes.
 
 Only who switches it on is told: a library must not write to its caller's terminal. One tells for the whole process.
 
->>> with beating(say):
-...     ask(TASK, payload, 300, server=server).answer()
-inductor of myrun/0_0/forward: 15 s so far, 300 s at most
+For example:
+
+    with beating(say):
+        ask(TASK, payload, 300, server=server).answer()
+    # inductor of myrun/0_0/forward: 15 s so far, 300 s at most
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ change torch. `--trust` is handed on as one more of them.
 
 Must not import what a dump says, only what the user asked for.
 
->>> import_modules(["my_ops"])
+>>> import_modules(["json"])
 """
 
 from __future__ import annotations

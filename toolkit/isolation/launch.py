@@ -2,8 +2,7 @@
 
 The child has our stdin, stdout and stderr, so its output is untouched. Must not import torch.
 
->>> command_line(["train.py", "--steps", "3"])
-['/usr/bin/python3', 'train.py', '--steps', '3']
+For example: `command_line(["train.py", "--steps", "3"])` gives `['/usr/bin/python3', 'train.py', '--steps', '3']`.
 """
 
 from __future__ import annotations

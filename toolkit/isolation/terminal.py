@@ -3,8 +3,10 @@
 The child never gets the person's terminal, into which a program can type: it gets a new one, and this process carries
 bytes between the two. Imports no torch.
 
->>> with Terminal() as terminal:
-...     terminal.join(ask(TASK, {"path": "case", TERMINAL: terminal.name}, server=server))
+For example:
+
+    with Terminal() as terminal:
+        terminal.join(ask(TASK, {"path": "case", TERMINAL: terminal.name}, server=server))
 """
 
 from __future__ import annotations

@@ -10,9 +10,11 @@ Rights of root beyond reading go. Devices stay. `Wall.open` says what is not clo
 built before the first thread, and must not follow a variable but PATH, for a file of root's: a mechanism is left out by
 an argument.
 
->>> wall = begin(PARTS, root)                 # in the server, before it imports torch
->>> places = wall.prepared([root])            # in the server, before it forks
->>> wall.enter(places, home=root / "home")    # in the child
+For example:
+
+    wall = begin(PARTS, root)                 # in the server, before it imports torch
+    places = wall.prepared([root])            # in the server, before it forks
+    wall.enter(places, home=root / "home")    # in the child
 """
 
 from __future__ import annotations

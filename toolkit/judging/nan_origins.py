@@ -4,8 +4,7 @@ backward.
 
 Runs a graph once, in this process; keeps numbers of one element alone.
 
->>> next(nan_origins(gm, inputs)).node.name
-'log'
+For example: `next(nan_origins(gm, inputs)).node.name` gives `'log'`.
 """
 
 from __future__ import annotations

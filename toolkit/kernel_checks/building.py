@@ -2,8 +2,10 @@
 """The builder of checked runs: computes as the plain one does, and tells of signed integers that overflow and of
 assertions that fail.
 
->>> with checking_builder(watch):
-...     ...  # kernels run
+For example:
+
+    with checking_builder(watch):
+        ...  # kernels run
 """
 
 from __future__ import annotations

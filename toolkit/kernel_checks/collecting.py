@@ -1,8 +1,10 @@
 # pyright: basic
 """Findings as they come, one for each kernel, kind, line and argument, with the line of the kernel that is running.
 
->>> collected = Collected()
->>> collected.add("load", at, access, access.outside)
+For example:
+
+    collected = Collected()
+    collected.add("load", at, access, access.outside)
 """
 
 from __future__ import annotations

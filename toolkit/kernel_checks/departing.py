@@ -2,8 +2,10 @@
 """Kernels beside eager: whether eager's value is not finite either, and which kernel is the first whose buffer departs
 from it.
 
->>> departures(session, checking, "wrong result: ...", around)
-[Finding(kind='values', kernel='triton_per_fused_softmax_0', line=31, buffer='buf1', node='div')]
+For example:
+
+    departures(session, checking, "wrong result: ...", around)
+    # [Finding(kind='values', kernel='triton_per_fused_softmax_0', line=31, buffer='buf1', node='div')]
 """
 
 from __future__ import annotations

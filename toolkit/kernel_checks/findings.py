@@ -1,6 +1,8 @@
 """What a checked run of kernels found, as plain data. Imports no torch.
 
->>> Finding(kind="load", kernel="triton_poi_fused_index_2", launch=4, program=(17, 0, 0), line=14, lanes=29)
+For example:
+
+    Finding(kind="load", kernel="triton_poi_fused_index_2", launch=4, program=(17, 0, 0), line=14, lanes=29)
 """
 
 from __future__ import annotations

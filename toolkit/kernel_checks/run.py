@@ -2,9 +2,11 @@
 """A graph's Triton kernels interpreted and checked, in this process, which a compile may change: a child does it for
 commands.
 
->>> report = checked(case.live())
->>> [(fault.kind, fault.kernel, fault.line, fault.nodes) for fault in report.findings]
-[('load', 'triton_poi_fused_index_2', 14, ['index', 'add_1'])]
+For example:
+
+    report = checked(case.live())
+    [(fault.kind, fault.kernel, fault.line, fault.nodes) for fault in report.findings]
+    # [('load', 'triton_poi_fused_index_2', 14, ['index', 'add_1'])]
 """
 
 from __future__ import annotations

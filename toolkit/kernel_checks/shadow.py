@@ -5,10 +5,11 @@ launch.
 A storage without a shadow holds values everywhere: inputs, results of library calls. Shadows go with their storage, not
 with its address: a weak reference keeps the address from being given to another.
 
->>> shadows = Shadows()
->>> shadows.allocated(torch.empty(4))
->>> shadows.of(zone).written
-array([False, False, False, False])
+For example:
+
+    shadows = Shadows()
+    shadows.allocated(torch.empty(4))
+    shadows.of(zone).written  # -> array([False, False, False, False])
 """
 
 from __future__ import annotations

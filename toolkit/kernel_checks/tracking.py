@@ -6,8 +6,7 @@ operands are (or NaN of none that is): constants such as -inf, and what was load
 it reaches a store of a live lane, or the address of a live access: `where` takes that of the lane it takes, a reduction
 that of the lanes that it reduces.
 
->>> followed(memory, place, collected)
-[(Finding(kind='nan', line=14), 'out_ptr0')]
+For example: `followed(memory, place, collected)` gives `[(Finding(kind='nan', line=14), 'out_ptr0')]`.
 """
 
 from __future__ import annotations

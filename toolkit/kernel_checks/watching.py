@@ -4,8 +4,10 @@
 Bounds are those of the real storage. What befalls values (overflowed indices, NaN and infinities) is only noticed here;
 the program is then run once more, with values followed (`tracking`).
 
->>> checking = Checking(wrappers)
->>> Session(checking)
+For example:
+
+    checking = Checking(wrappers)
+    Session(checking)
 """
 
 from __future__ import annotations

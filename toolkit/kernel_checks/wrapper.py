@@ -1,10 +1,12 @@
 # pyright: basic
 """The graph behind each generated wrapper: nodes and user lines of kernels and buffers, and eager's value of any node.
 
->>> with wrappers.open():
-...     compiled = rung.build(gm, fakes, spec)
->>> wrappers.of(call).behind("triton_poi_fused_relu_0", 0)
-(['relu'], [UserLine('model.py:12', 'y = x.relu()')])
+For example:
+
+    with wrappers.open():
+        compiled = rung.build(gm, fakes, spec)
+    wrappers.of(call).behind("triton_poi_fused_relu_0", 0)
+    # (['relu'], [UserLine('model.py:12', 'y = x.relu()')])
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ RMS(want) over what was written). Where sums cancel to nothing rounding is all t
 kernel's own result moves when its inputs move by one rounding, and so much is rounding, too. Eager is judged as
 everywhere (`numerics.comparison`), by float64.
 
->>> ask("graphdbg.toolkit.launching.alone:task", {"folder": "launches", "launch": "0000_triton_relu_0", ...})
+For example:
+
+    ask("graphdbg.toolkit.launching.alone:task", {"folder": "launches", "launch": "0000_triton_relu_0", ...})
 """
 
 from __future__ import annotations

@@ -2,9 +2,11 @@
 
 A kernel that kills its process is told as one that died; the others go on.
 
->>> with opened(None, "inductor", *TASKS) as children:
-...     saved = launches_of(graph, Path("launches"), "cuda:90", children)
-...     rows = [alone(saved, launch, children, None) for launch in saved.launches]
+For example:
+
+    with opened(None, "inductor", *TASKS) as children:
+        saved = launches_of(graph, Path("launches"), "cuda:90", children)
+        rows = [alone(saved, launch, children, None) for launch in saved.launches]
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """What came of launching a kernel alone, as plain data and as the texts of `graphdbg kernel`. Must not import torch.
 
->>> print(report(judged))
-triton_poi_fused_relu_0, launch 1 of 1, grid (4, 1, 1), XBLOCK=256 warps=4 stages=1   interpreter
-out_ptr0 = buf0 = node relu  f32[1024]  eager 0 (tolerance 1e-05)   ok
+For example:
+
+    print(report(judged))
+    # triton_poi_fused_relu_0, launch 1 of 1, grid (4, 1, 1), XBLOCK=256 warps=4 stages=1   interpreter
+    # out_ptr0 = buf0 = node relu  f32[1024]  eager 0 (tolerance 1e-05)   ok
 """
 
 from __future__ import annotations

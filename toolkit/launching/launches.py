@@ -9,9 +9,10 @@ DIR/tensors/<hash>                     storages, whole, each once (see dumps.ten
 
 Nothing of a folder is run when it is read, and what is odd is refused with a sentence. Must not import torch.
 
->>> saved = open_launches(Path("launches"))
->>> [(launch.kernel, launch.grid) for launch in saved.launches]
-[('triton_poi_fused_relu_0', (4, 1, 1))]
+For example:
+
+    saved = open_launches(Path("launches"))
+    [(launch.kernel, launch.grid) for launch in saved.launches]  # -> [('triton_poi_fused_relu_0', (4, 1, 1))]
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ instead.
 Eager's values are those of Inductor's own post-grad graph, on the inputs that the wrapper got: a buffer is compared
 with the node whose value it holds. Nodes behind random numbers are left out: kernels draw their own.
 
->>> saver = Saver(Writer(folder), wanted=lambda kernel, call: True)
->>> with Session(saver).open():
-...     compiled(inputs)
+For example:
+
+    saver = Saver(Writer(folder), wanted=lambda kernel, call: True)
+    with Session(saver).open():
+        compiled(inputs)
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@
 A GPU that is here is hidden first: Inductor then writes for the pretended one alone, and a run that goes wrong cannot
 touch it.
 
->>> ask("graphdbg.toolkit.launching.saving_child:task", {"path": "case", "folder": "out", ...}, server=server)
+For example:
+
+    ask("graphdbg.toolkit.launching.saving_child:task", {"path": "case", "folder": "out", ...}, server=server)
 """
 
 from __future__ import annotations

@@ -5,11 +5,13 @@ Differs from calling the module in three ways: Inductor's random prims draw what
 that an `empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one
 flat list. Must not change the graph; inputs are changed as the graph says, so pass clones.
 
->>> gm = torch.fx.symbolic_trace(torch.sin)
+>>> gm = torch.fx.symbolic_trace(lambda x: x.sin())
 >>> run_graph(gm, [torch.zeros(2)])
+[tensor([0., 0.])]
 >>> x = torch.zeros(4)
 >>> a, b = clone_inputs([x, x[1:]])
 >>> a[1] = 7.0; b[0].item()
+7.0
 """
 
 from __future__ import annotations

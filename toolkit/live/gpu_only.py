@@ -6,8 +6,10 @@ A graph recorded on a GPU can so be run, judged and reduced where there is none.
 CPU kernels, for eager mode and for library calls of compiled code alike, and only in a process that asks. Dropout
 inside attention drops other elements than the GPU did, the same ones in every run.
 
->>> register()
->>> torch.ops.aten._scaled_dot_product_flash_attention(q, k, v)[0]
+For example:
+
+    register()
+    torch.ops.aten._scaled_dot_product_flash_attention(q, k, v)[0]
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ not change values.
 
 >>> is_same(torch.ops.aten.relu.default, (torch.ones(2),), {})
 True
->>> rewrite(node, plain_of(node))
+
+For example: `rewrite(node, plain_of(node))`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A world of one rank is made alone. A larger one needs all its ranks: each replay
 file. Where they cannot, the error says why. Must not imitate a collective: numbers that other ranks would have sent are
 never made up.
 
->>> join(saved.record, meeting="/tmp/meet")
+>>> join(saved.record, meeting="/tmp/meet")          # it names none
 """
 
 from __future__ import annotations

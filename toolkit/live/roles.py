@@ -3,8 +3,9 @@ descriptors, names.
 
 Only reads metadata. An input that nothing is known about has the role "unknown".
 
->>> [role.role for role in of_aot(joint_gm, dynamo_roles, "joint")]
-['parameter', 'user', 'tangent']
+For example:
+
+    [role.role for role in of_aot(joint_gm, dynamo_roles, "joint")]  # -> ['parameter', 'user', 'tangent']
 """
 
 from __future__ import annotations

@@ -10,11 +10,12 @@ counted: `count()` then stays 0, which means "unknown".
 that is compiled once, in its first step, is so recorded whole with the inputs of a step that matters, while compiles
 that belong to the beginning of a long run leave nothing. What never runs again is counted as left out.
 
->>> watch(); count()
-0
->>> waiting = Waiting(100); waiting.begin("0_0/forward")
->>> waiting.postpone("0_0/forward", save)        # True before step 100: save() is called by release("0_0/forward")
-True
+For example:
+
+    watch(); count()  # -> 0
+    waiting = Waiting(100); waiting.begin("0_0/forward")
+    waiting.postpone("0_0/forward", save)        # True before step 100: save() is called by release("0_0/forward")
+    # True
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # pyright: basic
 """What a child does for `reading`: runs the graph eagerly and under a rung, reports a row for each node as it goes.
 
->>> ask("graphdbg.toolkit.node_values.child:task", {"path": "case", "rung": "eager", ...}, server=server)
+For example: `ask("graphdbg.toolkit.node_values.child:task", {"path": "case", "rung": "eager", ...}, server=server)`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 The float64 run is gone through once; a node's value is measured when the run comes to it, so that rows come in graph
 order and no float64 value is kept.
 
->>> measure(case, "inductor", eager, got, seed=0, tell=rows.append)
+For example: `measure(case, "inductor", eager, got, seed=0, tell=rows.append)`.
 """
 
 from __future__ import annotations

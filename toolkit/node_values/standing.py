@@ -2,7 +2,7 @@
 """What a child does to stand at a node: reads what the node was given and what it made, eagerly and under a rung, and
 gives a Python prompt there where it has a terminal. Judges nothing.
 
->>> ask("graphdbg.toolkit.node_values.standing:task", {"path": "case", "node": "mm", ...}, server=server)
+For example: `ask("graphdbg.toolkit.node_values.standing:task", {"path": "case", "node": "mm", ...}, server=server)`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@ failure.
 
 Plain data in, plain data and sentences out; imports no torch.
 
->>> first_bad_of_eager([{"name": "exp", "nan": 0, "inf": 3, "reference_inf": 0, ...}])["name"]
-'exp'
+For example:
+
+    first_bad_of_eager([{"name": "exp", "nan": 0, "inf": 3, "reference_inf": 0, ...}])["name"]  # -> 'exp'
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 """What a run beside the program's own must not touch: the program's hooks on saved tensors, files and processes,
 Dynamo's counters, other ranks.
 
->>> with own_hooks(), no_side_effects(True), counters():
-...     step(*args)
+For example:
+
+    with own_hooks(), no_side_effects(True), counters():
+        step(*args)
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ same for the backward that goes through its results.
 After that backward each rung runs forward and backward anew, one after the other, so that no more than one is held.
 Must leave everything as the program had it.
 
->>> beside = Beside(shadow, function, call, args, kwargs, start)
->>> beside.forward(); result = compiled(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
+For example:
+
+    beside = Beside(shadow, function, call, args, kwargs, start)
+    beside.forward(); result = compiled(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
 """
 
 from __future__ import annotations

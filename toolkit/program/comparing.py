@@ -6,8 +6,7 @@ Eager is the reference; where it does not repeat itself, a difference is no evid
 eager is run again with what goes in and every result of an operation rounded at random (stochastic arithmetic, see
 `toolkit.comparing.noise`): what stays within that is rounding. Changes nothing.
 
->>> judged("inductor", eager, got, noise).verdict.verdict
-'fails'
+For example: `judged("inductor", eager, got, noise).verdict.verdict` gives `'fails'`.
 """
 
 from __future__ import annotations

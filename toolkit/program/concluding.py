@@ -1,7 +1,6 @@
 """What all calls of a program come to: one record, and the sentences, notes and tables about it. Imports no torch.
 
->>> concluded(program, folder, Judged(), ["python", "train.py"]).verdict.verdict
-'ok'
+For example: `concluded(program, folder, Judged(), ["python", "train.py"]).verdict.verdict` gives `'ok'`.
 """
 
 from __future__ import annotations

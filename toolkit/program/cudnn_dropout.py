@@ -4,8 +4,10 @@
 torch keeps one a GPU, makes it anew at the first use after the GPU's generator was set, and hands it out only as an
 argument of `_cudnn_rnn`: a tiny LSTM is run to see it.
 
->>> dropout = CudnnDropout(torch.device("cuda", 0))
->>> state = dropout.getstate(); train(); dropout.setstate(state)
+For example:
+
+    dropout = CudnnDropout(torch.device("cuda", 0))
+    state = dropout.getstate(); train(); dropout.setstate(state)
 """
 
 from __future__ import annotations

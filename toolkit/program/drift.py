@@ -5,8 +5,9 @@ What two builds may differ by is told by eager itself, run once more with every 
 start nothing adds up over steps, so a fault that acts at every step stands above that line from its first step on.
 Imports no torch.
 
->>> print(drift(calls).lines[0])
-step(): result              ▂▂▁▂▂▂▁▂  at most 3.0e-07; rounding alone 2.1e-07
+For example:
+
+    print(drift(calls).lines[0])  # -> step(): result              ▂▂▁▂▂▂▁▂  at most 3.0e-07; rounding alone 2.1e-07
 """
 
 from __future__ import annotations

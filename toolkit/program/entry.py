@@ -1,9 +1,10 @@
 """In the user's own process: starts what runs beside each compiled call, where the environment or a block asks for it.
 
->>> with graphdbg.shadow(calls="10") as triaged:
-...     train()
->>> triaged.verdict.verdict
-'ok'
+For example:
+
+    with graphdbg.shadow(calls="10") as triaged:
+        train()
+    triaged.verdict.verdict  # -> 'ok'
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ def shadow(
     With several ranks each looks at its own calls, the same ones. Raises UsageError where the folder exists or `calls`
     names none.
 
-    >>> with graphdbg.shadow() as found:
-    ...     torch.compile(model)(batch).sum().backward()
+    For example:
+
+        with graphdbg.shadow() as found:
+            torch.compile(model)(batch).sum().backward()
     """
     from ..verdicts.verdict import cannot_tell
     from .concluding import ProgramTriage, concluded

@@ -4,8 +4,10 @@ import to see it.
 Asked in the program's own process where that became the server, else in one of ours: without, then with the modules
 that the program imported. Imports no torch.
 
->>> judge_graphs(call, None, print).op
-'The decomposition of aten.silu.default. With only that off the graph is right (verified).'
+For example:
+
+    judge_graphs(call, None, print).op
+    # 'The decomposition of aten.silu.default. With only that off the graph is right (verified).'
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ know.
 From the arguments, the object that a method is bound to, closures, defaults and the globals that the code names. What
 torch, the standard library and installed packages keep in their own modules is not followed. Changes nothing.
 
->>> reached = reach(step, (x,), {})
+>>> reached = reach(model.forward, (x,), {})
 >>> [name for name, _ in reached.tensors]
-['model.fc.weight', 'model.fc.bias', 'x']
+['input', 'weight', 'bias']
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What is written of a shadowed program, a JSON object a line, and read again by the command that started it. Imports
 no torch.
 
->>> [call.function for call in read(folder)]
-['step']
+For example: `[call.function for call in read(folder)]` gives `['step']`.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ far.
 Kept in memory at each call that is looked at, as text and tensors; written when one departs. What cannot be said is
 named, and then there is no program. Must never raise into the program.
 
->>> kept = Kept(step); kept.call(0, "step", (x,), {}, start, ambient, set())
->>> kept.write(Path("found/repro"), call, row, rungs, {})
-''
+For example:
+
+    kept = Kept(step); kept.call(0, "step", (x,), {}, start, ambient, set())
+    kept.write(Path("found/repro"), call, row, rungs, {})  # -> ''
 """
 
 from __future__ import annotations

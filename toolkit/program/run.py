@@ -4,9 +4,10 @@ and why.
 The program's own output is untouched. What it left is in a folder; the graphs of the first call that departs are judged
 in the program's own process, where its passes and operators are, or here where that is gone. Imports no torch.
 
->>> triaged = triage_program(["train.py"])
->>> triaged.verdict.layer
-'inductor'
+For example:
+
+    triaged = triage_program(["train.py"])
+    triaged.verdict.layer  # -> 'inductor'
 """
 
 from __future__ import annotations

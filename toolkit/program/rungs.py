@@ -5,8 +5,10 @@ function, as long as the program runs: its guards age as the program's own do.
 Each has a backend of its own identity, so that Dynamo takes no entry of another's. Inductor draws eager's random
 numbers.
 
->>> rungs = Rungs(step, context)
->>> rungs.call("aot_eager", args, kwargs)
+For example:
+
+    rungs = Rungs(step, context)
+    rungs.call("aot_eager", args, kwargs)
 """
 
 from __future__ import annotations

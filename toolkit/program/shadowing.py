@@ -6,7 +6,7 @@ what runs beside is heard or stays.
 `Shadow.start` puts our wrapper around what torch.compile returns. A call is looked at from its outside alone: what it
 calls that is compiled runs as it comes. Must never raise into the program.
 
->>> shadow = Shadow(Path("found"), first=3); shadow.start(); train(); shadow.stop()
+For example: `shadow = Shadow(Path("found"), first=3); shadow.start(); train(); shadow.stop()`.
 """
 
 from __future__ import annotations

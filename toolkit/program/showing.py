@@ -3,8 +3,7 @@
 The plainest first, with torch alone; where that does not show the failure, the one that imports the modules of the
 user's own.
 
->>> verified(call, "python").says
-'shows'
+For example: `verified(call, "python").says` gives `'shows'`.
 """
 
 from __future__ import annotations

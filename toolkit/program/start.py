@@ -4,9 +4,13 @@
 Memory is copied storage by storage, so that views stay views, and is put back below autograd, which counts nothing. A
 gradient (`.grad`), Python objects and random states are put back as well. Raises NotCopied where something cannot be.
 
->>> start = Start(reach(step, args, kwargs))
->>> step(*args); [name for name, _ in start.written()[0]]; start.put_back()
-['model.bn.running_mean']
+>>> from graphdbg.toolkit.program.reach import reach
+>>> step = torch.nn.BatchNorm1d(4)
+>>> start = Start(reach(step, (x,), {}))
+>>> y = step(x)
+>>> [name for name, _ in start.written()[0]]
+['running_mean', 'running_var', 'num_batches_tracked']
+>>> start.put_back()
 """
 
 from __future__ import annotations

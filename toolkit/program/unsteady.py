@@ -6,8 +6,10 @@ The call runs twice with every operation's arguments and results written down as
 on equal arguments is the kernel's; an argument that differs and that no operation made was read from elsewhere, or is
 memory that nobody wrote.
 
->>> first_difference(lambda mode: run(mode))
-'torch.empty (train.py:12) returns memory that nothing wrote: ...'
+For example:
+
+    first_difference(lambda mode: run(mode))
+    # 'torch.empty (train.py:12) returns memory that nothing wrote: ...'
 """
 
 from __future__ import annotations

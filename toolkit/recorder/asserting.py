@@ -1,7 +1,7 @@
 """`graphdbg.assert_graphs`: a test that a function compiles to what it should: no graph breaks, no recompiles, one
 graph.
 
->>> graphdbg.assert_graphs(model, batch, then=[(longer_batch,)], recompiles=1)
+For example: `graphdbg.assert_graphs(model, batch, then=[(longer_batch,)], recompiles=1)`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def assert_graphs(
     Raises AssertionError with each number that differs, where it comes from, and what to do next; what `fn` raises as
     it is.
 
-    >>> assert_graphs(torch.relu, torch.ones(3), kernels=1)
+    >>> compiled = torch.compile(torch.relu, backend="eager")
+    >>> assert_graphs(compiled, torch.ones(3), graphs=1, breaks=0)
+    tensor([1., 1., 1.])
     """
     import torch
 

@@ -5,7 +5,7 @@ the policy wants them, before anything writes to them; the graph when its first 
 name. Until backwards repeat themselves anomaly mode is on (without its NaN checks), which is how autograd remembers the
 lines of the forward. Must not change a gradient and must not raise into the recorded program.
 
->>> watch(session)
+For example: `watch(session)`.
 """
 
 from __future__ import annotations

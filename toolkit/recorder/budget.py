@@ -5,9 +5,10 @@ number. The unit is a compile (all stages under one compile name). Old compiles 
 being compiled or run, never goes. Whatever is left out is journalled as `left_out` with its reason, so that it can be
 counted after any death.
 
->>> budget = Budget(Options(run="myrun", only="forward"), left_out=print)
->>> budget.refusal("0_0/backward", "Model.forward model.py:31")
-'--only forward'
+For example:
+
+    budget = Budget(Options(run="myrun", only="forward"), left_out=print)
+    budget.refusal("0_0/backward", "Model.forward model.py:31")  # -> '--only forward'
 """
 
 from __future__ import annotations
@@ -39,8 +40,7 @@ class Disk:
     A process writes down what it is about to take before it looks at the others' numbers, so that two of them never
     both believe that there is room for one. No locks, so it works on network folders.
 
-    >>> Disk(run_path, "rank0_pid12", limit_bytes=10_000_000).reserve(50_000)
-    True
+    For example: `Disk(run_path, "rank0_pid12", limit_bytes=10_000_000).reserve(50_000)` gives `True`.
     """
 
     def __init__(self, run: Path, process: str, limit_bytes: int) -> None:

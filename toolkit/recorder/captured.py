@@ -5,9 +5,11 @@ Torch's capture of each is kept: which autograd node and which hook each of its 
 (torch's verbose log says the same). Dynamo's graph is saved with the steps of autograd spelt out, so that it can be
 loaded. Must not switch a log on.
 
->>> spelt_out(flight, gm, scope).meta["custom"]["compiled_autograd"]["hooks"]
-[{'hook': '__main__.clip (train.py:9)', 'kind': 'tensor_pre_hook', 'node': 'torch::autograd::AccumulateGrad (NodeCall
-8)'}]
+For example:
+
+    spelt_out(flight, gm, scope).meta["custom"]["compiled_autograd"]["hooks"]
+    # [{'hook': '__main__.clip (train.py:9)', 'kind': 'tensor_pre_hook', 'node': 'torch::autograd::AccumulateGrad
+    # (NodeCall 8)'}]
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ and settled as `compiled` or `failed` when the innermost flight around it ends. 
 records, never graphs or tensors. Of the user's files that a graph's stacks name a copy is kept, as Python knows it: not
 those of torch, of installed packages and of Python itself.
 
->>> with flying(session) as flight:
-...     flight.capture(gm, "joint", {"num_fwd_outputs": 1})
-...     result = original(gm)
+For example:
+
+    with flying(session) as flight:
+        flight.capture(gm, "joint", {"num_fwd_outputs": 1})
+        result = original(gm)
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ only.
 Looks into dictionaries, lists and sizes without calling anything of the program's own: no property, no __getattr__, no
 __eq__.
 
->>> failing_values(frame, ["0/0: n == 3      # x + n  # train.py:9 in step"])
-{'n': 4}
+For example:
+
+    failing_values(frame, ["0/0: n == 3      # x + n  # train.py:9 in step"])  # -> {'n': 4}
 """
 
 from __future__ import annotations

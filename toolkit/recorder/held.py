@@ -4,9 +4,10 @@ With the policy `last` the copy lies in a file that survives the process (`dumps
 whole storages, each once, and done before the graph may change them; on a GPU it is queued before the graph's kernels
 on the same stream. Must keep no reference to an input, and must hold no more bytes than the limit.
 
->>> copy = Copy(budget, names, roles)
->>> copy.take([torch.ones(3)], execution=1); copy.inputs(put=store.put).execution
-1
+For example:
+
+    copy = Copy(budget, names, roles)
+    copy.take([torch.ones(3)], execution=1); copy.inputs(put=store.put).execution  # -> 1
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ One Holder per session, one Hold per compiled callable: its inputs are copied be
 after it, kept when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. Must not keep an
 input alive while its graph runs, and must not raise into the recorded program.
 
->>> hold = session.hold(graphs, record)
->>> execution = hold.before(37, inputs); result = function(inputs); hold.after(execution, result)
+For example:
+
+    hold = session.hold(graphs, record)
+    execution = hold.before(37, inputs); result = function(inputs); hold.after(execution, result)
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ forward, backward or inference graph and its post-grad form share one compiler c
 backends that are not Inductor are wrapped where AOTAutograd gets them; Inductor's own calls come by there too and are
 let pass.
 
->>> OutputGraph.call_user_compiler = call_user_compiler(OutputGraph.call_user_compiler)
+For example: `OutputGraph.call_user_compiler = call_user_compiler(OutputGraph.call_user_compiler)`.
 """
 
 from __future__ import annotations

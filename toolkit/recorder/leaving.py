@@ -4,8 +4,10 @@ worth a line, and shows the user's frames and torch's, not the recorder's.
 Must not catch a signal, and must not change how the process ends. Only the copy of a traceback that is printed at the
 end is trimmed; the exception object is passed on as it is to whoever set sys.excepthook before.
 
->>> close_with_child(session.uncaught, session.close)
->>> install(); 1 / 0
+For example:
+
+    close_with_child(session.uncaught, session.close)
+    install(); 1 / 0
 """
 
 from __future__ import annotations

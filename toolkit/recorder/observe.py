@@ -8,7 +8,7 @@ With the policy `all` every execution is watched; the inputs of the second lie b
 so on.
 With `last` and `--when` every execution is watched too, and `hold` copies its inputs.
 
->>> watch_inductor(session, graph, compiled_fx_graph)
+For example: `watch_inductor(session, graph, compiled_fx_graph)`.
 """
 
 from __future__ import annotations

@@ -31,6 +31,9 @@ def observe(gm: T, *, stage: str, inputs: Sequence[Any] | None = None, model: st
     as num_fwd_outputs of a joint graph.
 
     Never raises for what cannot be recorded: the run says so.
+
+    >>> observe(gm, stage="after_my_pass", inputs=inputs) is gm
+    True
     """
     recording = sys.modules.get(f"{__package__}.session")
     session: Session | None = recording.active() if recording is not None else None

@@ -85,8 +85,13 @@ def record(
 ) -> Iterator[Session]:
     """Records every graph that is compiled inside the block into the new run folder `run`.
 
-    Raises UsageError when `run` exists or an option is unknown. Told at the end on stderr: counts, and the commands to
-    try next.
+    Options are those of `graphdbg dump`; `max_disk` is in bytes. Raises UsageError when `run` exists or an option is
+    unknown. At the end stderr has counts, and the commands to try next.
+
+    >>> with record("recorded", inputs="first"):
+    ...     y = torch.compile(torch.cos, backend="eager")(torch.ones(2))
+    >>> len(open_run("recorded").graphs())
+    1
     """
     options = Options(
         run=os.fspath(run),

@@ -5,8 +5,10 @@ A NaN is news in an output that had none in the graph's execution before. It is 
 not compiled made it. What follows from a finding is no finding. Graphs of its step are those that ran since the step
 began and those that run until it ends: with an optimizer step, a forward after a backward, or the same graph again.
 
->>> trouble = Trouble(); trouble.begins(member); trouble.judged(member, inputs=set(), outputs={0})
-Finding(...)
+For example:
+
+    trouble = Trouble(); trouble.begins(member); trouble.judged(member, inputs=set(), outputs={0})
+    # Finding(...)
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ and, when it ends, reads its wait status (from /proc while it is a zombie, from 
 exit.json into its folder. Must not signal, trace or reap anything. Where the system has no pidfd, nothing is known and
 nothing is written.
 
->>> launch.run(["torchrun", "train.py"], {}, watcher=Watcher(Path("myrun"), Path("/tmp/seen")))
+For example: `launch.run(["torchrun", "train.py"], {}, watcher=Watcher(Path("myrun"), Path("/tmp/seen")))`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ so no stack and no log of the user has a frame of ours. Must not force text that
 switched on. Must write little, long texts once and functions that were left alone once: a training run may meet the
 same graph break in 500 recompiles.
 
->>> signpost_event(original)("dynamo", "_convert_frame_assert._compile", {"compile_id": "0/0", ...})
+For example: `signpost_event(original)("dynamo", "_convert_frame_assert._compile", {"compile_id": "0/0", ...})`.
 """
 
 from __future__ import annotations

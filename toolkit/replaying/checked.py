@@ -3,9 +3,10 @@ found.
 
 The calling process imports no torch. Each graph runs twice: the second time with the quick checks of repeated runs.
 
->>> answer = check(load_graph("myrun/0_0/backward"))
->>> answer.headline
-'1 origin, 14 inherited.'
+For example:
+
+    answer = check(load_graph("myrun/0_0/backward"))
+    answer.headline  # -> '1 origin, 14 inherited.'
 """
 
 from __future__ import annotations

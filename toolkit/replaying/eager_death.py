@@ -5,8 +5,7 @@ runs.
 Only asked after a death in eager. An operator of the user's own is convicted; one of torch's only on recorded inputs,
 since made-up values (an index out of range, say) kill a process, too. Imports no torch here.
 
->>> dies_at(load_graph("myrun/0_0/forward"), How(), server, outcome).verdict.fault
-'custom_op'
+For example: `dies_at(load_graph("myrun/0_0/forward"), How(), server, outcome).verdict.fault` gives `'custom_op'`.
 """
 
 from __future__ import annotations

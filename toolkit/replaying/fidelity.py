@@ -5,10 +5,11 @@ Both sides are written in one normal form: nodes numbered in order, no stacks, c
 hashes, paths or addresses. Everything else must be equal: targets, arguments, constants, dtypes, shapes, strides,
 symbols, and each line of code. Reads no more of torch than `dumps.live.encode` needs.
 
->>> watched = Watched(saved)
->>> outcome = judge(case, "inductor", watch=watched.compiling)
->>> watched.compare()
-'same'
+For example:
+
+    watched = Watched(saved)
+    outcome = judge(case, "inductor", watch=watched.compiling)
+    watched.compare()  # -> 'same'
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ failure of another program is `cannot_tell`, unless the run had it, too. What is
 gate: with another torch, on another processor or device, with modules imported first. Imports torch only where the
 inputs are compared.
 
->>> outcome.unlike = unlike(saved, outcome, watched, live.inputs)
->>> gated(saved, outcome, outcome.unlike).verdict
-'cannot_tell'
+For example:
+
+    outcome.unlike = unlike(saved, outcome, watched, live.inputs)
+    gated(saved, outcome, outcome.unlike).verdict  # -> 'cannot_tell'
 """
 
 from __future__ import annotations

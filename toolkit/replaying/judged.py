@@ -4,9 +4,10 @@ Kept under all that it depends on: graph and inputs, rung, check and seed, this 
 they are now, the environment that torch reads. Only what is sure is kept: no hang, no amount, nothing that could not be
 told, and nothing judged with modules of the user's, which may be other ones next time. Imports no torch.
 
->>> remember(saved, "inductor", "auto", 0, outcome)
->>> known(saved, "inductor", "auto", 0).text
-'fails: wrong numbers'
+For example:
+
+    remember(saved, "inductor", "auto", 0, outcome)
+    known(saved, "inductor", "auto", 0).text  # -> 'fails: wrong numbers'
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
 
 Runs in a child, after a judgement; asks `nan_origins` for the first node that makes one of numbers that were none.
 
->>> with_own_nan(judge(live, "inductor"), live, saved, asked=True).verdict.where.node
-'log'
+For example: `with_own_nan(judge(live, "inductor"), live, saved, asked=True).verdict.where.node` gives `'log'`.
 """
 
 from __future__ import annotations

@@ -81,17 +81,21 @@ def replay(
     shared: Path | None = None,
     patient: bool = True,
 ) -> Outcome:
-    """Runs a saved graph under a rung in a child with a time limit and judges it.
+    """Runs a saved graph under a rung in a child with a time limit and judges it; returns an Outcome.
 
-    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`:
-    also return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they
-    register. `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
-    `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command came to
-    will do. `anyway`: a failure counts also where it is known that this is not the run's program and that the run had
-    none (see `gate`). `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`.
-    `patient`: a limit that was met on a busy machine is raised by as much as a harmless compile takes longer there, up
-    to the default. A segfault, a hang or running out of memory is an Outcome like any other. Raises GraphdbgError for a
-    graph that cannot be loaded.
+    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `limit_s`:
+    seconds. `outputs`: also return the output tensors (imports torch here). `imports`: modules to import first, for the
+    ops that they register. `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check`
+    "nan". `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command
+    came to will do. `anyway`: a failure counts also where it is known that this is not the run's program and that the
+    run had none (see `gate`). `server`: a fork server to use; by default one is started and closed. `shared`: see
+    `judge`. `patient`: a limit that was met on a busy machine is raised by as much as a harmless compile takes longer
+    there, up to the default. A segfault, a hang or running out of memory is an Outcome like any other. Raises
+    UsageError for an unknown rung, GraphdbgError for a graph that cannot be loaded.
+
+    >>> outcome = replay(saved, rung="eager")
+    >>> outcome.ok, outcome.verdict.verdict, outcome.outputs[0].shape
+    (True, 'ok', torch.Size([2, 4]))
     """
     from ..rungs import rung as named
 

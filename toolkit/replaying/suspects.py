@@ -3,8 +3,10 @@ opened.
 
 Says nothing about whether a graph fails again; only a replay can. Must not import torch.
 
->>> [row.id for row in suspects(index.rows(processes), triggered(processes))]
-['0_0/forward']
+>>> from graphdbg.dumps import index
+>>> recorded = processes(Path("myrun"))
+>>> len(suspects(index.rows(recorded), triggered(recorded)))
+0
 """
 
 from __future__ import annotations

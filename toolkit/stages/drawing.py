@@ -4,8 +4,7 @@
 A source (`rand`, Inductor's seeds) draws from the generator; what Inductor draws from a seed is a function of that seed
 and may be computed twice. Must not run a graph.
 
->>> alike(before, after)
-{140: {'rand': (0, 'rand')}, 150: {'inductor_random': (0, 'rand')}}
+For example: `alike(before, after)` gives `{140: {'rand': (0, 'rand')}, 150: {'inductor_random': (0, 'rand')}}`.
 """
 
 from __future__ import annotations

@@ -6,9 +6,11 @@ Two witnesses have to agree before anything is said: the float64 runs, and eager
 in a narrower dtype than the first does eager alone count. Random numbers are the same ones on both sides, or the pair
 is left out, as is one that cannot be run. Must not compile.
 
->>> task({"before": "myrun/0_0/forward", "after": "myrun/0_0/post_grad_forward", "seed": 0, ...})
-{'kind': 'wrong_numbers', 'reason': 'relative error 0.4 ...', 'node': 'tanh', 'line': 'model.py:3', 'became': '...',
-...}
+For example:
+
+    task({"before": "myrun/0_0/forward", "after": "myrun/0_0/post_grad_forward", "seed": 0, ...})
+    # {'kind': 'wrong_numbers', 'reason': 'relative error 0.4 ...', 'node': 'tanh', 'line': 'model.py:3', 'became':
+    # '...', ...}
 """
 
 from __future__ import annotations

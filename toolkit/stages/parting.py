@@ -4,8 +4,10 @@ second.
 
 Values are kept as a few sums, never whole. Must not decide whether anything is wrong: that was seen by the results.
 
->>> parting(before, after, [seen_before, seen_after]).text
-'tanh: aten.tanh.default became aten.sigmoid.default'
+For example:
+
+    parting(before, after, [seen_before, seen_after]).text
+    # 'tanh: aten.tanh.default became aten.sigmoid.default'
 """
 
 from __future__ import annotations

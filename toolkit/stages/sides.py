@@ -6,8 +6,7 @@ them.
 `Traced` is a joint or inference graph beside Dynamo's: AOTAutograd wrote on its inputs and outputs which of the
 program's they are. What cannot be matched for sure raises Unmatched.
 
->>> Side(gm, spec).run(gm, inputs, seed=0).outputs
-[tensor([2., 2.])]
+For example: `Side(gm, spec).run(gm, inputs, seed=0).outputs` gives `[tensor([2., 2.])]`.
 """
 
 from __future__ import annotations

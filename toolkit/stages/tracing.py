@@ -6,8 +6,10 @@ of the nodes made of it has, though all before it were found, is where the two p
 program's values are looked for among the nodes of the backward. Must not decide whether anything is wrong: that was
 seen by the results.
 
->>> traced_apart(program, traced, (seen_program, seen_traced)).text
-'aten.hardswish.default became add, clamp_min, clamp_max, mul, div'
+For example:
+
+    traced_apart(program, traced, (seen_program, seen_traced)).text
+    # 'aten.hardswish.default became add, clamp_min, clamp_max, mul, div'
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ shared memory. Inductor's own options and candidates of block sizes; nothing is 
 the text of the wrapper, so on one that was recorded as well as on one that was just written. Must run in a child: the
 sources are programs.
 
->>> rows = emitted_kernels(wrapper, target_of("cuda:90"), ["ptx"], folder, recorded={})
->>> rows[0].name, rows[0].registers
-('triton_poi_fused_relu_0', 16)
+For example:
+
+    rows = emitted_kernels(wrapper, target_of("cuda:90"), ["ptx"], folder, recorded={})
+    rows[0].name, rows[0].registers  # -> ('triton_poi_fused_relu_0', 16)
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@
 Sizes, strides, symbols and shared memory stay. A CPU scalar (no dimension, on the CPU in a graph of a GPU) stays where
 it is.
 
->>> gm, fakes, added = retargeted(gm, fakes)
->>> compiled([*inputs, *added])
+For example:
+
+    gm, fakes, added = retargeted(gm, fakes)
+    compiled([*inputs, *added])
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ Only what is asked while code is written is answered: the driver's target, the p
 is one. `torch.cuda.is_available()` stays what it is. Everything is put back at the end. Use it in a child: torch caches
 some answers.
 
->>> with pretending(target_of("cuda:90")):
-...     compile_fx(gm, fakes_on_cuda)
+For example:
+
+    with pretending(target_of("cuda:90")):
+        compile_fx(gm, fakes_on_cuda)
 """
 
 from __future__ import annotations

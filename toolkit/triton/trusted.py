@@ -5,7 +5,7 @@ dump.
 a module reaches: children of the fork server, workers on other machines, a search that is resumed. Nothing but the
 user's word names it.
 
->>> import_modules(["graphdbg.toolkit.triton.trusted"])
+For example: `import_modules(["graphdbg.toolkit.triton.trusted"])`.
 """
 
 from __future__ import annotations

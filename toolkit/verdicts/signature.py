@@ -4,8 +4,8 @@ changes.
 No torch is imported. `same_as` is what the minifier, the verification of a report and `triage` compare by; the text is
 for people.
 
->>> seen = from_exception(error, stage="compile")
->>> seen.same_as(from_exception(the_same_error_on_a_smaller_graph, stage="compile"))
+>>> seen = from_exception(ValueError("size 4 is not 8"), stage="compile")
+>>> seen.same_as(from_exception(ValueError("size 2 is not 16"), stage="compile"))
 True
 """
 

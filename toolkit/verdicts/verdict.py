@@ -85,7 +85,10 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `kind`, `fault` and `layer` come with `fails`. `reason`: one sentence. `workaround`: a line to paste that was seen
     to work. `same`: what PyTorch's own comparison of eager, compiled and float64 says, where numbers differ. `next`:
-    whole commands to paste. `detail` decides which of today's words are said of it.
+    whole commands to paste. `detail` decides which of today's words are said of it. `exit_code`: 0, 1 or 4.
+
+    >>> Verdict("fails", kind="crash", fault="compiler", layer="inductor").exit_code
+    1
     """
 
     verdict: Word

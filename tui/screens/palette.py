@@ -1,6 +1,6 @@
 """Every action of every room by its name, in textual's own palette: whole words first. Knows no action itself.
 
->>> app.push_screen(Palette(providers=[Actions], placeholder="what to do…"))
+For example: `app.push_screen(Palette(providers=[Actions], placeholder="what to do…"))`.
 """
 
 from __future__ import annotations

@@ -2,10 +2,12 @@
 
 Each shows what it is given and answers with what was picked; none knows the room behind.
 
->>> app.push_screen(PickNode("users of add_3", [("mul_4", "aten.mul.Tensor [8, 64]", 57)], 12), picked)
->>> app.push_screen(ChooseColumns(COLUMNS, usual(view)), chosen)
->>> app.push_screen(CommandLine(["graphdbg show myrun/0_0/forward"]))
->>> app.push_screen(PickOther("myrun/0_1/forward", others), chosen)
+For example:
+
+    app.push_screen(PickNode("users of add_3", [("mul_4", "aten.mul.Tensor [8, 64]", 57)], 12), picked)
+    app.push_screen(ChooseColumns(COLUMNS, usual(view)), chosen)
+    app.push_screen(CommandLine(["graphdbg show myrun/0_0/forward"]))
+    app.push_screen(PickOther("myrun/0_1/forward", others), chosen)
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ itself.
 The run and its finished minification are data of the package (`tour.zip`, written by `tests/tui/record_tour.py`). They
 are unpacked into a temporary folder: nothing of the user's is touched, and no torch is needed.
 
->>> start(app)
+For example: `start(app)`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """The first line of a screen: the six rooms with their state, where we are, and on the right what runs and what failed.
 Knows no run and no job.
 
->>> crumbs.rooms, crumbs.parts = [("home", ""), ("graph", "")], ["myrun/0_0/forward"]
->>> crumbs.badges = ["2 running", "1 error: E"]
+For example:
+
+    crumbs.rooms, crumbs.parts = [("home", ""), ("graph", "")], ["myrun/0_0/forward"]
+    crumbs.badges = ["2 running", "1 error: E"]
 """
 
 from __future__ import annotations

@@ -3,10 +3,11 @@ chosen.
 
 Knows textual and no file. Lines are rich Text made once by whoever shows them, or on demand by a function.
 
->>> lines = Lines()
->>> lines.show([Text("one"), Text("two")], cursor=True)
->>> lines.move(1); lines.cursor
-1
+For example:
+
+    lines = Lines()
+    lines.show([Text("one"), Text("two")], cursor=True)
+    lines.move(1); lines.cursor  # -> 1
 """
 
 from __future__ import annotations

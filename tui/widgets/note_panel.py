@@ -1,6 +1,6 @@
 """Texts in a frame, hidden until there is something to read: why a graph exists, what a job said. Knows no screen.
 
->>> panel.show("why myrun", text)
+For example: `panel.show("why myrun", text)`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 `paint(index, width)` gives the parts of one line, each with a style.
 
->>> rows = Rows(lambda index, width: [(names[index], "bold")])
->>> rows.show(len(names), cursor=3)
+For example:
+
+    rows = Rows(lambda index, width: [(names[index], "bold")])
+    rows.show(len(names), cursor=3)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The panel of errors: what failed, why, what to do. Everything behind it goes on working; it never takes the focus.
 
->>> trouble.show(Told(UsageError("cannot write into out", "it is a file", "choose another -o"), "report"))
+For example: `trouble.show(Told(UsageError("cannot write into out", "it is a file", "choose another -o"), "report"))`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@ lists.
 
 A subclass says in `line` how one line looks. A move of the cursor paints the line it left and the one it came to.
 
->>> rows.move(1); rows.cursor
-1
+For example: `rows.move(1); rows.cursor` gives `1`.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ feed it are done; `walk` goes the same way over `next_functions`. Source of the 
 torch/csrc/dynamo/python_compiled_autograd.cpp. The forward's lines are those that anomaly mode keeps, where that was
 on.
 
->>> [node and node.name() for node in walk(edges)][:3]
-[None, 'SumBackward0', 'MulBackward0']
+For example: `[node and node.name() for node in walk(edges)][:3]` gives `[None, 'SumBackward0', 'MulBackward0']`.
 """
 
 from __future__ import annotations

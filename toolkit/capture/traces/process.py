@@ -1,8 +1,10 @@
 """One process as its trace records it: which graphs it compiled, in their order, with what is known of their inputs,
 how each compile ended, and why it came to be.
 
->>> process = Process(0); process.take(trace.entries); [graph.stage for graph in process.graphs]
-['dynamo', 'pre_grad', 'joint', 'forward', 'backward', 'post_grad_forward', 'post_grad_backward']
+For example:
+
+    process = Process(0); process.take(trace.entries); [graph.stage for graph in process.graphs]
+    # ['dynamo', 'pre_grad', 'joint', 'forward', 'backward', 'post_grad_forward', 'post_grad_backward']
 """
 
 from __future__ import annotations

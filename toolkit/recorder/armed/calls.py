@@ -6,9 +6,10 @@ weak ones hold parameters and buffers, which their model holds, and what compile
 behind a graph break). Small inputs from the program, and small ones that the graph writes to, are copied into a file
 that outlives the process, before each call. Must not keep an activation alive, and must not raise into the program.
 
->>> session.watch = calls.watch
->>> calls.last_step()
-[<ArmedGraph 0_0/dynamo>]
+For example:
+
+    session.watch = calls.watch
+    calls.last_step()  # -> [<ArmedGraph 0_0/dynamo>]
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """`graphdbg.arm()` and `graphdbg.save_repro()`; GRAPHDBG_ARM=1 arms a process when it imports torch.
 
->>> import graphdbg; graphdbg.arm()
->>> try:
-...     train()
-... except FloatingPointError:
-...     graphdbg.save_repro(minify=True)
+For example:
+
+    import graphdbg; graphdbg.arm()
+    try:
+        train()
+    except FloatingPointError:
+        graphdbg.save_repro(minify=True)
 """
 
 from __future__ import annotations

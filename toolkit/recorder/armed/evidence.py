@@ -6,9 +6,10 @@ fingerprint of the call does. Counters are read, and fingerprints taken, as ofte
 allows:
 before each call of 10 ms, before some of shorter ones.
 
->>> seen = Seen.of(tuple, [tensor], allowance, "0_0/dynamo")
->>> tensor.add_(1); seen.word(0, tensor)
-'was written to (version 0, now 1)'
+For example:
+
+    seen = Seen.of(tuple, [tensor], allowance, "0_0/dynamo")
+    tensor.add_(1); seen.word(0, tensor)  # -> 'was written to (version 0, now 1)'
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ Of each input: its copy where it was small, else the tensor itself if it is ther
 it makes again from its own inputs. What was written since the call is named, with who wrote it as far as that can be
 known.
 
->>> save(session, None, None).notes
-['0_0/dynamo: fc.weight was written to (version 3, now 4) after execution 3, by 1_0/dynamo']
+For example:
+
+    save(session, None, None).notes
+    # ['0_0/dynamo: fc.weight was written to (version 3, now 4) after execution 3, by 1_0/dynamo']
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 Approximations are computed exactly and rounded once. Anything else is refused by its text, never guessed.
 
->>> function("fma.rn.f32 $0, $1, $2, $3;")(x, y, z)
+For example: `function("fma.rn.f32 $0, $1, $2, $3;")(x, y, z)`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@
 Every compiled function of Triton's standard library and of Inductor's helpers is replaced by one that runs as Python,
 library functions by our table, reductions by ours. Everything is put back at the end.
 
->>> with interpreted():
-...     run(kernel, arguments, grid)
+For example:
+
+    with interpreted():
+        run(kernel, arguments, grid)
 """
 
 from __future__ import annotations

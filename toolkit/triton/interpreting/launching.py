@@ -4,7 +4,7 @@
 Tensors become addresses of a fresh Memory; numbers become what the signature says. Must be called inside
 `interpreted()`.
 
->>> run(function, {"in_ptr0": x, "out_ptr0": y, "xnumel": 8, "XBLOCK": 8}, {"XBLOCK"}, (1, 1, 1), Memory())
+For example: `run(function, {"in_ptr0": x, "out_ptr0": y, "xnumel": 8, "XBLOCK": 8}, {"XBLOCK"}, (1, 1, 1), Memory())`.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ An address names its storage whatever was added to it, up to 2^43 bytes either w
 for what it is, of which argument, and can neither crash nor read another tensor. Values go to and from the real storage
 by NumPy.
 
->>> memory = Memory()
->>> pointer = memory.address(torch.zeros(4))
->>> memory.load(np.array([pointer + 16]), np.array([True]), None, np.dtype(np.float32))   # Fault: element 4 of 4
+For example:
+
+    memory = Memory()
+    pointer = memory.address(torch.zeros(4))
+    memory.load(np.array([pointer + 16]), np.array([True]), None, np.dtype(np.float32))   # Fault: element 4 of 4
 """
 
 from __future__ import annotations

@@ -6,10 +6,12 @@ their result on the CPU; the check of a library call's layout lays the result ou
 failing. Library calls that only a GPU has are those of `toolkit.live.gpu_only`; one that is missing there is refused by
 its name.
 
->>> with answers(session):
-...     module = load(wrapper)
->>> with running(session):
-...     module.call(inputs)
+For example:
+
+    with answers(session):
+        module = load(wrapper)
+    with running(session):
+        module.call(inputs)
 """
 
 from __future__ import annotations

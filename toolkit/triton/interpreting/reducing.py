@@ -4,7 +4,7 @@
 Triton's interpreter calls the combine function once for each element. The order of operands is kept (argmax needs it);
 floating-point sums associate as a tree, like a GPU's.
 
->>> reduce(tensor, 1, combine)
+For example: `reduce(tensor, 1, combine)`.
 """
 
 from __future__ import annotations

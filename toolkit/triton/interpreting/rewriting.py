@@ -5,7 +5,7 @@
 Python asks a block whether it is true, which it has no answer to; Triton computes element by element. Everything else
 stays as it is written, with its lines. A function whose source cannot be read runs unchanged.
 
->>> rewritten(kernel.fn)(*arguments)
+For example: `rewritten(kernel.fn)(*arguments)`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@
 The wrapper was written for device cuda:0. Its allocations, device guards, streams and device arguments are answered on
 the CPU; results of library calls are laid out as the wrapper expects them. `Launch`es are told to observers.
 
->>> with Session().open():
-...     compiled(inputs)
+For example:
+
+    with Session().open():
+        compiled(inputs)
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@ widget.
 
 The tabs' `about()` reads and computes, in a thread.
 
->>> room.tab_keys.do_tabs_partner()      # to the node's partner; again: the next one, then back to where it began
+For example:
+
+    room.tab_keys.do_tabs_partner()      # to the node's partner; again: the next one, then back to where it began
 """
 
 from __future__ import annotations

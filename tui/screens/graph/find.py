@@ -2,7 +2,7 @@
 
 `dumps/browse` does the search.
 
->>> room.find.jump(57)      # shows node 57 wherever it is, and remembers where we came from
+For example, `room.find.jump(57)`: shows node 57 wherever it is, and remembers where we came from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The lines under the node table: one that says what is shown, and the one that is typed into with its note. No logic.
 
->>> line.show("312 of 100,018", "3/17, wrapped")
->>> prompt.open("filter", "op:mm", FILTER_HELP)
+For example:
+
+    line.show("312 of 100,018", "3/17, wrapped")
+    prompt.open("filter", "op:mm", FILTER_HELP)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 The cursor sticks to its node whatever changes. It computes nothing itself.
 
->>> room.rows.ask(sort=usual("bytes"))
+For example: `room.rows.ask(sort=usual("bytes"))`.
 """
 
 from __future__ import annotations

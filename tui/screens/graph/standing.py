@@ -1,6 +1,8 @@
 """Standing at a node of Graph: a Python prompt with its inputs and value over the screen, and nodes that become a case.
 
->>> room.standing.do_graph_stand()      # `graphdbg replay RUN/ID --at NODE`, in this terminal
+For example:
+
+    room.standing.do_graph_stand()      # `graphdbg replay RUN/ID --at NODE`, in this terminal
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ file.
 A move of the cursor paints the lines that change and nothing else. Cells beside each other in one style are one
 segment, texts of rows are kept while the columns stay the same. The first line is the heading; a click on it sorts.
 
->>> table.show(selection, columns, lanes)
->>> table.move(1); table.node
-58
+For example:
+
+    table.show(selection, columns, lanes)
+    table.move(1); table.node  # -> 58
 """
 
 from __future__ import annotations

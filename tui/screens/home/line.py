@@ -1,9 +1,11 @@
 """How one line of Home is painted: columns for compiles and graphs, one text for all else. Knows no widget and reads
 nothing.
 
->>> layout = Layout.of(lines, width=80)
->>> "".join(text for text, _ in layout.parts(line, folded=False, kernels=3))
-'  0_0      113  ✗ failed        5.48  CppCompileError: ...'
+For example:
+
+    layout = Layout.of(lines, width=80)
+    "".join(text for text, _ in layout.parts(line, folded=False, kernels=3))
+    # '  0_0      113  ✗ failed        5.48  CppCompileError: ...'
 """
 
 from __future__ import annotations

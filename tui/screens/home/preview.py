@@ -3,8 +3,10 @@ commands.
 
 Called in a thread; reads the run's own files, journals no second time. Knows no widget and decides nothing.
 
->>> [text.plain for text in preview(line, overview, width=80)][0]
-'LoweringException: NotImplementedError: no erfinv on this target'
+For example:
+
+    [text.plain for text in preview(line, overview, width=80)][0]
+    # 'LoweringException: NotImplementedError: no erfinv on this target'
 """
 
 from __future__ import annotations

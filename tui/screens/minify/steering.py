@@ -3,7 +3,9 @@ too.
 
 An order counts as asked until the search says what became of it. Decides nothing about a minification.
 
->>> room.steering.do_minify_pause()     # `graphdbg steer OUT pause`
+For example:
+
+    room.steering.do_minify_pause()     # `graphdbg steer OUT pause`
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """The plot of the minify screen as numbers, and the lists below it, each a function from what is known. Decides
 nothing.
 
->>> VIEWS[1].name, [text.plain for text in VIEWS[1].lines(watched, looked)]
-('History', ['  0  query 1  53 nodes ...'])
+For example:
+
+    VIEWS[1].name, [text.plain for text in VIEWS[1].lines(watched, looked)]
+    # ('History', ['  0  query 1  53 nodes ...'])
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The commands of Replay: the words of each as the options and ticked rungs make them, and the keys that start or stop
 one.
 
->>> room.commands.do_replay_run()       # `graphdbg triage RUN/ID --json-lines`, as a job
+For example:
+
+    room.commands.do_replay_run()       # `graphdbg triage RUN/ID --json-lines`, as a job
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What lines mean is known by `LadderSeen` and `ValuesSeen`; a job that dies leaves what it had said. Paints nothing
 itself.
 
->>> ReplayJobs(room).start("triage", ["triage", "myrun/0_0/forward", "--json-lines"])
+For example: `ReplayJobs(room).start("triage", ["triage", "myrun/0_0/forward", "--json-lines"])`.
 """
 
 from __future__ import annotations

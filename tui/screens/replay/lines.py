@@ -1,7 +1,6 @@
 """How a rung of the ladder and a node's value are painted as lines. Knows no widget and decides nothing.
 
->>> rung_parts(ladder.cells("inductor"), ticked=True, width=100)[0]
-('[x] ', 'bold')
+For example: `rung_parts(ladder.cells("inductor"), ticked=True, width=100)[0]` gives `('[x] ', 'bold')`.
 """
 
 from __future__ import annotations

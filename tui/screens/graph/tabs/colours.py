@@ -4,8 +4,7 @@ asked for.
 A piece is coloured by itself, so a text that goes over many lines may be coloured wrongly below the start of a piece; a
 whole file of generated code would take seconds. Knows no widget.
 
->>> [len(texts) for texts in (coloured(lines[:200], "python", dark=True),)]
-[200]
+For example: `[len(texts) for texts in (coloured(lines[:200], "python", dark=True),)]` gives `[200]`.
 """
 
 from __future__ import annotations

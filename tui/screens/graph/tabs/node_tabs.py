@@ -4,8 +4,10 @@ comes.
 Whoever moves the cursor calls `show_node` once it rests. An answer for a node that is no longer wanted is thrown away.
 A key's handler reads and computes nothing; the table is unknown here.
 
->>> tabs = NodeTabs(saved, view)
->>> tabs.show_node(57); tabs.choose("code"); tabs.more(1)
+For example:
+
+    tabs = NodeTabs(saved, view)
+    tabs.show_node(57); tabs.choose("code"); tabs.more(1)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Marked lines have a sign in front, so that they are seen without colours. Texts are wrapped, code is not. Reads no
 files.
 
->>> page.show(sheet)
+For example: `page.show(sheet)`.
 """
 
 from __future__ import annotations
