@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from .minified import Other
     from .session import Subject
 
-BEST_FILE = "best.json"
 CASE_FILE = "case.json"
 ATOMS_FILE = "atoms.jsonl"
 WORK = ".work"

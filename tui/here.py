@@ -31,4 +31,4 @@ class Here:
 
 def is_out(path: Path) -> bool:
     """Whether the folder is that of a minification."""
-    return not is_run(path) and any((path / name).is_file() for name in ("events.jsonl", "journal.jsonl"))
+    return not is_run(path) and (path / "events.jsonl").is_file()

@@ -26,7 +26,7 @@ from ..casefile import read as read_case
 from ..minified import Also, Minified
 from ..needs import sentences as needs_sentences
 from ..results import ALSO, PASSES, needed
-from .story import Story
+from ..story import Story
 from .telling import queries_text
 
 NEAREST = "the nearest case that passes: "

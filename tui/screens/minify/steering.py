@@ -17,9 +17,9 @@ from ....dumps.errors import UsageError
 from ....dumps.wording import counted
 from ....minifier.options import MinifyOptions
 from ....minifier.progress import telling
-from ....minifier.progress.story import StepCount
 from ....minifier.progress.watched import Watched
 from ....minifier.starting import resumed
+from ....minifier.story import StepCount
 from ...here import Here
 from ...jobs import Job
 from ...sheet import Choose

@@ -1,8 +1,8 @@
-"""A minification as screens show it, from the lines of its events.jsonl: points, steps, history, other failures, the
-query now.
+"""A minification added up from its events: what was answered, steps, history, other failures, the query now.
 
-Takes the lines (docs/minify-events.md) of another process, and leaves out what it does not know; the process that
-minifies tells it its own events. Must not read files, decide anything or import torch.
+All that shows or resumes a minification reads this one class: `log` keeps one of the process that minifies, for the
+live view and the plain lines, and reads one where it goes on; `progress.watched` follows another process by its lines
+(docs/minify-events.md). Leaves out what it does not know. Must not read files, decide anything or import torch.
 
 >>> story = Story()
 >>> story.take({"event": "query", "queries": 1, "purpose": "sanity", "verdict": "same", "nodes": 53})
@@ -22,8 +22,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..events import (
+from .events import (
+    STEPS,
+    Answered,
     Best,
+    Conditions,
+    Cut,
     Ended,
     Happening,
     QueryAnswered,
@@ -35,15 +39,13 @@ from ..events import (
     Stepped,
     from_json,
 )
-from ..events import words as step_words
-from ..minified import Also
-from ..passes import NAMES as PASS_NAMES
-from ..search.tiers import TIERS
+from .events import words as step_words
+from .minified import Also
+from .passes import NAMES as PASS_NAMES
+from .search.problem import Answer
 
-ORDER = ("sanity", *(name for name, _ in TIERS), "explain", "outputs", "together", *PASS_NAMES, "needs", "verification")
-"""The steps of a search in their order, as far as they are known before it says so itself."""
-UNTOLD = "nodes"
-"""The step of queries of which nobody wrote the step."""
+ORDER = ("sanity", *STEPS, "verification")
+"""What asks queries, in its order, as far as that is known before the search says so itself."""
 RECENT = 8
 """Queries that the pace is taken from."""
 AXES, VERIFY = 8, 3
@@ -52,6 +54,8 @@ MARKS = {"disable": "disabled", "enable": "", "raise": "raised", "skip": "skippe
 """An order -> what becomes of its step."""
 SAID = 500
 """Sentences that are kept."""
+LASTING = ("conditions", "digest", "answers", "orders", "steers")
+"""What the next process starts from."""
 
 
 @dataclass
@@ -68,7 +72,7 @@ class StepCount:
     @property
     def words(self) -> str:
         """In plain words."""
-        return "dropping nodes (an old journal does not say how)" if self.name == UNTOLD else step_words(self.name)
+        return step_words(self.name)
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,15 @@ class Story:
     others: dict[str, Also] = field(default_factory=dict[str, Also])
     flying: dict[int, QueryStarted] = field(default_factory=dict[int, QueryStarted])
     """The queries that have no answer yet."""
+    conditions: Conditions | None = None
+    digest: str = ""
+    """How the graph is cut into atoms."""
+    answers: dict[tuple[str, int], Answer] = field(default_factory=dict[tuple[str, int], Answer])
+    """What was answered to each candidate, the how-manieth time that it was asked."""
+    orders: dict[str, Steered] = field(default_factory=dict[str, Steered])
+    """The orders that were carried out, each as the first process did."""
     steers: dict[str, Steered] = field(default_factory=dict[str, Steered])
+    """What became of each order, of late."""
     said: list[str] = field(default_factory=list[str])
     paused: bool = False
     done: dict[str, Any] | None = None
@@ -139,11 +151,18 @@ class Story:
             with suppress(KeyError, TypeError, ValueError):
                 self._conclude(line)
         elif (event := from_json(line)) is not None:
-            self.hear(event)
+            with suppress(ValueError):  # a verdict that a later version may have
+                self.hear(event)
 
     def hear(self, event: Happening) -> None:
         """Takes in one event."""
         match event:
+            case Conditions():
+                self.conditions = event
+            case Cut():
+                self.digest = event.digest
+            case Answered():
+                self.answers[event.case, event.run] = event.answer
             case Started():
                 self._begin(event)
             case Stepped():
@@ -162,6 +181,7 @@ class Story:
             case Steered():
                 self.steers[event.id] = event
                 if event.state == "applied":
+                    self.orders.setdefault(event.id, event)
                     self.flying = {}
                     self._steer(event.what, event.step)
             case Restarted():
@@ -174,10 +194,10 @@ class Story:
         self.last = event.time or self.last
 
     def _begin(self, event: Started) -> None:
-        """A process begins or goes on: the search is a replay, so that all that it tells comes again."""
-        steers = self.steers
-        self.__init__(event.graph, event.out, event.options, event.known, event.life, event.time, step="sanity")
-        self.steers = steers
+        """A process begins or goes on: the search is a replay, so that all that it says comes again; what it starts
+        from stays."""
+        kept = {name: getattr(self, name) for name in LASTING}
+        self.__init__(event.graph, event.out, event.options, event.known, event.life, event.time, step="sanity", **kept)
 
     def _answered(self, event: QueryAnswered) -> None:
         self.times.append(max(0.0, event.time - self.began) if event.time and self.began else 0.0)
