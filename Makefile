@@ -24,21 +24,21 @@ test-gpu: $(STAMP)
 	$(PYTEST) -n 0 -m gpu $(ARGS) $(no_tests_is_fine)
 
 test-pythons:
-	$(PYTHON) tests/house/pythons.py $(ARGS)
+	$(PYTHON) -m tests.house.pythons $(ARGS)
 
 # Healthy programs, of which nothing may be said to fail; resumable.
 zoo: $(STAMP)
-	$(BIN)/python tests/zoo/zoo.py --jobs $(WORKERS) $(ARGS)
+	$(BIN)/python -m tests.zoo.zoo --jobs $(WORKERS) $(ARGS)
 
 # Damaged dumps through all reading commands and a replay, then recordings and minifications that are killed; goes on where the
 # seed was left.
 MINUTES ?= 30
 SEED ?= 1
 hostile: $(STAMP)
-	$(BIN)/python tests/hostile/fuzz.py --minutes $(MINUTES) --seed $(SEED) --jobs $(WORKERS) $(ARGS)
-	$(BIN)/python tests/hostile/kills.py --minutes $$(( ($(MINUTES) + 9) / 10 )) --seed $(SEED) --jobs $(WORKERS) \
+	$(BIN)/python -m tests.hostile.fuzz --minutes $(MINUTES) --seed $(SEED) --jobs $(WORKERS) $(ARGS)
+	$(BIN)/python -m tests.hostile.kills --minutes $$(( ($(MINUTES) + 9) / 10 )) --seed $(SEED) --jobs $(WORKERS) \
 	  --kills-dump 1000 --kills-minify 200
-	$(BIN)/python tests/hostile/terminals.py --minutes $$(( ($(MINUTES) + 2) / 3 )) --closings 50 --seed $(SEED)
+	$(BIN)/python -m tests.hostile.terminals --minutes $$(( ($(MINUTES) + 2) / 3 )) --closings 50 --seed $(SEED)
 
 # Random small graphs with planted faults: what is verified inside fails in its repro, and passes without the fault; resumable.
 property: $(STAMP)
@@ -51,11 +51,11 @@ wheel: $(STAMP)
 	$(BIN)/python -m twine check --strict .cache/dist/*
 	$(PYTHON) -m venv .cache/plain
 	.cache/plain/bin/python -m pip install --quiet torch==2.13.0 .cache/dist/*.whl
-	$(BIN)/python tests/house/five_nodes.py --python .cache/plain/bin/python
+	$(BIN)/python -m tests.house.five_nodes --python .cache/plain/bin/python
 
 resolutions: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/python tests/house/resolutions.py
+	$(BIN)/python -m tests.house.resolutions
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -64,11 +64,11 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	@set -e; for script in tests/bench/bench_*.py; do \
-	  case $$script in */__init__.py|*/conftest.py) ;; *) echo "== $$script"; $(BIN)/python $$script $(ARGS);; esac; \
+	  echo "== $$script"; $(BIN)/python -m tests.bench.$$(basename $$script .py) $(ARGS); \
 	done
 
 pictures: $(STAMP)
-	$(BIN)/python tests/tui/pictures.py docs/pictures
+	$(BIN)/python -m tests.tui.pictures docs/pictures
 
 .venv: $(STAMP)
 

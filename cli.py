@@ -26,7 +26,7 @@ from typing import Any
 import click
 
 from . import __version__
-from .dumps import answers, bound, findings, temporary
+from .dumps import answers, bound, findings, glossary, temporary
 from .dumps.errors import EnvironmentLackError, GraphdbgError
 from .dumps.output import make_ready, say, settle
 
@@ -112,7 +112,10 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][1].partition(":")
-        return getattr(import_module(f".{module}", __package__), attribute)
+        command: click.Command = getattr(import_module(f".{module}", __package__), attribute)
+        texts = (option.help or "" for option in command.params if isinstance(option, click.Option))
+        command.epilog = glossary.help_line(" ".join([command.help or "", *texts]))
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -155,7 +158,7 @@ def run(args: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; all errors are told on stderr."""
     os.environ.pop("GRAPHDBG_ARM", None)  # our own processes fail on purpose
     if bound.rings():
-        import_module(".toolkit.recorder.armed.rings", __package__).tell()
+        import_module(".toolkit.recorder.armed.rings", __package__).report()
     try:
         result = graphdbg.main(args=None if args is None else list(args), prog_name="graphdbg", standalone_mode=False)
     except GraphdbgError as error:

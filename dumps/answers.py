@@ -25,7 +25,7 @@ _TEXT = 240
 _LEAST = 120
 """Letters of a text that is never cut."""
 _FIXED = ("where",)
-"""What holds a few fields, all of which are there."""
+"""Fields whose parts are few and are never cut."""
 _MANY = MOST_BYTES // 3
 _LAST, _START = "done", 500
 """The event of the line that is an answer, and what the line before it may take."""
@@ -36,7 +36,7 @@ never can be."""
 
 
 def keep_full(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    """Takes `--full`."""
+    """Notes that `--full` was given."""
     context.meta[_FULL] = given
 
 
@@ -88,8 +88,8 @@ def _again(context: click.Context) -> list[str]:
 
 
 def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, Any, str] | None:
-    """Where the largest part lies that can be cut: its holder, its key in that, and its path; a mapping or the last
-    item of a list only where there is nothing else."""
+    """The largest part that can be cut: its holder, its key there, and its path. A mapping, or the last item of a list,
+    is taken only where there is nothing else."""
     parts: list[tuple[bool, int, Any, Any, str]] = []
 
     def look(holder: Any, key: Any, path: str) -> None:

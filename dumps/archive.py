@@ -103,7 +103,7 @@ _OF_NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errn
 
 
 def folder_of(path: Path) -> Path:
-    """The same place inside the unpacked archive where `path` leads into one, else `path` itself.
+    """The path inside the unpacked archive where `path` leads into an archive, else `path` itself.
 
     Raises UnreadableError for an archive that is damaged, too large or no run, EnvironmentLackError when the disk
     refuses.

@@ -4,9 +4,9 @@ Where somebody else syncs the file later (`later`, see `syncing`), the fsync is 
 a power cut the newest files may be missing, but none is half there. Names that start with `.tmp-` are unfinished work
 of somebody and are ignored by every reader.
 
->>> write_file(Path("run.json"), b"{}")
+>>> write_file(Path("settings.json"), b"{}")
 True
->>> Path("run.json").read_bytes()
+>>> Path("settings.json").read_bytes()
 b'{}'
 """
 

@@ -28,7 +28,7 @@ RINGS = "armed"
 
 _RUN, _DEPTH, _GRAPH_DEPTH = "run.json", 8, 4
 _MADE = ("case", ".work")
-"""What a minification makes in its folder, of a graph that is trusted."""
+"""Names of what a minification creates in its folder, of a graph that is trusted."""
 _MOST = 500
 _READ = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 

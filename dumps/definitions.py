@@ -42,8 +42,8 @@ class _Unit(NamedTuple):
 
 
 def cut(text: str, spaces: Collection[str] = (), values: Mapping[str, str] | None = None) -> CutProgram | None:
-    """What registers the operators of the namespaces, and makes the values; None where the text has neither, or is no
-    Python.
+    """The program that registers the operators of the namespaces, and makes the values; None where the text has
+    neither, or is no Python.
 
     `values`: what a value is given to (by the last part of "inductor.post_grad_custom_post_pass") -> the name of its
     function or class.

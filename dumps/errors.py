@@ -13,7 +13,13 @@ from __future__ import annotations
 
 
 class GraphdbgError(Exception):
-    """Base of all errors that are reported in a sentence; `exit_code` is what the command line exits with."""
+    """Base of all errors that a user can cause: a sentence of what failed, why, and what to do; `exit_code` (an int) is
+    what the command line exits with.
+
+    >>> error = GraphdbgError("cannot read run.json", "the file is empty", "record the run again")
+    >>> str(error)
+    'cannot read run.json: the file is empty. Record the run again.'
+    """
 
     exit_code = 2
 

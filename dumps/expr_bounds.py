@@ -25,9 +25,9 @@ MAX_TERMS = 1024
 """The most terms that a result may expand to."""
 
 MAX_WORK = 250_000
-"""Of all that looks for a common divisor (terms of the one, times terms of the other, times degree, times symbols
-squared) or compares each argument with each other (eight times their pairs). A hundredth of a thousandth of a second
-each, at worst."""
+"""The work limit of everything that looks for a common divisor (terms of the one, times terms of the other, times
+degree, times symbols squared) or compares each argument with each other (eight times their pairs). At worst, one unit
+takes a hundredth of a thousandth of a second."""
 
 MAX_INEXACT_BITS = 256
 """The most bits of a number whose roots, logarithms and the like are computed."""

@@ -1,10 +1,11 @@
-"""What a judging command found, handed to who keeps it: the workbench shows it, wherever the command was typed.
+"""The findings of a judging command, passed to whoever keeps them: the workbench shows them, wherever the command was
+typed.
 
 Prints, keeps and judges nothing itself. Only a command line that a person started has a keeper: none in a program that
 calls graphdbg, in a job of the workbench (its output is read anyhow), or in a command that a search asks again and
 again.
 
->>> found("bisect", "myrun", "myrun/0_0/forward", [result.to_json()], code=1)
+For example: `found("bisect", "myrun", "myrun/0_0/forward", [result.to_json()], code=1)`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Knows nothing of processes, journals or limits. A case folder has the same files, plain.
 
 >>> len(next(stored_names(record, saved.inputs_record)))          # a stored tensor is named by a digest
+40
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class GraphText:
         self.compress = Packer(len(self._nodes))
 
     def encode(self, record: GraphRecord) -> bytes:
-        """What `encode` returns for the record as it is now."""
+        """The bytes that `encode` returns for the present record."""
         nodes = [*([msgspec.Raw(self._nodes)] if self._nodes else ()), *record.graph.nodes[-1:]]
         return encode(replace(record, graph=replace(record.graph, nodes=nodes)))
 
@@ -90,7 +91,7 @@ def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], object]
 
     try:
         return program(record).encode("utf-8", "backslashreplace")
-    except Exception as error:  # noqa: BLE001 - a graph must not be lost because its program cannot be written; it is told
+    except Exception as error:  # noqa: BLE001 - a graph must not be lost because its program cannot be written
         on_failure(error)
         return b""
 
@@ -115,7 +116,7 @@ def write_programs(
 
 
 def folder_bytes(contents: Mapping[str, bytes]) -> int:
-    """What files take on disk with their folder."""
+    """The bytes that files take on disk with their folder."""
     return 2 * BLOCK_BYTES + sum(in_blocks(len(data)) for data in contents.values())
 
 

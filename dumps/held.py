@@ -5,9 +5,10 @@
 the bytes of each storage; then a HeldRecord. When the process ended, it becomes inputs.json and content-addressed
 tensors, and is removed. Imports no torch, and does not touch the file of a process that may still write to it.
 
->>> held = read(Path("myrun/pid1/held/0_0/forward"))
->>> held.execution, bytes(held.storages[0])[:4]
-(37, b'...')
+For example:
+
+    held = read(Path("myrun/pid1/held/0_0/forward"))
+    held.execution, bytes(held.storages[0])[:4]  # -> (37, b'...')
 """
 
 from __future__ import annotations

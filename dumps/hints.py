@@ -107,7 +107,7 @@ def scalar(value: SymValue, known: Numbers) -> int | float | bool:
 
 
 def concrete(value: TensorValue, known: Numbers, where: str) -> TensorValue:
-    """The same tensor with numbers for all expressions; UnreadableError where one has none."""
+    """A tensor with numbers for all expressions; raises UnreadableError where one has none."""
 
     def number(dim: Dim) -> int:
         known_size = size(dim, known)
@@ -136,7 +136,7 @@ def spanned(value: TensorValue, where: str) -> int:
 
 
 def value_of_input(node: NodeRecord, item: InputRecord | None) -> Value | None:
-    """What is known of an input: as observed, else as recorded in the graph."""
+    """The record of an input: as observed, else as recorded in the graph."""
     return item.value if item is not None and item.value is not None else node.value
 
 

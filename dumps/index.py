@@ -206,7 +206,8 @@ def left_out(processes: Iterable[Process]) -> Counter[str]:
 
 
 def left_out_text(counts: Counter[str]) -> str:
-    """The same as text: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when nothing was."""
+    """The left-out graphs as text: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when there
+    are none."""
     parts = [f"{counted(count, 'graph')} by {reason}" for reason, count in counts.most_common()]
     return f"left out: {', '.join(parts)}" if parts else ""
 

@@ -1,4 +1,4 @@
-"""What commands found out about graphs of a run, kept in the cache folder for the next command: never in a run.
+"""Findings of commands on graphs of a run, kept in the cache folder for the next command, never in a run.
 
 Imports no torch, and never fails: what could not be kept or read is not known.
 
@@ -45,7 +45,7 @@ def put_at(file: str, key: str, facts: Mapping[str, Any]) -> None:
 
 
 def taken(file: str, run: Run, form: Any) -> dict[str, Any]:
-    """What is known of graphs of a run, by id, each of that type; nothing where a saved value has another type."""
+    """The findings on graphs of a run, by id, each of that type; nothing where a saved value has another type."""
     with contextlib.suppress(OSError):
         return taken_at(file, _key(run), form)
     return {}

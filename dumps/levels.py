@@ -1,4 +1,5 @@
-"""What lies around a node: modules by their paths, or the user's lines, as levels from the outermost to the innermost.
+"""The surroundings of a node: modules by their paths, or the user's lines, as levels from the outermost to the
+innermost.
 
 >>> module_path("L['self']._modules['blocks']._modules['0']._parameters['weight']")
 'blocks.0.weight'

@@ -1,6 +1,6 @@
 """Whether two texts are of one error: what signatures are compared by and, word for word, what a repro asks. No torch.
 
->>> like(telling("expected <n> columns but got <n>"), "RuntimeError: expected 3 columns but got 4")
+>>> like(words_of("expected <n> columns but got <n>"), "RuntimeError: expected 3 columns but got 4")
 True
 """
 
@@ -19,7 +19,7 @@ SOURCE = inspect.getsource(like).splitlines()
 """The function as a program has it."""
 
 
-def telling(message: str) -> set[str]:
+def words_of(message: str) -> set[str]:
     """The first words of a normalised message that `like` finds in it; none where it says nothing but numbers and
     names."""
     words = dict.fromkeys(re.findall(r"[^\W\d_]+", message.lower()))

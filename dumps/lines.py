@@ -40,6 +40,10 @@ class LineWriter:
         self.torn = os.write(self._descriptor, data) != len(data)
         return len(data)
 
+    def sync(self) -> None:
+        """Waits until all that was written is on the disk. Raises OSError."""
+        os.fsync(self._descriptor)
+
     def close(self) -> None:
         """Closes the file; nothing can be written after."""
         if self._descriptor >= 0:

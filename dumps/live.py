@@ -37,7 +37,7 @@ def module(record: GraphRecord, tensors: TensorSink | None, *, where: str = "") 
 def fake_module(
     record: GraphRecord, tensors: TensorSink | None, *, where: str = ""
 ) -> tuple[GraphModule, list[Any], Any]:
-    """The same with fake values on every node: (module, fake inputs, FakeTensorMode), ready for Inductor's inner
+    """The module with fake values on every node: (module, fake inputs, FakeTensorMode), ready for Inductor's inner
     compile.
 
     Symbols keep their names, hints, ranges and guards; `gm.shape_env` and the mode's shape_env are the rebuilt
@@ -94,7 +94,7 @@ def encode(
 def observe(
     graph: GraphModule | GraphRecord, real_inputs: Sequence[Any], policy: str, sink: TensorSink | None
 ) -> InputsRecord:
-    """What is kept of the inputs of one execution under a policy of `--inputs`; call it before the graph runs."""
+    """The record of the inputs of one execution under a policy of `--inputs`; call it before the graph runs."""
     from .torchside.observed import observe as build
 
     return build(graph, real_inputs, policy, sink)
@@ -110,13 +110,18 @@ def save_graph(
     compile_kwargs: Mapping[str, Any] | None = None,
     ambient: Ambient | None = None,
 ) -> Path:
-    """Writes a case folder (graph.json, graph.py, inputs.json, tensors/) that `load_graph` reads; keeps the inputs
-    whole.
+    """Writes a case folder (graph.json, graph.py, inputs.json, tensors/) that `load_graph` reads, and returns its path;
+    keeps the inputs whole.
 
     `gm` may be an ExportedProgram; `inputs` are then its user inputs, () for its example inputs.
 
     Stage, compile kwargs, ambient state and config come from `like`, else from the record that `gm` was loaded from,
     else from what is being asked for. Raises UsageError when `path` exists.
+
+    >>> save_graph(torch.fx.symbolic_trace(model), [x], "linear")
+    PosixPath('linear')
+    >>> load_graph("linear").inputs()[0].equal(x)
+    True
     """
     from .torchside.case import save
 

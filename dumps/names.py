@@ -1,6 +1,6 @@
-"""What people call the inputs and the results of a graph: "emb.weight", "logits", "grad of emb.weight", "saved for
-backward:
-mul_2, model.py:10". Where their program has no name for one, it is the node and the user's line, never a number alone.
+"""The names of inputs and results of a graph for people: "emb.weight", "logits", "grad of emb.weight", "saved for
+backward: mul_2, model.py:10". Where their program has no name for one, it is the node and the user's line, never a
+number alone.
 
 Reads records only: Dynamo's sources, AOTAutograd's descriptors, and what the recorder kept of Dynamo's outputs (NAMES).
 No torch.

@@ -80,7 +80,7 @@ def read(path: Path, *, named: bool = False) -> bytes:
 
 
 def read_text(path: Path, *, named: bool = False) -> str:
-    """The same as text; what is not UTF-8 is replaced."""
+    """The whole file as text; what is not UTF-8 is replaced."""
     return read(path, named=named).decode("utf-8", "replace")
 
 
@@ -101,7 +101,7 @@ def most_out(packed_bytes: int) -> int:
 
 
 def most_in_memory() -> int:
-    """What one file may take of the memory that this machine, or this process's group, has free now: a half."""
+    """The memory that one file may take: half of what is free for this machine, or this process's group."""
     return _free_bytes() // 2
 
 

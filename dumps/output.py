@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 READER_GONE_EXIT = 141
-"""What a Unix program exits with when the reader of its stdout has closed it (`graphdbg ls --json | head -1`)."""
+"""The exit code of a Unix program whose reader of stdout has closed it (`graphdbg ls --json | head -1`)."""
 
 
 def emit(data: Any, *, as_json: bool, next: Sequence[str] = ()) -> None:
@@ -102,7 +102,7 @@ def settle(code: int) -> int:
 
 
 def json_text(data: Any) -> str:
-    """One JSON document in one line, in which a terminal finds nothing to obey."""
+    """One JSON document in one line, without characters that a terminal obeys."""
     return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(data, ensure_ascii=not _has_all_letters()))
 
 

@@ -1,5 +1,5 @@
-"""What a setting takes: true or false, numbers of a range, words of a fixed set, plain names, and lists and tables of
-these.
+"""The kinds of values that a setting takes: true or false, numbers of a range, words of a fixed set, plain names, and
+lists and tables of these.
 
 Everything takes plain Python values, and none accepts text that could be a path, a command or code.
 

@@ -76,7 +76,8 @@ class Names:
         return name in self._places
 
     def look_up(self, name: str) -> Any:
-        """What torch has by the name. Raises LacksName where it has nothing, AttributeError for a name in no row."""
+        """The object of that name in torch. Raises LacksName where torch has nothing, AttributeError for a name in no
+        row."""
         if name in self._kept:
             return self._kept[name]
         if name not in self:
@@ -101,14 +102,14 @@ class Names:
         return take
 
     def optional(self, name: str, default: Any = None) -> Any:
-        """The same, with a default for a torch that lacks the name."""
+        """The object of that name, or a default where torch lacks it."""
         try:
             return self.look_up(name)
         except LacksName:
             return default
 
     def loaded(self, name: str, default: Any = None) -> Any:
-        """The same, with the default also where the module is not imported: nothing is imported."""
+        """The object of that name, or a default also where its module is not imported: nothing is imported."""
         if name in self._kept:
             return self._kept[name]
         module, path = self._places[name]

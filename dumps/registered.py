@@ -3,7 +3,7 @@
 Such a file ends in `NAME = Kind(order=10, words="...", apply=apply)`. What is written out there is read from the
 source, so that lists, help and tables of such objects need no import of the files, which may bring in torch or textual.
 
->>> [*described(Path(__file__).parents[1] / "minifier" / "passes" / "names.py", "PASS")]
+>>> [*described(Path(graphdbg.__file__).parent / "minifier/passes/names.py", "PASS")]
 ['order', 'words', 'edits', 'is_neutral']
 """
 

@@ -5,9 +5,11 @@ Equal files are hard links to each other. Each process lists what it wrote in `<
 where the others look; what is listed is compared byte by byte before it is linked, so a list may be out of date. Where
 the file system has no hard links every file stands by itself. The bytes of an existing file are never changed.
 
->>> files = SharedFiles(run_path, "rank1_pid12")
->>> name = files.place(folder / "graph.py", b"...")       # written, or a link (then there is no name)
->>> files.publish(folder / "graph.py", name)              # once it is whole: others may link to it
+For example:
+
+    files = SharedFiles(run_path, "rank1_pid12")
+    name = files.place(folder / "graph.py", b"...")       # written, or a link (then there is no name)
+    files.publish(folder / "graph.py", name)              # once it is whole: others may link to it
 """
 
 from __future__ import annotations

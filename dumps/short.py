@@ -1,8 +1,8 @@
 """Values and names as short texts: for boxes, edges and narrow columns. Every text is one line, free of control
 characters.
 
->>> row_value(table.row(3))
-'f32[4, 16]'
+>>> row_value(saved.table.row(6))
+'f32[2, 16]'
 """
 
 from __future__ import annotations

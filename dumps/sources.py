@@ -5,8 +5,11 @@ their path.
 number; what was left out is said there. It never opens a file that a dump names: the recorder hands over the text, and
 readers get the copy.
 
->>> SourceWriter(Path("pid1")).keep("/home/ann/train.py", "import torch\n")
+>>> Path("pid1").mkdir()
+>>> SourceWriter(Path("pid1")).keep("/home/ann/train.py", "import torch")
+True
 >>> Sources(Path("pid1")).text("/home/ann/train.py")
+'import torch'
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ LIST = "sources.jsonl"
 MOST_FILE_BYTES = 1 << 20
 MOST_BYTES = 1 << 23
 MOST_FILES = 300
-"""Of one process: files that people write are small, generated ones need not be kept."""
+"""The most files of one process: files that people write are small, generated ones need not be kept."""
 
 
 class SourceRecord(msgspec.Struct, omit_defaults=True):

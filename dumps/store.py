@@ -75,7 +75,11 @@ def _code_files(folder: Path) -> list[CodeFile]:
 
 
 class SavedGraph(Displayed):
-    """One saved graph: in a run, or a case folder of its own (then `run` is None and its status is "saved")."""
+    """One saved graph: in a run, or a case folder of its own (then `run` is None and its status is "saved").
+
+    >>> saved.id, saved.record.stage, saved.inputs()[0].shape
+    ('0_0/forward', 'forward', torch.Size([16, 8]))
+    """
 
     def __init__(self, path: Path, run: Run | None = None, row: index.ListedGraph | None = None) -> None:
         self.path = path
@@ -207,20 +211,35 @@ class SavedGraph(Displayed):
         return _code_files(folder) if folder.is_dir() else []
 
     def module(self) -> GraphModule:
-        """The live graph with its parameters, buffers and constants. Imports torch."""
+        """The live graph with its parameters, buffers and constants: an fx.GraphModule that takes `inputs()`, one by
+        one. Imports torch. Raises UnreadableError for a damaged record, RefusedError for what is not run without trust.
+
+        >>> saved.module()(*saved.inputs())[0].shape
+        torch.Size([2, 4])
+        """
         from . import live
 
         return live.module(self.record, self.tensors, where=str(self.path / GRAPH_FILE))
 
     def inputs(self, seed: int = 0) -> list[Any]:
-        """Real inputs: stored ones where there are any, the others synthesised from `seed`. Imports torch."""
+        """Real inputs in the order of the placeholders (tensors, numbers): stored ones where there are any, the others
+        synthesised from `seed`. Imports torch. Raises UnreadableError for a damaged record.
+
+        >>> [tuple(value.shape) for value in saved.inputs(seed=0)]
+        [(16, 8), (16,), (2, 8), (4, 16), (4,)]
+        """
         from . import live
 
         return live.inputs(self.record, self.inputs_record, self.tensors, seed, where=str(self.path))
 
 
 class Run(Displayed):
-    """One recorded command. What it says is as of when it was opened."""
+    """One recorded command. What it says is as of when it was opened.
+
+    >>> run = Run(Path("myrun"))
+    >>> len(run.graphs()), run.graph("0_0/f").id
+    (16, '0_0/forward')
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -263,7 +282,11 @@ class Run(Displayed):
         return [SavedGraph(row.path, self, row) for row in self.rows if row.saved]
 
     def graph(self, text: str) -> SavedGraph:
-        """The graph named by an exact id or an unambiguous prefix; raises UsageError with the candidates."""
+        """The graph named by an exact id or an unambiguous prefix; raises UsageError with the candidates.
+
+        >>> run.graph("0_0/forward").id
+        '0_0/forward'
+        """
         addresses = [ids.Address(row.process, row.rank, row.local) for row in self.rows]
         row = self.rows[ids.find(text, addresses, str(self.path))]
         if not row.saved:
@@ -273,7 +296,11 @@ class Run(Displayed):
 
 
 def open_run(path: str | Path) -> Run:
-    """Opens a run folder; raises UsageError when there is none, UnreadableError when run.json is damaged or newer."""
+    """Opens a run folder; raises UsageError when there is none, UnreadableError when run.json is damaged or newer.
+
+    >>> [graph.id for graph in open_run("myrun").graphs()][:2]
+    ['0_0/dynamo', '0_0/pre_grad']
+    """
     path = Path(path)
     if not index.is_run(path):
         why = "it has no run.json" if path.is_dir() else "there is no such folder"
@@ -349,7 +376,12 @@ def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
 
 
 def load_graph(path: str | Path) -> SavedGraph:
-    """Opens a graph by `RUN/ID`, by its folder inside a run, or a case folder; see `resolve` for the rules."""
+    """Opens a graph by `RUN/ID`, by its folder inside a run, or a case folder; see `resolve` for the rules. Raises
+    UsageError where there is none.
+
+    >>> load_graph("myrun/0_0/forward").record.stage
+    'forward'
+    """
     target = resolve(str(path))
     if isinstance(target, Run):
         raise UsageError(

@@ -4,8 +4,8 @@ compiling.
 A process that dies loses nothing, for the system has the bytes; a power cut takes the last seconds. It opens no file
 for writing. A file that vanished meanwhile, because a graph was left out or replaced, is skipped.
 
->>> syncing = Syncing(failed)
->>> syncing.add(path); syncing.finish()
+>>> syncing = Syncing(print)
+>>> syncing.add(Path("myrun/run.json")); syncing.finish()
 """
 
 from __future__ import annotations

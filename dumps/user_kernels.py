@@ -35,7 +35,7 @@ class UserKernel:
         self.name = f"{kernel.name}.py"
 
     def line(self) -> str:
-        """For a list of kernels."""
+        """The kernel in a list of kernels."""
         return f"{self.name}  (your own, {counted(len(self.calls), 'call')})"
 
     def read_text(self) -> str:
@@ -60,7 +60,7 @@ class UserSource:
         self.stem = Path(definition.file).stem
 
     def line(self) -> str:
-        """For a list of kernels."""
+        """The source in a list of kernels."""
         held = [*(f"ops of {space}" for space in self.definition.spaces), *self.definition.values]
         return f"{self.name}  (your own: {', '.join(held)})"
 
@@ -74,8 +74,8 @@ class UserSource:
 
 
 def of(saved: SavedGraph) -> list[UserKernel | UserSource]:
-    """In the order of their first calls, then what else `--trust` runs. The record of a large graph is read only where
-    it calls a kernel or an operator of the user's."""
+    """The user's kernels in the order of their first calls, then what else `--trust` runs. The record of a large graph
+    is read only where it calls a kernel or an operator of the user's."""
     table = saved.table
     calls = any(CALL in table.strings[at] or is_custom(table.strings[at]) for at in set(table.target))
     if not calls and len(table.target) > _LARGE:
@@ -85,7 +85,7 @@ def of(saved: SavedGraph) -> list[UserKernel | UserSource]:
 
 
 def of_record(record: GraphRecord) -> list[UserKernel]:
-    """The same of a record; what an older graphdbg recorded has the kernel's function alone."""
+    """The user's kernels of a record; one of an older graphdbg has the kernel's function alone."""
     calls = list(_calls(record.graph))
     if record.kernels:
         return [

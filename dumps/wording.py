@@ -1,6 +1,6 @@
 """A number with its noun, as people say it: the one place that knows when a noun stands in the plural.
 
-Does not know what is counted, and does not print. Machine-readable output has numbers, not these words.
+Machine-readable output has numbers, not these words.
 
 >>> counted(1, "graph"), counted(2, "process"), counted(3, "query"), counted(1200, "node", form=",")
 ('1 graph', '2 processes', '3 queries', '1,200 nodes')
@@ -16,8 +16,7 @@ from pathlib import Path
 
 
 def counted(count: float, singular: str, many: str = "", *, form: str = "") -> str:
-    """`count` in the format `form`, and the noun that goes with it; `many` where the plural is not made by the usual
-    rule."""
+    """`count` in the format `form`, with its noun; `many` is a plural that the usual rule does not give."""
     return f"{count:{form}} {singular if count == 1 else many or plural(singular)}"
 
 

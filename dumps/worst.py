@@ -1,8 +1,8 @@
 """Which graph a command takes where a run was named and one graph is wanted: the worst that is known; and what is
 known.
 
-The last verdicts are kept in the cache folder, never in a run. Judges nothing, imports no torch, and fails for no
-reason: a verdict that could not be kept or read is not known.
+The last verdicts are kept in the cache folder, never in a run. Judges nothing, imports no torch, and never fails: a
+verdict that could not be kept or read is not known.
 
 >>> keep(run, {"0_0/forward": (1, "fails: wrong numbers", "relative error 0.5 to float64, eager's own 1e-7")})
 >>> worst_known(run)[1]
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from .store import Run, SavedGraph
 
 FILE = "verdicts.json"
-"""Its name in the cache folder."""
+"""The name of the file in the cache folder."""
 
 Told = tuple[int, str, str]
-"""What is kept of a verdict: its exit code, what it comes to in a few words, and its reason."""
+"""What is kept of a verdict: its exit code, its outcome in a few words, and its reason."""
 _FAILS, _UNSURE = 1, 4
-"""Exit codes that say what a verdict comes to."""
+"""Exit codes that say how a verdict came out."""
 
 
 def keep(run: Run | None, verdicts: Mapping[str, Told]) -> None:
@@ -35,7 +35,8 @@ def keep(run: Run | None, verdicts: Mapping[str, Told]) -> None:
 
 
 def worst_known(run: Run) -> tuple[SavedGraph, str]:
-    """The graph, and why it is that one ("" where it is the only one). Raises UsageError for a run without graphs."""
+    """The worst graph, and why it was chosen ("" where it is the only one). Raises UsageError for a run without
+    graphs."""
     graphs = run.graphs()
     if not graphs:
         why = "nothing was compiled, or nothing could be saved"
@@ -59,8 +60,7 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
 
 
 def last_failing(run: Run) -> tuple[SavedGraph | None, str]:
-    """The graph to begin with of those whose last verdict is that they fail, and that in words; None where there is
-    none."""
+    """The first graph whose last verdict is a failure, and that verdict in words; None where there is none."""
     return _with_verdict(run, _FAILS)
 
 

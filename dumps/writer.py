@@ -1,8 +1,8 @@
 """Writing a run: one RunWriter per run folder, one ProcessWriter per recorded process; several processes share a run
 safely.
 
-Does not overwrite anything of anybody else, does not import torch, and must leave every finished graph whole whenever
-the process dies. All methods may be called from several threads.
+Overwrites nothing of anybody else, imports no torch, and leaves every finished graph whole whenever the process dies.
+All methods may be called from several threads.
 
 For example:
 
@@ -56,11 +56,11 @@ _JOIN_S = 3.0
 
 
 class LeftOutError(Exception):
-    """The gate had no room for something of this graph; it has counted that already."""
+    """There was no room for something of this graph; the gate has counted that already."""
 
 
 class Gate(Protocol):
-    """Who decides what there is room for. `gone` are the graphs that were removed again."""
+    """Decides what there is room for. `gone` are the graphs that were removed again."""
 
     gone: set[str]
 
@@ -73,7 +73,7 @@ class Gate(Protocol):
         ...
 
     def spare(self, size_bytes: int) -> bool:
-        """Whether so much is free for what can be derived at any time; nothing goes for it."""
+        """Whether so much is free for what can be derived at any time; nothing is removed for it."""
         ...
 
 
@@ -148,7 +148,8 @@ class RunWriter:
 
 
 def joined_record(path: Path) -> RunRecord:
-    """The run.json that another process made, or is about to finish where the file system has no hard links.
+    """The run.json that another process wrote, or is about to finish where the file system has no hard links. Raises
+    UnreadableError when it is still not whole after a few seconds.
 
     Raises UnreadableError when it is still not whole after a few seconds.
     """
@@ -245,7 +246,7 @@ class ProcessWriter:
 
     def amend(self, record: GraphRecord, text: GraphText | None = None) -> Path:
         """Replaces what was saved of a graph by a fuller record, file by file, each whole; graph.json last, so that it
-        is never newer than what is derived from it. `text`: what it was saved with; then only what was added is
+        is never newer than what is derived from it. `text`: what the graph was saved with; then only the additions are
         encoded."""
         path = self._existing(record.id)
         for name, data in _tables(record) if text is None else ():
@@ -256,7 +257,7 @@ class ProcessWriter:
         return path
 
     def write_programs(self) -> None:
-        """graph.py of all graphs, where there is room for it: called when nothing is compiled any more, before
+        """Writes graph.py of all graphs, where there is room for it: called when nothing is compiled any more, before
         `close`."""
         room = self.gate.spare if self.gate is not None else None
         write_programs(self.path, self.shared.replace, room, self._note)
@@ -275,7 +276,7 @@ class ProcessWriter:
     def save_code(self, local: str, files: Mapping[str, str]) -> list[Path]:
         """Writes generated code into code/, one file per name; returns their paths.
 
-        Much code is compressed, and kernels that can be told apart in the whole of it when it is read are not written
+        Much code is compressed, and kernels that can be separated in the whole of it when it is read are not written
         twice.
         """
         folder = self._existing(local) / CODE_FOLDER
@@ -316,7 +317,7 @@ class ProcessWriter:
             self._compiles.discard(path.parent.name)
 
     def disk_bytes(self) -> int:
-        """What this process added to the disk, in blocks."""
+        """The bytes that this process added to the disk, in blocks."""
         logs = in_blocks(self.journal.written_bytes) + in_blocks(self.shared.list_bytes)
         graphs = self.shared.disk_bytes + BLOCK_BYTES * (self._folders + len(self._compiles) + 8)
         return logs + graphs + in_blocks(self.tensors.written_bytes) + self.sources.disk_bytes
@@ -326,7 +327,7 @@ class ProcessWriter:
             raise LeftOutError(local)
 
     def _write_folder(self, path: Path, contents: Mapping[str, bytes]) -> None:
-        """A new folder with these files; it appears whole or not at all."""
+        """Writes a new folder with these files; it appears whole or not at all."""
         with new_folder(path, synced=False) as folder:
             names = {name: self.shared.place(folder / name, data) for name, data in contents.items()}
         self._folders += 1
@@ -335,7 +336,7 @@ class ProcessWriter:
         self.syncing.add(*(path / name for name in contents))
 
     def _replace(self, path: Path, data: bytes, compress: Packer | None = None) -> Path:
-        """Writes one text in the form, plain or compressed, that it has already, so that there is one file of it."""
+        """Writes one text in its present form, plain or compressed, so that there is one file of it."""
         present = stored(path)
         size = None if present is None else 0 if present == path else LARGE_BYTES
         name, content = packed(path.name, data, size, compress)
@@ -350,7 +351,7 @@ class ProcessWriter:
         return path
 
     def close(self) -> None:
-        """Says in the journal that this process ended by itself; does nothing in a forked child."""
+        """Records in the journal that this process ended by itself; does nothing in a forked child."""
         if self.owned:
             self.shared.unite()
             self.syncing.finish()
@@ -366,7 +367,7 @@ class ProcessWriter:
         return path
 
     def _not_on_disk(self, path: Path, error: OSError) -> None:
-        """Told once for each kind of refusal; what the system holds is read as before."""
+        """Reports a file that the disk refuses, once for each kind; what the system holds is read as before."""
         why = error.strerror or str(error)
         if why not in self._refusals:
             self._refusals.add(why)

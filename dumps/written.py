@@ -1,7 +1,7 @@
 """Which programs graphdbg has written on this machine, by the hash of their text, in the cache folder: these may be run
 again.
 
-Imports no torch, and fails for no reason: what could not be kept or read was not written here.
+Imports no torch, and never fails: what could not be kept or read was not written here.
 
 >>> Path("repro.py").touch()
 >>> remember(Path("repro.py"))
@@ -18,11 +18,11 @@ from pathlib import Path
 from .kept import folder
 
 FILE = "written.txt"
-"""Its name in the cache folder: a hash a line."""
+"""The name of the file in the cache folder: one hash a line."""
 
 
 def remember(program: Path) -> None:
-    """Keeps that this program is ours."""
+    """Records that this program is ours."""
     with contextlib.suppress(OSError, RuntimeError):
         path = folder() / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def remember(program: Path) -> None:
 
 
 def here(program: Path) -> bool:
-    """Whether it was written on this machine and is as it was."""
+    """Whether the program was written on this machine and is unchanged."""
     with contextlib.suppress(OSError, RuntimeError):
         return _digest(program) in (folder() / FILE).read_text(encoding="ascii", errors="replace").split()
     return False

@@ -4,9 +4,10 @@ torch.
 Knows the kind of failure that is looked for, not whether a candidate shows it (`oracle`); how long a candidate may take
 before it counts as hanging (`Pace`), and which queries must run alone (`Gate`).
 
->>> asking = Asking(server, Options(), 600.0)
->>> asking.probe({"case": ..., "candidate": None, ...}).status
-'done'
+For example:
+
+    asking = Asking(server, Options(), 600.0)
+    asking.probe({"case": ..., "candidate": None, ...}).status  # -> 'done'
 """
 
 from __future__ import annotations

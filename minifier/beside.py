@@ -3,12 +3,14 @@
 Reads case folders; runs nothing and judges nothing. Without a plain form of a graph its own text, graph.py, stands for
 it.
 
->>> print(difference(load_graph("small/case"), load_graph("small/passes")))     # doctest: +SKIP
---- case (fails)
-+++ passes (passes)
-@@ -1,2 +1,2 @@
--x = torch.ones(8)
-+x = torch.ones(9)
+For example:
+
+    print(difference(load_graph("small/case"), load_graph("small/passes")))
+    # --- case (fails)
+    # +++ passes (passes)
+    # @@ -1,2 +1,2 @@
+    # -x = torch.ones(8)
+    # +x = torch.ones(9)
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from ..toolkit.live.spec import FULL_STAGES
 
 CONTEXT = 3
 STORED = "stored["
-"""In the text of an input whose values would be in a file beside a program."""
+"""In the text of an input whose values would be stored in a file beside a program."""
 _LONGEST = 160
 
 
@@ -36,7 +38,7 @@ def difference(
 ) -> str:
     """The diff from the one to the other; empty where their texts are the same.
 
-    Small inputs are written out, unless one of them has no such form: then all are told by how they would be made.
+    Small inputs are written out, unless one of them has no such form: then all are described by how they would be made.
     """
     exact = lines(failing, exact=True), lines(passing, exact=True)
     formed = lines(failing), lines(passing)
@@ -46,7 +48,7 @@ def difference(
 
 
 def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
-    """A case as text: settings that are not the usual ones, inputs (`exact`: with their values), the program."""
+    """A case as text: settings that are not the default, inputs (`exact`: with their values), the program."""
     record = saved.record
     settings = [
         f"# {room}.{name} = {value!r}" for room, values in record.config.items() for name, value in values.items()
@@ -67,7 +69,7 @@ def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
 
 
 def _inputs(saved: SavedGraph, program: FunctionText | None, exact: bool) -> list[str]:
-    """A line per input: how a program would make it; its form where there is no such way."""
+    """A line per input: how a program would make it, else its form."""
     record = saved.record
     if program is None:
         return []

@@ -1,10 +1,9 @@
 """case.json beside a minimised case: how it fails, under which rung, and what it was reduced from.
 
 `minify` writes it, with more in it than a report needs; what is not known here is ignored. A case folder without it is
-judged again. Does not take a word of it for an instruction: only the failure and some numbers are read.
+judged again. Nothing in it is taken as an instruction: only the failure and some numbers are read.
 
->>> read(Path("small/case")).rung
-'inductor'
+For example: `read(Path("small/case")).rung` gives `'inductor'`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NAME = "case.json"
 
 
 class Original(msgspec.Struct):
-    """The graph that a case was reduced from, and how many of how many runs of it failed (0 of 0: not told)."""
+    """The graph that a case was reduced from, and how many of how many runs of it failed (0 of 0: not recorded)."""
 
     nodes: int
     input_bytes: int = 0
@@ -56,7 +55,7 @@ class CaseFile(msgspec.Struct, kw_only=True):
 
     @property
     def rate(self) -> Rate | None:
-        """How often it fails by all runs that are known; None where none is."""
+        """How often it fails in all runs that are known; None where none is."""
         failing, runs = self.verified
         if self.original is not None:
             failing, runs = failing + self.original.failing, runs + self.original.runs
@@ -64,17 +63,17 @@ class CaseFile(msgspec.Struct, kw_only=True):
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """The modules that it was found with; never the trust, which the user gives each time."""
+        """The modules that the case was minified with; never the trust, which the user gives each time."""
         return without_trust(self.options.get("imports") or ())
 
     @property
     def recorded_at(self) -> str:
-        """The stage that it was recorded at, where it is entered at another one now."""
+        """The stage that the case was recorded at, where it is now entered at another one."""
         return str(self.spec.get("recorded_at", ""))
 
     @property
     def only_compiled(self) -> bool:
-        """Whether eager could not run it where it was minified, so that it was compiled and never run."""
+        """Whether eager could not run the case where it was minified, so that it was compiled and never run."""
         return bool(self.spec.get("only_compiled"))
 
 

@@ -4,7 +4,6 @@ Exit code 0 passes, 1 fails, 2 is ignored; another one, or a signal, is a failur
 which the shell says that nothing could be run, stop everything. Each query has a case folder and a process group of its
 own.
 
->>> CommandOracle(case, work, server, Options("cmd: python {case}/graph.py"), output=Path("small/output"))
 """
 
 from __future__ import annotations

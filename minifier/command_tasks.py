@@ -5,7 +5,9 @@ the command.
 Eager, rungs and float64 have no part in it: the command alone decides. What is left of the server (its descriptors,
 variables, signals) must not reach the command.
 
->>> ask("graphdbg.minifier.command_tasks:run", {"command": "test -d {case}", "case": ..., ...}, server=server)
+For example:
+
+    ask("graphdbg.minifier.command_tasks:run", {"command": "test -d {case}", "case": ..., ...}, server=server)
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ queries.
 Whoever steers (`graphdbg steer`, a screen) appends; what became of an order is a `steered` line of OUT/events.jsonl
 with its id, which `outcome` waits for. No torch; needs no screen.
 
->>> given = give(Path("small"), "disable", step="dims")
->>> outcome(Path("small"), given, wait_s=10.0).state
-'applied'
+For example:
+
+    given = give(Path("small"), "disable", step="dims")
+    outcome(Path("small"), given, wait_s=10.0).state  # -> 'applied'
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from ..dumps import lines, opening
 from ..dumps.atomic import cannot_write
 from ..dumps.errors import UsageError
 from ..dumps.lines import Tail
-from .events import EVENTS_FILE, Steered, from_json
+from .events import EVENTS_FILE, STEPS, Steered, from_json
 from .life import at_work
-from .passes import NAMES as PASS_NAMES
-from .search.tiers import TIERS
+from .log import read
 from .starting import again
 
 CONTROL_FILE = "control.jsonl"
@@ -36,8 +36,6 @@ LOOK_S = 0.05
 OF_STEPS = ("disable", "enable", "raise")
 """Orders that name a step."""
 WHATS = ("pause", "resume", "skip", *OF_STEPS, "cancel", "restart")
-STEPS = tuple(dict.fromkeys([*(name for name, _ in TIERS), "explain", "outputs", "together", *PASS_NAMES, "needs"]))
-"""The steps that can be disabled, enabled and raised."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> 
         why = f"{who} is running any more" if record is None else f"{who} has ended"
         raise NobodyThereError(f"nothing is minified in {out}", why, f"go on with: {again(out)}")
     offset = events.stat().st_size
-    order = Order.new(what, step=step or (_running(events) if what == "skip" else ""), number=number)
+    order = Order.new(what, step=step or (read(out)[0].step if what == "skip" else ""), number=number)
     append(out, order)
     return Given(order, offset)
 
@@ -153,14 +151,3 @@ def outcome(out: Path, given: Given, wait_s: float) -> Steered | None:
         if time.monotonic() >= deadline or (not lines and at_work(out)[0] == "dead"):
             return None
         time.sleep(LOOK_S)
-
-
-def _running(events: Path) -> str:
-    """The step that runs now, by the last line that says so."""
-    data = opening.read(events)
-    place = data.rfind(b'"event":"step"')
-    line = data[place - 1 :].partition(b"\n")
-    try:
-        return str(json.loads(line[0])["step"]) if place > 0 and line[1] else ""
-    except (ValueError, KeyError):
-        return ""

@@ -5,9 +5,10 @@ The bug is Inductor's own test hook (relu is wrong, or its kernel does not compi
 command that a user would type, run in a process of its own; its narration passes through, its data is read from --json.
 Nothing is simulated.
 
->>> outcome = Demo(Path("demo-run-1"), narrate=say).play("accuracy")      # doctest: +SKIP
->>> outcome.nodes, outcome.original_nodes
-(3, 205)
+For example:
+
+    outcome = Demo(Path("demo-run-1"), narrate=say).play("accuracy")
+    outcome.nodes, outcome.original_nodes  # -> (3, 205)
 """
 
 from __future__ import annotations

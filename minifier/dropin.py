@@ -5,8 +5,6 @@ The predicate is called in this process, one call after the other; True means th
 outputs are reduced, nothing else: node targets and constants stay as they are. The small case holds no more input bytes
 than the original needed for the same nodes (`spared`).
 
->>> from graphdbg.minifier import minifier
->>> module, inputs = minifier(fx_graph, inputs, lambda fx_g, inps: torch.ops.aten.mul.Tensor in targets(fx_g))
 """
 
 from __future__ import annotations
@@ -51,10 +49,15 @@ def minifier(
 ) -> tuple[fx.GraphModule, list[Any]]:
     """The smallest module and inputs found for which `module_fails(module, inputs)` is still true.
 
+    `fail_f` is a traced graph, `inps` its inputs in order; what comes back is a pair (module, list of inputs).
     `dump_state` is called with the first case and with each smaller one. `offload_to_disk` keeps recorded values in
     files under `save_dir` (`skip_offload`: in memory after all). `skip_sanity` does not check the original.
     `max_granularity`, a power of two, bounds how many nodes one step may drop. Raises UsageError where the original
     does not fail; exceptions of the predicate propagate.
+
+    >>> module, small = minifier(gm, inputs, lambda gm, inputs: "erf" in gm.code)
+    >>> [node.name for node in module.graph.nodes if node.op == "call_function"]
+    ['erf']
     """
     if max_granularity is not None and (max_granularity < 1 or max_granularity & (max_granularity - 1)):
         raise UsageError(f"max_granularity is {max_granularity}", "it must be a power of two")

@@ -2,8 +2,10 @@
 
 The case is small, so each try is a short compile; nothing is tried after the budget is spent.
 
->>> ease(minified, server, Options(), print); minified.verdict.workaround
-'torch._inductor.config.pattern_matcher = False'
+For example:
+
+    ease(minified, server, Options(), print); minified.verdict.workaround
+    # 'torch._inductor.config.pattern_matcher = False'
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ Search functions (`search/`) propose candidates through three questions: `ask` (
 fails first) and `smallest` (how much of a growing family is needed). With `jobs` workers the engine asks several at
 once; answers are always consumed in the order of submission, so one seed and one worker count give one result.
 
->>> engine = Engine(problem, jobs=2, executor=pool)
->>> result = engine.run(TIERS, Candidate.of(range(problem.size)))
->>> result.best, result.queries, result.history
+For example:
+
+    engine = Engine(problem, jobs=2, executor=pool)
+    result = engine.run(TIERS, Candidate.of(range(problem.size)))
+    result.best, result.queries, result.history
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ..dumps.wording import counted
 from .agenda import Agenda
 from .budget import Cancelled, Restarted, SearchLimits, Skipped, Stopped
 from .events import Best, Follow, QueryAnswered, QueryStarted, Stepped
-from .journal import Journal
+from .log import Log
 from .minified import Interrupted, Others, Result
 from .monotony import Monotony
 from .search.problem import Aborted, Answer, Candidate, Neighbours, Problem, Ruling
@@ -69,7 +71,7 @@ class Engine:
     """One minification of one problem.
 
     `repeats`: how often a candidate that does not fail is asked in all (flaky failures). `queries` counts oracle runs,
-    those recalled from a journal included; `queries` may start above 0 where the original was checked before. A pass
+    those recalled from a log included; `queries` may start above 0 where the original was checked before. A pass
     that contradicts a failure is asked again; if it then fails, `measure` says how often passes must be asked, and the
     search begins anew from the best case. `steering`: carries out what the user wants between two queries.
     """
@@ -79,7 +81,7 @@ class Engine:
         problem: Problem,
         *,
         budget: SearchLimits | None = None,
-        journal: Journal | None = None,
+        log: Log | None = None,
         repeats: int = 1,
         jobs: int = 1,
         executor: Executor | None = None,
@@ -120,7 +122,7 @@ class Engine:
         self._answers: dict[Candidate, Answer] = {}
         self._monotony = Monotony()
         self._others = Others()
-        self._journal = journal
+        self._log = log
         self._executor = executor
         self._tell, self._measure = tell, measure
         self._runs: dict[Candidate, list[Answer]] = {}
@@ -369,7 +371,7 @@ class Engine:
 
     def _beside(self, new: list[Candidate], executor: Executor) -> None:
         """Asks all at the same time, takes the answers in order. None runs on behind the first that fails, or where
-        that ends early by the user's will: what is not waited for does not count, even where the journal has its
+        that ends early by the user's will: what is not waited for does not count, even where the log has its
         answer."""
         self.budget.check(self.queries)
         for ahead, candidate in enumerate(new):
@@ -423,11 +425,11 @@ class Engine:
 
     def _announce(self, candidate: Candidate, ahead: int = 0) -> None:
         """Tells that a candidate is asked now, unless its answer is known from before."""
-        if not (self._journal and self._journal.has(candidate.text(), 0)):
+        if not (self._log and self._log.recall(candidate.text(), 0)):
             self._tell(QueryStarted(self.queries + ahead + 1, self._purpose, self.step, candidate.text()))
 
     def _query(self, candidate: Candidate, repeats: int) -> None:
-        """Runs one candidate, a passing one `repeats` times in all; each answer is in the journal before the next is
+        """Runs one candidate, a passing one `repeats` times in all; each answer is in the log before the next is
         asked.
 
         Infrastructure failures are retried and not counted. Stops where the budget is used up.
@@ -439,7 +441,7 @@ class Engine:
             if (left is not None and len(runs) - self._learnt[candidate] >= left) or (runs and self.budget.late()):
                 break
             ask = partial(persistent, partial(self.problem.test, candidate))
-            runs.append(self._journal.answer(text, len(runs), ask)[0] if self._journal else ask())
+            runs.append(self._log.answer(text, len(runs), ask)[0] if self._log else ask())
 
     def _learn(self, candidate: Candidate) -> None:
         """Takes in the runs of a candidate that were not counted yet. Raises Stopped where the budget ended within
@@ -451,7 +453,7 @@ class Engine:
             if answer.verdict is Ruling.INFRA:
                 del runs[run:]
                 raise Stopped(f"the oracle does not work: {answer.detail}")
-            recalled = self._journal is not None and self._journal.has(text, run)
+            recalled = self._log is not None and self._log.recall(text, run) is not None
             self._learnt[candidate] += 1
             self.queries += 1
             self.recalled += recalled

@@ -1,7 +1,7 @@
 """What happens while minifying, as plain records: for progress displays, for --json, and for screens that follow a run.
 
-Each is one line under `graphdbg minify --json` and in OUT/events.jsonl (docs/minify-events.md), which `EventsFile`
-writes and `progress.watched` reads; `from_json` is the way back. Must not print or count, nor ever end a search.
+Each is one line of OUT/events.jsonl (docs/minify-events.md), which `log` writes and `story` adds up, and most are lines
+of `graphdbg minify --json --full`; `from_json` is the way back. Must not print, count, read or write.
 
 >>> Stepped("windows", 7).to_json()
 {'event': 'step', 'step': 'windows', 'queries': 7, 'words': 'looking for the place: windows of neighbouring nodes'}
@@ -9,32 +9,31 @@ writes and `progress.watched` reads; `from_json` is the way back. Must not print
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from pathlib import Path
-from threading import RLock
 from typing import Any
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from ..dumps.lines import LineWriter
-from ..dumps.opening import opened
 from ..dumps.wording import counted
+from .passes import NAMES as PASS_NAMES
 from .passes import PASSES
-from .search.problem import Answer
+from .search.problem import Answer, Ruling
+from .search.tiers import TIERS
 
 VERSION = 1
 """Raised when a field changes its meaning or goes; new fields and events may come at any time."""
 
 EVENTS_FILE = "events.jsonl"
-_START = b'"event":"start"'
 
 PURPOSES = ("sanity", "search", "explanation", "verification")
 """What a query is for: does the original fail, does a candidate, what is each part needed for, does the saved
 result."""
 EXPLAINING = "needs"
 """The step whose queries are no part of the search."""
+
+STEPS = tuple(dict.fromkeys([*(name for name, _ in TIERS), "explain", "outputs", "together", *PASS_NAMES, EXPLAINING]))
+"""The steps of the search in their order; each can be disabled, enabled and raised."""
 
 WORDS = {
     "sanity": "checking that it fails",
@@ -77,6 +76,20 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
         return {name: value for name, value in line.items() if value or name not in ("time", "life")}
 
 
+class Conditions(Happening, frozen=True, tag="conditions"):
+    """First in the log: what its answers depend on (case, check, rung, torch, seed ...), which a process that goes on
+    must share, and what else it has to know (`about`: graph, options, directory)."""
+
+    header: dict[str, Any] = {}
+    about: dict[str, Any] = {}
+
+
+class Cut(Happening, frozen=True, tag="cut"):
+    """How the graph was cut into atoms: candidates are named by their numbers."""
+
+    digest: str = ""
+
+
 class Started(Happening, frozen=True, tag="start"):
     """A minification begins or goes on; `known` answers come from an earlier process."""
 
@@ -98,23 +111,54 @@ class Stepped(Happening, frozen=True, tag="step"):
         force_setattr(self, "words", words(self.step))
 
 
-class QueryAnswered(Happening, frozen=True, tag="query"):
-    """One query was answered, the `queries`-th in all; `improved`: it is the smallest failing case so far."""
+class Judged(Happening, frozen=True, kw_only=True):
+    """What an `Answer` says about a candidate."""
 
-    queries: int = 0
-    purpose: str = ""
-    step: str = ""
     case: str = ""
     verdict: str = ""
     signature: str = ""
     nodes: int = 0
     input_bytes: int = 0
     seconds: float = 0.0
-    improved: bool = False
-    recalled: bool = False
     detail: str = ""
     failure: Any = None
     record: Any = None
+
+
+class Answered(Judged, frozen=True, tag="answer"):
+    """The judge's answer to the `run`-th time that a candidate was asked: written before anything else is asked, so
+    that no later process asks it again. A `query` says when the search took it in, and what for."""
+
+    run: int = 0
+
+    @classmethod
+    def of(cls, case: str, run: int, answer: Answer) -> Answered:
+        """The event of an answer."""
+        return cls(case=case, run=run, **answer.to_json())
+
+    @property
+    def answer(self) -> Answer:
+        """The answer again. Raises ValueError for a verdict that there is not."""
+        return Answer(
+            Ruling(self.verdict),
+            self.signature,
+            self.nodes,
+            self.input_bytes,
+            self.detail,
+            self.seconds,
+            self.failure,
+            self.record,
+        )
+
+
+class QueryAnswered(Judged, frozen=True, tag="query"):
+    """One query was answered, the `queries`-th in all; `improved`: it is the smallest failing case so far."""
+
+    queries: int = 0
+    purpose: str = ""
+    step: str = ""
+    improved: bool = False
+    recalled: bool = False
 
     @classmethod
     def of(
@@ -127,9 +171,16 @@ class QueryAnswered(Happening, frozen=True, tag="query"):
         improved: bool = False,
         recalled: bool = False,
     ) -> QueryAnswered:
-        """The event of an answer."""
-        told = answer.to_json()
-        return cls(queries=queries, purpose=purpose, step=step, case=case, improved=improved, recalled=recalled, **told)
+        """The event of an answer that was taken in."""
+        return cls(
+            queries=queries,
+            purpose=purpose,
+            step=step,
+            case=case,
+            improved=improved,
+            recalled=recalled,
+            **answer.to_json(),
+        )
 
 
 class Improved(Happening, frozen=True):
@@ -162,8 +213,8 @@ class Said(Happening, frozen=True, tag="say"):
 
 
 class Steered(Happening, frozen=True, tag="steered"):
-    """What became of an order of the user's (see `control`): `state` is "applied" or "refused", then with the
-    reason."""
+    """What became of an order of the user's (see `control`): `state` is "applied" or "refused", then with the reason.
+    Written before it acts: a process that goes on does the same at that `turn`, so many stops between queries on."""
 
     id: str = ""
     what: str = ""
@@ -172,6 +223,7 @@ class Steered(Happening, frozen=True, tag="steered"):
     step: str = ""
     number: int | None = None
     queries: int = 0
+    turn: int = 0
 
     @property
     def sentence(self) -> str:
@@ -205,69 +257,28 @@ Follow = Callable[[Happening], None]
 """Who is told; called in the thread that minifies, in order."""
 
 
+KEPT = (Conditions, Cut, Answered, Steered)
+"""What a process that goes on needs: on the disk before the search does."""
+
+_KNOWN = (
+    Conditions
+    | Cut
+    | Answered
+    | Started
+    | Stepped
+    | QueryAnswered
+    | Best
+    | QueryStarted
+    | Said
+    | Steered
+    | Restarted
+    | Ended
+)
+
+
 def from_json(line: object) -> Happening | None:
     """The inverse of `to_json`; None for a line that this version does not know, or with other types than promised."""
     try:
-        return msgspec.convert(
-            line,
-            Started | Stepped | QueryAnswered | Best | QueryStarted | Said | Steered | Restarted | Ended,
-            strict=False,
-        )
+        return msgspec.convert(line, _KNOWN, strict=False)
     except msgspec.ValidationError:
         return None
-
-
-class EventsFile:
-    """Appends to OUT/events.jsonl; made when the first line comes. `complain` takes the sentence about a disk that
-    refuses.
-
-    Each line is one write at the end of the file. A line that a dead process left half is ended first. Where the disk
-    refuses, writing stops and one sentence says so: it must never end a search.
-    """
-
-    def __init__(self, out: Path, complain: Callable[[str], None] = lambda text: None) -> None:
-        self.path = out / EVENTS_FILE
-        self.life = 0
-        self._complain = complain
-        self._lines: LineWriter | None = None
-        self._broken = False
-        self._lock = RLock()
-
-    def tell(self, event: Happening) -> None:
-        """Writes one event. Safe from several threads."""
-        self.write(event.to_json())
-
-    def write(self, line: dict[str, Any]) -> None:
-        """Writes one line, whose `event` says what it is."""
-        with self._lock:
-            if self._broken:
-                return
-            try:
-                lines = self._lines or self._open()
-                if line.get("event") == "start":
-                    self.life += 1
-                lines.write(msgspec.json.encode({**line, "time": round(time.time(), 3), "life": self.life}))
-                if lines.torn:
-                    raise OSError(0, "the disk is full")
-            except OSError as error:
-                self._broken = True
-                why = error.strerror or str(error)
-                self._complain(
-                    f"{self.path} is written no more ({why}): who follows it sees nothing new, the search goes on"
-                )
-
-    def close(self) -> None:
-        """Lets go of the file; later events are dropped."""
-        with self._lock:
-            if self._lines is not None:
-                self._lines.close()
-            self._lines, self._broken = None, True
-
-    def _open(self) -> LineWriter:
-        self._lines = LineWriter(self.path)
-        if not self.path.stat().st_size:  # of a device it is 0, whatever can be read
-            return self._lines
-        with opened(self.path) as file:
-            while lines := file.readlines(1 << 20):
-                self.life += sum(_START in line[:40] for line in lines)
-        return self._lines

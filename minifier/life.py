@@ -5,7 +5,7 @@ A second one is refused in a sentence. Whoever looks on asks `at_work`, and take
 judge.
 
 >>> with Life(Path("small"), resume=False) as life:
-...     life.events.tell(Started("myrun/0_0/forward", "small"))
+...     life.log.tell(Started("myrun/0_0/forward", "small"))
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import msgspec
 
@@ -29,7 +28,8 @@ from ..dumps.opening import refuse_links
 from ..dumps.process import FILE as PROCESS_FILE
 from ..dumps.process import Liveness, ProcessRecord, describe, liveness
 from ..dumps.reading import read_record
-from .events import Ended, EventsFile, Happening, Said, Started
+from .events import Ended
+from .log import Log
 from .results import LIVE, WORK
 
 LOCK_FILE = "lock"
@@ -60,7 +60,6 @@ class Life(AbstractContextManager["Life"]):
         self.out = out
         self._complain = complain
         self._ended: Ended | None = None
-        self._began = False
         refuse_taken(out, resume=resume)
         self.made = not out.exists()
         """Whether the folder is new."""
@@ -76,20 +75,7 @@ class Life(AbstractContextManager["Life"]):
         except GraphdbgError:
             os.close(self._descriptor)
             raise
-        self.events = EventsFile(out, self._complain)
-
-    def tell(self, event: Happening) -> None:
-        """Writes an event for those who look on."""
-        self._began = self._began or isinstance(event, Started)
-        self.events.tell(event)
-
-    def say(self, text: str) -> None:
-        """Writes a sentence for them."""
-        self.events.tell(Said(text))
-
-    def write(self, line: dict[str, Any]) -> None:
-        """Writes a line that is no event of the search, such as `done`."""
-        self.events.write(line)
+        self.log = Log(out, self._complain)
 
     def end(self, ended: Ended) -> None:
         """What is told when the block is left."""
@@ -98,15 +84,15 @@ class Life(AbstractContextManager["Life"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._began and self.out.is_dir():
+        if self.log.story.began and self.out.is_dir():
             if self._ended is None and isinstance(error, KeyboardInterrupt):
                 self._ended = Ended("interrupted", "interrupted")
             elif self._ended is None:
                 self._ended = Ended("failed", str(error) if error else "it ended without a word")
-            self.tell(self._ended)
+            self.log.tell(self._ended)
         elif self.made and self.out.is_dir() and all(path.name in BEFORE_ANYTHING for path in self.out.iterdir()):
             shutil.rmtree(self.out, ignore_errors=True)
-        self.events.close()
+        self.log.close()
         os.close(self._descriptor)  # which also gives back the lock
 
     def _lock(self) -> None:

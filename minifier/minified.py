@@ -3,10 +3,6 @@ no torch.
 
 Must not ask, judge or print anything.
 
-For example:
-
-    result = minify(gm, inputs, check="accuracy")
-    result.nodes, result.input_bytes, result.verified  # -> (3, 4, (3, 3))
 """
 
 from __future__ import annotations
@@ -106,13 +102,18 @@ class Also:
 class Minified(Displayed):
     """The smallest failing case that was found.
 
-    `history`: (queries, nodes, input bytes) at each improvement; nodes include placeholders and output. `verified`: how
-    many of how many fresh children failed the same way at the end. `others`: failures with another signature that were
-    seen and rejected. `stopped`: why the search ended early, or None. `also`: those others, written as cases.
-    `passing`: the folder of the nearest case that passes, `difference` what makes it pass. `parts`: each node that is
-    left, and what happened without it. `asked`: queries by what they were for. `needs`: a row for each part of a small
-    case (see `needs.Needs.told`). `unneeded`: what the original had and the case has not. `neighbour`: "path",
-    "difference" and "diff" (from the case) of `passing`. `verdict`: the judge's on the case.
+    `module` and `inputs` are the case, live. `queries`: how many cases were judged. `history`: (queries, nodes, input
+    bytes) at each improvement; nodes include placeholders and output. `verified`: how many of how many fresh children
+    failed the same way at the end. `others`: failures with another signature that were seen and rejected. `stopped`:
+    why the search ended early, or None. `also`: those others, written as cases. `passing`: the folder of the nearest
+    case that passes, `difference` what makes it pass. `parts`: each node that is left, and what happened without it.
+    `asked`: queries by what they were for. `needs`: a row for each part of a small case (see `needs.Needs.told`).
+    `unneeded`: what the original had and the case has not. `neighbour`: "path", "difference" and "diff" (from the case)
+    of `passing`. `verdict`: the judge's on the case.
+
+    >>> result = graphdbg.minify(gm, inputs, check=lambda gm, inputs: "erf" in gm.code)
+    >>> result.nodes, result.input_bytes, result.original
+    (3, 4, (15, 912))
     """
 
     queries: int

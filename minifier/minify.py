@@ -5,10 +5,6 @@ With a check by name every query runs in a child of its own (`oracle`): sanity, 
 on disk. With a callable the caller's process runs it, one call after the other. Imports torch only where a live graph
 is given or wanted.
 
-For example:
-
-    result = minify(gm, inputs, check="accuracy", rung="inductor", jobs=2)
-    result.module, result.inputs, result.queries, result.history
 """
 
 from __future__ import annotations
@@ -36,7 +32,6 @@ from .events import Ended, Follow, Happening, QueryAnswered, Started
 from .executors import executor_for
 from .executors.elsewhere import Elsewhere
 from .executors.worker import WorkerSettings
-from .journal import JOURNAL_FILE, Journal
 from .life import Life
 from .minified import Interrupted, Minified
 from .options import MinifyOptions
@@ -71,18 +66,22 @@ def minify(
     executor: Executor | str = "local",
     on_event: Callable[[QueryAnswered], None] = lambda event: None,
 ) -> Minified:
-    """Reduces a failing graph and its inputs to the smallest case that fails the same way.
+    """Reduces a failing graph and its inputs to the smallest case that fails the same way; returns a Minified.
 
-    `check`: one of options.CHECKS or "cmd: COMMAND {case}", judged in isolation under `rung`, or a predicate `(module,
-    inputs) -> fails` that is called in this process and whose exceptions propagate (it too is asked about other sizes,
-    dtypes and the like, which the drop-in `graphdbg.minifier.minifier` leaves alone). `match`: a regular expression
-    that the failure's text must match, in place of the signature. `imports`: modules with custom ops. `max_time` in
-    seconds. `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as failing in place of `check`;
-    `time_limit` and `memory_limit` are what a query may take (see the flags of `graphdbg minify`). `executor`: where
-    queries run, `jobs` at a time: "local", "ray", or any concurrent.futures.Executor, each of whose worker processes
-    then keeps a warm fork server of its own; it stays the caller's, and which one it is never changes the result.
-    `out`: a folder for the case and the journal; must not exist. Raises UsageError where the original does not fail,
-    Interrupted (with the best so far) on Ctrl-C.
+    `gm` takes `inputs` one by one. `check`: one of options.CHECKS or "cmd: COMMAND {case}", judged in isolation under
+    `rung`, or a predicate `(module, inputs) -> fails` that is called in this process and whose exceptions propagate (it
+    too is asked about other sizes, dtypes and the like, which the drop-in `graphdbg.minifier.minifier` leaves alone).
+    `match`: a regular expression that the failure's text must match, in place of the signature. `imports`: modules with
+    custom ops. `max_time` in seconds. `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as
+    failing in place of `check`; `time_limit` and `memory_limit` are what a query may take (see the flags of `graphdbg
+    minify`). `executor`: where queries run, `jobs` at a time: "local", "ray", or any concurrent.futures.Executor, each
+    of whose worker processes then keeps a warm fork server of its own; it stays the caller's, and which one it is never
+    changes the result. `out`: a folder for the case and the log; must not exist. Raises UsageError where the
+    original does not fail, Interrupted (with the best so far) on Ctrl-C.
+
+    >>> result = minify(gm, inputs, check=lambda gm, inputs: "erf" in gm.code)
+    >>> [node.name for node in result.module.graph.nodes if node.op == "call_function"]
+    ['erf']
     """
 
     def tell(event: Happening) -> None:
@@ -175,7 +174,7 @@ def minify_saved(
     life: Life | None = None,
     executor: Executor | None = None,
 ) -> Minified:
-    """Reduces a saved graph; `out` receives case/, journal.jsonl and events.jsonl. Raises as `minify` does.
+    """Reduces a saved graph; `out` receives case/ and events.jsonl. Raises as `minify` does.
 
     `named`: the graph as the user names it. `directory`: where a command of the user's runs; default: here. `life`:
     held by a caller who has something to do in OUT afterwards. `executor`: its workers judge, each by a fork server of
@@ -211,14 +210,14 @@ def minify_saved(
     work = out / WORK
     directory = directory or str(Path.cwd())
     path = saved.path.absolute()
-    useless = False
+    useless, log = False, life.log
 
     def told(event: Happening) -> None:
-        life.tell(event)
+        log.tell(event)
         tell(event)
 
     def said(text: str) -> None:
-        life.say(text)
+        log.say(text)
         narrate(text)
 
     if life.made and trust.trusted(path):
@@ -226,9 +225,8 @@ def minify_saved(
     try:
         with ExitStack() as stack, heartbeat.listening(said):
             about = {"graph": str(path), "options": options.to_json(), "directory": directory}
-            journal = Journal(out / JOURNAL_FILE, _header(saved, options), about=about, resume=resume)
-            stack.callback(journal.close)
-            told(Started(named or shown_path(path), str(out), options.to_json(), journal.known))
+            log.begin(_header(saved, options), about, resume=resume)
+            told(Started(named or shown_path(path), str(out), options.to_json(), log.known))
             # The pool is left after the server is closed, which resolves whatever its threads still wait for.
             pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
             memory = options.memory_limit or default_memory_bytes(options.jobs)
@@ -248,8 +246,8 @@ def minify_saved(
                 oracle = CommandOracle(
                     *place, named=named or shown_path(path), output=out / OUTPUT, directory=directory
                 )
-            steering = stack.enter_context(Steering(out, journal, told, without=options.without, abort=oracle.abort))
-            session = Minification(oracle, journal, out, options, narrate=said, tell=told, steering=steering)
+            steering = stack.enter_context(Steering(out, log, told, without=options.without, abort=oracle.abort))
+            session = Minification(oracle, log, out, options, narrate=said, tell=told, steering=steering)
             try:
                 result = session.run(pool)
                 ease(result, server, options, said)

@@ -8,11 +8,13 @@ search;
 `certify` asks those that are missing, the smallest and cheapest queries of all, and so finds one that was believed by
 mistake.
 
->>> needs = Needs(base, read(rows))
->>> needs.ask(engine, most=24)
->>> needs.told(engine)[0]
-{'what': 'dim', 'name': 'x.shape[0]', 'value': '8', 'verdict': 'needed', 'tried': [{'value': '9', 'verdict': 'pass',
-...}], ...}
+For example:
+
+    needs = Needs(base, read(rows))
+    needs.ask(engine, most=24)
+    needs.told(engine)[0]
+    # {'what': 'dim', 'name': 'x.shape[0]', 'value': '8', 'verdict': 'needed', 'tried': [{'value': '9', 'verdict':
+    # 'pass', ...}], ...}
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 Must not read a graph or start anything. A new option is a field here, its flag in `commands/minify.py`, and, where an
 answer of the oracle depends on it, its name in ASKED. Units are in the comments; sizes are bytes, times are seconds.
 
-For example: `Options(check="accuracy", jobs=2).checked().words()` gives `['--check', 'accuracy', '-j', '2']`.
+>>> MinifyOptions(check="accuracy", jobs=2).checked().words()
+['--check', 'accuracy', '-j', '2']
 """
 
 from __future__ import annotations

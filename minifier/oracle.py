@@ -4,11 +4,13 @@ The first query judges the original and gives the signature to look for and the 
 its failure's signature is the same, OTHER where it fails otherwise; INVALID where no verdict is possible (it does not
 build, eager refuses it or is not deterministic).
 
->>> with fork_server(preload=PRELOAD) as server:
-...     oracle = Oracle(case_folder, work, server)
-...     oracle.settle([oracle.whole()])[0].signature
-...     oracle.prepare()
-...     oracle.test(Candidate.of([3])).verdict
+For example:
+
+    with fork_server(preload=PRELOAD) as server:
+        oracle = Oracle(case_folder, work, server)
+        oracle.settle([oracle.whole()])[0].signature
+        oracle.prepare()
+        oracle.test(Candidate.of([3])).verdict
 """
 
 from __future__ import annotations

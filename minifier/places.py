@@ -1,10 +1,7 @@
 """Which node a failure's "logits: relative error 0.78" is, the user's line that it comes from, and which pass of the
 user's is at fault. Reads records only.
 
-For example:
-
-    place_of(record, "logits: relative error 0.78 to float64")
-    # 'logits is add_9 (aten.add.Tensor), model.py:12: return x + y'
+For example: `place_of(record, text)` gives `'logits is add_9 (aten.add.Tensor), model.py:12: return x + y'`.
 """
 
 from __future__ import annotations

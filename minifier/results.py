@@ -5,8 +5,7 @@ Each of them is a case folder that every command opens, with a case.json that te
 what the numbers of a candidate stand for, one line per atom: its nodes by name, what they call, the user's line, the
 atoms that it reads. Nothing is judged here. No torch.
 
->>> Results(oracle, Path("small"), Options()).case
-PosixPath('small/case')
+For example: `Results(oracle, Path("small"), Options()).case` gives `PosixPath('small/case')`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from .minified import Other
     from .session import Subject
 
-BEST_FILE = "best.json"
 CASE_FILE = "case.json"
 ATOMS_FILE = "atoms.jsonl"
 WORK = ".work"

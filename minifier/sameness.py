@@ -4,8 +4,10 @@ Equal ids are the same failure. Else what they are made from is compared: what t
 where one of them was seen in a graph that is not minimised, that its operations are others says nothing. Judges nothing
 itself.
 
->>> compared(Side("a", identity("crash", ...), signature), Side("b", ...)).says                      # doctest: +SKIP
-'same'
+For example:
+
+    compared(Side("a", identity("crash", ...), signature), Side("b", ...)).says
+    # 'same'
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """One minification from the first query to the last: does it fail, how surely, the search, the saved case judged again.
 
 Knows no FX and no process: its subject is a Problem that can also be judged as a whole and be written down, so that
-tests drive the very same session over abstract problems. Every judgement goes through the journal; what the journal has
+tests drive the very same session over abstract problems. Every judgement goes through the log; what the log has
 is never asked again.
 
->>> Session(oracle, journal, Path("small"), Options(), Progress()).run(pool)
 """
 
 from __future__ import annotations
@@ -17,24 +16,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
-from ..dumps.atomic import write_file
 from ..dumps.errors import EnvironmentLackError, GraphdbgError, UsageError
 from ..dumps.wording import counted
 from ..toolkit.verdicts import verdict
 from ..toolkit.verdicts.signature import Signature
 from .budget import Cancelled, Restarted, SearchLimits, Skipped
 from .engine import TURNS, Engine, FlakyError, Step, persistent
-from .events import EXPLAINING, Best, Follow, Happening, QueryAnswered, QueryStarted, Stepped
+from .events import EXPLAINING, Cut, Follow, Happening, QueryAnswered, QueryStarted, Stepped
 from .flaky import CALIBRATION, Rate
-from .journal import Journal
+from .log import Log
 from .minified import Interrupted, Minified, Result
 from .needs import MOST_EXPLAINED, Needs, base_of, certify, of_rows
 from .options import MinifyOptions
 from .passes import NAMES as PASS_NAMES
 from .passes import NEUTRAL, PLAINER
-from .results import BEST_FILE, Results, write_atoms
+from .results import Results, write_atoms
 from .search.edits import drop_outputs, exhaust
 from .search.problem import Answer, Candidate, CannotJudgeError, Problem, Ruling
 from .search.tiers import TIERS
@@ -123,7 +119,7 @@ class Minification:
     def __init__(
         self,
         subject: Subject,
-        journal: Journal,
+        log: Log,
         out: Path,
         options: MinifyOptions,
         *,
@@ -132,7 +128,7 @@ class Minification:
         steering: Steering | None = None,
     ) -> None:
         self.steering = steering
-        self.subject, self.journal, self.options = subject, journal, options
+        self.subject, self.log, self.options = subject, log, options
         self.results = Results(subject, out, options)
         self.narrate, self.tell = narrate, tell
         self.budget = SearchLimits(options.max_time, options.max_queries)
@@ -176,7 +172,7 @@ class Minification:
         engine = self.engine = Engine(
             self.subject,
             budget=self.budget,
-            journal=self.journal,
+            log=self.log,
             repeats=repeats,
             jobs=options.jobs,
             executor=pool if options.jobs > 1 else None,
@@ -244,16 +240,16 @@ class Minification:
 
     def _announce(self, purpose: str, case: str, run: int, number: int) -> None:
         """Tells that a query outside of the search starts, unless its answer is known from before."""
-        if not self.journal.has(case, run):
+        if self.log.recall(case, run) is None:
             self.tell(QueryStarted(number, purpose, purpose, case))
 
     def _original(self, run: int, ask: Callable[[], Answer] | None = None) -> Answer:
-        return self.journal.answer("original", run, ask or partial(persistent, self.subject.whole))[0]
+        return self.log.answer("original", run, ask or partial(persistent, self.subject.whole))[0]
 
     def _take(self, raw: list[Answer]) -> None:
         settled = self.subject.settle(raw)
         for answer in settled:
-            known = self.journal.has("original", len(self.originals))
+            known = self.log.recall("original", len(self.originals)) is not None
             self.originals.append(answer)
             self.asked["sanity"] += 1
             self.tell(QueryAnswered.of(self.asked["sanity"], "sanity", "sanity", "original", answer, recalled=known))
@@ -334,15 +330,7 @@ class Minification:
         """What the engine tells, on its way to who follows."""
         if isinstance(event, QueryAnswered) and event.purpose == "explanation":
             self.asked["explanation"] += 1
-        if isinstance(event, Best):
-            self._keep_best(self.engine)
         self.tell(event)
-
-    def _keep_best(self, engine: Engine) -> None:
-        """The smallest case of all on the disk, for whoever finds this process dead."""
-        least = engine.least()
-        if least is not None and least == engine.best:
-            write_file(self.results.out / BEST_FILE, msgspec.json.encode(least.to_json()))
 
     def _outputs(self, engine: Engine, state: Candidate) -> Candidate:
         state = engine.case
@@ -428,11 +416,11 @@ class Minification:
         return shown, made
 
     def _saved(self, engine: Engine, key: str, times: int) -> Iterator[tuple[Answer, bool]]:
-        """Judgements of the saved case, and whether the journal had them; at the same time where none disturbs
+        """Judgements of the saved case, and whether the log had them; at the same time where none disturbs
         another."""
 
         def judge(number: int) -> tuple[Answer, bool]:
-            return self.journal.answer(key, number, partial(self.subject.saved, self.results.case))
+            return self.log.answer(key, number, partial(self.subject.saved, self.results.case))
 
         signature = self.subject.signature
         beside = self.pool is not None and signature is not None and signature.kind in UNDISTURBED
@@ -452,7 +440,6 @@ class Minification:
         """Everything else that is written and told. `brief`: interrupted, nothing was saved yet."""
         if brief:
             self.results.write_case(engine.best, self.whole, self.rate)
-        (self.results.out / BEST_FILE).unlink(missing_ok=True)
         shown, times = verified
         if shown < times:
             self.notes.append(f"the saved case failed the same way in {shown} of {counted(times, 'fresh process')}")
@@ -486,11 +473,11 @@ class Minification:
         return verdict.read(answer.record) or verdict.judged(signature, self.options.rung)
 
     def _same_atoms(self) -> None:
-        """Candidates are named by numbers of atoms: a journal of other numbers is of no use."""
+        """Candidates are named by numbers of atoms: a log of other numbers is of no use."""
         digest = self.results.digest()
-        known = self.journal.facts.get("atoms")
-        if known is None:
-            self.journal.note("atoms", digest)
+        known = self.log.earlier.digest
+        if not known:
+            self.tell(Cut(digest))
         elif known != digest:
             why = "the graph is cut into other parts now than when it was written"
-            raise UsageError(f"cannot resume from {self.journal.path}", why, "start anew with another -o")
+            raise UsageError(f"cannot resume from {self.log.path}", why, "start anew with another -o")

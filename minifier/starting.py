@@ -20,13 +20,13 @@ import msgspec
 
 from ..dumps import opening
 from ..dumps.atomic import free_path
-from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.errors import GraphdbgError, UnreadableError, UsageError
 from ..dumps.wording import shown_path
 from ..toolkit.isolation.imports import TRUST, option_words, shown, with_trust, without_trust
 from ..toolkit.rungs import NAMES
 from ..toolkit.verdicts import verdict_words
 from ..toolkit.verdicts.verdict import ROUNDING, Verdict
-from .journal import JOURNAL_FILE, about
+from .log import nothing_to_resume, read
 from .options import CHECKS, FLAGS, MinifyOptions
 
 SHOWN = ("rung", "check", "match", "jobs", "max_time", "max_queries")
@@ -188,14 +188,17 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     What was typed again is taken; of the rest, what an answer depends on comes from the folder. A limit that has ended
     the search does not end it again.
     """
-    path = out / JOURNAL_FILE
-    known = about(path)
-    if known is None:
-        why = "it has no journal" if out.is_dir() else "there is no such folder"
-        raise UsageError(f"there is nothing to go on with in {out}", why, "minify without --resume")
+    try:
+        story, _ = read(out)
+    except FileNotFoundError as error:
+        raise nothing_to_resume(out) from error
+    except OSError as error:
+        raise UnreadableError(f"cannot read the log in {out}", error.strerror or str(error)) from error
+    if story.conditions is None:
+        raise nothing_to_resume(out)
+    known, answers = story.conditions.about, len(story.answers)
     old = MinifyOptions.from_json(known.get("options", {}))
     kept = {field.name: getattr(old, field.name) for field in fields(old) if field.name not in typed}
-    answers = opening.read(path).count(b"\n") - 2  # roughly: notes count too
     if kept.get("max_queries") and answers >= kept["max_queries"]:
         kept["max_queries"] = None
     if kept.get("max_time"):

@@ -1,13 +1,15 @@
 """Orders of the user's, carried out between two queries: pause, skip a step, disable, enable or raise one, cancel,
 restart.
 
-An order that changes the search is a note in the journal before it acts: {"order": ..., "at": queries, "turn":
-boundaries so far}. A resumed search meets the same boundaries and takes the note at the same one, so that it ends as
-the uninterrupted one did. What is urgent also ends the queries in flight, which then have no answer and do not count.
+What became of an order is a `steered` event, in the log before it acts. A resumed search meets the same boundaries (it
+counts its `turn`s) and carries out what changes the search at the same one, so that it ends as the uninterrupted one
+did. What is urgent also ends the queries in flight, which then have no answer and do not count.
 Must not search.
 
->>> steering = Steering(Path("small"), journal, tell, abort=oracle.abort)
->>> steering.boundary(engine)   # may raise Skipped, Restarted, Cancelled; returns late while it is paused
+For example:
+
+    steering = Steering(Path("small"), log, tell, abort=oracle.abort)
+    steering.boundary(engine)   # may raise Skipped, Restarted, Cancelled; returns late while it is paused
 """
 
 from __future__ import annotations
@@ -18,22 +20,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from .budget import Cancelled, Restarted, Skipped
 from .control import Order, Orders
 from .events import Follow, Steered
 from .events import Restarted as RestartedEvent
-from .journal import Journal
+from .log import Log
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-NOTE = "steer "
 NOTED = ("skip", "disable", "enable", "raise", "restart")
 """Orders that a resumed search carries out again; the others are about the process."""
 URGENT = ("pause", "skip", "cancel", "restart")
@@ -48,7 +46,7 @@ class Steering:
     def __init__(
         self,
         out: Path,
-        journal: Journal,
+        log: Log,
         tell: Follow,
         *,
         without: Sequence[str] = (),
@@ -59,7 +57,7 @@ class Steering:
         """Whether there are boundaries at all; before that only the process can be interrupted."""
         self.whole: tuple[int, int] = (0, 0)
         """The size of the original."""
-        self._journal, self._tell, self._abort = journal, tell, abort
+        self._tell, self._abort = tell, abort
         self._orders = Orders(out)
         self._waiting: deque[Order] = deque()
         self._turn = 0
@@ -69,9 +67,11 @@ class Steering:
         self._main = threading.get_ident() if threading.current_thread() is threading.main_thread() else None
         self._lock = threading.RLock()
         self._closed = threading.Event()
-        self._number = 0
-        self._noted: list[tuple[int, int, int, Order]] = []
-        self._recall(without)
+        self._noted = [order for order in log.earlier.orders.values() if order.what in NOTED]
+        """What earlier processes carried out, and what is disabled from the start."""
+        left_out = [Steered(f"without {step}", "disable", step=step) for step in dict.fromkeys(without)]
+        self._noted += [order for order in left_out if order.id not in log.earlier.orders]
+        self._noted.sort(key=lambda order: (order.queries, order.turn))
         self._thread = threading.Thread(target=self._watch, name="graphdbg-steering", daemon=True)
 
     def __enter__(self) -> Steering:
@@ -84,22 +84,7 @@ class Steering:
             self._thread.join()
         self._look()
         for order in self._waiting:
-            self._told(order, "" if order.what == "cancel" else "the search is over")
-
-    def _recall(self, without: Sequence[str]) -> None:
-        """Takes the notes of earlier processes, and makes those of what is disabled from the start."""
-        for name, value in self._journal.facts.items():
-            if name.startswith(NOTE):
-                self._number = max(self._number, int(name.removeprefix(NOTE)))
-                order = msgspec.convert(value["order"], Order)
-                self._noted.append((value["at"], value["turn"], int(name.removeprefix(NOTE)), order))
-        known = {order.id for *_, order in self._noted}
-        for step in dict.fromkeys(without):
-            order = Order(f"without {step}", "disable", step)
-            if order.id not in known:
-                self._note(order, 0)
-                self._noted.append((0, 0, self._number, order))
-        self._noted.sort(key=lambda one: one[:3])
+            self._answer(order, "" if order.what == "cancel" else "the search is over")
 
     # -- what the engine calls, in its thread
 
@@ -109,7 +94,7 @@ class Steering:
         self._turn += not again
         self._running = engine.step
         while self._noted and self._due(self._noted[0], engine):
-            self._carry_out(self._noted.pop(0)[3], engine, noted=True)
+            self._carry_out(self._noted.pop(0), engine, noted=True)
         self._look()
         while self._waiting or self.paused:
             if self._waiting:
@@ -123,7 +108,7 @@ class Steering:
     def replaying(self, queries: int) -> bool:
         """Whether an order of an earlier process may be due before so many queries: then they are taken one after the
         other."""
-        return bool(self._noted) and self._noted[0][0] <= queries
+        return bool(self._noted) and self._noted[0].queries <= queries
 
     @contextmanager
     def asking(self) -> Generator[None]:
@@ -142,17 +127,14 @@ class Steering:
 
     # -- carrying out
 
-    def _due(self, note: tuple[int, int, int, Order], engine: Engine) -> bool:
-        at, turn, _, order = note
-        if order.what == "skip" and not engine.step:  # another number of workers meets other boundaries
+    def _due(self, noted: Steered, engine: Engine) -> bool:
+        if noted.what == "skip" and not engine.step:  # another number of workers meets other boundaries
             return False
-        return engine.queries > at or (engine.queries == at and self._turn >= turn)
+        return engine.queries > noted.queries or (engine.queries == noted.queries and self._turn >= noted.turn)
 
-    def _carry_out(self, order: Order, engine: Engine, *, noted: bool = False) -> None:
+    def _carry_out(self, order: Order | Steered, engine: Engine, *, noted: bool = False) -> None:
         why = self._refusal(order, engine, noted)
-        if not why and not noted and order.what in NOTED:
-            self._note(order, engine.queries)
-        self._told(order, why, engine.queries)
+        self._answer(order, why, engine.queries)
         if why:
             return
         match order.what:
@@ -177,7 +159,7 @@ class Steering:
             case _:
                 engine.agenda.promote(order.step)
 
-    def _refusal(self, order: Order, engine: Engine, noted: bool) -> str:
+    def _refusal(self, order: Order | Steered, engine: Engine, noted: bool) -> str:
         match order.what:
             case "pause":
                 return "it is paused already" if self.paused else ""
@@ -194,20 +176,15 @@ class Steering:
             case _:
                 return ""
 
-    def _stale(self, order: Order, running: str) -> str:
+    def _stale(self, order: Order | Steered, running: str) -> str:
         if not running:
             return f"{order.step or 'the step'} has ended already"
         return f"{order.step} has ended already; {running} runs now" if order.step not in ("", running) else ""
 
-    def _note(self, order: Order, queries: int) -> None:
-        self._number += 1
-        note: dict[str, Any] = {"order": asdict(order), "at": queries, "turn": self._turn}
-        self._journal.note(f"{NOTE}{self._number}", note)
-
-    def _told(self, order: Order, why: str, queries: int = 0) -> None:
+    def _answer(self, order: Order | Steered, why: str, queries: int = 0) -> None:
         state = "refused" if why else "applied"
         step = order.step or (self._running if order.what == "skip" else "")
-        self._tell(Steered(order.id, order.what, state, why, step, order.number, queries))
+        self._tell(Steered(order.id, order.what, state, why, step, order.number, queries, self._turn))
 
     # -- looking, also while a query runs
 

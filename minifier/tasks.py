@@ -5,7 +5,9 @@ each.
 A folder of its own (`work`) holds what the first child leaves for the others: the index of values, their tensors, the
 atoms. Every function takes and returns plain JSON values.
 
->>> ask("graphdbg.minifier.tasks:probe", {"work": ..., "case": ..., "rung": "inductor", ...}, server=server)
+For example:
+
+    ask("graphdbg.minifier.tasks:probe", {"work": ..., "case": ..., "rung": "inductor", ...}, server=server)
 """
 
 from __future__ import annotations

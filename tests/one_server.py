@@ -32,12 +32,9 @@ from graphdbg.toolkit.isolation.client import ForkServer, Pending, _Process, ser
 from graphdbg.toolkit.isolation.wall import PARTS
 
 TESTS = Path(__file__).resolve().parent
-MODULES = [
-    str(TESTS / place)
-    for place in (".", "toolkit/planted", "toolkit/debug_nop", "minifier", "minifier/passes", "bench")
-]
-"""Where tests have modules for a server's children; in the shared server's path whether or not they are in ours just
-now."""
+PLANTED = str(TESTS / "planted")
+"""Where the faults are that commands are given by --import; in the shared server's path, whether or not it is in
+ours."""
 PRELOAD = (
     "graphdbg.toolkit.judging.judge",
     "graphdbg.toolkit.live.case:warm",
@@ -98,7 +95,7 @@ class Lender:
         self.variables = _variables()
         self.modules = Path(tempfile.mkdtemp(prefix="tests-modules-"))
         """Modules that tests write for children go here."""
-        self.path = [*filter(None, sys.path), *MODULES, str(self.modules)]
+        self.path = [*filter(None, sys.path), PLANTED, str(self.modules)]
         self.processes: dict[str, _Process] = {}
         self.lent: list[_Process] = []
         """All that were ever handed out."""
@@ -158,8 +155,8 @@ def lending(cache: Path) -> Iterator[Lender]:
     def submitting(self: ForkServer, function: str, payload: dict[str, Any], *args: Any, **options: Any) -> Pending:
         shared = function != PROGRAM and (self._process in lender.lent or lender.lends(self))
         options.setdefault("ours", client.trusted(payload))
-        if shared and function != "in_folder:call" and (here := Path.cwd()) != TESTS.parent:
-            function, payload = "in_folder:call", {"folder": str(here), "function": function, "payload": payload}
+        if shared and function != "tests.in_folder:call" and (here := Path.cwd()) != TESTS.parent:
+            function, payload = "tests.in_folder:call", {"folder": str(here), "function": function, "payload": payload}
         return submit(self, function, payload, *args, **options)
 
     def starting(self: ForkServer) -> _Process:

@@ -19,13 +19,11 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-TASK = "recording:task"
+TASK = "tests.recording:task"
 
 
 def recorded_once(place: Path, text: str, *words: str, name: str = "train.py", **options: Any) -> Path:
     """The run of a script with these words and these options of `graphdbg.record`, in a folder below `place`."""
-    import pytest
-
     from graphdbg.toolkit.isolation import ForkServer, ask
 
     key = hashlib.blake2b(json.dumps([text, words, name, options]).encode(), digest_size=8).hexdigest()
@@ -36,8 +34,7 @@ def recorded_once(place: Path, text: str, *words: str, name: str = "train.py", *
         if not (folder / "recorded").exists():
             script = folder / name
             script.write_text(textwrap.dedent(text))
-            with pytest.MonkeyPatch.context() as patch, ForkServer(threads=os.cpu_count() or 1) as server:
-                patch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent)])  # where any server finds `task`
+            with ForkServer(threads=os.cpu_count() or 1) as server:
                 payload = {"script": str(script), "words": words, "run": str(folder / "run"), "options": options}
                 answer = ask(TASK, payload, 300.0, server=server).answer()
             assert answer.status == "done", answer

@@ -1,7 +1,7 @@
 """Entry point of torch's plug-in group `torch.backends`: starts the recorder when GRAPHDBG names a run.
 
-Called by torch at the end of `import torch`, in every process that imports it, so it must import next to nothing and
-never raise.
+Called by torch at the end of `import torch`, in every process that imports it, so it imports next to nothing and never
+raises.
 
 >>> os.environ["GRAPHDBG"] = "myrun"; import torch   # torch calls start()
 """

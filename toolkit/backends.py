@@ -5,7 +5,7 @@ given (`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`,
 `arrives` is called with each Dynamo graph before). The names are entry points of the group `torch_dynamo_backends`
 (pyproject.toml). Must not import torch or a compiler before it is used.
 
->>> torch.compile(model, backend="graphdbg_print", options={"file": "graphs.txt"})
+For example: `torch.compile(model, backend="graphdbg_print", options={"file": "graphs.txt"})`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ and the app leaves. Tried on textual 8.2.8. Without public alternatives are:
 `_must_signal_resume`, `_writer_thread`  whether it left the terminal before `App._handle_exception`  which shows an
 error (see `_textual`) `WriterThread._queue`  which nothing empties once the thread has died
 
-For example: `driver(LinuxDriver)`.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from textual.drivers.linux_driver import LinuxDriver
 
 ASKED_S = 0.2
 LEAST = 20, 5
-"""Columns and lines that are painted at least; a smaller terminal shows the beginning of them."""
+"""The least columns and lines that are painted; a smaller terminal shows the beginning of them."""
 WAIT_S = 1.0
-"""So long may a terminal that takes nothing hold up the end."""
+"""How long a terminal that takes nothing may delay the end."""
 
 
 class _Decoder:
@@ -50,7 +49,7 @@ class _Decoder:
 
 
 class _Writer(WriterThread):
-    """Takes what nobody reads, and does not keep the program from ending."""
+    """A writer that takes what nobody reads, and does not keep the program from ending."""
 
     def write(self, text: str) -> None:
         while self.is_alive() or not self.ident:
@@ -87,16 +86,16 @@ class Terminal(LinuxDriver):
         self._in_turn(self._goes_on)
 
     def _in_turn(self, handle: Callable[[], None]) -> None:
-        """A signal may come while this very thread holds the lock of what it writes to: what writes waits for its turn.
-        While another program has the terminal, there is no turn, and nothing to write."""
+        """Handles a signal in turn: it may come while this very thread holds the lock of the stream. While another
+        program has the terminal, nothing is being written, and the signal is handled at once."""
         if self._auto_restart:
             self._loop.call_soon_threadsafe(handle)
         else:
             handle()
 
     def _goes_on(self) -> None:
-        """Where it was stopped by force (SIGSTOP), it had not left the terminal: what read and wrote it ends first, and
-        what the terminal was like before is still to be given back."""
+        """Resumes after a stop by force (SIGSTOP), when the terminal was not left: its reader and writer are ended
+        first, and its earlier state is still to be restored."""
         if self._auto_restart and not self._must_signal_resume and self._writer_thread is not None:
             before = self.attrs_before
             self.disable_input()
@@ -107,7 +106,7 @@ class Terminal(LinuxDriver):
             super()._sigcont_application()
 
     def run_input_thread(self) -> None:
-        """Reads keys until the driver is stopped; what the parser of textual stumbles over is shown."""
+        """Reads keys until the driver is stopped; what textual's parser fails on is shown."""
         while True:
             try:
                 return super().run_input_thread()
@@ -124,8 +123,8 @@ Colours = dict[str, tuple[float, float, float]]
 
 
 def colours() -> Colours:
-    """The terminal's colours, as far as it says them (OSC 4, 10 and 11): it is asked, and what every terminal answers
-    (DA1) after it, so that one that does not know costs no wait. To be called before the app runs."""
+    """The terminal's colours, as far as it reports them (OSC 4, 10 and 11). A question that every terminal answers
+    (DA1) is asked last, so that one without colours costs no wait. Called before the app runs."""
     number, heard = sys.stdin.fileno(), b""
     try:
         before = termios.tcgetattr(number)
@@ -157,7 +156,7 @@ def colours() -> Colours:
 
 
 def is_light(known: Colours) -> bool:
-    """Whether the terminal's background is light: by COLORFGBG, else by what it said."""
+    """Whether the terminal's background is light: by COLORFGBG, else by the reported colour."""
     if said := os.environ.get("COLORFGBG"):
         return said.rpartition(";")[2] in ("7", "15")
     return sum(known.get("11", ())) > 1.5

@@ -38,18 +38,18 @@ from textual.worker import WorkerFailed
 
 TEXTUAL = Path(textual.__file__).parent
 DEFECT_EXIT = 70
-"""As `cli.py` exits for a defect of ours."""
+"""The exit code that `cli.py` has for a defect of ours."""
 
 TOO_SOON_S = 1.0
 """A second failure to paint within this time ends the program: nothing can be shown any more."""
 
 REPEATED = 20
-"""So often may the same failure come again within that time."""
+"""How often the same failure may come again within that time."""
 
 PAINTING = frozenset(
     ("_refresh_layout", "_compositor_refresh", "_display", "reflow", "reflow_visible", "update_widgets")
 )
-"""Functions of textual that lay out and paint: what fails in them keeps a panel from being seen, too."""
+"""Functions of textual that lay out and paint: a failure in them keeps a panel from being seen, too."""
 
 
 class Sturdy(App[None]):
@@ -62,20 +62,20 @@ class Sturdy(App[None]):
     # -- what a subclass says
 
     def take(self, error: BaseException, doing: str = "") -> None:
-        """Shows an error. May raise."""
+        """Shows an error; may raise."""
         raise NotImplementedError
 
     def replace_unpaintable(self, error: BaseException) -> None:
-        """Shows something plain in place of a screen that cannot be painted. May raise."""
+        """Shows something plain in place of a screen that cannot be painted; may raise."""
         raise NotImplementedError
 
     def last_words(self, error: BaseException) -> str:
-        """What the terminal shows after the program had to end."""
+        """The text for the terminal after the program had to end."""
         raise NotImplementedError
 
     def on_resize(self, event: events.Resize) -> None:
-        """The same size again: the terminal had another one meanwhile, or was another program's, and shows what it
-        may."""
+        """Paints everything again where the size is the same: the terminal had another size meanwhile, or was another
+        program's."""
         if event.size == self._size and self.screen_stack:
             self.screen.refresh()
 
@@ -102,7 +102,7 @@ class Sturdy(App[None]):
         self.caught(error.error if isinstance(error, WorkerFailed) else error, "")
 
     def caught(self, error: BaseException, doing: str) -> None:
-        """Brings an exception where a user sees it: a panel, else a plain screen, else the terminal after the end."""
+        """Shows an exception to the user: in a panel, else on a plain screen, else in the terminal after the end."""
         if not self._running or self._exit:
             self.give_up(error)
             return
@@ -130,7 +130,7 @@ class Sturdy(App[None]):
             self.give_up(worse)
 
     def give_up(self, error: BaseException) -> None:
-        """Ends the program; textual gives the terminal back, and the last words are printed to it."""
+        """Ends the program; textual restores the terminal, and the last words are printed to it."""
         if self._exception is None and isinstance(error, Exception):
             self._exception = error  # so that a test with a Pilot fails, too
             self._exception_event.set()
@@ -141,8 +141,7 @@ class Sturdy(App[None]):
 
 
 def is_leaving(widget: Widget) -> bool:
-    """Whether a widget is being taken away, alone or with the app: its parts may be gone before it, which is no
-    error."""
+    """Whether a widget is being removed, alone or with the app: that its parts may be gone first is no error."""
     app = widget.app
     return app._closing or app._exit or any(node._pruning or node._closing for node in widget.ancestors_with_self)
 
@@ -154,7 +153,7 @@ def is_painting(error: BaseException) -> bool:
 
 
 def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
-    """Makes one widget outlive what its handlers and its painting raise; a line that cannot be painted says so."""
+    """Lets one widget survive what its handlers and its painting raise; a line that cannot be painted says so."""
     if "_dispatch_message" in vars(widget):
         return  # it was here before
     dispatch, render, render_line = widget._dispatch_message, widget.render, widget.render_line
@@ -201,7 +200,7 @@ def _line_of(error: BaseException) -> str:
 
 
 def mouse_reports(app: App[None], on: bool) -> None:
-    """Whether the terminal tells the mouse to us; publicly only the start of an app can ask for it."""
+    """Asks the terminal to report the mouse, or not to; publicly only the start of an app can do so."""
     name = "_enable_mouse_support" if on else "_disable_mouse_support"
     switch = getattr(app._driver, name, None)
     if switch is not None:

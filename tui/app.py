@@ -3,7 +3,6 @@
 Rooms stay as they were left (cursor, filter, folds, results) while another one is seen; `escape` goes back the way we
 came.
 
->>> Workbench(HomeRoom(Here())).run()
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from ..dumps.errors import UsageError
 from ..dumps.wording import counted
 from . import _terminal, clipboard, collecting, editor
 from ._textual import Sturdy, mouse_reports
+from .base_screen import BaseScreen, in_thread
 from .here import Here
 from .jobs import Job
 from .outs import running_search
@@ -34,7 +34,6 @@ from .registry import ROOMS, SCREENS, room_of
 from .room import Room
 from .settings import OURS, THEMES, Settings, named_colours
 from .sheet import Choose
-from .telling import Telling, in_thread
 from .typed import InTurn
 from .widgets.trouble import ShownError, described
 
@@ -173,9 +172,9 @@ class Workbench(InTurn, Sturdy):
     def do_app_back(self) -> None:
         """Closes the panel of errors, else leaves a text, else goes to the room before."""
         front = self.screen
-        if isinstance(front, Telling) and front.panel is not None and front.panel.hide():
+        if isinstance(front, BaseScreen) and front.panel is not None and front.panel.hide():
             return
-        if isinstance(front, Telling) and front.typing:
+        if isinstance(front, BaseScreen) and front.typing:
             front.set_focus(None)
         elif len(self.screen_stack) > 2:
             self.pop_screen()
@@ -224,7 +223,7 @@ class Workbench(InTurn, Sturdy):
     def take(self, error: BaseException, doing: str = "") -> None:
         """An exception that nothing else caught: the panel of what is in front."""
         front = self.screen
-        if not isinstance(front, Telling) or front.panel is None:
+        if not isinstance(front, BaseScreen) or front.panel is None:
             front = self.room
         if front is None or front.panel is None:
             raise error
@@ -406,7 +405,7 @@ class Workbench(InTurn, Sturdy):
     def copy(self, text: str, name: str = "text") -> None:
         """Text to the clipboard of the terminal and to a file; says both. `name` is the file's."""
         self.copy_to_clipboard(text)
-        if isinstance(self.screen, Telling):
+        if isinstance(self.screen, BaseScreen):
             self.screen.work(lambda: clipboard.to_tmux(text), lambda _: None, doing="copy")
         path = clipboard.keep(text, name)
         self.notify(f"Copied. Also saved to {path}", markup=False, timeout=6)

@@ -1,6 +1,6 @@
 """Text out of the workbench: to the terminal's clipboard, which may refuse without a word, so always to a file, too.
 
-OSC 52 reaches the user's own machine through ssh; inside tmux it needs tmux's help. Does not say "copied": nobody can
+OSC 52 reaches the user's own machine through ssh; inside tmux it needs tmux's help. It never says "copied": nobody can
 know.
 
 >>> copied = keep("graphdbg ls", "command")
@@ -48,7 +48,8 @@ def export(text: str, name: str, folder: Path) -> Path:
 
 
 def to_tmux(text: str) -> bool:
-    """Hands the text to the tmux around us, which hands it to its own terminal; whether there was one that took it."""
+    """Hands the text to the tmux around us, which hands it to its own terminal; returns whether there was one that took
+    it."""
     if not os.environ.get("TMUX") or shutil.which("tmux") is None:
         return False
     try:

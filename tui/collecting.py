@@ -15,40 +15,40 @@ import gc
 import time
 
 LOOK_S = 2.0
-"""So often `tick` is to be called."""
+"""How often `tick` is to be called."""
 REST_S = 1.5
-"""Nothing is collected so long after a key."""
+"""How long after a key nothing is collected."""
 LONG_REST_S, BETWEEN_S = 60.0, 600.0
-"""All of memory is looked at only after so long a rest, and not more often than that."""
+"""All of memory is collected only after this long a rest, and this much time apart."""
 YOUNG = 20_000
-"""Objects made since the last time; fewer are not worth a look."""
+"""The least number of new objects for which a collection pays."""
 MANY, AFTER_KEY_S = 60_000, 0.1
-"""So many are looked at while keys are pressed, too, when a key is painted: some milliseconds, every twenty keys or
-so."""
+"""From this number of objects, some are collected while keys are pressed, too, once a key is painted: some
+milliseconds, every twenty keys or so."""
 
 
 def begin() -> None:
-    """From now on only a `Collector` collects."""
+    """Turns automatic collection off: from now on only a `Collector` collects."""
     gc.disable()
 
 
 def much() -> bool:
-    """Whether there is so much that it cannot wait for a rest."""
+    """Whether there are so many new objects that they cannot wait for a rest."""
     return gc.get_count()[0] > MANY
 
 
 def young() -> None:
-    """Collects what came last."""
+    """Collects the newest objects."""
     gc.collect(0)
 
 
 def loaded() -> None:
-    """What is there now stays: it is not looked at again before a long rest."""
+    """Sets the present objects apart: they are not looked at again before a long rest."""
     gc.freeze()
 
 
 def end() -> None:
-    """As it was before the workbench."""
+    """Restores automatic collection."""
     gc.enable()
 
 
@@ -59,11 +59,11 @@ class Collector:
         self._touched = self._last = time.monotonic()
 
     def touched(self) -> None:
-        """A key or the mouse."""
+        """Notes that a key or the mouse was used."""
         self._touched = time.monotonic()
 
     def tick(self) -> None:
-        """Collects, where it disturbs nobody."""
+        """Collects where it disturbs nobody."""
         now = time.monotonic()
         rest = now - self._touched
         if rest < REST_S:

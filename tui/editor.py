@@ -1,6 +1,6 @@
 """The user's own editor on one line of one file, over the workbench, which waits behind it.
 
-Does not guess an editor: where none is set, the place itself is told.
+No editor is guessed: where none is set, the place itself is reported.
 
 >>> command("vim -p", Path("a.py"), 7)
 ['vim', '-p', '+7', 'a.py']
@@ -36,7 +36,7 @@ def command(editor: str, path: Path, line: int) -> list[str]:
 
 
 def edit(app: App[None], path: Path, line: int = 1) -> None:
-    """Opens the editor and comes back when it ends; raises EnvironmentLackError where there is none, or no screen for
+    """Opens the editor and returns when it ends; raises EnvironmentLackError where there is none, or no screen for
     it."""
     place = f"{path}:{line}"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
@@ -54,9 +54,9 @@ def edit(app: App[None], path: Path, line: int = 1) -> None:
 
 
 def over(app: App[None], words: Sequence[str], what: str, fix: str) -> int:
-    """Runs a program in the terminal and comes back with its exit code when it ends; raises EnvironmentLackError, with
-    what to do instead (`fix`), where the screen cannot be lent, OSError where it cannot be started. The keys that end a
-    program end that one alone."""
+    """Runs a program in the terminal and returns its exit code when it ends; raises EnvironmentLackError, with what to
+    do instead (`fix`), where the screen cannot be lent, OSError where it cannot be started. The keys that end a program
+    end that one alone."""
     kept = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         with app.suspend():

@@ -1,4 +1,4 @@
-"""What the user is looking at, as commands name it; every screen is made from it and hands it on.
+"""The place that the user looks at, as commands name it; every screen is made from it and passes it on.
 
 >>> Here(run="myrun").at(graph="myrun/0_0/forward").graph
 'myrun/0_0/forward'
@@ -25,10 +25,10 @@ class Here:
     node: str | None = None
 
     def at(self, **changed: str | None) -> Here:
-        """The same with some of it changed."""
+        """A copy with some fields changed."""
         return replace(self, **changed)
 
 
 def is_out(path: Path) -> bool:
     """Whether the folder is that of a minification."""
-    return not is_run(path) and any((path / name).is_file() for name in ("events.jsonl", "journal.jsonl"))
+    return not is_run(path) and (path / "events.jsonl").is_file()

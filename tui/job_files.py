@@ -2,8 +2,8 @@
 it again.
 
 `$XDG_STATE_HOME/graphdbg/jobs/ID/` holds job.json (the words, the folder it was started in, its process), out, err and,
-once it ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Does not start,
-signal or judge a job. Reading deletes nothing; only a new job drops the oldest ended ones.
+once it ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Starts, signals and
+judges no job. Reading deletes nothing; only a new job drops the oldest ended ones.
 
 For example:
 
@@ -40,14 +40,14 @@ from ..dumps.schema import FORMAT, Record
 from .places import state_folder
 
 KEPT = 50
-"""So many ended jobs are kept, and of those typed in a shell; a new one drops the oldest ones of its sort beyond."""
+"""How many ended jobs, and how many typed in a shell, are kept; a new one drops the oldest of its sort beyond."""
 TYPED = "-typed"
-"""How the folders of those end."""
+"""How the names of folders of typed commands end."""
 MOST_BYTES = 1 << 25
-"""What a command in a shell found is kept up to this size."""
+"""The size up to which the findings of a command in a shell are kept."""
 
 NORMAL = (0, 1, 4)
-"""Exit codes of a command that did what it was asked: nothing fails, something does, or that cannot be told."""
+"""Exit codes of a command that did what it was asked: nothing fails, something does, or that cannot be decided."""
 
 LINES = "--json-lines"
 LAST_BYTES = 1 << 20
@@ -60,7 +60,7 @@ _count = itertools.count()
 
 
 class JobRecord(Record, kw_only=True):
-    """job.json. `passing`: the workbench alone wanted it (a comparison to draw), it is not listed."""
+    """job.json. `passing`: only the workbench wanted the job (a comparison to draw), so it is not listed."""
 
     format: int
     words: list[str]
@@ -71,7 +71,7 @@ class JobRecord(Record, kw_only=True):
 
 
 class JobFile(msgspec.Struct):
-    """One job that was found in the folder: `code` as far as it is known, `ended` when (seconds since 1970)."""
+    """One job found in the folder: `code` as far as it is known, `ended` when (seconds since 1970)."""
 
     folder: Path
     record: JobRecord
@@ -86,16 +86,16 @@ class JobFile(msgspec.Struct):
 
     @property
     def here(self) -> bool:
-        """Whether it was started in the folder we are in."""
+        """Whether the job was started in the current folder."""
         return Path(self.record.cwd) == Path.cwd().resolve()
 
     def age_s(self, now: float | None = None) -> float:
-        """Seconds since it ended, or since it started where it has not."""
+        """Seconds since the job ended, or else since it started."""
         return max(0.0, (time.time() if now is None else now) - (self.ended or self.record.started))
 
 
 def homes() -> list[Path]:
-    """Where jobs may lie: the user's state folder, then one in the folder for temporary files."""
+    """Folders where jobs may lie: the user's state folder, then one in the folder for temporary files."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     return [state_folder() / "jobs", Path(tempfile.gettempdir()) / f"graphdbg-{user}" / "jobs"]
 
@@ -140,8 +140,8 @@ def new_folder(
 def keep(
     typed: Sequence[str], began: float, asked: str, target: str, lines: Iterable[dict[str, Any]], code: int
 ) -> None:
-    """What a command in a shell found of a run or graph becomes a job that has ended, as the workbench would have
-    started it. Where nothing can be written, or it is too large, it is not kept: its output told it."""
+    """Keeps the findings of a command in a shell as a job that has ended, as the workbench would have started it;
+    nothing is kept where nothing can be written, or where it is too large."""
     options = [word for word in typed[1:] if word not in ("--json", LINES)]
     if asked in options:
         options.remove(asked)
@@ -157,13 +157,13 @@ def keep(
 
 
 def _refuse_a_strangers(home: Path) -> None:
-    """The folder for temporary files is everybody's: one that another user made there is not ours."""
+    """Refuses a folder that another user made in the folder for temporary files."""
     if hasattr(os, "getuid") and home.stat().st_uid != os.getuid():
         raise PermissionError(13, "it belongs to another user", str(home))
 
 
 def note_process(folder: Path, pid: int) -> None:
-    """Writes into job.json which process it is. Raises EnvironmentLackError."""
+    """Writes the process of a job into job.json. Raises EnvironmentLackError."""
     record = read_record(folder / JOB_FILE, JobRecord)
     record.process = ProcessRecord(
         format=FORMAT,
@@ -178,8 +178,7 @@ def note_process(folder: Path, pid: int) -> None:
 
 
 def code_of(folder: Path) -> int | None:
-    """The exit code that was written when it ended: minus the number of a signal that killed it; None where there is
-    none."""
+    """The recorded exit code of a job: minus the number of a signal that killed it; None where there is none."""
     try:
         code = int((folder / EXIT_FILE).read_text())
     except (OSError, ValueError):
@@ -188,7 +187,7 @@ def code_of(folder: Path) -> int | None:
 
 
 def look(folder: Path) -> JobFile:
-    """One job as it stands. Raises GraphdbgError where its job.json cannot be read."""
+    """A job in its present state. Raises GraphdbgError where its job.json cannot be read."""
     record = read_record(folder / JOB_FILE, JobRecord)
     code = code_of(folder)
     ends = "dead" if code is None else "ended"
@@ -203,7 +202,7 @@ def look(folder: Path) -> JobFile:
 
 
 def stamp() -> list[int]:
-    """Changes whenever a job came or went."""
+    """A stamp that changes whenever a job came or went."""
     seen: list[int] = []
     for home in homes():
         with contextlib.suppress(OSError):
@@ -224,12 +223,12 @@ def recent(most: int = 2 * KEPT) -> list[JobFile]:
 
 
 def option(words: Sequence[str], *names: str) -> str:
-    """What stands behind an option; empty where it is not there."""
+    """The value behind an option; empty where the option is missing."""
     return next((after for word, after in itertools.pairwise(words) if word in names), "")
 
 
 def kind_of(words: Sequence[str]) -> str:
-    """triage, values or bisect, as Replay starts them; empty for anything else."""
+    """The kind of a job as Replay starts it (triage, values, bisect); empty for anything else."""
     if words[:1] == ["triage"] and LINES in words:
         return "triage"
     if words[:1] == ["replay"] and "--values" in words and LINES in words:
@@ -238,13 +237,13 @@ def kind_of(words: Sequence[str]) -> str:
 
 
 def conditions(words: Sequence[str]) -> list[str]:
-    """What a ladder was asked with, but for its rungs: seed, device, imports."""
+    """What a ladder was run with, except its rungs: seed, device, imports."""
     rungs = option(words, "--rungs")
     return [word for word in words if word not in ("--rungs", rungs, "--all", LINES)]
 
 
 def recorded_at(target: Path) -> float:
-    """When the run or case was written that a graph lies in; an older job was about another one of that name."""
+    """When the run or case that a graph lies in was written; an older job was about another one of that name."""
     for path in (target, *target.parents):
         for file in (path / "run.json", path / "graph.json", path):
             if file.is_file():
@@ -275,7 +274,7 @@ def of_graph(graph: str) -> dict[str, JobFile]:
 
 
 def finding(kept: JobFile) -> str:
-    """What a job that has ended found, in a few words."""
+    """The finding of a job that has ended, in a few words."""
     said = {} if kept.state == "running" else _last_said(kept.folder)
     return str(said.get("sentence") or said.get("summary") or said.get("reason") or "")
 
@@ -309,7 +308,8 @@ def _folders(home: Path) -> list[Path]:
 
 
 def _trim(home: Path, typed: str) -> None:
-    """Drops the oldest ended jobs beyond those that are kept; none that may still run. `typed`: of those of a shell."""
+    """Removes the oldest ended jobs beyond those that are kept, and none that may still run. `typed`: those of a
+    shell."""
     folders = [folder for folder in _folders(home) if folder.name.endswith(TYPED) == bool(typed)]
     for folder in folders[: max(0, len(folders) - KEPT + 1)]:
         with contextlib.suppress(GraphdbgError):

@@ -1,12 +1,13 @@
-"""A graphdbg command in a session of its own, its output in files that are read as they grow. Does not know any
-command.
+"""A graphdbg command in a session of its own, its output in files that are read as they grow. Knows no command.
 
 A segfault, a hang or a lack of memory there is an exit code here. The command goes on when the workbench is left, and
 another workbench can attach to it. Lines of stdout that are JSON objects are data, all else is narration.
 
->>> job = Job(["triage", "myrun/0_0/forward", "--json"], on_batch=rows.extend, on_said=log.append, on_end=ended)
->>> job.stop()
->>> again = Job.attach(job.folder, on_said=log.append)
+For example:
+
+    job = Job(["triage", "myrun/0_0/forward", "--json"], on_batch=rows.extend, on_said=log.append, on_end=ended)
+    job.stop()
+    again = Job.attach(job.folder, on_said=log.append)
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from . import job_files
 Data = dict[str, Any]
 
 PATIENCE_S = 10.0
-"""Between the signals of a stop: Ctrl-C first, so that a command can save what it has, then harder ones."""
+"""Seconds between the signals of a stop: Ctrl-C first, so that a command can save its state, then harder ones."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 LAST_LINES = 200
-"""Of narration, for the panel of a job that failed."""
+"""Lines of narration that are kept for the panel of a job that failed."""
 TICK_S = 0.1
 
 NO_COLOR = os.environ.get("NO_COLOR")
-"""As the user set it: textual takes it out of the environment, and the commands shall see it."""
+"""NO_COLOR as the user set it: textual removes it from the environment, and the commands need it."""
 
 KEEPER = 'trap : INT TERM HUP; "$@"; code=$?; printf %s "$code" > "$0/exit"; exit "$code"'
 """A shell that outlives the workbench and its command, to write how the command ended."""
@@ -66,9 +67,9 @@ class Job:
         self.said: list[str] = []
         self.code: int | None = None
         self.passing = passing
-        """Wanted by a screen alone: it is not listed, ends with the workbench, and leaves no files."""
+        """Whether a screen alone wanted the job: it is not listed, ends with the workbench, and leaves no files."""
         self.note = ""
-        """Where its files had to go elsewhere, or something of it cannot be kept: a sentence."""
+        """A sentence where its files had to go elsewhere, or something of it cannot be kept."""
         self._on_batch, self._on_said, self._on_end = on_batch, on_said, on_end
         self._lock = Lock()
         self._ended = Event()
@@ -87,8 +88,8 @@ class Job:
 
     @classmethod
     def attach(cls, folder: Path, **heard: Any) -> Job:
-        """A job that was started before, from its first line on; raises GraphdbgError where its files are gone.
-        `heard`: the callbacks."""
+        """Attaches to a job that was started before, from its first line on; raises GraphdbgError where its files are
+        gone. `heard`: the callbacks."""
         return cls(job_files.look(folder).record.words, folder=folder, **heard)
 
     @property
@@ -98,18 +99,18 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the job has not ended yet."""
         return self.code is None
 
     def last_said(self, none: str = "it said nothing") -> str:
-        """The last line of what it said, of its error where it told one."""
+        """The last line of its narration, or of its error where it reported one."""
         said = [line for line in self.said if line.strip()]
         errors = [line.removeprefix("graphdbg: ") for line in said if line.startswith("graphdbg: ")]
         return (errors or said or [none])[-1]
 
     def stop(self) -> None:
-        """Ends it and all that it started, without waiting: Ctrl-C, and harder after a while each. Raises UsageError
-        where it runs on another host."""
+        """Ends the job and all that it started, without waiting: Ctrl-C, and harder signals after a while. Raises
+        UsageError where it runs on another host."""
         if self._process is None and job_files.look(self.folder).state == "elsewhere":
             raise UsageError(f"cannot stop {self.line}", "it runs on another host", "stop it there")
         with self._lock:
@@ -119,13 +120,13 @@ class Job:
         Thread(target=self._stop, daemon=True).start()
 
     def kill(self) -> None:
-        """Ends it at once; for when the workbench is left."""
+        """Ends the job at once; for when the workbench is left."""
         self._signal(signal.SIGTERM)
         if not self._ended.wait(1.0):
             self._signal(signal.SIGKILL)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits for its end, in a thread or a test; whether it came."""
+        """Waits for the end, in a thread or a test; returns whether it came."""
         return self._ended.wait(timeout_s)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -167,7 +168,7 @@ class Job:
                 return
 
     def _signal(self, number: signal.Signals) -> None:
-        """To its whole session; only where its first process is surely still it."""
+        """Signals its whole session, only where its first process is surely still the same."""
         with self._lock, contextlib.suppress(ProcessLookupError, PermissionError, GraphdbgError):
             if self._process is not None:
                 if self._process.poll() is None:
@@ -181,7 +182,7 @@ class Job:
                 os.killpg(kept.record.process.pid, number)
 
     def _follow(self) -> None:
-        """Hands over what comes, until the command has ended and all of it was read."""
+        """Hands over output as it comes, until the command has ended and all of it was read."""
         while True:
             ended = self._has_ended()
             more = self._hand_over(last=ended)
@@ -206,7 +207,7 @@ class Job:
             return True
 
     def _hand_over(self, *, last: bool) -> bool:
-        """What was written since; whether there is more than one bite of it."""
+        """Hands over what was written since; returns whether there is more than one bite of it."""
         batch: list[Data] = []
         for line in _lines(self._out, last):
             data = decoded(line)
@@ -228,12 +229,12 @@ class Job:
             self._call(self._on_said, line)
 
     def _call(self, function: Callable[[Any], None] | None, value: Any) -> None:
-        """A screen that is gone or cannot take something does not end the job; it is kept with what the job said."""
+        """Calls a screen; one that is gone or fails does not end the job, and is noted among what the job said."""
         if function is None:
             return
         try:
             function(value)
-        except Exception as error:  # noqa: BLE001 - told below
+        except Exception as error:  # noqa: BLE001 - reported below
             self.said.append(f"graphdbg tui: a screen could not take this: {type(error).__name__}: {error}")
 
     def _final_code(self) -> int:
@@ -255,7 +256,7 @@ class Job:
 
 
 def _tail(path: Path) -> Tail:
-    """Raises OSError where the file cannot be read."""
+    """The tail of a file. Raises OSError where it cannot be read."""
     path.open("rb").close()
     return Tail(path, bite=BITE_BYTES)
 

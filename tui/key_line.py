@@ -1,7 +1,4 @@
-"""The last line of a screen: its five most useful keys, then where all of them are. Decides nothing about actions.
-
-For example: `KeyLine(lambda: of_room("home"), lambda action: True)`.
-"""
+"""The last line of a screen: its five most useful keys, then where all of them are. Decides nothing about actions."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class KeyLine(Widget):
         self._actions, self._can = actions, can
 
     def on_mount(self) -> None:
-        """What can be done changes: the screen says so with `refresh_bindings`."""
+        """Subscribes to changes of what can be done, which the screen announces with `refresh_bindings`."""
         self.screen.bindings_updated_signal.subscribe(self, lambda screen: self.refresh())
 
     def render(self) -> Text:

@@ -1,10 +1,6 @@
 """The minifications in the folder, as lines of Home: whether they run, how far they got. Reads on a bite at a time, in
 a thread.
 
-For example:
-
-    outs = Outs()
-    [line.text for line in outs.lines()]  # -> ['42 queries, 3 nodes of 113 so far']
 """
 
 from __future__ import annotations
@@ -33,8 +29,7 @@ def _folders() -> list[str]:
 
 
 def running_search(graph: str | None) -> str | None:
-    """The folder of a minification that runs: of this graph, else the newest of those in this folder; None where none
-    does."""
+    """The folder of a running minification: of this graph, else the newest of this folder; None where none runs."""
     running = [job.record.words for job in recent() if job.state == "running" and job.here]
     names = [*_folders(), *(option(words, "-o", "--output") for words in running)]
     searches: list[tuple[bool, float, str]] = []
@@ -50,7 +45,7 @@ def running_search(graph: str | None) -> str | None:
 
 
 _BITES = 8
-"""Of each at one look."""
+"""How many bites of each are read at one look."""
 
 WORDS = {
     "starting": "starting",
@@ -61,7 +56,7 @@ WORDS = {
     "unknown": "stopped",
     "gone": "vanished",
 }
-"""Its state in one word, as Home writes it."""
+"""The state of a minification in one word, as Home writes it."""
 
 
 class Outs:
@@ -71,7 +66,7 @@ class Outs:
         self._watched: dict[str, Watched] = {}
 
     def lines(self) -> list[ListingLine]:
-        """One line each, as of now, the newest first; `run` is what each is about."""
+        """One line each, as of now, the newest first; `run` names their run."""
         for name in _folders():
             if name not in self._watched and is_out(Path(name)):
                 self._watched[name] = Watched(Path(name))
@@ -80,7 +75,7 @@ class Outs:
         return sorted(lines, key=lambda line: when[line.key], reverse=True)
 
     def standing_lines(self, name: str) -> list[str]:
-        """How one stands, or what it came to."""
+        """How a minification stands, or what it came to."""
         watched = self._watched[name]
         if watched.state != "ended":
             return telling.facts(watched, time.time())

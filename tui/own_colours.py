@@ -1,8 +1,8 @@
 """The theme of the terminal's own colours: of those that it has, the ones that can be read on its background.
 
 A meaning takes its colour or the bright one of that name, whichever stands out; where neither does, or the terminal did
-not say how its colours look, text is bold in the terminal's own; what had a background of its own is reversed. Marks
-carry the rest.
+not report its colours, text is bold in the terminal's own; what had a background of its own is reversed. Marks carry
+the rest.
 
 For example:
 
@@ -25,13 +25,13 @@ from textual.filter import LineFilter
 from ._terminal import Colours
 
 LEAST = 4.5
-"""As WCAG 2 asks of text, of 21."""
+"""The contrast that WCAG 2 asks of text, of 21."""
 DIMMED = 0.5
-"""So much of a dim text is its colour, at least, in the terminals that there are."""
+"""The least part of a dim text that is its colour, in known terminals."""
 
 
 class OwnColours(LineFilter):
-    """What text may look like, for a terminal of these colours."""
+    """The styles of text for a terminal of these colours."""
 
     def __init__(self, known: Colours) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class OwnColours(LineFilter):
         return style + plain + Style(bold=True)
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The same text in styles that can be read."""
+        """The text in styles that can be read."""
         return [
             Segment(text, self.style(style), control) if style else Segment(text, style, control)
             for text, style, control in segments
@@ -70,7 +70,7 @@ class OwnColours(LineFilter):
 
 
 def contrast(first: Color, other: Color) -> float:
-    """As WCAG 2 defines it, 1 to 21."""
+    """The contrast of two colours as WCAG 2 defines it, 1 to 21."""
 
     def light(color: Color) -> float:
         parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color.normalized]

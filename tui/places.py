@@ -17,23 +17,23 @@ NAME = "graphdbg"
 
 
 def settings_file() -> Path:
-    """What is remembered from one session to the next."""
+    """The file with what is remembered from one session to the next."""
     return user_config_path(NAME) / "tui.json"
 
 
 def state_folder() -> Path:
-    """Copies, crash texts and the like."""
+    """The folder of copies, crash texts and the like."""
     return user_state_path(NAME)
 
 
 def writable(folder: Path) -> Path:
-    """The folder, made; where it cannot be written one for this user in the temporary folder. Raises OSError."""
+    """The folder, created; where it cannot be written, one for this user in the temporary folder. Raises OSError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
     except OSError:
-        pass  # the other place is named wherever a file in it is told
+        pass  # the other place is named wherever a file in it is named
     other = Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid()}" / folder.name
     other.mkdir(mode=0o700, parents=True, exist_ok=True)
     return other

@@ -1,8 +1,8 @@
 """What all screens have: the line of the rooms, keys from the registry, a panel for errors, threads for whatever takes
 time.
 
-A screen is a subclass with a `ROOM` name, `do_<action>` methods and `equivalent()`. Imports no torch, does not wait for
-anything in a key's handler, and does not decide what another room knows.
+A screen is a subclass with a `ROOM` name, `do_<action>` methods and `equivalent()`. It imports no torch, never waits in
+a key's handler, and leaves decisions to the other rooms.
 
 >>> class HomeRoom(Room):
 ...     ROOM = "home"
@@ -22,11 +22,11 @@ from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
 from ._textual import is_leaving
+from .base_screen import BaseScreen
 from .here import Here
 from .jobs import Job, ending
 from .key_line import KeyLine
 from .registry import BY_ID, of_room
-from .telling import Telling
 from .widgets.crumbs import Crumbs
 from .widgets.rows import Rows
 from .widgets.trouble import ErrorPanel
@@ -35,7 +35,7 @@ from .widgets.virtual_list import VirtualList
 KEPT_TAKEN = 20
 
 
-class Room(Telling[None]):
+class Room(BaseScreen[None]):
     """One screen of the workbench."""
 
     ROOM: ClassVar[str] = ""
@@ -54,9 +54,9 @@ class Room(Telling[None]):
         super().__init__()
         self.here = here
         self.taken: list[tuple[str, Callable[[], object]]] = []
-        """What keys took away here, and what brings it back."""
+        """What keys removed here, and what restores it."""
         self.parts: tuple[object, ...] = ()
-        """What else has `do_<action>` methods for this screen."""
+        """Other objects with `do_<action>` methods for this screen."""
 
     # -- what a subclass says
 
@@ -69,16 +69,16 @@ class Room(Telling[None]):
         raise NotImplementedError
 
     def crumbs(self) -> list[str]:
-        """Where we are, from the outside in."""
+        """Where the user is, from the outside in."""
         return [part for part in (self.here.graph or self.here.run, self.here.out) if part]
 
     def state(self) -> str:
-        """What the first line says of this room, in a word: a mark (see `settings.mark`), how far it is."""
+        """The state of this room on the first line, in a word: a mark (see `settings.mark`), how far it is."""
         return ""
 
     def can(self, action: str) -> bool:
-        """Whether an action makes sense now; what does not is left out of the footer and says why where it is asked
-        for. After a change of it call `refresh_bindings()`."""
+        """Whether an action makes sense now; one that does not is left out of the footer, and says why where it is
+        asked for. After a change call `refresh_bindings()`."""
         return True
 
     def arrive(self, here: Here) -> None:
@@ -86,16 +86,16 @@ class Room(Telling[None]):
         self.here = here
 
     def undoable(self, what: str, back: Callable[[], object]) -> None:
-        """A key takes something away; `back` brings it back."""
+        """Notes that a key removed something, which `back` restores."""
         self.taken.append((what, back))
         del self.taken[:-KEPT_TAKEN]
 
     def to_graph(self) -> bool:
-        """Shows the graph that this is about, where that is another than `here` says; whether it did."""
+        """Shows the graph that the screen is about, where `here` names another one; returns whether it did."""
         return False
 
     def looked_at(self) -> Here:
-        """The graph that is looked at, and its node under the cursor."""
+        """The graph that is looked at, and the node under the cursor."""
         return self.here
 
     @property
@@ -135,7 +135,7 @@ class Room(Telling[None]):
         self.call_later(lambda: None if is_leaving(self) else self.guarded(function, doing=doing))
 
     def add_job(self, job: Job) -> Job:
-        """A job that was started here."""
+        """Adds a job that was started here."""
         self.workbench.jobs.add(job)
         if job.note:
             self.notify(job.note, markup=False)
@@ -162,7 +162,7 @@ class Room(Telling[None]):
         return self.add_job(job)
 
     def job_failed(self, job: Job, code: int, fix: str, *, doing: str) -> None:
-        """Shows how a job ended that should not have ended so, and what it said."""
+        """Shows how a job ended that should not have ended that way, and what it said."""
         self.trouble(UsageError(f"{job.line}: {ending(code)}", job.last_said(), fix), doing=doing, said=job.said)
 
     async def perform(self, action: str) -> None:
@@ -188,7 +188,7 @@ class ListRoom(Room):
     """The list."""
 
     def on_screen_resume(self) -> None:
-        """Back from another screen: the list has the keys."""
+        """Gives the keys to the list when the screen comes back."""
         super().on_screen_resume()
         if not self.typing:
             self.rows.focus()
@@ -201,24 +201,24 @@ class ViewsRoom(Room):
     view = 0
 
     def show(self, *, keep: bool = True) -> None:
-        """Shows the view. `keep`: it stays where it was scrolled to."""
+        """Shows the view. `keep`: at its last scroll position."""
         raise NotImplementedError
 
     def to_view(self, number: int) -> None:
-        """Another view; after the last comes the first."""
+        """Shows another view; after the last comes the first."""
         self.view = number % len(self.views)
         self.show(keep=False)
 
     def action_view(self, number: int) -> None:
-        """A click on the name of a view."""
+        """Handles a click on the name of a view."""
         self.to_view(number)
 
     def do_view(self, step: int) -> None:
-        """The next view, or the one before."""
+        """Shows the next view, or the one before."""
         self.to_view(self.view + step)
 
     def names(self, shown: Sequence[str]) -> Text:
-        """The names of the views as they are shown, the one that is seen told apart."""
+        """The names of the views as they are shown, with the open one marked."""
         text = Text(no_wrap=True, overflow="ellipsis")
         for number, name in enumerate(shown):
             chosen = number == self.view

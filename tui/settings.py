@@ -1,5 +1,5 @@
-"""What the workbench remembers from one session to the next: the theme, a split. A file that is not there or damaged is
-as none.
+"""What the workbench remembers from one session to the next: the theme, a split. A missing or damaged file counts as
+none.
 
 >>> Settings(theme="light").save()
 """
@@ -18,7 +18,7 @@ from ..dumps.errors import EnvironmentLackError
 from .places import settings_file
 
 THEMES = {"dark": "graphdbg-dark", "light": "graphdbg-light", "ansi": "ansi-dark"}
-"""Our words and those of the theme; ansi takes the colours that the terminal itself is set to."""
+"""Our words and those of the theme; ansi takes the terminal's own colours."""
 
 OURS = (
     replace(BUILTIN_THEMES["textual-dark"], name="graphdbg-dark", variables={"block-cursor-background": "#005A9E"}),
@@ -33,7 +33,7 @@ OURS = (
         variables={"footer-key-foreground": "#005A9E", "text-warning": "#704800"},
     ),
 )
-"""Textual's, but for what could not be read on its background."""
+"""Textual's themes, except what could not be read on their background."""
 
 _NORMAL = [
     (0, 0, 0),
@@ -71,7 +71,7 @@ _DARK = [
 
 def named_colours(dark: bool) -> TerminalTheme:
     """The colours by name, black, red, and so on to white, each of which can be read on the theme's greys: also as the
-    greys that NO_COLOR makes of them, where marks tell what colours did."""
+    greys that NO_COLOR makes of them, where marks stand for colours."""
     if not dark:
         return TerminalTheme((238, 238, 238), (0, 0, 0), _NORMAL, _BRIGHT)
     return TerminalTheme((18, 18, 18), (224, 224, 224), _GREYS if os.environ.get("NO_COLOR") else _DARK)
@@ -86,7 +86,7 @@ class Settings(msgspec.Struct):
 
     @classmethod
     def load(cls, theme: str = "dark") -> Settings:
-        """What was remembered, else the theme that is given."""
+        """The remembered settings, else those with the given theme."""
         try:
             settings = msgspec.json.decode(settings_file().read_bytes(), type=cls)
         except (OSError, msgspec.MsgspecError):
@@ -94,7 +94,7 @@ class Settings(msgspec.Struct):
         return settings if settings.theme in THEMES and 0 < settings.split < 100 else cls(theme)
 
     def save(self) -> None:
-        """Remembers; raises EnvironmentLackError where that cannot be."""
+        """Remembers the settings; raises EnvironmentLackError where that is not possible."""
         path = settings_file()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,5 +115,5 @@ def mark(name: str) -> str:
 
 
 def ascii_only() -> bool:
-    """Whether the terminal is told to take ASCII alone."""
+    """Whether the terminal is set to take only ASCII."""
     return "utf" not in locale.getpreferredencoding(False).lower()

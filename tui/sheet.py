@@ -1,8 +1,10 @@
 """Small screens in front of a room: help, the command line, questions. Each knows what it shows and nothing of the room
 behind.
 
->>> app.push_screen(Choose("2 jobs are running.", {"b": "leave them running", "s": "stop them"}), answer)
->>> app.push_screen(Ask("go to", hint="a name or a number", check=lambda text: "" if text else "type one"), go)
+For example:
+
+    app.push_screen(Choose("2 jobs are running.", {"b": "leave them running", "s": "stop them"}), answer)
+    app.push_screen(Ask("go to", hint="a name or a number", check=lambda text: "" if text else "type one"), go)
 """
 
 from __future__ import annotations
@@ -18,19 +20,19 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from .telling import Telling
+from .base_screen import BaseScreen
 from .widgets.trouble import ErrorPanel
 
 R = TypeVar("R")
 LOOK_S = 0.25
-"""How often a question looks whether it still is one."""
+"""How often a question checks whether it still holds."""
 
 
-class Sheet(Telling[R], ModalScreen[R]):
-    """In front of a room; esc closes it."""
+class Sheet(BaseScreen[R], ModalScreen[R]):
+    """A sheet in front of a room; esc closes it."""
 
     AUTO_FOCUS = "*"
-    BINDINGS: ClassVar[list[BindingType]] = [*Telling.PANEL_KEYS, Binding("escape", "leave", "close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [*BaseScreen.PANEL_KEYS, Binding("escape", "leave", "close", show=False)]
     DEFAULT_CSS = """
     Sheet { align: center middle; background: $background 60%; }
     Sheet > #sheet {
@@ -45,11 +47,11 @@ class Sheet(Telling[R], ModalScreen[R]):
         self.heading, self.below = heading, below
 
     def inside(self) -> ComposeResult:
-        """What is in the frame."""
+        """The widgets in the frame."""
         raise NotImplementedError
 
     def answer(self) -> R | None:
-        """What esc answers with."""
+        """The answer of esc."""
 
     def compose(self) -> ComposeResult:
         """The frame, and the panel of errors."""
@@ -67,7 +69,7 @@ class Sheet(Telling[R], ModalScreen[R]):
 class Choose(Sheet[str]):
     """A question that is answered with one key; the answer is the key, None for esc.
 
-    `moot`: once it says so there is nothing left to ask, and the first answer holds.
+    `moot`: once it returns true there is nothing left to ask, and the first answer holds.
     """
 
     def __init__(self, question: str, answers: Mapping[str, str], moot: Callable[[], bool] = lambda: False) -> None:
@@ -83,7 +85,7 @@ class Choose(Sheet[str]):
         yield Static(text)
 
     def on_mount(self) -> None:
-        """Looks whether it still is a question."""
+        """Checks now and then whether the question still holds."""
         self.set_interval(LOOK_S, self._look)
 
     def _look(self) -> None:
@@ -91,14 +93,15 @@ class Choose(Sheet[str]):
             self.dismiss(next(iter(self.answers)))
 
     def on_key(self, event: events.Key) -> None:
-        """Answers."""
+        """Answers with the key."""
         if event.key in self.answers:
             event.stop()
             self.dismiss(event.key)
 
 
 class Ask(Sheet[str]):
-    """A line to type; the answer is the text, None for esc. `check` gives a sentence where the text will not do."""
+    """A line to type; the answer is the text, None for esc. `check` gives a sentence where the text is not
+    acceptable."""
 
     def __init__(
         self, title: str, *, hint: str = "", value: str = "", check: Callable[[str], str] = lambda text: ""
@@ -112,11 +115,11 @@ class Ask(Sheet[str]):
         yield Static(id="why", markup=False)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Says at once what is wrong."""
+        """Shows at once what is wrong."""
         self.query_one("#why", Static).update(self.check(event.value) if event.value else "")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answers, where the text will do."""
+        """Answers where the text is acceptable."""
         wrong = self.check(event.value)
         self.query_one("#why", Static).update(wrong)
         if not wrong:

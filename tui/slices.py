@@ -1,10 +1,12 @@
 """Work in slices between keys: a generator of `dumps/browse` gets a few milliseconds at a time; a newer one ends an
 older one.
 
-What takes no longer than one slice is done at once. Does not start threads and does not know what is computed.
+What takes no longer than one slice is done at once. Starts no threads, and knows nothing of what is computed.
 
->>> slices = Slices(on_error=room.trouble)
->>> slices.run("rows", selecting(view, question), show_rows)
+For example:
+
+    slices = Slices(on_error=room.trouble)
+    slices.run("rows", selecting(view, question), show_rows)
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 SLICE_S = 0.004
-"""What a key may have to wait for, besides painting."""
+"""How long a key may have to wait, besides painting."""
 
 
 class Slices:
-    """`on_error` is told what a generator, or what is done with its result, raises; a run can have its own."""
+    """Slices; `on_error` gets what a generator, or the handler of its result, raises; a run can have its own."""
 
     def __init__(self, on_error: Callable[[BaseException], object]) -> None:
         self._on_error = on_error
@@ -45,13 +47,13 @@ class Slices:
         on_error: Callable[[BaseException], object] | None = None,
         on_step: Callable[[Any], object] | None = None,
     ) -> None:
-        """Runs the steps; `then` gets their result, `on_step` what they yield besides None. An earlier run of the group
-        ends."""
+        """Runs the steps; `then` gets their result, `on_step` what they yield besides None. An earlier run of the same
+        group ends."""
         number = self._numbers[group] = self._numbers.get(group, 0) + 1
         failed = on_error or self._on_error
 
         def go() -> bool:
-            """One slice; whether there is more."""
+            """Runs one slice; returns whether there is more."""
             try:
                 until = perf_counter() + SLICE_S
                 while perf_counter() < until:
@@ -62,9 +64,9 @@ class Slices:
             except StopIteration as done:
                 try:
                     then(done.value)
-                except Exception as error:  # noqa: BLE001 - told
+                except Exception as error:  # noqa: BLE001 - reported
                     failed(error)
-            except Exception as error:  # noqa: BLE001 - told
+            except Exception as error:  # noqa: BLE001 - reported
                 failed(error)
             return False
 

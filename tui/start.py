@@ -1,4 +1,4 @@
-"""From what `graphdbg tui` was given to the screen that is shown first. Reads no graph and no journal.
+"""The first screen for the target of `graphdbg tui`. Reads no graph and no journal.
 
 >>> first_room("myrun/0_0/forward").ROOM
 'graph'

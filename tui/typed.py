@@ -1,9 +1,8 @@
-"""Keys one after the other: the next one is taken when the one before has done what it does.
+"""Keys in sequence: the next one is taken when the one before has done its work.
 
 Textual hands a key to the widget that has the focus at that moment. Keys that arrive together (a paste, a slow line)
 would all go there, though the first of them opens a line for the others. Knows no key and no screen.
 
->>> class Workbench(InTurn, Sturdy): ...
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from textual.app import App
 from textual.dom import DOMNode
 
 PATIENCE_S = 0.5
-"""A key whose widget went away, or takes its time, holds up the next ones no longer than this."""
+"""How long a key whose widget went away, or takes its time, can hold up the next ones."""
 
 
 class InTurn(App[None]):
@@ -30,7 +29,7 @@ class InTurn(App[None]):
         self._under_way = False
 
     async def on_event(self, event: events.Event) -> None:
-        """Keeps a key back while an earlier one is under way."""
+        """Holds a key back while an earlier one is under way."""
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
         elif self._under_way:
@@ -46,8 +45,8 @@ class InTurn(App[None]):
         self._follow(first, self._turn, (first,))
 
     def _follow(self, node: DOMNode | None, turn: int, again: Sequence[DOMNode] = ()) -> None:
-        """Goes the way of the key, from queue to queue: from the widget up to the app, which looks for its action; then
-        that of what the action made the widget say (a field: that it was entered)."""
+        """Follows the key from queue to queue: from the widget up to the app, which looks for its action; then what the
+        action made the widget post (a field: that it was entered)."""
         if node is None or node is self:
             if again:
                 self._follow(again[0], turn)

@@ -1,10 +1,10 @@
 """A variant of a graph: its graph.py in the user's editor, then a case, judged as the graph was, beside what it was
 before.
 
-Each step is a command (`import`, `triage`, `diff`), and the graph stays as it is. A text that is no case yet is opened
-again by the key; its file stays.
+Each step is a command (`import`, `triage`, `diff`), and the graph stays as it is. A text that cannot become a case is
+opened again by the key; its file stays.
 
->>> edit(room, Here(graph="myrun/0_0/forward", node="relu"))
+For example: `edit(room, Here(graph="myrun/0_0/forward", node="relu"))`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STEM = "graphdbg-variant"
 
 
 def edit(room: Room, here: Here) -> None:
-    """Opens the text of the graph at the node; what was changed then becomes a case, which is judged."""
+    """Opens the text of the graph at the node; a changed text becomes a case, which is judged."""
     graph = here.graph
     if graph is None:
         raise UsageError(
@@ -85,7 +85,7 @@ def _judged(room: Room, job: Job, code: int) -> None:
 
 
 def judging(case: str, judged: Judged | None) -> list[str]:
-    """The command that judges it as the graph was judged last."""
+    """The command that judges a case as the graph was judged last."""
     words = judged.words if judged is not None else ()
     rung = (judged.rung if judged is not None else "") or option(words, "--rung") or "inductor"
     kept = [word for name in ("--seed", "--device") if (value := option(words, name)) for word in (name, value)]
@@ -94,7 +94,7 @@ def judging(case: str, judged: Judged | None) -> list[str]:
 
 
 def line_of(text: str, node: str) -> int:
-    """Where a node is in a graph.py; of an input, and where there is none of that name, the line of forward.
+    """The line of a node in a graph.py; of an input, or without a node of that name, the line of forward.
 
     >>> line_of("class Graph:\\n  def forward(self, x):\\n    relu = aten.relu.default(x)", "relu")
     3

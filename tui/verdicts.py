@@ -1,10 +1,10 @@
 """What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed, and of nodes,
 for Graph. Read in a thread.
 
->>> verdicts = Verdicts(); verdicts.look(recent())
-True
->>> verdicts.of("myrun/0_0/forward").word
-'wrong numbers'
+For example:
+
+    verdicts = Verdicts(); verdicts.look(recent())  # -> True
+    verdicts.of("myrun/0_0/forward").word  # -> 'wrong numbers'
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from . import job_files
 from .settings import mark
 
 COMMANDS = ("triage", "replay", "bisect", "check")
-"""Those that judge."""
+"""The commands that judge."""
 
 
 class Judged(NamedTuple):
-    """A verdict in a word, what is said of it, whether it failed, and the whole of it."""
+    """A verdict in a word, its sentence, whether it is a failure, and the whole record."""
 
     word: str
     said: str
     bad: bool
     started: float
-    """When its job was."""
+    """When its job was started."""
     record: Verdict
     rung: str = ""
-    """The first that fails, where a ladder was asked."""
+    """The first rung that fails, where a ladder was run."""
     imports: tuple[str, ...] = ()
-    """What was imported first, or trusted."""
+    """The modules that were imported first, or trusted."""
     words: tuple[str, ...] = ()
-    """The command, one of those that judge, and what it was given."""
+    """The command, one of those that judge, and its arguments."""
 
 
 def of_graph(graph: str) -> Judged | None:
@@ -79,28 +79,28 @@ def _side_text(judged: Judged | None, going: str) -> str:
 
 
 def _takes_back(job: job_files.JobRecord, known: Judged) -> bool:
-    """Whether a job that finds nothing says that what was found is no more: the same question, or the ladder, which
-    does not ask what check does."""
+    """Whether a job without findings withdraws an earlier finding: the same question, or the ladder, which does not ask
+    what check does."""
     if known.words[0] == "check" or job.words[0] != "triage":
         return job.words[0] == known.words[0] and job.started >= known.started
     return True
 
 
 class Verdicts:
-    """By the graph as commands name it, made absolute."""
+    """The newest verdicts, by the graph's absolute path."""
 
     def __init__(self) -> None:
         self._found: dict[Path, Judged] = {}
         self._read: dict[Path, int] = {}
 
     def of(self, target: str) -> Judged | None:
-        """What was found of a graph since it was recorded, by its name as a user would type it here."""
+        """The verdict on a graph since it was recorded, by its name as a user would type it here."""
         path = Path(target).absolute()
         judged = self._found.get(path)
         return judged if judged is not None and judged.started >= job_files.recorded_at(path) else None
 
     def look(self, jobs: Sequence[job_files.JobFile]) -> bool:
-        """Reads what these jobs, the newest first, said since; whether anything came."""
+        """Reads what these jobs, the newest first, have said since; returns whether anything came."""
         before = dict(self._found)
         for kept in reversed(jobs):
             words = kept.record.words
@@ -110,7 +110,7 @@ class Verdicts:
         return self._found != before
 
     def _lines(self, file: Path) -> list[dict[str, Any]]:
-        """The whole lines that came since the last look."""
+        """The whole lines that were written since the last look."""
         with contextlib.suppress(OSError), opened(file) as out:
             out.seek(self._read.get(file, 0))
             data = out.read()
@@ -144,16 +144,16 @@ class Verdicts:
 @dataclass
 class NodesFound:
     """What jobs found of the nodes of one graph. `marks`: (job, its rung) -> (node, the name that users know, what is
-    said); the newest job of each holds, and one that finds nothing takes its mark back."""
+    said); the newest job of each holds, and one that finds nothing removes its mark."""
 
     marks: dict[tuple[str, str], list[tuple[str, str, str]]] = field(default_factory=dict)
     values: dict[str, ValuesSeen] = field(default_factory=dict)
-    """By rung, the newest last."""
+    """The values by rung, the newest last."""
     seen: object = None
-    """The jobs this was read of and how far, to be compared: where it is the same, nothing came."""
+    """The jobs that this was read from and how far, to compare: where it is equal, nothing came."""
 
     def rungs(self) -> tuple[ValuesSeen, ValuesSeen | None, tuple[str, str]] | None:
-        """The values to show, those of another rung beside them (None: eager's own, of the same reading), and both
+        """The values to show, those of another rung beside them (None: those of eager, of the same reading), and both
         rungs."""
         names = list(self.values)
         if not names:
@@ -163,7 +163,7 @@ class NodesFound:
 
 
 def nodes_of(graph: str, before: object = None) -> NodesFound | None:
-    """What is known of the nodes of a graph, as commands name it; None where nothing came since `before`."""
+    """The findings on the nodes of a graph, as commands name it; None where nothing came since `before`."""
     wanted = Path(graph).absolute()
     since = job_files.recorded_at(wanted)
     jobs = [kept for kept in reversed(job_files.recent()) if kept.record.started >= since and _reaches(kept, wanted)]

@@ -28,11 +28,11 @@ from ..dumps.output import emit, say
 
 HOST = "127.0.0.1"
 NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
-"""What a browser here, or at the other end of `ssh -L`, calls this machine; the port there may be another one."""
+"""The names of this machine for a browser here, or at the other end of `ssh -L`; the port there may be another one."""
 LARGEST = 1000
-"""Columns and lines of a page."""
+"""The most columns and lines of a page."""
 SHUTDOWN_S = 5.0
-"""So long may an open page keep the server from ending; without it, it would be a minute."""
+"""How long an open page can keep the server from ending; by default it would be a minute."""
 POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -54,7 +54,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Guarded(Server):
-    """textual-serve's server with a door."""
+    """textual-serve's server behind a token."""
 
     def __init__(self, command: str, port: int, token: str) -> None:
         super().__init__(command, host=HOST, port=port, title="graphdbg")
@@ -67,7 +67,7 @@ class Guarded(Server):
         return app
 
     async def on_startup(self, app: web.Application) -> None:
-        """Says nothing: `serve` did."""
+        """Says nothing, because `serve` did."""
 
     @web.middleware
     async def _door(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -90,7 +90,8 @@ class Guarded(Server):
         return hmac.compare_digest(given.encode(), self._token.encode())
 
     def _is_own_origin(self, request: web.Request) -> bool:
-        """A page of another site may open a websocket to us; its browser says where the page came from."""
+        """Whether a websocket comes from our own page: a page of another site may open one, and its browser says where
+        it came from."""
         origin = request.headers.get("Origin")
         if origin is None:
             return request.path != "/ws"
@@ -123,7 +124,7 @@ def is_ours(host: str) -> bool:
 
 
 def is_size(text: str) -> bool:
-    """Whether a page may have so many columns or lines: the process that draws it holds them all.
+    """Whether a page may have so many columns or lines, all of which the process that draws it holds.
 
     >>> is_size("120"), is_size("999999")
     (True, False)
@@ -132,7 +133,7 @@ def is_size(text: str) -> bool:
 
 
 def command_line(target: str | None, follow: bool) -> str:
-    """What each page runs."""
+    """The command line that each page runs."""
     words = [
         sys.executable,
         "-m",

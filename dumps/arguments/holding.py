@@ -1,7 +1,7 @@
 """Kinds that hold other arguments: tuples, sizes, dicts, slices and ranges.
 
->>> KINDS[3].shown([0, 8, 2], str)
-'slice(0, 8, 2)'
+>>> KINDS[0].shown([1, 2], str)
+'(1, 2)'
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a table of nodes shows: columns, filter, order, folding, lanes, search, one node in detail. Needs no torch, no
+"""The parts of a node table: columns, filter, order, folding, lanes, search, one node in detail. Needs no torch, no
 textual.
 
 The terminal workbench and `graphdbg show` are made of the same functions, so that a filter means the same in both.

@@ -91,7 +91,7 @@ class About:
     # -- one node
 
     def of(self, index: int) -> NodeDetail:
-        """What is recorded of the node. Raises UnreadableError."""
+        """The recorded detail of the node. Raises UnreadableError."""
         detail = self._details.get(index)
         if detail is None:
             if len(self._details) >= _KEPT:
@@ -126,7 +126,7 @@ class About:
         return source.sheet_of_frame(self.saved, self.stack(index), number)
 
     def near(self, index: int, hops: int = near.HOPS, width: int = near.WIDTH) -> Sheet:
-        """What lies around the node, drawn."""
+        """The neighbourhood of the node, drawn."""
         return near.sheet_of(self.view, index, hops, width)
 
     def stages(self, index: int) -> Sheet:

@@ -6,7 +6,6 @@ place of its own; through rows in between it runs in a column of its own. Lines 
 a bridge there. Rows that do not fit are split, boxes are ordered by where their neighbours are (the barycentre method
 of Sugiyama et al. 1981).
 
->>> lines, top = drawn([Box(0, "x", 0, ["x"], []), Box(1, "sin", 1, ["sin"], [0])], 80)
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ ASCII = str.maketrans(
         "…": "~",
     }
 )
-"""For terminals that have nothing else: `text.translate(ASCII)`."""
+"""The drawing characters as ASCII, for terminals that have nothing else: `text.translate(ASCII)`."""
 
 
 class Canvas:

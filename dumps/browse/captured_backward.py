@@ -30,7 +30,7 @@ def has(saved: SavedGraph) -> bool:
 
 
 def facts(record: GraphRecord) -> dict[str, Any]:
-    """What the recorder noted of the capture as a whole."""
+    """The recorder's notes on the capture as a whole."""
     noted = plain(record.graph.meta.get("custom"))
     noted_facts = cast("dict[str, Any]", noted).get("compiled_autograd") if isinstance(noted, dict) else None
     return cast("dict[str, Any]", noted_facts) if isinstance(noted_facts, dict) else {}

@@ -23,7 +23,7 @@ from ..tables import cells, cut, plain
 from .table import GraphView, strided
 
 STRIDED = "!"
-"""Before a stride that is not the contiguous one."""
+"""The sign before a stride that is not contiguous."""
 
 
 class Column(NamedTuple):
@@ -172,7 +172,7 @@ def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> l
 
 
 def cell(view: GraphView, key: str, index: int) -> str:
-    """What a cell says, on one line and without control characters."""
+    """The text of a cell, on one line and without control characters."""
     return CELLS[key](view, index)
 
 

@@ -61,7 +61,7 @@ class Term:
 
 
 class FilterError(UsageError):
-    """What was typed cannot be read; `start` and `end` are the place of the word that is wrong."""
+    """A filter cannot be parsed; `start` and `end` are the place of the wrong word."""
 
     def __init__(self, why: str, fix: str = "", *, start: int = 0, end: int = 0) -> None:
         self.start, self.end = start, end

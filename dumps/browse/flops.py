@@ -39,7 +39,8 @@ def _convolution(out: list[Shape], used: list[Shape]) -> int | None:
 
 
 def _convolution_backward(out: list[Shape], used: list[Shape]) -> int | None:
-    """As much as forward for each gradient that is computed: that of the input and that of the weight."""
+    """The operations of a convolution's backward: as many as forward for each gradient that is computed, of the input
+    and of the weight."""
     if len(used) < 3 or len(used[2]) < 2:
         return None
     gradient, image, weight = used[:3]

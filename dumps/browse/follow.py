@@ -7,8 +7,8 @@ It does not wait, print or open a graph; a run that is not there yet, or has van
 >>> following = Following(Path("myrun"))
 >>> following.poll()
 True
->>> following.state, [row.status for row in following.rows][:2]
-('ended', ['ran', 'compiled'])
+>>> [row.status for row in following.rows][:2]
+['ran', 'compiled']
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Following:
         self.processes: list[index.Process] = []
         self.rows: list[index.ListedGraph] = []
         self.trouble = ""
-        """Why it cannot be read."""
+        """Why the run cannot be read."""
         self._journals: dict[str, _Journal] = {}
         self._stamps: dict[str, _Stamp] = {}
         self._run_stamp: tuple[int, int, int] | None = None
@@ -154,7 +154,7 @@ class Following:
             return "running"
         if "unknown" in statuses:
             return "unknown"
-        # Without `graphdbg dump` nobody tells the end of the command, and another process may yet start.
+        # Without `graphdbg dump` nobody records the end of the command, and another process may yet start.
         last = max((process.last.time for process in self.processes if process.last), default=0.0)
         if time.time() - last > 2 * GRACE_S:
             return "ended"

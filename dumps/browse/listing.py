@@ -78,7 +78,7 @@ class ListingLine(msgspec.Struct):
         return self.judged or (self.compiled.main.id if self.kind == "compile" and self.compiled else self.name)
 
     def words(self) -> str:
-        """Everything a filter looks at."""
+        """The text that a filter looks at."""
         return f"{self.name} {self.stage} {self.status} {self.error} {self.text} {self.function}".lower()
 
 
@@ -145,7 +145,7 @@ def _process_name(process: index.Process) -> str:
 
 
 def _run_text(run: Following) -> tuple[str, str, bool]:
-    """What is said of a run behind its name, its status in a word, and whether something in it failed."""
+    """The text behind the name of a run, its status in a word, and whether something in it failed."""
     if run.state == "waiting":
         return "it is not there yet; its graphs are shown as they come", "waiting", False
     if run.state == "unreadable":
@@ -265,7 +265,7 @@ def matches(text: str, words: Iterable[str]) -> bool:
 
 
 def suggestion(line: ListingLine) -> str:
-    """One line that says what is to be done with a graph that failed; empty for all else."""
+    """One line with the next step for a graph that failed; empty for all others."""
     if line.kind not in GRAPHS or not line.bad:
         return ""
     reason = line.error.partition(": ")[0] if line.status == "failed" else line.error

@@ -92,7 +92,7 @@ def narrow(view: GraphView, term: Term) -> Narrow:
 
 
 def _by_text(view: GraphView, term: Term, column: str) -> Narrow:
-    """For a column of texts that repeat: the positions of those that fit, once."""
+    """For a column of texts that repeat: the positions of the matching texts, found once."""
     fits, negated = _fits(view, term), term.negated
     texts = {at for at in view.distinct(column) if fits(at)}
     kinds = {at for at in view.distinct("op") if fits(at)} if term.key == "op" else set[int]()
@@ -154,7 +154,8 @@ def _dims(text: str) -> list[str]:
 
 
 def _shape_fits(shape: list[Any], dims: list[str]) -> bool:
-    """The same rank and each size: a number, a symbol, * for any, >1000; one ... stands for any number of sizes."""
+    """Whether a shape has the same rank and each size: a number, a symbol, * for any, >1000; one ... stands for any
+    number of sizes."""
     if "..." in dims:
         at = dims.index("...")
         after = len(dims) - at - 1

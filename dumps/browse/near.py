@@ -1,4 +1,4 @@
-"""What lies around one node: which nodes, in which rows, and the drawing of them as boxes and lines for a terminal.
+"""The neighbourhood of one node: which nodes, in which rows, and their drawing as boxes and lines for a terminal.
 
 The nearest nodes within some hops, both ways, in rows from what is used to what uses; `boxes` draws them. Reads the
 table only: it takes no longer in a graph of 100,000 nodes than in a small one.

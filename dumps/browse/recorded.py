@@ -75,7 +75,7 @@ class Recorded:
 
     @cached_property
     def inputs(self) -> dict[str, InputRecord]:
-        """What is known of each input: from the execution that was seen, else from when it was captured."""
+        """The inputs as far as known: from the observed execution, else from the capture."""
         seen_inputs = self._tail("inputs", list[InputRecord]) if self.large else self.saved.record.inputs
         by_name = {item.name: item for item in seen_inputs}
         seen = self.saved.inputs_record

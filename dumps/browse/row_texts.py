@@ -4,10 +4,13 @@ same.
 A line comes in four parts (gutter and number, name, op, the rest), so that each part has one style. Knows nothing of
 colours.
 
-For example:
-
-    texts = RowTexts(selection, fitting(columns, widths(view, columns), 80), lanes)
-    "".join(texts(57))  # -> '│├●   57  mul_22        aten.mul.Tensor  float32  [8, 256]'
+>>> from graphdbg.dumps.browse.columns import fitting, usual, widths
+>>> from graphdbg.dumps.browse.lanes import laying
+>>> from graphdbg.dumps.browse.selection import Question, selecting
+>>> columns = fitting(usual(view), widths(view, usual(view)), 80)
+>>> texts = RowTexts(finish(selecting(view, Question())), columns, finish(laying(view)))
+>>> "".join(texts(6))
+'●╯┤││     6  addmm      addmm        float32  [2, 16]  [16, 1]       128 B      3'
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ A selection never changes; another question gives another one. Under sorting fol
 graph.
 
 >>> from graphdbg.dumps.browse.filter import parse
->>> shown = finish(selecting(view, Question(parse("op:mm"))))
+>>> shown = finish(selecting(view, Question(parse("op:mul"))))
 >>> shown.count_text
-0
+'3 of 15'
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a tab shows, as plain data: lines of marked texts, or the lines of a file, and which of them to look at first.
+"""The contents of a tab as plain data: lines of marked texts, or the lines of a file, and the one to look at first.
 
 A command prints it, the workbench draws it. Knows nothing of colours, keys or widgets; every text is free of control
 characters.

@@ -157,7 +157,7 @@ class GraphView:
         return self.text[self.table.op[index]]
 
     def target(self, index: int) -> str:
-        """What is called."""
+        """The target of a call."""
         return self.text[self.table.target[index]]
 
     @cached_property

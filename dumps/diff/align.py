@@ -23,11 +23,11 @@ from .sequence import common_run, increasing
 Keys = list[int]
 
 STRICT, SHAPELESS, BLIND = 0, 1, 2
-"""What a label holds: target, arguments and value; without the value; the target alone."""
+"""The contents of a label: target, arguments and value; without the value; the target alone."""
 
 
 def labels(intern: Intern[Hashable], facts: NodeColumns, level: int) -> Keys:
-    """What each node does by itself."""
+    """A label for each node by its own work."""
     columns: list[Sequence[Hashable]] = [facts.kinds, facts.targets, facts.identities]
     if level <= SHAPELESS:
         columns.append(facts.skeletons)

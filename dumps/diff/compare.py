@@ -168,7 +168,7 @@ class _Judge:
         for place, left, right, *_ in argument_differences:
             changes_here.append(Change("argument", short(left, strings[0]), short(right, strings[1]), place))
         changes_here += changes(self.a.values[i], self.b.values[j])
-        if not changes_here:  # what is left are strides in the same order of a changed shape, told by that shape
+        if not changes_here:  # what is left are strides in the same order of a changed shape, which the shape shows
             changes_here = [Change("value", "", "")]
         own = retargeted or not self._explained(i, j, argument_differences)
         return [Departure("changed", [i], [j], changes_here, None if own else -1)]

@@ -152,8 +152,8 @@ class NodeColumns:
         return value.value if isinstance(value, ConstValue) and isinstance(value.value, int) else None
 
     def value(self, value: Value | None) -> Key:
-        """What is compared of a value: not its alias group nor the hint of a symbol, which are numbers of one
-        compile."""
+        """The parts of a value that are compared, without its alias group and the hint of a symbol, which are numbers
+        of one compile."""
         if isinstance(value, TensorValue):
             shape, stride = tuple(value.shape), tuple(value.stride)
             if self.rename:

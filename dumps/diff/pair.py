@@ -72,7 +72,7 @@ def _counterpart(graph: SavedGraph, part: GraphGroup) -> SavedGraph:
 
 
 def _inside(part: GraphGroup, local: str) -> str:
-    """What a graph is called in a part: by its stage alone in one compile."""
+    """The name of a graph inside a part: its stage alone in one compile."""
     return local.partition("/")[2] if part.kind == "compile" else local
 
 

@@ -42,7 +42,7 @@ class GraphGroup(msgspec.Struct):
 
 
 def side(text: str, cwd: str | Path | None = None) -> SavedGraph | GraphGroup:
-    """What a text names; raises UsageError saying what was looked for and where."""
+    """The graph or part of a run that a text names; raises UsageError saying what was looked for and where."""
     path = Path(os.path.normpath(Path(cwd or "") / text))
     if text and "\0" not in text:
         for folder in (path, *path.parents):

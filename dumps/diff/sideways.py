@@ -5,10 +5,10 @@ A line holds a node of each graph that are partners, or one node alone; its mark
 the lines follow the alignment of `compare`, or (a forward and its backward) nodes of one `seq_nr` stand beside each
 other.
 
-For example:
-
-    lines = aligned(diff(a, b), a.table, b.table)
-    lines.row(3).mark, lines.row(3).text  # -> ('changed', 'argument 1: 0.5 -> 0.25')
+>>> found, other = diff(saved, run.graph("0_1/forward")), run.graph("0_1/forward")
+>>> lines = aligned(found, saved.table, other.table, graphs=("a", "b"), summary="")
+>>> lines.row(3).mark, lines.row(3).text
+('changed', 'shape: [2, 8] -> [s77, 8]')
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Sideways(msgspec.Struct):
         return len(self.a)
 
     def row(self, index: int) -> DiffLine:
-        """One line."""
+        """The line at a position."""
         return DiffLine(self.a[index], self.b[index], MARKS[self.marks[index]], self.strings[self.texts[index]])
 
     def starts(self) -> list[int]:

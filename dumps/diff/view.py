@@ -27,7 +27,7 @@ _MAX_ALSO = 12
 
 
 def details(view: GraphView, *, terminal: bool = False, everything: bool = False) -> str:
-    """One pair of graphs in full."""
+    """The full text on one pair of graphs."""
     lines = [
         f"{side}  {name}  {stage}" + ("" if count is None else f", {counted(count, 'node')}")
         for side, name, stage, count in (

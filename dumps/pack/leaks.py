@@ -4,7 +4,7 @@ promise.
 Knows nothing of how the archive was made, so that a mistake there does not repeat here. What it finds is named by
 member and kind, never quoted in full. Ordinary words cannot be looked for; `not_searched` says which names those are.
 
-For example: `Path("bug.zip").write_bytes(b"")`.
+For example: `search(Path("bug.zip"), machine, secrets)` gives `[Leak(member='bug/run.json', what='home folder', ...)]`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _members(path: Path) -> Iterator[tuple[str, list[bytes]]]:
 def not_searched(machine: Machine) -> list[str]:
     """User and host names that are ordinary words, and were taken out of paths and fields of their own only."""
     names = {name for name in machine.users | machine.hosts if name}
-    return sorted(names - set(machine.telling(names)))
+    return sorted(names - set(machine.distinct(names)))
 
 
 def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
@@ -87,7 +87,7 @@ def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
             path_pattern(path),
         )
     for what, names in (("user name", machine.users), ("host name", machine.hosts)):
-        for name in machine.telling(names):
+        for name in machine.distinct(names):
             yield what, name, pattern(name)
 
 

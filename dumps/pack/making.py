@@ -71,7 +71,7 @@ def texts_of(saved: SavedGraph, secrets: Secrets) -> Texts:
 
 
 def gather(run: Run) -> tuple[Machine, Places]:
-    """What the run reveals of its machine, and the places of its source files."""
+    """The names that the run holds of its machine, and the places of its source files."""
     machine, places = _machine_and_places(_texts(run))
     machine.hosts.update(process.record.host for process in run.processes if process.record.host)
     for path in (run.path.absolute(), run.path.resolve()):
@@ -160,7 +160,7 @@ class Packed(msgspec.Struct):
 
     @property
     def is_page(self) -> bool:
-        """Whether it is a page for a browser."""
+        """Whether the file is a page for a browser."""
         return self.file.suffix.lower() in page.SUFFIXES
 
 
@@ -349,7 +349,7 @@ class _Work:
             return None
 
     def rows(self) -> list[tuple[str, int, int, int]]:
-        """What was kept, changed and left out."""
+        """Rows on what was kept, changed and left out."""
         counts, changed = self.counts, self.texts.changed
         kept = sum(self.storages.values())
         words = len(self.out.record.command) + sum(len(process.record.argv) for process in self.run.processes)

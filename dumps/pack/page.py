@@ -42,8 +42,8 @@ _FILES = ("look.css", "page.css", "page.js")
 _WIDTH = 110
 _MOST_TIMES_HALVED = 12
 _NODES, _CODE, _COMPILES, _SOURCE, _ERROR, _ROWS = 6000, 300_000, 2000, 600_000, 20_000, 200
-"""Of one graph, of its code in letters, of the run, of all sources and of one error in letters, of other tables: halved
-until all fits."""
+"""Limits: of one graph, of its code in letters, of the run, of all sources and of one error in letters, of other
+tables; halved until all fits."""
 
 _MARKS = {0: ("✓", "ok"), 1: ("✗", "bad"), 4: ("?", "doubt")}
 """What a verdict's exit code is shown as."""

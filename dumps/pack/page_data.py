@@ -55,7 +55,7 @@ def read(run: Run, most_nodes: int) -> list[PageGraph]:
 
 
 def graph(saved: SavedGraph, most_nodes: int) -> PageGraph:
-    """One graph. Raises GraphdbgError where it cannot be read."""
+    """The data of one graph. Raises GraphdbgError where it cannot be read."""
     view = GraphView(saved.table)
     view.kernels = kernel_column(saved, view)
     code = next((file.read_text() for file in saved.code_files() if file.name == WHOLE), "")

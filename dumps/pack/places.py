@@ -1,5 +1,4 @@
-"""What a file is called once nobody may know where it lay: relative to its project, its package or the Python it
-belongs to.
+"""The name of a file without the place where it lay: relative to its project, its package or the Python it belongs to.
 
 A name keeps what a reader of stacks needs (the package, the file, the folder inside the project) and nothing that lies
 above. It never looks at the disk: the files may be those of another day, or of another machine.

@@ -4,8 +4,7 @@ alone.
 Names that FX and the file system read (nodes, targets, ids, expressions) stay. The given records, which are the store's
 own, are not changed.
 
->>> graph(saved.record, texts, keep=False).strings[0]
-'  File "train.py", line 76, in forward\\n'
+For example: `graph(saved.record, texts, keep=False).strings[0]` gives `'  File "train.py", line 76, in forward\\n'`.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Machine(msgspec.Struct):
             self.homes.add(home)
             self.users.add(home.rpartition("/")[2])
 
-    def telling(self, names: Iterable[str]) -> list[str]:
+    def distinct(self, names: Iterable[str]) -> list[str]:
         """The user or host names that are no ordinary words of a program and can therefore be searched for."""
         distinct_names = [name for name in names if len(name) >= 3 and name.lower() not in _ORDINARY]
         return sorted(distinct_names, key=lambda name: (-len(name), name))
@@ -83,7 +83,7 @@ def pattern(word: str) -> str:
 
 
 def path_pattern(path: str) -> str:
-    """The same for a path or its beginning."""
+    """A regular expression for a path or its beginning."""
     return ("" if path.startswith("/") else r"(?<![A-Za-z0-9_.-])") + re.escape(path) + r"(?![A-Za-z0-9_-])"
 
 
@@ -101,9 +101,9 @@ class Texts:
         self.changed: Counter[str] = Counter()
         self._hosts = {host: f"<host-{number}>" for number, host in enumerate(sorted(machine.hosts), 1)}
         self._literals = [re.compile(path_pattern(path)) for path in machine.literals()]
-        self._users = [re.compile(pattern(user)) for user in machine.telling(machine.users)]
-        telling = machine.telling(machine.hosts)
-        self._host_words = [(re.compile(pattern(host) + r"(?:\.[a-z][\w.-]*)?"), self._hosts[host]) for host in telling]
+        self._users = [re.compile(pattern(user)) for user in machine.distinct(machine.users)]
+        hosts = machine.distinct(machine.hosts)
+        self._host_words = [(re.compile(pattern(host) + r"(?:\.[a-z][\w.-]*)?"), self._hosts[host]) for host in hosts]
         words = [each.pattern for each in [*self._users, *(each for each, _ in self._host_words)]]
         self._mark = re.compile("|".join([r"[/\\@]", 'File "', "# ", r"Variable\(str", r"\d\.\d+\.\d", *words]))
         self._known: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""What a program is written from: a saved graph's records, what they say of it, its failure, and how it came to be.
-Pure data.
+"""The data that a program is written from: a saved graph's records, facts on the graph, its failure and its origin.
 
 >>> symbol_homes(run.graph("0_1/dynamo").record.graph)["s77"], facts_of(record).tolerance
+(('s77', None), 1e-05)
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ CASTS = {"float": "float32", "half": "float16", "bfloat16": "bfloat16"}
 """Methods that cast, and to what."""
 
 Off = Literal["left out", "work-around", "eager"]
-"""What `--without-fault` does: leaves out recorded settings and modules of the user's, applies a change that was seen
-to help, or has torch's backend eager compile."""
+"""The effect of `--without-fault`: leaves out recorded settings and modules of the user's, applies a change that was
+seen to help, or compiles with torch's backend eager."""
 
 _RANDOM = re.compile(
     r"(?:^|[._])(?:rand|bernoulli|dropout|alpha_dropout|normal|multinomial|uniform|exponential|poisson|rrelu)"
@@ -54,7 +54,7 @@ FLOATING = (*REAL, "complex")
 
 
 def symbol_homes(body: GraphBody) -> dict[str, tuple[str, int | None]]:
-    """For each symbol the input that is it (None), else the first that has it as a dimension (its index)."""
+    """For each symbol the input that is the symbol (None), else the first that has it as a dimension (its index)."""
     homes: dict[str, tuple[str, int | None]] = {}
     for node in placeholders(body):
         if isinstance(node.value, SymValue):
@@ -272,7 +272,7 @@ class ReproFacts:
 
     @cached_property
     def facts(self) -> GraphFacts:
-        """What its graph is like."""
+        """The facts of its graph."""
         return facts_of(self.record)
 
     @property
@@ -292,7 +292,7 @@ class ReproFacts:
         return failure.kind == "accuracy" or (failure.kind == "nan" and failure.detail.startswith("no "))
 
     @cached_property
-    def telling(self) -> str:
+    def failure_text(self) -> str:
         """The failure in a few words. The numbers of a reduced case differ: the program prints them."""
         failure = self.failure
         before = ", before it was reduced" if self.made.startswith(REDUCED) else ""

@@ -5,15 +5,17 @@ A program ends with 1 while the bug is there, with 0 when it is gone, and with 2
 exception ends it with 2 (see `repro`). A repro is read before it is run, so what cannot occur in its graph is left out:
 a branch for integers where all outputs are floating, gradients where none is wanted. Imports no torch.
 
->>> ending_of(case).lines[-1]                                                          # doctest: +SKIP
-'print("gone: the compiled result agrees with float64")'
+For example:
+
+    ending_of(case).lines[-1]
+    # 'print("gone: the compiled result agrees with float64")'
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..likeness import telling
+from ..likeness import words_of
 from . import dying
 from .case import FLOATING, REAL, ReproFacts
 from .dying import DyingProgram
@@ -31,7 +33,7 @@ def ending_of(
     """
     failure, ending = case.failure, _ending_of(case, compiled, inner, wide)
     if failure.kind in ("crash", "missing_error"):
-        words = ", ".join(map(quoted, sorted(telling(failure.message), key=failure.message.lower().find)))
+        words = ", ".join(map(quoted, sorted(words_of(failure.message), key=failure.message.lower().find)))
         ending.expected = [
             f"ERROR, WORDS = {quoted(failure.error.rpartition('.')[2])}, {f'{{{words}}}' if words else 'set()'}"
         ]

@@ -4,8 +4,7 @@ Three entries, the plainest first: `torch.compile`; Inductor's inner compiler on
 recording was taken: the very nodes of the saved graph, constants as constants, with the recorded arguments, and
 Inductor's passes from that stage on. Each compiles when it is run. Imports no torch.
 
->>> entries_of(case)                                                                    # doctest: +SKIP
-['torch.compile', 'compile_fx_inner', 'as recorded']
+For example: `entries_of(case)` gives `['torch.compile', 'compile_fx_inner', 'as recorded']`.
 """
 
 from __future__ import annotations
@@ -159,7 +158,7 @@ def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[
 
 
 def mode_lines(entry: Entry, stand: Stand) -> Lines:
-    """What stands for a mode of `torch.compile` where that is not the entry."""
+    """The statements for a mode of `torch.compile` where that is not the entry."""
     if not stand.mode or entry == "torch.compile":
         return []
     return [

@@ -113,7 +113,7 @@ class FunctionText:
 
 
 def _order(statement: str) -> tuple[bool, str]:
-    """As linters sort imports: those of modules first."""
+    """The sorting key of linters for imports: those of modules first."""
     return statement.startswith("from"), statement.split()[1]
 
 

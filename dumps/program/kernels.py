@@ -3,10 +3,10 @@
 Imports no torch and runs nothing. The definitions are the user's source as it was recorded, so a program that has them
 is run only where the user trusts the dump. Without a GPU such a program has Triton interpret the kernels.
 
->>> definitions(record.kernels).source
-'@triton.jit\\ndef add_kernel(...): ...'
->>> call(node, record.kernels, writer)
-'add_kernel[(2, 1, 1)](a=y, b=x, o=o, n=32, BLOCK=16)'
+For example:
+
+    definitions(record.kernels).source  # -> '@triton.jit\\ndef add_kernel(...): ...'
+    call(node, record.kernels, writer)  # -> 'add_kernel[(2, 1, 1)](a=y, b=x, o=o, n=32, BLOCK=16)'
 """
 
 from __future__ import annotations

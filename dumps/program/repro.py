@@ -3,9 +3,11 @@ unsure.
 
 Which of the programs fails is found by running them (minifier.report), never guessed. Imports no torch.
 
->>> script = script_of(case, "torch.compile", "seeded")
->>> script.text.splitlines()[0]
-'\"\"\"torch.compile gives a wrong result: repro for stage forward, rung inductor.'
+For example:
+
+    script = script_of(case, "torch.compile", "seeded")
+    script.text.splitlines()[0]
+    # '\"\"\"torch.compile gives a wrong result: repro for stage forward, rung inductor.'
 """
 
 from __future__ import annotations
@@ -121,7 +123,7 @@ def _head(
     """The docstring."""
     record, failure = case.record, case.failure
     torch = record.versions.get("torch") or case.torch or "of unknown version"
-    shown = _one_line(case.telling or failure.kind, 160)
+    shown = _one_line(case.failure_text or failure.kind, 160)
     where = "" if entry == "torch.compile" else f" (entered {ENTERS[entry]})"
     stage = case.recorded_at or record.stage
     lines = [

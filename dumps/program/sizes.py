@@ -2,11 +2,13 @@
 none.
 
 A graph with symbolic sizes is first tried with `dynamic=True`. Once that fails it is tried with fixed sizes, then as
-`narrower` says: with the dimensions of one symbol, then with all that were symbols. What fails first tells which
+`narrower` says: with the dimensions of one symbol, then with all that were symbols. What fails first shows which
 dimension the bug needs. Imports no torch, and claims nothing that no run has shown.
 
->>> replace(narrower(record, hints)[0], needed=True).sentence()
-'x, dimension 0, must be dynamic (mark_dynamic): with fixed sizes the failure is not there.'
+For example:
+
+    replace(narrower(record, hints)[0], needed=True).sentence()
+    # 'x, dimension 0, must be dynamic (mark_dynamic): with fixed sizes the failure is not there.'
 """
 
 from __future__ import annotations

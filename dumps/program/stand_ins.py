@@ -4,8 +4,10 @@ recorded.
 Its schema is what the process knows of it, else what the recorded calls show; sizes come from its arguments where they
 are theirs. Its values are synthesised, and the head of the repro says so. Imports no torch.
 
->>> stand_in("mine::scale", calls, {}).splitlines()[0]                                 # doctest: +SKIP
-'torch.library.define("mine::scale", "(Tensor a0, float a1) -> Tensor")'
+For example:
+
+    stand_in("mine::scale", calls, {}).splitlines()[0]
+    # 'torch.library.define("mine::scale", "(Tensor a0, float a1) -> Tensor")'
 """
 
 from __future__ import annotations

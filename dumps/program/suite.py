@@ -5,8 +5,10 @@ What the program is made of (its graph, inputs, operators, settings) is taken ov
 written again, as a comparison of compiled and eager. Which of the forms fails is found by running them
 (minifier.report). Imports no torch.
 
->>> suite_of(program, failure, "amin_is_wrong").splitlines()[0]  # doctest: +SKIP
-'# Owner(s): ["module: inductor"]'
+For example:
+
+    suite_of(program, failure, "amin_is_wrong").splitlines()[0]
+    # '# Owner(s): ["module: inductor"]'
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 Encoding never fails: what has no saved form becomes {"opaque": [type, text]}. Decoding refuses opaque values by name,
 and gives FX only plain values and inert text, since FX and Inductor print them into code that is run.
 
->>> ArgumentWriter(symbols, values).encode((1, slice(None, 2)))
-{'tuple': [1, {'slice': [None, 2, None]}]}
+For example:
+
+    ArgumentWriter(symbols, values).encode((1, slice(None, 2)))  # -> {'tuple': [1, {'slice': [None, 2, None]}]}
 """
 
 from __future__ import annotations

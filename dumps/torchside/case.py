@@ -4,11 +4,7 @@
 What a program's signature says becomes descriptions of inputs and outputs. Runs nothing of the program. Its parameters,
 buffers and constants are the first inputs, as its signature orders them.
 
-For example:
-
-    save(gm, inputs, Path("case"))
-    module, values, roles = parts(torch.export.export(model, (x,)))
-    save_graph(program, (), "case")      # with the program's own example inputs
+For example: `save_graph(torch.export.export(model, (x,)), (), "case")` keeps the program's own example inputs.
 """
 
 from __future__ import annotations
@@ -181,8 +177,8 @@ def _made(home: Any, name: str, value: Any) -> Any:
 
 
 def _renamed(module: fx.GraphModule) -> fx.GraphModule:
-    """The same graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change
-    on loading."""
+    """The graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change on
+    loading."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:

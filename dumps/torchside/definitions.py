@@ -5,8 +5,6 @@ when it is loaded again, with `--trust` only.
 An operator's module is one of the user's whose text names its namespace. Recording reads texts and names, and calls
 nothing.
 
->>> of_record(record, config)
-[DefinitionRecord(module='__main__', file='/home/me/train.py', ...)]
 >>> ensure(record, "run/0_0/forward")       # does nothing without trust
 """
 

@@ -10,6 +10,7 @@ places are not touched.
 >>> base = torch.ones(2, 3, requires_grad=True)
 >>> x, row = computed([base, base[0]], [0, 1])     # leaves that share memory become views of one result
 >>> x.shape, row.shape
+(torch.Size([2, 3]), torch.Size([3]))
 """
 
 from __future__ import annotations

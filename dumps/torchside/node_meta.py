@@ -5,7 +5,7 @@ KEPT lists what Inductor, the partitioner and their passes read, as found in the
 own field) and what they compute for themselves. A kept key whose value has no saved form is counted in the body's meta
 "not_saved"; so is an unknown key.
 
->>> writer.node(node, record)      # fills record.stack, .module, .seq_nr, .original_aten, .from_node, .meta
+For example, `writer.node(node, record)`: fills record.stack, .module, .seq_nr, .original_aten, .from_node, .meta.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class MetaWriter:
         self._plain(meta, kept)
 
     def module(self, gm: torch.nn.Module) -> dict[str, Arg]:
-        """What is kept of the metadata of a GraphModule."""
+        """The kept metadata of a GraphModule."""
         kept: dict[str, Arg] = {}
         self._plain(getattr(gm, "meta", {}), kept)
         return kept

@@ -5,8 +5,7 @@
 Dynamo wraps torch's own NumPy in new objects for every call; here each has one name and one object. Nothing of NumPy
 itself is called. Where torch has no NumPy to wrap, there are no such names.
 
->>> key(dict(functions())["numpy.sin"]) == key(wrapper_of_a_graph)
-True
+For example: `key(dict(functions())["numpy.sin"]) == key(wrapper_of_a_graph)` gives `True`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def key(function: Any) -> Any:
-    """What two such wrappers of one function have in common; any other function is its own key."""
+    """A key that all wrappers of one function share; any other function is its own key."""
     if type(function).__module__ != "torch._dynamo.utils":
         return function
     for kind, held in (("numpy_function", "f"), ("numpy_method", "method"), ("numpy_operator", "op")):

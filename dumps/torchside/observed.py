@@ -6,7 +6,6 @@ inputs.
 held, so plain tensors take a short way of their own there: metadata of every input and the storages whose bytes are to
 be copied, each once; the records are the same, without statistics. It keeps no tensor and reads no data.
 
->>> seen = observe(gm, real_inputs, "index", sink)
 >>> items, storages = snapshot(["x"], [torch.ones(2, 3)])
 >>> items[0].stored.storage, storages[0].nbytes()
 ('#0', 24)
@@ -43,7 +42,7 @@ _DEVICES: dict[torch.device, str] = {}
 def observe(
     graph: GraphModule | GraphRecord, inputs: Sequence[Any], policy: str, sink: TensorSink | None
 ) -> InputsRecord:
-    """What is kept of the inputs of one execution; call it before the graph runs, since it may change them.
+    """The record of the inputs of one execution; call it before the graph runs, since it may change them.
 
     `none` and `meta` keep shapes and scalars, `index` also statistics and the values of integer and boolean tensors;
     `first`, `last` and `all` also whole storages. Nothing of the user's state is changed; a tensor on an accelerator is
@@ -122,7 +121,7 @@ def _tensors(value: Sequence[Any], record: SequenceValue) -> Iterator[tuple[int,
 
 
 def _apart(value: Any, record: TensorValue, policy: str, storages: StorageWriter) -> StoredTensor:
-    """What is kept of a tensor that holds others: of each what would be kept of it alone, without statistics."""
+    """The record of a tensor that holds others: each with what would be kept of it alone, without statistics."""
     if record.inner:
         inner = {name: _apart(part, record.inner[name], policy, storages) for name, part in parts(value).items()}
         return StoredTensor("", record, isinstance(value, torch.nn.Parameter), inner)
@@ -138,7 +137,7 @@ def _stored(value: torch.Tensor, storages: StorageWriter) -> StoredTensor:
 
 
 def _met(record: TensorValue, value: torch.Tensor) -> TensorValue:
-    """The record with what only a real tensor tells: whether autograd made it, and what it is beside a tensor."""
+    """The record with what only a real tensor shows: whether autograd made it, and what it is beside a tensor."""
     record.leaf = value.is_leaf
     kind = type(value)
     if getattr(value, "_is_buffer", False):

@@ -3,8 +3,7 @@
 
 Only where trust is given. Tracebacks and Triton find its lines through linecache, so no file is written.
 
->>> run("add_kernel", "x = 1", "run/0_0/forward", "its kernel").x
-1
+For example: `run("add_kernel", "x = 1", "run/0_0/forward", "its kernel").x` gives `1`.
 """
 
 from __future__ import annotations

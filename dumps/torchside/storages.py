@@ -6,8 +6,6 @@ Sparse tensors are one run of bytes: indices, then values; how many there are fo
 coordinates without dense dimensions (sparse_coo) and compressed rows or columns of a matrix (sparse_csr, sparse_csc);
 others keep their shape alone.
 
->>> stored = StorageWriter(values, sink).store(tensor)
->>> StorageReader(sink, "case").load(stored)
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ class StorageWriter:
         self._alive: list[Any] = []
 
     def store(self, tensor: torch.Tensor) -> StoredTensor:
-        """The record of a tensor; its bytes go to the sink unless it has none (fake, meta) or the sink declines."""
+        """The record of a tensor; its bytes go to the sink unless there are none (fake, meta) or the sink declines."""
         if wrappers.is_wrapper(tensor):
             value = self.values.value(tensor)
             inner = {name: self.store(part) for name, part in wrappers.parts(tensor).items()}
@@ -150,7 +148,7 @@ class StorageReader:
 
 
 def together(value: TensorValue, held: dict[str, Any], where: str) -> torch.Tensor:
-    """A tensor that holds others, of its parts."""
+    """A tensor that holds others, built from its parts."""
     from .arguments import ArgumentReader
 
     context = ArgumentReader(None, []).decode(value.context, where)  # pyright: ignore  (it names no symbols)
@@ -194,14 +192,14 @@ def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.T
 
 
 def packable(tensor: torch.Tensor) -> bool:
-    """Whether a sparse tensor has such a form."""
+    """Whether a sparse tensor can be stored as one run of bytes."""
     if tensor.layout is torch.sparse_coo:
         return tensor.dense_dim() == 0 and tensor.sparse_dim() > 0
     return tensor.layout in (torch.sparse_csr, torch.sparse_csc) and tensor.dim() == 2
 
 
 def packed(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes, on the CPU."""
+    """The bytes of a sparse tensor, on the CPU."""
     tensor = tensor.detach()
     if tensor.layout is torch.sparse_coo:
         tensor = tensor.coalesce()
@@ -215,7 +213,7 @@ def packed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def unpacked(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, where: str) -> torch.Tensor:
-    """The tensor; UnreadableError where the bytes make none, which is checked before it is made."""
+    """The sparse tensor of some bytes; raises UnreadableError before it is built where they make none."""
     flat = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))
     shape: list[Any] = list(value.shape)
     lead = 0 if value.layout == "sparse_coo" else shape[0 if value.layout == "sparse_csr" else 1] + 1

@@ -5,7 +5,9 @@ facts.
 Reading a live one adds no guard and specialises nothing: it looks at expressions and tables only. Rebuilding evaluates
 no text.
 
-For example: `writer = SymbolWriter(); writer.dim(tensor.shape[0])` gives `'s77'`.
+>>> writer = SymbolWriter()
+>>> writer.dim(torch.ones(2).shape[0])
+2
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ _SOURCES = "graphdbg_sources"
 
 MOST_S = 10.0
 SECONDS_A_NODE = 0.01
-"""What the expressions of a graph may take, and for each of its nodes more: usual ones take a thousandth of a
-second."""
+"""The seconds that expressions of a graph may take, and those added for each of its nodes: usual ones take a thousandth
+of a second."""
 
 
 def _hints(env: Any) -> dict[Any, Any]:
@@ -63,7 +65,7 @@ class SymbolWriter:
         self._used: set[Any] = set()
 
     def adopt(self, env: Any) -> None:
-        """Remembers the ShapeEnv of the graph; the first one counts."""
+        """Keeps the ShapeEnv of the graph; the first one counts."""
         if self.env is None:
             self.env = env
 
@@ -197,8 +199,8 @@ class Symbols:
 
     @contextmanager
     def _spending(self) -> Iterator[None]:
-        """Takes the time of a block from what the expressions of a graph may take; raises RefusedError where none is
-        left."""
+        """Counts the time of a block against what the expressions of a graph may take; raises RefusedError where none
+        is left."""
         if self._left_s < 0:
             raise RefusedError(self.where, "its expressions take too long to read")
         begun = time.perf_counter()
@@ -317,7 +319,8 @@ def _facts(env: Any) -> list[tuple[Any, Any, str, str, bool]]:
 
 
 def _user_line(guard: Any) -> str:
-    """Where a guard came from, as torch wrote it down while tracing: `x = x.view(2, -1)  # model.py:12 in forward`."""
+    """Where a guard came from, in the form that torch writes while tracing: `x = x.view(2, -1) # model.py:12 in
+    forward`."""
     return str(getattr(getattr(guard, "sloc", None), "maybe_user_loc", None) or "")
 
 

@@ -42,7 +42,8 @@ _RESERVED = frozenset({"operator", "math", "builtins", "torch", "numpy", "higher
 
 
 def is_identifier(text: str) -> bool:
-    """A plain ASCII Python identifier that is no keyword: the only kind of name that may reach FX's code generator."""
+    """Whether a text is a plain ASCII Python identifier and no keyword: the only kind of name that may reach FX's code
+    generator."""
     return IDENTIFIER.fullmatch(text) is not None and not keyword.iskeyword(text)
 
 
@@ -68,8 +69,7 @@ def name_of(function: Any) -> str:
 
 
 def is_autograd_step(name: str) -> bool:
-    """Whether the saved name of a target is that of a step of autograd's that torch's capture of a backward leaves
-    whole."""
+    """Whether a saved name is that of an autograd step that torch's capture of a backward leaves whole."""
     return name.startswith(_OF_A_CAPTURE)
 
 
@@ -172,7 +172,7 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
 
 
 def check_method(name: str, where: str) -> str:
-    """The name of a `call_method`, if it is a method of Tensor, or of a number, that computes; RefusedError
+    """The name of a `call_method`, if it is a computing method of Tensor or of a number; raises RefusedError
     otherwise."""
     if not is_identifier(name):
         raise RefusedError(where, f"the method name {name!r} is not a plain identifier")

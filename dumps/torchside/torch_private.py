@@ -1,6 +1,6 @@
 # pyright: basic
-"""The table of private torch names that saving and loading graphs needs: `torch_private.FakeTensor` is torch's, looked
-up then.
+"""The table of private torch names that saving and loading graphs needs: `torch_private.FakeTensor` is looked up in
+torch on first use.
 
 Each row's comment has the public alternative that is missing. Importing this module imports nothing of torch.
 
@@ -47,7 +47,7 @@ NAMES = Names((
     Row("torch.utils._python_dispatch", "modes_off=_disable_current_modes", _BOTH),
     # A tensor that holds others has a public protocol, and no public question whether a class follows it.
     Row("torch.utils._python_dispatch", "is_wrapper=is_traceable_wrapper_subclass", _BOTH),
-    # Tensors of vmap and grad have a shape and no storage; nothing public tells them, or that one is traced into now.
+    # Tensors of vmap and grad have a shape and no storage; nothing public shows them, or that one is traced into now.
     Row("torch._C", "is_wrapped=_functorch.is_functorch_wrapped_tensor", _SAVE),
     Row("torch._C", "transform_level=_functorch.maybe_current_level", "replay and check of graphs with vmap or grad"),
     Row("torch", "neg_view=_neg_view", _LOAD),  # torch.resolve_neg is public, setting the bit is not

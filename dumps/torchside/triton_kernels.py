@@ -1,13 +1,14 @@
 # pyright: basic
-"""The user's own Triton kernels that a graph calls: saved beside it as programs, and real kernels again, with `--trust`
-only.
+"""The user's own Triton kernels that a graph calls: saved beside it as programs, and loaded as kernels again with
+`--trust` only.
 
 A wrapper node names its kernel and its constants by indices into a table of torch's that belongs to one process. Saved,
 the index is a place in `GraphRecord.kernels`, and the constants are Python expressions in the node's metadata.
 
->>> writer = KernelWriter(); writer.node(node, record); writer.finish()
-[TritonKernel(name='add_kernel', ...)]
->>> KernelReader(record.kernels, "case").kwargs(node_record, kwargs)      # RefusedError without --trust
+For example:
+
+    writer = KernelWriter(); writer.node(node, record); writer.finish()  # -> [TritonKernel(name='add_kernel', ...)]
+    KernelReader(record.kernels, "case").kwargs(node_record, kwargs)      # RefusedError without --trust
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _known: dict[tuple[int, tuple[tuple[str, str], ...]], int] = {}
 
 
 def _from_table(getter: str, index: Any) -> Any:
-    """What torch's table has for a wrapper node's index; None where it has nothing."""
+    """The entry of torch's table for a wrapper node's index; None where there is none."""
     try:
         return getattr(t.kernel_side_table, getter)(index)
     except (AssertionError, KeyError, TypeError):
@@ -60,7 +61,7 @@ def name_of_kernel(index: Any) -> str:
 
 
 def _record_of(index: Any) -> TritonKernel | None:
-    """What a kernel in torch's table was loaded from."""
+    """The record that a kernel in torch's table was loaded from."""
     kernel, record = _records.get(index, (None, None))
     return record if kernel is not None and _kernel_at(index) is kernel else None
 
@@ -80,7 +81,7 @@ class KernelWriter:
         self._places: list[int] = []
 
     def node(self, node: torch.fx.Node, record: NodeRecord) -> None:
-        """Has a wrapper node's record name its kernel by its place in the record, and hold its constants."""
+        """Makes the record of a wrapper node name its kernel by its place in the record, and hold its constants."""
         if "kernel_idx" not in node.kwargs:
             return
         index: Any = node.kwargs["kernel_idx"]

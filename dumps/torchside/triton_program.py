@@ -5,11 +5,11 @@ decorators.
 Reads the function's source, bytecode and globals; runs nothing, and never fails: what has no saved form is named in
 `missing` (the kernel cannot run without it) or `dropped` (it can).
 
->>> program = Program()
->>> program.kernel(add_kernel)
-'add_kernel'
->>> program.text()
-'import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef add_kernel(...): ...\n'
+For example:
+
+    program = Program()
+    program.kernel(add_kernel)  # -> 'add_kernel'
+    program.text()  # -> 'import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef add_kernel(...): ...\n'
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ import torch
 from .targets import is_identifier
 
 _CONFIG_FIELDS = (("num_warps", 4), ("num_stages", 3), ("num_ctas", 1), ("maxnreg", None))
-"""What triton.Config takes beside the constants, and what it is where nothing is said (Triton 3.6)."""
+"""What triton.Config takes beside the constants, and its defaults (Triton 3.6)."""
 _JIT_FIELDS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline", "debug")
 _PRELUDE = {"triton": "import triton", "tl": "import triton.language as tl"}
 
 
 class KernelProgram:
-    """Grows by what kernels and constants need. `missing` and `dropped` are sentences."""
+    """A program that grows by what kernels and constants need. `missing` and `dropped` are sentences."""
 
     def __init__(self) -> None:
         self.missing: list[str] = []
@@ -47,7 +47,7 @@ class KernelProgram:
         self._strings_for_types = False
 
     def text(self) -> str:
-        """The module. Names are defined before they are used."""
+        """The text of the module; names are defined before they are used."""
         imports = sorted(dict.fromkeys(self._imports.values()), key=lambda line: (line.startswith("from "), line))
         head = ["from __future__ import annotations", ""] if self._strings_for_types else []
         constants = ["", *(f"{name} = {value}" for name, value in self._constants.items())] if self._constants else []
@@ -55,7 +55,7 @@ class KernelProgram:
         return "\n".join([*head, *imports, *constants, *functions]) + "\n"
 
     def kernel(self, kernel: Any) -> str:
-        """Adds a kernel with its decorators; the name it is called by."""
+        """Adds a kernel with its decorators, and returns the name it is called by."""
         around: list[str] = []
         inner = kernel
         while not hasattr(inner, "src") and hasattr(inner, "fn"):
@@ -70,7 +70,7 @@ class KernelProgram:
         return self.function(inner, around)
 
     def function(self, compiled: Any, around: list[str] | None = None) -> str:
-        """Adds a compiled function and what it uses, once; its name."""
+        """Adds a compiled function and what it uses, once, and returns its name."""
         tree = _parsed(compiled.src)
         name = tree.name if tree is not None else compiled.fn.__name__
         if not self._claim(name, compiled) or name in self._functions:
@@ -131,7 +131,7 @@ class KernelProgram:
         return f"triton.Config({', '.join([f'{{{kwargs}}}', *fields])})"
 
     def _symbol(self, name: str, value: Any, user: str, attributes: dict[str, set[str]]) -> None:
-        """Has the program define a global or closed-over name as the user's module did."""
+        """Makes the program define a global or closed-over name as the user's module did."""
         if not self._claim(name, value):
             return
         if name in self._imports or name in self._constants or (name in self._functions and is_compiled(value)):
@@ -154,7 +154,7 @@ class KernelProgram:
             )
 
     def _module(self, name: str, module: ModuleType, user: str, attributes: set[str]) -> None:
-        """An import; of a module of the user's, one that is made of what is used of it."""
+        """An import; for a module of the user's, a namespace of what is used of it."""
         full = module.__name__
         if full.partition(".")[0] in {"triton", "torch", *sys.stdlib_module_names}:
             self._imports[name] = _import(full, name)
@@ -172,7 +172,7 @@ class KernelProgram:
         self._functions[name] = "\n".join(lines)
 
     def _claim(self, name: str, value: Any) -> bool:
-        """False, and a sentence, where two modules call different things by one name."""
+        """Claims a name; False, with a sentence, where two modules call different things by it."""
         if not is_identifier(name):
             self.missing.append(f"{name!r}, which is no plain name")
             return False
@@ -225,7 +225,7 @@ def is_compiled(value: Any) -> bool:
 
 
 def decorators_of(kernel: Any) -> tuple[str, str]:
-    """(the decorators that the user wrote, "path:line"), as far as known."""
+    """(the decorators that the user wrote, "path:line"), as far as they are known."""
     for _ in range(8):
         if hasattr(kernel, "raw_src"):
             text = textwrap.dedent("".join(kernel.raw_src))
@@ -270,7 +270,7 @@ def _in_signature(tree: ast.FunctionDef) -> set[str]:
 
 
 def _attributes(tree: ast.FunctionDef) -> dict[str, set[str]]:
-    """name -> what is read of it: for modules of the user's."""
+    """Name -> the attributes that are read of it: for modules of the user's."""
     by_name: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -296,7 +296,7 @@ def _decorator(compiled: Any) -> str:
 
 
 def _imported(name: str, value: Any) -> str | None:
-    """An import of a thing of Triton's own, or None."""
+    """The import of one of Triton's own objects, or None."""
     home = str(getattr(value, "__module__", None) or "")
     own = getattr(value, "__name__", None)
     if home.startswith("triton") and own and getattr(sys.modules.get(home), own, None) is value:

@@ -47,9 +47,9 @@ from .symbols import Symbols, SymbolWriter, is_symbolic
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _SIMPLE = (bool, int, float, str, type(None))
 BUFFER = "torch.nn.Buffer"
-"""How a record calls a tensor that is a buffer by itself, which its type does not tell."""
+"""The record's name for the type of a tensor that is itself a buffer."""
 TRACED = "torch._library.fake_class_registry.FakeScriptObject"
-"""What such an input is while a graph is traced."""
+"""The class of such an input while a graph is traced."""
 
 
 def is_plain_tensor(value: object) -> bool:
@@ -77,7 +77,7 @@ class ValueWriter:
         self._groups: dict[int, int] = {}
 
     def count(self, value: object) -> None:
-        """Takes note of the storages of a value."""
+        """Counts the storages of a value."""
         if is_plain_tensor(value):
             if value.layout is torch.strided and not t.is_wrapped(value):  # pyright: ignore
                 self._seen[storage_key(value)] += 1  # pyright: ignore
@@ -162,7 +162,7 @@ class ValueWriter:
         return record
 
     def base(self, tensor: torch.Tensor) -> TensorValue | None:
-        """The record of what a tensor is a view of to autograd, None for no view."""
+        """The record of the base that autograd knows a tensor to be a view of; None for no view."""
         base = viewed(tensor)
         if base is None:
             return None
@@ -193,8 +193,7 @@ class ValueWriter:
 
 
 def viewed(tensor: torch.Tensor) -> torch.Tensor | None:
-    """What a strided tensor is a view of to autograd, where both have one dtype and are as plain as their strides
-    say."""
+    """The base that autograd knows a strided tensor to be a view of, where both have one dtype and only strides."""
     base = tensor._base
     if (
         base is None
@@ -208,7 +207,7 @@ def viewed(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def quantizer(tensor: torch.Tensor) -> dict[str, Any]:
-    """qscheme, scale, zero_point and axis of a quantised tensor; of a fake one, nothing."""
+    """The qscheme, scale, zero_point and axis of a quantised tensor; nothing for a fake one."""
     if isinstance(tensor, t.FakeTensor):
         return {}
     scheme = tensor.qscheme()
@@ -313,7 +312,7 @@ def _lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """Equal for tensors that share one storage; fake and meta tensors have no data_ptr to compare."""
+    """A key that is equal for tensors that share one storage; fake and meta tensors have no data_ptr to compare."""
     return tensor.untyped_storage()._cdata
 
 
@@ -333,12 +332,12 @@ class StandIn:
         return hash(self.type_name)
 
     def __obj_flatten__(self) -> tuple[()]:
-        """Torch counts the bytes of an opaque input by this."""
+        """Lets torch count the bytes of an opaque input."""
         return ()
 
 
 def is_handed_through(body: GraphBody, node: NodeRecord) -> bool:
-    """Whether a placeholder is such an input, and nothing but the output mentions it."""
+    """Whether a placeholder is an input without a saved form that only the output mentions."""
     if node.op != "placeholder" or not isinstance(node.value, OpaqueValue) or node.value.type != TRACED:
         return False
     return not any(
@@ -351,11 +350,11 @@ def is_handed_through(body: GraphBody, node: NodeRecord) -> bool:
 
 
 def stand_in_traced() -> Any:
-    """What stands for such an input while a graph is compiled."""
+    """The object that stands for such an input while a graph is compiled."""
     return t.FakeScriptObject(object(), StandIn.__name__, StandIn(TRACED))
 
 
 def stand_in_real(item: InputRecord | None) -> StandIn:
-    """What stands for it when the graph runs."""
+    """The object that stands for such an input when the graph runs."""
     seen = item.value if item is not None else None
     return StandIn(seen.type if isinstance(seen, OpaqueValue) else TRACED)

@@ -5,9 +5,10 @@ again.
 A class is never imported by a name from a dump: it is one that is defined in this process, or one of torch's own that
 the allow-list names. A nested tensor's ragged size stands for its offsets, which no saved form says: it stays opaque.
 
->>> parts(TwoTensor(a, b))
-{'a': a, 'b': b}
->>> like(TwoTensor(a, b), {"a": a + 1, "b": b + 1})
+For example:
+
+    parts(TwoTensor(a, b))  # -> {'a': a, 'b': b}
+    like(TwoTensor(a, b), {"a": a + 1, "b": b + 1})
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from . import torch_private as t
 
 
 def is_wrapper(value: object) -> bool:
-    """Whether a value is such a tensor."""
+    """Whether a value is a tensor that holds others."""
     return (
         isinstance(value, torch.Tensor)
         and type(value) not in (torch.Tensor, torch.nn.Parameter)
@@ -32,12 +33,12 @@ def is_wrapper(value: object) -> bool:
 
 
 def parts(tensor: Any) -> dict[str, torch.Tensor]:
-    """What it holds, by attribute."""
+    """The tensors that it holds, by attribute."""
     return {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
 
 
 def like(tensor: Any, held: Mapping[str, Any]) -> Any:
-    """Such a tensor over other parts; it requires grad where the first does, as a leaf."""
+    """A tensor of the same class over other parts; it requires grad where the first does, as a leaf."""
     _, context = tensor.__tensor_flatten__()
     tensor_like = type(tensor).__tensor_unflatten__(dict(held), context, tensor.size(), tensor.stride())
     tensor_like = (
@@ -49,7 +50,7 @@ def like(tensor: Any, held: Mapping[str, Any]) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """A plain tensor with all numbers that such a tensor holds, so that two can be compared; anything else as it is."""
+    """A plain tensor with all numbers that such a tensor holds, to compare two; anything else as it is."""
     if not is_wrapper(value):
         return value
     held = [whole(part.detach()) for part in parts(value).values()]

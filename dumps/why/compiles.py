@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ..store import Run
 
 _RESULTS = ("forward", "backward", "inference", "compiled_autograd")
-"""What a compile comes to: the graphs that the inner compiler takes."""
+"""The stages in which a compile ends: the graphs that the inner compiler takes."""
 _WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
-"""A graph of an early stage is compiled and never runs by itself."""
+"""Statuses, the worst first: a graph of an early stage is compiled and never runs by itself."""
 
 
 class Compiled(msgspec.Struct):
@@ -44,44 +44,43 @@ class Compiled(msgspec.Struct):
 
     @property
     def worst(self) -> ListedGraph:
-        """The graph whose status is the worst; those that the program lets be observed get no further than captured."""
+        """The graph with the worst status; those that the program lets be observed get no further than captured."""
         rows = [row for row in self.rows if not row.word] or self.rows
         return min(rows, key=lambda row: (not row.lost, _WORST.index(row.status) if row.status in _WORST else 0))
 
     @property
     def main(self) -> ListedGraph:
-        """The graph that what is asked of the compile is asked of: one that failed or hangs, else the first that it
-        came to."""
+        """The graph that stands for the compile: one that failed or hangs, else the first of its final graphs."""
         bad = [row for row in self.rows if row.status == "failed" or row.lost]
         flying = [row for row in self.rows if row.status in IN_FLIGHT]
-        return telling(bad or flying[-1:] or self.rows)
+        return nearest_error(bad or flying[-1:] or self.rows)
 
     @property
     def bad(self) -> bool:
-        """Whether a graph of it failed, or was in flight when its process ended."""
+        """Whether a graph failed, or was in flight when its process ended."""
         return any(row.status == "failed" or row.lost for row in self.rows)
 
     @property
     def stages(self) -> str:
-        """What its stages are folded to: the graphs that the inner compiler took, else the furthest that there was."""
+        """The stages in short: the graphs that the inner compiler took, else the furthest that there was."""
         counts = Counter(row.stage for row in self.rows)
         folded = [stage for stage in _RESULTS if counts[stage]] or [self.rows[-1].stage]
         return "+".join(stage + (f" x{counts[stage]}" if counts[stage] > 1 else "") for stage in folded)
 
     @property
     def nodes(self) -> int | None:
-        """Those of its first graph."""
+        """The number of nodes of the first graph."""
         return next((row.nodes for row in self.rows if row.nodes is not None), None)
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of compiling."""
+        """The seconds of compiling."""
         whole = [row.seconds for row in self.rows if "backward" not in row.stage and row.seconds is not None]
         later = [row.seconds for row in self.rows if row.stage == "backward" and row.seconds is not None]
         return max(whole, default=0.0) + sum(later) if whole or later else None
 
     def function(self, width: int) -> str:
-        """The function with its line in so many letters: of the longer of the two its end."""
+        """The function with its line in so many letters; of the longer of the two, the end is kept."""
         both = [part for part in (self.name, self.place) if part]
         over = len(", ".join(both)) - width
         if over > 0:
@@ -90,30 +89,31 @@ class Compiled(msgspec.Struct):
         return cut(", ".join(both), width, "start")
 
     def words(self) -> str:
-        """What a filter looks at."""
+        """The text that a filter looks at."""
         graphs = " ".join(f"{row.stage} {row.error or ''}" for row in self.rows)
         return f"{self.id} {self.name} {self.place} {graphs}"
 
     def trouble(self) -> list[str]:
-        """What failed, died or hangs, with the graph's id; of several graphs that failed alike one."""
+        """The sentences on what failed, died or hangs, with the graph's id; one for several graphs that failed
+        alike."""
         bad = [row for row in self.rows if row.status == "failed" or row.lost]
         if not bad:
             return [f"{row.id}: in {row.at}" for row in self.rows if row.at and row.status in IN_FLIGHT][-1:]
-        row = telling(bad)
+        row = nearest_error(bad)
         unsaved = "" if row.saved else " (it was not saved)"
         return [f"{row.id}: {one_line(row.error or row.status, 300)}{unsaved}"]
 
 
-def telling(bad: Sequence[ListedGraph]) -> ListedGraph:
-    """The one of several graphs that failed together to look at: the nearest to the error."""
+def nearest_error(bad: Sequence[ListedGraph]) -> ListedGraph:
+    """The graph to look at of several that failed together: the nearest to the error."""
     return next((row for row in bad if row.stage in _RESULTS and row.saved), bad[0])
 
 
 def next_of(text: str, run: Run) -> list[str]:
-    """What to do with a run: look at the graph that failed, or at the first."""
+    """The next command for a run: to look at the graph that failed, or at the first."""
     bad = [row for row in run.rows if row.saved and (row.status == "failed" or row.lost)]
     if bad:
-        return [shlex.join(["graphdbg", "replay", f"{text}/{telling(bad).id}"])]
+        return [shlex.join(["graphdbg", "replay", f"{text}/{nearest_error(bad).id}"])]
     return [shlex.join(["graphdbg", "show", f"{text}/{row.id}"]) for row in run.rows if row.saved][:1]
 
 

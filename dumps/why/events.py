@@ -1,4 +1,4 @@
-"""From journals to the view model: events in their order, joined with the graphs that the same journal tells.
+"""From journals to the view model: events in their order, joined with the graphs of the same journal.
 
 A compile id may come twice in one process (torch._dynamo.reset starts counting again), so a graph belongs to the last
 frame of that id that was begun before it. Damaged, missing or unknown fields leave holes, never an exception.
@@ -28,18 +28,18 @@ RESUME = re.compile(r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_(?P<line>\
 
 
 def items(value: Any) -> list[Any]:
-    """A list; an empty one for anything else."""
+    """A value as a list; an empty one for anything else."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def words(fields: dict[str, Any], key: str) -> str:
-    """A text; an empty one for anything else."""
+    """A value as text; an empty one for anything else."""
     value = fields.get(key)
     return value if isinstance(value, str) else ""
 
 
 def whole(value: Any) -> int:
-    """A whole number; 0 for anything else."""
+    """A value as a whole number; 0 for anything else."""
     return value if isinstance(value, int) else 0
 
 
@@ -71,7 +71,7 @@ _ATTEMPT = re.compile(r"_a(\d+)$")
 
 
 def of_run(run: Run, *, compile_id: str | None = None, process: str | None = None) -> Why:
-    """What is known of a run, or of one compile of one process. Symbols' conditions come from records (see
+    """The reasons known of a run, or of one compile of one process. Symbols' conditions come from records (see
     `_add_conditions`)."""
     reasons = Why([item for item in from_journals(run, process) if item.functions or item.skipped or item.others])
     if compile_id is not None:
@@ -81,7 +81,7 @@ def of_run(run: Run, *, compile_id: str | None = None, process: str | None = Non
 
 
 def from_journals(run: Run | Following, process: str | None = None) -> list[ProcessWhy]:
-    """The same as far as the journals tell it: no record is opened."""
+    """The reasons from the journals alone: no record is opened."""
     processes: list[ProcessWhy] = []
     for recorded_process in run.processes:
         if process is not None and recorded_process.name != process:
@@ -126,7 +126,7 @@ class Reader:
         self.now = 0.0
 
     def take(self, event: Event) -> None:
-        """One event of the journal, of any kind."""
+        """Takes one event of the journal, of any kind."""
         if event.graph is not None and event.graph not in self.seen and event.graph in self.rows:
             self.seen.add(event.graph)
             self._graph(event.graph)
@@ -147,7 +147,7 @@ class Reader:
             handle(self, fields)
 
     def finish(self) -> ProcessWhy:
-        """The process, once all events were taken."""
+        """Returns the process, once all events were taken."""
         self.why.others += [_line(row) for local, row in self.rows.items() if local not in self.seen]
         return self.why
 
@@ -241,7 +241,7 @@ class Reader:
         return max(alike, key=lambda candidate: candidate.line) if alike else self._function(name, file, line)
 
     def _caller(self, item: Compile) -> ProgramLine | None:
-        """Where an earlier compile broke off while it was calling this function."""
+        """The line where an earlier compile broke off while it was calling this function."""
         for function in reversed(self.why.functions):
             for earlier in reversed(function.compiles):
                 for broken in earlier.breaks:
@@ -352,8 +352,7 @@ _ORDER = ("inference", "forward", "joint", "pre_grad", "dynamo")
 
 
 def _add_conditions(reasons: Why, run: Run) -> None:
-    """Fills `conditions`, and `symbols` with the ranges as they were in the end. A graph that cannot be read adds
-    nothing."""
+    """Fills `conditions`, and `symbols` with their final ranges. A graph that cannot be read adds nothing."""
     compiles = [item for process in reasons.processes for function in process.functions for item in function.compiles]
     wanted = [(item, line) for item in compiles if (line := _best(item)) is not None]
     seen: dict[tuple[str, ...], set[str]] = {}
@@ -378,7 +377,7 @@ def _add_conditions(reasons: Why, run: Run) -> None:
 
 
 def _best(item: Compile) -> GraphLine | None:
-    """The graph to read: none where the journal says that nothing is dynamic."""
+    """The graph to read; none where the journal says that nothing is dynamic."""
     if not item.symbols and any(line.stage == "dynamo" for line in item.graphs):
         return None
     return next((line for stage in _ORDER for line in reversed(item.graphs) if line.stage == stage), None)

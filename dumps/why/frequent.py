@@ -1,8 +1,9 @@
 """Which causes of graph breaks and recompiles a process has, counted: with 500 recompiles the first line says what to
-mend.
+fix.
 
->>> causes(process)[0].count, causes(process)[0].text
-(498, 'recompile of lim: guard s == … failed')
+For example:
+
+    causes(process)[0].count, causes(process)[0].text  # -> (498, 'recompile of lim: guard s == … failed')
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class Repeated(msgspec.Struct):
 
 
 def repeated(run: Run) -> list[Repeated]:
-    """The guards that failed, those at which torch gave up first, then by how often. A function's one recompile by
-    which a size became variable is left out: it is Dynamo's ordinary way.
+    """The guards that failed, those at which torch gave up first, then by how often. The one recompile that makes a
+    size of a function dynamic is left out: Dynamo always does that.
     """
     by_key: dict[tuple[str, ...], Repeated] = {}
     for process in of_run(run).processes:
@@ -105,7 +106,7 @@ def limits(run: Run) -> list[str]:
 
 
 def headline(process: ProcessWhy) -> str:
-    """One sentence of counts."""
+    """One sentence with the counts of a process."""
     functions = [
         function for function in process.functions if any(item.kind != "observed" for item in function.compiles)
     ]
@@ -129,7 +130,7 @@ def headline(process: ProcessWhy) -> str:
 
 
 class FirstSeen(NamedTuple):
-    """What `--when` saw first in a process: "NaN first in 0_0/forward (outputs 0, 6), execution 18, step 18"."""
+    """The first finding of `--when` in a process: "NaN first in 0_0/forward (outputs 0, 6), execution 18, step 18"."""
 
     process: str
     graph: str
@@ -138,7 +139,7 @@ class FirstSeen(NamedTuple):
 
 
 def first_found(processes: Iterable[Process]) -> list[FirstSeen]:
-    """What `--when` saw first in each process."""
+    """The first finding of `--when` in each process."""
     first_seen: list[FirstSeen] = []
     for process in processes:
         events = read(process.path / JOURNAL_FILE).events
@@ -162,7 +163,7 @@ def hint(text: str, processes: Iterable[Process]) -> str:
     for process in processes:
         try:
             data = opening.read(process.path / JOURNAL_FILE)
-        except OSError:  # told by the reader of the journal
+        except OSError:  # reported by the reader of the journal
             continue
         for what in counts:
             counts[what] += data.count(b'"kind":"why","what":"%s"' % what.encode())

@@ -19,7 +19,7 @@ class ProgramLine(msgspec.Struct):
 
     @property
     def code_text(self) -> str:
-        """The code there, behind a colon; empty where it is not known."""
+        """The code of the line, behind a colon; empty where it is not known."""
         return f": {self.code}" if self.code else ""
 
 
@@ -37,7 +37,7 @@ class Break(msgspec.Struct):
 
 
 class Guard(msgspec.Struct):
-    """A guard that failed: of which compile, its text, the line that needs it, and what it is about is now."""
+    """A guard that failed: of which compile, its text, the line that needs it, and the present value."""
 
     text: str
     of: str = ""
@@ -76,7 +76,7 @@ class DDPPart(msgspec.Struct):
 
 
 class GraphLine(msgspec.Struct):
-    """A graph of the run, as far as its compile is concerned."""
+    """A graph of the run, as far as it concerns its compile."""
 
     id: str
     stage: str
@@ -135,7 +135,7 @@ class Function(msgspec.Struct):
 
 
 class Skipped(msgspec.Struct):
-    """A function that was left alone, and why."""
+    """A function that was not compiled, and why."""
 
     name: str
     file: str
@@ -144,7 +144,8 @@ class Skipped(msgspec.Struct):
 
 
 class ProcessWhy(msgspec.Struct):
-    """One recorded process. `known` is False where nothing recorded why; `lacking` is what its torch could not tell."""
+    """One recorded process. `known` is False where nothing recorded why; `lacking` is what its torch could not
+    record."""
 
     name: str
     rank: int | None

@@ -51,7 +51,7 @@ def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
 
 
 def text_of(text: str, width: int) -> str:
-    """The same as a text, without notes on damage. Raises GraphdbgError for what cannot be found or has no journal."""
+    """The text without notes on damage. Raises GraphdbgError for what cannot be found or has no journal."""
     named = resolve(text)
     _, reasons = _found(text, named)
     return render(reasons, min(width, _WIDEST)) if reasons.processes else f"{text}: nothing was compiled"

@@ -1,10 +1,9 @@
-"""The view model as text for 80 columns: what happens most often first, one block for each function, then what was left
-alone.
+"""The view model as text for 80 columns: what happens most often first, one block for each function, then what was not
+compiled.
 
-Recompiles of one frame with the same cause become one entry that counts them; a graph break that was told is not told
-again. Prints nothing. Every text from a dump is made harmless for a terminal.
+Recompiles of one frame with the same cause become one entry that counts them; a graph break is explained once. Prints
+nothing. Control characters in texts of a dump are escaped.
 
-For example: `print(render(of_run(open_run("myrun"))))`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _COUNTED = ("dynamo", "joint", "forward", "backward", "inference")
 
 
 def outcome(item: Compile) -> str:
-    """What came of a compile: its graphs with their sizes, or why there is none."""
+    """The outcome of a compile: its graphs with their sizes, or why there is none."""
     if item.parts:
         return f"a graph cut into {counted(len(item.parts), 'part')}"
     final = item.graphs
@@ -55,7 +54,7 @@ def outcome(item: Compile) -> str:
 
 
 def ids(lines: list[GraphLine]) -> str:
-    """The compiles of some graphs, with how many each has."""
+    """The ids of some graphs' compiles, with how many graphs each has."""
     stages = Counter(line.local.partition("/")[0] for line in lines)
     return ", ".join(f"{name} ({count})" for name, count in stages.items())
 
@@ -67,7 +66,7 @@ def names(group: list[Compile]) -> str:
 
 
 def span(symbol: Symbol) -> str:
-    """`x.size()[0] = s77 (3 here, at least 2)`."""
+    """A symbol as text: `x.size()[0] = s77 (3 here, at least 2)`."""
     source = f"{symbol.source} = {symbol.name}" if symbol.source else symbol.name
     low, high = symbol.lower, symbol.upper
     said = [f"{wording.shown(symbol.hint)} here" if symbol.hint is not None else "known only when it runs"]
@@ -100,7 +99,7 @@ _WRAPPER = "/torch/_dynamo/external_utils.py"
 
 
 def render(reasons: Why, width: int = WIDTH) -> str:
-    """The whole text. Processes that tell the same are told once."""
+    """The whole text. Processes with equal texts share one."""
     same: dict[str, tuple[str, list[ProcessWhy]]] = {}
     for process in reasons.processes:
         text = ProcessText(process, width).text()
@@ -117,7 +116,7 @@ def render(reasons: Why, width: int = WIDTH) -> str:
 
 
 def of_compile(function: Function, item: Compile, width: int) -> str:
-    """Why one compile is there: its own lines alone, with the graph break behind which it goes on."""
+    """Why one compile exists: its own lines alone, with the graph break before it."""
     lines = ProcessText(ProcessWhy("", None, ""), width + _SET_IN).alone(function, item)
     first, *rest = [line.removeprefix(" " * _SET_IN) for line in lines]
     return "\n".join([first.strip().removeprefix(f"{item.id}  "), *rest])
@@ -155,7 +154,7 @@ class ProcessText:
         return "\n".join(self.lines).strip("\n")
 
     def add(self, indent: int, text: str, *, first: str = "", limit: int = 6) -> None:
-        """A paragraph, wrapped; `first` stands before it, in the columns of the indent."""
+        """Adds a paragraph, wrapped; `first` stands before it, in the columns of the indent."""
         start = " " * (indent - len(first) - 2) + first + "  " if first else " " * indent
         wrapped = textwrap.wrap(
             plain(text),
@@ -174,7 +173,7 @@ class ProcessText:
         self.add(0, text)
 
     def place(self, place: ProgramLine | None, function: Function | None = None) -> str:
-        """`line 12` inside the function's own file, else `file:12`."""
+        """The place as `line 12` inside the function's own file, else `file:12`."""
         if place is None:
             return "an unknown line"
         if function is not None and place.file == function.file:
@@ -182,7 +181,7 @@ class ProcessText:
         return f"{shown_file(place.file, self.here)}:{place.line}"
 
     def alone(self, function: Function, item: Compile) -> list[str]:
-        """One compile and nothing else."""
+        """The lines of one compile alone."""
         self._compile(function, item)
         if item.kind == "resumed":
             breaks = [broken for other in function.compiles for broken in other.breaks if other is not item]
@@ -233,7 +232,7 @@ class ProcessText:
         self._details(function, item)
 
     def reason(self, function: Function, item: Compile) -> str:
-        """Why it was compiled, in one clause."""
+        """The reason for a compile, in one clause."""
         thread = f" on thread {item.thread}" if item.thread else ""
         if item.kind in ("recompile", "limit"):
             of = f" of {item.guards[0].of}" if item.guards and item.guards[0].of else ""
@@ -341,7 +340,7 @@ class ProcessText:
                 self.lines.append(f"           {plain(broken.link)}")
 
     def _path(self, function: Function, broken: Break) -> str:
-        """From the function's own line to the line that broke, and the code there."""
+        """The frames from the function's own line to the line that broke, and the code there."""
         frames = [frame for frame in broken.stack if not wording.of_torch(frame.file)] or broken.stack
         if not frames:
             return f"{function.name}, line unknown"

@@ -53,7 +53,7 @@ class CompileTime(msgspec.Struct):
 
     @property
     def compile_s(self) -> float:
-        """All of them."""
+        """The seconds of all phases."""
         return sum(filter(None, (self.dynamo_s, self.aot_s, self.inductor_s, self.backward_s)))
 
 
@@ -166,8 +166,8 @@ _ENDS = ("compiled", "failed")
 
 
 def _from_journal(process: Process) -> tuple[dict[tuple[str, str], float], dict[str, str]]:
-    """When each graph came to a state first, "" at the end of the journal, and what the caches said, by compile; "" is
-    for all others."""
+    """When each graph first came to a state, "" at the end of the journal, and what the caches said, by compile; ""
+    stands for all others."""
     moments: dict[tuple[str, str], float] = {}
     caches = {"": "off"}
     for event in journal.read(process.path / JOURNAL_FILE).events:
@@ -183,7 +183,7 @@ def _from_journal(process: Process) -> tuple[dict[tuple[str, str], float], dict[
 
 
 def _spans(moments: Mapping[tuple[str, str], float], began: float, rows: Iterable[ListedGraph]) -> list[Span]:
-    """When each phase was at work; one that never came to an end lasts until that of the journal."""
+    """When each phase ran; one that never ended lasts until the end of the journal."""
     spans: list[Span] = []
     for row in rows:
         if row.stage == "dynamo" and began and (captured := moments.get((row.local, "captured"))):

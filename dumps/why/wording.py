@@ -1,6 +1,6 @@
-"""Takes apart the texts in which Dynamo tells a graph break or a failed guard, and says shortly what they mean.
+"""Parses the texts in which Dynamo explains a graph break or a failed guard, and says briefly what they mean.
 
-The texts are written for a log; nothing here may fail on one that is worded otherwise: it is shown as it is.
+The texts are written for a log; a text that is worded otherwise is shown as it is.
 
 >>> guard("0/0: n == 1      # x = x + n  # train.py:13 in forward").place.line
 13
@@ -102,7 +102,7 @@ def short(source: str) -> str:
 
 
 def alike(text: str) -> str:
-    """The guard with its numbers and strings blotted out: equal for recompiles that have the same cause."""
+    """The guard with its numbers and strings blotted out, which is equal for recompiles with the same cause."""
     mismatch = _MISMATCH.match(text)
     if mismatch:
         return f"{mismatch['name']}.{mismatch['what']}()[{mismatch['dim']}] changed"
@@ -110,7 +110,7 @@ def alike(text: str) -> str:
 
 
 def failed(item: Guard) -> str:
-    """One clause: what was expected and what is now."""
+    """One clause: what was expected, and what is there now."""
     text = short(item.text)
     sized = _MISMATCH.match(text)
     if sized:
@@ -126,7 +126,7 @@ def failed(item: Guard) -> str:
 
 
 def present(item: Guard) -> str:
-    """What the thing that the guard is about is now, as text; empty when unknown."""
+    """The present value of what the guard checks, as text; empty when unknown."""
     sized = _MISMATCH.match(item.text)
     return sized["now"] if sized else ", ".join(map(shown, item.now.values()))
 
@@ -139,8 +139,7 @@ def shown(value: object) -> str:
 
 
 def gloss(item: Guard) -> str:
-    """A sentence for guards whose text says little to somebody who never read one, with what to do about it; or
-    nothing."""
+    """A sentence for guards whose text says little to a beginner, with what to do about it; or nothing."""
     text = item.text
     if "___stack" in text:
         return "___stackN is a value that was carried over a graph break."
@@ -213,7 +212,7 @@ def captured(reason: str, sizes: dict[str, Any]) -> str:
 
 
 def nothing(reason: str) -> str:
-    """A skip reason without Dynamo's preface."""
+    """A skip reason without Dynamo's introduction."""
     return (
         reason.removeprefix("Dynamo decided to skip the frame while tracing: ")
         .removesuffix(" `torch.compile` will skip the frame and fall back to eager.")

@@ -21,8 +21,8 @@ from ...dumps.wording import shown_path
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
 from ...toolkit.recorder.options import size_of
 from ...toolkit.verdicts.next_command import with_flags
-from ..control import STEPS, known_step
-from ..events import Stepped
+from ..control import known_step
+from ..events import STEPS, Stepped
 from ..life import Life, refuse_taken
 from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, MinifyOptions
 from ..search.problem import CannotJudgeError, NothingToReduceError
@@ -277,12 +277,11 @@ def _run(
     from ..minify import minify_saved
     from ..progress.outcome import sentences, summary
     from ..progress.plain import following
-    from ..results import BEST_FILE
 
     code, life = 0, where["life"]
     again = go_on(out, options)
     try:
-        with following(as_json) as (tell, narrate):
+        with following(life.log.story, as_json) as (tell, narrate):
             result = minify_saved(saved, options=options, narrate=narrate, tell=tell, **where)
     except CannotJudgeError:
         raise
@@ -295,13 +294,13 @@ def _run(
         if kept.is_dir():
             found = f"; a smaller case that fails is in {kept}"
         else:
-            found = "; a smaller case was found" if (out / BEST_FILE).exists() else " before anything was found"
+            found = "; a smaller case was found" if life.log.story.best else " before anything was found"
         say(f"graphdbg: interrupted{found}; go on with: {again}")
         return 130
     if saved.status == "failed" and result.signature is not None:
         result.notes += [told] if (told := unlike_the_record(saved.error, result.signature.text())) else []
     if not code:
-        life.tell(Stepped("report", result.queries))
+        life.log.tell(Stepped("report", result.queries))
     report = None if code else _report(result, out, options, bare)
     about: dict[str, Any] = {"repro": "none", "repro_path": None, "issue": None}
     if report is not None:
@@ -324,7 +323,7 @@ def _run(
     result.verdict = (
         result.verdict.then(again, reported) if code else result.verdict.then(tried, why, reported if shows else "")
     )
-    life.write(summary(result, about))
+    life.log.write(summary(result, about))
     ended = code or (1 if report is None else report.exit_code)
     if as_json:
         emit(summary(result, about), as_json=True)

@@ -10,7 +10,8 @@ import click
 from ...dumps.commands.options import json_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
-from ..control import OF_STEPS, STEPS, WHATS, give, outcome
+from ..control import OF_STEPS, WHATS, give, outcome
+from ..events import STEPS
 
 WAIT_S = 10.0
 
@@ -54,7 +55,11 @@ def steer(out: str, what: str | None, target: str | None, as_json: bool) -> None
         say(found.sentence)
     if as_json:
         waiting = {"id": order.id, "what": order.what, "step": order.step, "number": order.number, "state": "waiting"}
-        line = waiting if found is None else {name: value for name, value in found.to_json().items() if name != "event"}
+        line = (
+            waiting
+            if found is None
+            else {name: value for name, value in found.to_json().items() if name not in ("event", "turn")}
+        )
         emit(line, as_json=True, next=[shlex.join(["graphdbg", "steer", out])])
     if found is not None and found.state == "refused":
         raise SystemExit(1)

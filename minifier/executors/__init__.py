@@ -2,11 +2,13 @@
 asks the fork server of its own process. Ray is one such executor (`ray_pool`, extra `graphdbg[ray]`).
 
 `elsewhere` is this side, `worker` what runs in an executor's worker, `parcels` what travels between them, by hash.
-Nothing here knows of graphs, searches or verdicts. Imports no torch, nor Ray before it is asked for.
+Nothing here knows of graphs, searches or verdicts. Imports no torch, and Ray only when it is asked for.
 
->>> with Elsewhere(home, executor, settings) as servers:
-...     servers.submit("graphdbg.minifier.tasks:probe", {"case": "small/case", ...}).result().status
-'done'
+For example:
+
+    with Elsewhere(home, executor, settings) as servers:
+        servers.submit("graphdbg.minifier.tasks:probe", {"case": "small/case", ...}).result().status
+    # 'done'
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def executor_for(options: MinifyOptions, saved: SavedGraph, say: Callable[[str], None]) -> Generator[Executor | None]:
-    """The executor that the options name, while the block runs; None for this machine's own fork server."""
+    """The executor that the options name, within the block; None for this machine's own fork server."""
     if options.executor == "local":
         yield None
         return

@@ -1,12 +1,15 @@
 """This side of an executor: queries go to its workers, everything else to this process's own fork server (`home`).
 
-It has the face of a fork server (`home`, `submit`), so that whoever asks need not know where a query runs. A worker
-that dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An executor
-that is broken for good, as a process pool with a dead process is, is asked no more: what is left is asked here.
+It has the interface of a fork server (`home`, `submit`), so that whoever asks need not know where a query runs. A
+worker that dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An
+executor that is broken for good, as a process pool with a dead process is, is asked no more: what is left is asked
+here.
 
->>> with Elsewhere(home, ThreadPoolExecutor(2), Settings(jobs=2)) as servers:
-...     servers.submit(function, payload, 60.0).result().status
-'done'
+For example:
+
+    with Elsewhere(home, ThreadPoolExecutor(2), Settings(jobs=2)) as servers:
+        servers.submit(function, payload, 60.0).result().status
+    # 'done'
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ class Errand(PendingTask):
     def __init__(self, servers: Elsewhere, order: Order) -> None:
         self.servers, self.order = servers, order
         self.here: PendingTask | None = None
-        """Its pending query at this process's own server, where the executor is broken."""
+        """The pending query at this process's own server, where the executor is broken."""
         self._future: Future[bytes] | None = None
         self._send({})
 
@@ -64,7 +67,7 @@ class Errand(PendingTask):
         raise EnvironmentLackError("cannot send the case to a worker", "whatever is sent, it lacks something")
 
     def kill(self) -> None:
-        """Ends it soon."""
+        """Ends the query soon."""
         if self.here is not None:
             self.here.kill()
         elif self._future is None or not self._future.cancel():
@@ -116,14 +119,14 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
     def __init__(self, home: ForkServer, executor: Executor, settings: WorkerSettings) -> None:
         self.home, self.executor, self.settings = home, executor, settings
         self.broken = ""
-        """Why the executor is asked no more."""
+        """Why the executor is not asked any more."""
         self.closed = False
         self.token = os.urandom(8).hex()
         self._sender = Sender()
         self._shared: dict[str, Content] = {}
         self._cases: dict[tuple[Path, object, object], str] = {}
         self._far = False
-        """Whether a worker turned out to be another process, to which folders must be sent."""
+        """Whether a worker turned out to be another process, which has to be sent the folders."""
         self._numbers = itertools.count(1)
         with contextlib.suppress(BrokenExecutor, RuntimeError):  # a pool that forks does so now, before our threads
             executor.submit(os.getpid)
@@ -154,19 +157,19 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         *,
         stage_limits: Mapping[str, float] | None = None,
     ) -> Errand:
-        """As `ForkServer.submit`; the folders that the payload names travel with it where the worker has another
-        disk."""
+        """Submits a query as `ForkServer.submit` does; the folders that the payload names travel with it where the
+        worker has another disk."""
         order = self._order(function, payload, limit_s)
         trees = self.trees(payload) if self._far else None
         return Errand(self, replace(order, trees=trees, stage_limits=dict(stage_limits or {})))
 
     def far(self, order: Order) -> Order:
-        """The same query for a worker in another process: with its folders by content."""
+        """Submits the same query to a worker in another process, with its folders by content."""
         self._far = True
         return replace(order, trees=self.trees(order.payload))
 
     def part(self, name: str) -> bytes | Content:
-        """What travels of that name."""
+        """The part that travels under that name."""
         share = getattr(self.executor, "share", None)
         if share is None:
             return self._sender.bytes_of(name)
@@ -182,7 +185,7 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         (self._folder / f"stop-{number}").touch()
 
     def close(self) -> None:
-        """Lets go of whoever waits; workers on this machine end their servers soon."""
+        """Releases whoever waits; workers on this machine end their servers soon."""
         self.closed = True
         worker.lend(self.token, None)
         folders.remove(self._folder)
@@ -193,7 +196,7 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         self.close()
 
     def trees(self, payload: dict[str, Any]) -> dict[str, str]:
-        """The trees of the folders that the payload names. Before there are candidates nothing of "work" is needed."""
+        """The trees of the folders that the payload names; "work" is not needed before there are candidates."""
         trees_of_folders: dict[str, str] = {}
         if "case" in payload:
             stamp = _stamp(Path(payload["case"]))
@@ -207,7 +210,7 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
 
 
 def case_files(folder: Path) -> dict[str, Path | bytes]:
-    """A graph as a case folder that needs no run round it: its record, what was seen of its inputs, the tensors of
+    """A graph as a case folder that needs no run around it: its record, what was seen of its inputs, the tensors of
     both."""
     saved = load_graph(folder)
     record, inputs = saved.record, saved.inputs_record
@@ -221,7 +224,7 @@ def case_files(folder: Path) -> dict[str, Path | bytes]:
 
 
 def _stamp(folder: Path) -> tuple[Path, object, object]:
-    """What changes when the graph in a folder is written again."""
+    """A stamp that changes when the graph in a folder is written again."""
     files = (stored(folder / name) for name in (graph_folder.GRAPH_FILE, graph_folder.INPUTS_FILE))
     graph, inputs = (file and (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
     return folder, graph, inputs

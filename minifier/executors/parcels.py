@@ -1,15 +1,16 @@
 """Folders that travel by content: a tree names its files by hash, and only what a worker lacks is sent, once.
 
 A worker keeps the files of all trees in one store, and makes a folder of a tree out of links into it. What was received
-is checked against its hash. Does not know what the files mean.
+is checked against its hash. Knows nothing of what the files mean.
 
->>> sender = Sender()
->>> tree = sender.tree({"graph.json": Path("small/case/graph.json")})
->>> store = Store(Path("/tmp/host"))
->>> while lacks := store.lacks(tree):
-...     store.add({name: sender.bytes_of(name) for name in lacks})
->>> store.folder(tree)
-PosixPath('/tmp/host/trees/6d1b...')
+For example:
+
+    sender = Sender()
+    tree = sender.tree({"graph.json": Path("small/case/graph.json")})
+    store = Store(Path("/tmp/host"))
+    while lacks := store.lacks(tree):
+        store.add({name: sender.bytes_of(name) for name in lacks})
+    store.folder(tree)  # -> PosixPath('/tmp/host/trees/6d1b...')
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ...dumps.atomic import temporary_beside
 from ...dumps.errors import EnvironmentLackError
 
 AT_ONCE_BYTES = 256 << 20
-"""About so many bytes are asked for in one go."""
+"""About how many bytes are asked for at once."""
 
 
 class ParcelFile(msgspec.Struct, frozen=True):
@@ -94,7 +95,7 @@ class Store:
         self._trees.mkdir(parents=True, exist_ok=True)
 
     def add(self, parts: Mapping[str, bytes]) -> None:
-        """Keeps content by name. Raises EnvironmentLackError for what arrived altered."""
+        """Keeps content by its name. Raises EnvironmentLackError for content that arrived altered."""
         for name, data in parts.items():
             if hash_of(data) != name:
                 raise EnvironmentLackError("a case did not arrive whole", f"{name} has other bytes than its name says")
@@ -105,7 +106,8 @@ class Store:
                 part.replace(path)
 
     def lacks(self, tree: str) -> list[str]:
-        """What must be added before `folder`; the tree itself first, then its files, some at a time. Empty: nothing."""
+        """The names of what must be added before `folder`; the tree itself first, then its files, some at a time.
+        Empty: nothing."""
         if (self._trees / tree).is_dir():
             return []
         if not (self._files / tree).exists():
@@ -121,7 +123,7 @@ class Store:
         return missing
 
     def folder(self, tree: str) -> Path:
-        """The folder of a tree of which nothing lacks."""
+        """The folder of a tree that is complete here."""
         folder = self._trees / tree
         if folder.is_dir():
             return folder
@@ -144,7 +146,7 @@ class Store:
 
 
 def _inside(path: str) -> PurePosixPath:
-    """A path that stays in its folder. Raises EnvironmentLackError for another."""
+    """A path that stays inside its folder. Raises EnvironmentLackError for any other."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or (os.sep != "/" and os.sep in path):
         raise EnvironmentLackError("a case names a file outside of its folder", path)

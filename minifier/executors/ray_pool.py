@@ -3,10 +3,12 @@
 
 The cluster is that of RAY_ADDRESS, or a local one that ends with the executor. What is submitted waits in one queue for
 the next actor that is free. An actor that dies costs the one call that it was at (WorkerDiedError), and another takes
-its place. Content is put into Ray's store once, and fetched by those who lack it. Does not know what is asked.
+its place. Content is put into Ray's store once, and fetched by those who lack it. Knows nothing of the queries.
 
->>> with RayExecutor(workers=2) as pool:
-...     pool.submit(os.getpid).result()
+For example:
+
+    with RayExecutor(workers=2) as pool:
+        pool.submit(os.getpid).result()
 """
 
 from __future__ import annotations
@@ -30,16 +32,16 @@ from . import worker
 
 ADDRESS = "RAY_ADDRESS"
 START_S = 180.0
-"""How long the first actor is waited for."""
+"""Seconds to wait for the first actor."""
 CLOSE_S = 10.0
 SIDE_CALLS = 4
-"""Calls that an actor takes beside the query that it is at: to end that, to end itself."""
+"""Calls that an actor takes besides its query: to end that, to end itself."""
 DEATHS = 20
 """Actors in a row that die before they have answered anything, after which no more are started."""
 
 
 class WorkerDiedError(BrokenExecutor):
-    """The actor that was asked died; others go on."""
+    """The actor died; the others go on."""
 
 
 def required() -> None:
@@ -50,7 +52,7 @@ def required() -> None:
 
 
 def _ray() -> Any:
-    """Untyped: Ray need not be there where the types are checked."""
+    """The module `ray`, untyped: it may be missing where the types are checked."""
     return import_module("ray")
 
 
@@ -61,23 +63,23 @@ class Shared:
         self.reference = reference
 
     def fetch(self) -> bytes:
-        """The bytes, in whatever process this has travelled to."""
+        """The bytes, in any process."""
         return _ray().get(self.reference)
 
 
 class Actor:
-    """What lives in a Ray worker."""
+    """The actor: an object that lives in a Ray worker."""
 
     def pid(self) -> int:
-        """Its process; answers once the actor lives."""
+        """The process id of the actor, which answers once it lives."""
         return os.getpid()
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """One call."""
+        """Runs one call."""
         return function(*args, **kwargs)
 
     def stop_query(self, token: str, number: int) -> None:
-        """Ends a query that `run` is at."""
+        """Ends a query that `run` is working on."""
         worker.stop(token, number)
 
     def leave(self) -> None:
@@ -103,7 +105,7 @@ class RayExecutor(Executor):
         self._fruitless = 0
         self._greeting: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None
         self.began = not self._ray.is_initialized()
-        """Whether the connection is ours, to be given up at the end."""
+        """Whether the connection is ours, to be closed at the end."""
         if self.began:
             self._connect()
         try:
@@ -156,8 +158,7 @@ class RayExecutor(Executor):
         return Shared(self._ray.put(data))
 
     def greet(self, function: Callable[..., Any], *args: Any) -> None:
-        """Has every actor, also one that is started later, call this as soon as it lives; what comes of it is not
-        heard."""
+        """Has every actor, also one that is started later, call this as soon as it lives; the result is ignored."""
         with self._lock:
             self._greeting = function, args, {}
             actors = list(self._actors)
@@ -165,7 +166,7 @@ class RayExecutor(Executor):
             actor.run.remote(*self._greeting)
 
     def stop_query(self, token: str, number: int) -> None:
-        """Has the actor that is at this query end it."""
+        """Has the actor that works on this query end it."""
         with self._lock:
             actors = list(self._actors)
         for actor in actors:
@@ -207,7 +208,7 @@ class RayExecutor(Executor):
         return 1 / ceil(self.workers / there)
 
     def _hire(self) -> None:
-        """Starts one more actor; it is given work as soon as it lives."""
+        """Starts one more actor, which is given work as soon as it lives."""
         actor = (
             self._ray.remote(Actor)
             .options(num_cpus=1, num_gpus=self._gpus, max_restarts=0, max_concurrency=1 + SIDE_CALLS)
@@ -227,7 +228,7 @@ class RayExecutor(Executor):
         self._dispatch()
 
     def _replace(self, actor: Any) -> None:
-        """Another actor for one that has died, unless they all do."""
+        """Starts another actor for one that has died, unless all of them die."""
         with self._lock:
             if self._ended or actor not in self._actors:
                 return
@@ -242,7 +243,7 @@ class RayExecutor(Executor):
             future.set_exception(BrokenExecutor(f"{DEATHS} Ray actors died one after the other"))
 
     def _dispatch(self) -> None:
-        """Gives what waits to who is free."""
+        """Gives waiting calls to free actors."""
         while True:
             with self._lock:
                 if self._ended or not self._queue or not self._free:
@@ -255,7 +256,7 @@ class RayExecutor(Executor):
             reference.future().add_done_callback(partial(self._done, actor, future))
 
     def _done(self, actor: Any, future: Future[Any], done: Future[Any]) -> None:
-        """Hands an answer on. Called by a thread of Ray's."""
+        """Passes an answer on; called in a thread of Ray's."""
         errors = self._ray.exceptions
         error = done.exception()
         died = isinstance(error, (errors.RayActorError, errors.WorkerCrashedError, errors.NodeDiedError))
@@ -274,7 +275,7 @@ class RayExecutor(Executor):
             future.set_result(done.result())
 
     def _wait_for_one(self, say: Callable[[str], None]) -> None:
-        """Returns when the first actor lives."""
+        """Waits until the first actor lives."""
         cpus = self._ray.cluster_resources().get("CPU", 0)
         if cpus < self.workers:
             short = f"{counted(cpus, 'CPU', form='g')} for {counted(self.workers, 'worker')}"

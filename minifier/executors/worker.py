@@ -1,10 +1,10 @@
-"""What runs in an executor's worker: it asks the warm fork server of its own process, and does nothing else itself.
+"""What runs in an executor's worker: it asks the warm fork server of its own process, and does nothing else.
 
 A segfault or a hang of a query therefore never ends or blocks the worker. Where the worker is a thread of the process
 that minifies, it asks that process's own server. Any other process makes a server when it is first asked, keeps it
 warm, and ends it when the minification is over, however that ended. Imports no torch.
 
->>> answer = ask(encoded_order, {})          # Lacks of hashes, or the fork server's answer, encoded
+For example, `answer = ask(encoded_order, {})`: Lacks of hashes, or the fork server's answer, encoded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .parcels import Store
 LOOK_S = 0.2
 """How often a worker looks whether its query is to be ended."""
 IDLE_S = 900.0
-"""After so long without a query a worker ends its server; the next query starts another."""
+"""Seconds without a query after which a worker ends its server; the next query starts another."""
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
@@ -62,14 +62,13 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Lacks(msgspec.Struct, tag="lacks"):
-    """The answer of a worker that has not all of the case yet: what it wants to be sent along; of nothing: the
-    trees."""
+    """The answer of a worker that does not have all of the case yet: what it needs to be sent; empty: the trees."""
 
     hashes: list[str]
 
 
 class Content(Protocol):
-    """Content that an executor carries in its own way."""
+    """Content that an executor transports in its own way."""
 
     def fetch(self) -> bytes: ...
 
@@ -81,7 +80,7 @@ _lock = threading.Lock()
 
 
 def lend(token: str, server: ForkServer | None) -> None:
-    """Says that workers that are threads of this process ask this server; None: no longer."""
+    """Sets the server that worker threads of this process ask; None: none any more."""
     if server is None:
         _own.pop(token, None)
     else:
@@ -89,7 +88,7 @@ def lend(token: str, server: ForkServer | None) -> None:
 
 
 def ask(order: bytes, parts: Mapping[str, bytes | Content]) -> bytes:
-    """One query, in a worker. `parts`: what it said before that it lacks."""
+    """Runs one query in a worker. `parts`: the content that it reported to lack."""
     wanted = msgspec.json.decode(order, type=Order)
     process, server = _own.get(wanted.token, (0, None))
     if server is not None and process == os.getpid():
@@ -106,7 +105,7 @@ def ask(order: bytes, parts: Mapping[str, bytes | Content]) -> bytes:
 
 
 def begin(order: bytes) -> None:
-    """Makes this worker's server ready for a minification, before the first query comes. `order`: any query of it."""
+    """Starts this worker's server for a minification before the first query comes. `order`: any query of it."""
     wanted = msgspec.json.decode(order, type=Order)
     if _own.get(wanted.token, (0, None))[0] != os.getpid():
         _host(wanted)
@@ -120,14 +119,14 @@ def _host(order: Order) -> Host:
 
 
 def stop(token: str, number: int) -> None:
-    """Ends one query of this worker; nothing happens where it is another's."""
+    """Ends one query, if this worker runs it."""
     host = _hosts.get(token)
     if host is not None:
         host.stop(number)
 
 
 def leave(token: str) -> None:
-    """Ends this worker's server for that minification, and removes what was kept for it."""
+    """Ends this worker's server for that minification, and removes its files."""
     with _lock:
         host = _hosts.pop(token, None)
     if host is not None:
@@ -135,7 +134,7 @@ def leave(token: str) -> None:
 
 
 def leave_all() -> None:
-    """The same for whatever this process was asked."""
+    """Ends all servers of this process."""
     for token in list(_hosts):
         leave(token)
 
@@ -185,7 +184,7 @@ class Host:
         folders.remove_left_over()
 
     def _watch(self) -> None:
-        """Ends this once the minification is over, or nobody has asked for long."""
+        """Ends this host once the minification is over, or nobody has asked for long."""
         while _hosts.get(self.token, self) is self:
             over = self._near and folders.left_over(self.client)
             if over or (not self._pending and time.monotonic() - self._asked > IDLE_S):
@@ -201,7 +200,7 @@ def _asked(
     under_way: dict[int, PendingTask],
     stopped: Container[int] = (),
 ) -> Reply:
-    """A query and its answer; it is ended where the client leaves word in its folder."""
+    """The answer to a query, which is ended where the client leaves a stop file in its folder."""
     asked = server.submit(order.function, payload, order.limit_s, stage_limits=order.stage_limits, ours=order.ours)
     under_way[order.number] = asked
     if order.number in stopped:

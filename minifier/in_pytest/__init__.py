@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 INSIDE = "PYTEST_GRAPHDBG"
-"""Set where a test is run again."""
+"""Environment variable that is set where a test is run again."""
 FOLDER = "graphdbg-pytest"

@@ -2,9 +2,8 @@
 
 Each test begins with torch.compiler.reset() where torch's compiler is imported, so that no number follows the order of
 the tests. FILE is written with --graphdbg-update alone, of the tests that ran and passed; lines of others stay. With
-pytest-xdist a worker judges its tests, the controller tells and writes.
+pytest-xdist a worker judges its tests, the controller reports and writes.
 
->>> Baseline(config)    # registered by `plugin`
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class Baseline:
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self) -> Generator[None, Any, None]:
-        """Counts what the test itself compiles; not its fixtures, which others may share."""
+        """Counts what the test itself compiles, without its fixtures, which others may share."""
         if self.recorded:
             yield
             return
@@ -124,7 +123,7 @@ class Baseline:
         return shlex.join(["pytest", "--graphdbg-baseline", self.named, "--graphdbg-update", *tests])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Takes the numbers of a test, in the controller those of all workers."""
+        """Takes the numbers of a test; in the controller those of all workers."""
         numbers = getattr(report, "graphdbg_counts", None)
         if isinstance(numbers, dict):
             self.by_test[report.nodeid] = numbers if report.passed else self.known[report.nodeid]
@@ -153,7 +152,7 @@ class Baseline:
         self.lines.append(f"{self.named} is written: {counted(len(rows), 'test')}; {summary}")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """What got better, what is not in the file, and how to have it there."""
+        """Reports what got better, what is not in the file, and how to add it."""
         if hasattr(self.config, "workerinput"):
             return
         if self.recorded:

@@ -1,8 +1,10 @@
 """One failing test, run again under the recorder; the graph that fails is minified, and where none does the whole test
 is judged beside eager.
 
->>> Failing(config, "tests/test_a.py::test_b", 300.0, print).found()
-['tests/test_a.py::test_b: fails: wrong numbers in relu, model.py:5 (layer inductor)', ...]
+For example:
+
+    Failing(config, "tests/test_a.py::test_b", 300.0, print).found()
+    # ['tests/test_a.py::test_b: fails: wrong numbers in relu, model.py:5 (layer inductor)', ...]
 """
 
 from __future__ import annotations
@@ -25,18 +27,18 @@ from ...dumps.wording import counted, shown_path
 from . import FOLDER, INSIDE
 
 SAID = "said.txt"
-"""What is said of a test, in its folder."""
+"""The file in the folder of a test with all that was said of it."""
 _ARMED = 0.4
 """The part of the time for the search in what the test had called when it failed."""
 _SEARCH = 0.6
-"""The part of the time after which a search ends by itself; the rest is for what goes before and for verifying."""
+"""The part of the time after which a search ends by itself; the rest is for what comes before, and for verifying."""
 _GRACE_S = 20.0
 _PASSED, _FAILED, _SIGNALS = 0, 1, 128
 
 
 class Failing:
-    """`limit_s`: for all of it; `told` takes lines while it goes on; `armed`: the run of what it had called when it
-    failed."""
+    """A failing test. `limit_s`: for all of it; `announce` takes lines while it goes on; `armed`: the run of what the
+    test had called when it failed."""
 
     def __init__(
         self, config: Any, test: str, limit_s: float, announce: Callable[[str], None], armed: str = ""
@@ -49,7 +51,7 @@ class Failing:
         self.command = [sys.executable, "-m", "pytest", *_words(config, test)]
 
     def found(self) -> list[str]:
-        """Lines that say what the failure is, and where the repro is; they are left in its folder, too."""
+        """Lines that say what the failure is, and where the repro is; they are also left in its folder."""
         lines = self._found()
         with contextlib.suppress(OSError):
             (self.folder / SAID).write_text("\n".join([*lines, ""]), encoding="utf-8")
@@ -91,7 +93,7 @@ class Failing:
         return self._outcome_lines(code, whole, None, f"graphdbg triage -- {shlex.join(self.command)}")
 
     def _minified(self, run: Path, part: float, *flags: str) -> tuple[int | None, dict[str, Any], Path]:
-        """What came of it in that part of the time that is left, and where its issue.md is."""
+        """The outcome of a minification in that part of the remaining time, and where its issue.md is."""
         out = free_path(str(self.folder / "minified"), first=2)
         words = ("-o", str(out), "--trust", "--max-time", str(max(round(part * self._left_s()), 1)), "--json", *flags)
         return *self._graphdbg("minify", str(run), *words, log="minify.log"), out / "issue.md"
@@ -131,7 +133,8 @@ class Failing:
         return max(self.until - time.monotonic(), 1.0)
 
     def _graphdbg(self, *words: str, log: str) -> tuple[int | None, dict[str, Any]]:
-        """Exit code, None where the time was over; and the last JSON object of standard output."""
+        """Runs a graphdbg command: its exit code, None where the time was over, and the last JSON object of standard
+        output."""
         own = ("GRAPHDBG", "PYTEST_CURRENT", "PYTEST_XDIST")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         with (self.folder / log).open("wb") as file:
@@ -159,7 +162,7 @@ class Failing:
         return None if over else process.returncode, {}
 
     def _stopped(self, process: subprocess.Popen[bytes]) -> bytes:
-        """What it says when it is asked to end; it keeps the best it has."""
+        """What the command says when it is asked to end; it keeps its best case."""
         for number in (signal.SIGINT, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
@@ -169,14 +172,13 @@ class Failing:
 
 
 def folder_of(config: Any, test: str) -> Path:
-    """A fresh folder for a test, not made yet."""
+    """The name of a fresh folder for a test."""
     name = re.sub(r"[^\w.-]+", "-", test.removesuffix(".py").replace(".py::", "-")).strip("-.")
     return free_path(str(Path(config.invocation_params.dir) / FOLDER / name[:120]), first=2)
 
 
 def _words(config: Any, test: str) -> list[str]:
-    """The arguments of this pytest run for one test in one process: what it was given, but for the places where tests
-    are."""
+    """The arguments of this pytest run for one test in one process: the given ones without the places of tests."""
     given = [str(word) for word in config.invocation_params.args]
     kept = given[::-1]
     for place in map(str, config.option.file_or_dir):  # behind its last option, where a value may be the same word

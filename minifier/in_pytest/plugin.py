@@ -22,12 +22,12 @@ from . import FOLDER, INSIDE
 
 ARM = "GRAPHDBG_ARM"
 TIME_S = 600.0
-"""What all failing tests together may take."""
+"""Seconds that all failing tests together may take."""
 _AT_LEAST_S = 20.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Takes --graphdbg and --graphdbg-time."""
+    """Adds --graphdbg and --graphdbg-time."""
     group = parser.getgroup("graphdbg", "repros of what torch.compile gets wrong")
     group.addoption(
         "--graphdbg",
@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watches for failures, and counts, where it is asked to."""
+    """Registers what watches for failures, and what counts, where it is asked for."""
     if config.getoption("graphdbg_update") and not config.getoption("graphdbg_baseline"):
         raise pytest.UsageError("--graphdbg-update needs the file that it writes: --graphdbg-baseline FILE")
     if config.getoption("graphdbg_baseline") and INSIDE not in os.environ:
@@ -87,7 +87,7 @@ class Failures:
         self.before = 0
 
     def pytest_runtest_logstart(self) -> None:
-        """Before its fixtures."""
+        """Called before the fixtures of a test: notes how much was compiled."""
         self.before = _compiled()
         if (ring := _ring()) is not None:
             ring.forget()
@@ -118,15 +118,15 @@ class Failures:
             return ""  # it is run again
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps the test, once; and that whose worker crashed."""
+        """Keeps a failing test, once, and one whose worker crashed."""
         crashed = "crashed while running" in str(report.longrepr) and report.when not in ("setup", "call", "teardown")
         if (getattr(report, "graphdbg", False) or crashed) and report.nodeid not in self.failed:
             self.failed[report.nodeid] = getattr(report, "graphdbg_run", "")
             self.crashed += [report.nodeid] if crashed else []
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Runs them again, and says of each what came of it."""
-        if not self.failed or hasattr(self.config, "workerinput"):  # a worker of xdist's tells them to its controller
+        """Runs the failing tests again, and reports the outcome of each."""
+        if not self.failed or hasattr(self.config, "workerinput"):  # a worker of xdist's reports them to its controller
             return
         from ...toolkit.recorder.armed import rings
         from .failing import Failing, folder_of
@@ -157,7 +157,7 @@ class Failures:
 
 
 def _ring() -> Any:
-    """The ring of this process, if it is armed."""
+    """The ring buffer of this process, if it is armed."""
     entry = sys.modules.get(f"{__name__.partition('.')[0]}.toolkit.recorder.armed.entry")
     return entry.armed() if entry is not None else None
 

@@ -6,7 +6,8 @@ A dtype is replaced everywhere: in inputs, constants, parameters and graphs insi
 methods. Autocast regions keep theirs (`switches` tries them off). What eager refuses, or what then has other shapes, is
 not proposed.
 
->>> propose(Live(torch.fx.symbolic_trace(torch.sin), [torch.ones(2, dtype=torch.float16)]))
+>>> propose(Live(torch.fx.symbolic_trace(lambda x: x.sin()), [torch.ones(2, dtype=torch.float16)]))
+[['dtypes float16 float32']]
 """
 
 from __future__ import annotations

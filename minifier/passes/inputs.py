@@ -3,7 +3,7 @@
 
 What a cut leaves behind is an input for each edge that was cut; most failures need no two of them to differ.
 
-For example: `propose(case)`.
+For example: `propose(case)` gives `[['inputs mul_3 primals_1', 'inputs tanh_2 primals_1']]`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ last step.
 Compilers read some names (inputs of joint graphs, sizes), so those stay, and that the rest means nothing is asked by
 one query.
 
->>> propose(Live(torch.fx.symbolic_trace(torch.sin), [torch.ones(2)]))
+For example: `propose(case)` gives `[['names canonical']]`.
 """
 
 from __future__ import annotations

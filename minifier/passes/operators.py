@@ -4,7 +4,8 @@ and numbers in arguments become 1 or 2.
 
 Proposed is only what eager takes with the same shape, strides and dtype at that node. Sizes are the matter of `dims`.
 
->>> propose(Live(torch.fx.symbolic_trace(torch.nn.functional.gelu), [torch.ones(2)]))
+>>> propose(Live(torch.fx.symbolic_trace(lambda x: torch.ops.aten.gelu(x)), [torch.ones(2)]))
+[['operators gelu to neg']]
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ operators become others. What eager refuses alone is "tied". Where another pass 
 its answer may be known.
 
 >>> "dim" in {row[2] for row in propose(case)}
+True
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Only what eager takes; a part that eager refuses to change alone has a row with the priority "-". Runs eager many times,
 so only for small cases.
 
-For example: `rows(case)[0]`.
+For example: `rows(case)[1]` gives `['0', 'switches config inductor cpp.simdlen', 'setting', 'inductor.cpp.simdlen']`.
 """
 
 from __future__ import annotations

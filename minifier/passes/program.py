@@ -9,6 +9,7 @@ proposed for what would then run other code: both halves of a joint graph, token
 Inductor's own random numbers.
 
 >>> propose(case)[-1]
+['program enter']
 """
 
 from __future__ import annotations

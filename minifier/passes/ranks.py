@@ -5,7 +5,7 @@
 Comes behind `dims`, which leaves ones. A vector stays a vector. What eager refuses, or what then has other numbers of
 elements, is not proposed, nor anything where sizes are symbols.
 
->>> propose(Live(torch.fx.symbolic_trace(torch.sin), [torch.ones(2, 3, 4)]))
+For example: `propose(case)` gives `[['ranks 1'], ['ranks 2']]`.
 """
 
 from __future__ import annotations

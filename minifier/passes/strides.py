@@ -1,7 +1,8 @@
 # pyright: basic
 """Strides: inputs become contiguous with no storage offset, on memory of their own.
 
->>> propose(Live(torch.fx.symbolic_trace(torch.sin), [torch.ones(2, 3).t()]))
+>>> propose(Live(torch.fx.symbolic_trace(lambda x: x.sin()), [torch.ones(2, 3).t()]))
+[['strides 0']]
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ Symbols keep their names, ranges and the guards that still hold. One whose numbe
 no symbol) becomes that number. Without symbols nothing is noted and sizes are those of the inputs. Must not run
 anything on real values.
 
->>> renewed(case, changed, inputs, static={"s77"})
-Live(...)
+For example: `renewed(case, changed, inputs, static={"s77"})` gives `Live(...)`.
 """
 
 from __future__ import annotations

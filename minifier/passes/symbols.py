@@ -2,7 +2,7 @@
 static, then those whose number the failure does not need to be open. The dimensions that stay symbolic are those that
 it needs.
 
-For example: `propose(case)`.
+For example: `propose(case)` gives `[['symbols s77', 'symbols s27']]`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ everywhere; whole numbers to zeros, which no index is out of reach for, then to 
 booleans to True, then to False.
 
 >>> propose(case)[0]
+['values 0 ones', 'values 1 ones', 'values 2 ones', 'values 3 ones', 'values 4 ones']
 """
 
 from __future__ import annotations

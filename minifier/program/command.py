@@ -1,8 +1,7 @@
 """`minify -- CMD`: the program is triaged; where the fault is outside its graphs its repro is cut, else that graph is
 minified.
 
->>> minify_program(["python", "train.py"], "out", 600.0, as_json=False)
-0
+For example: `minify_program(["python", "train.py"], "out", 600.0, as_json=False)` gives `0`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ DEFAULT_TIME_S = 600.0
 
 
 def triaged(command: list[str], out: str | None, max_time_s: float | None, *, quiet: bool) -> ProgramTriage:
-    """The program beside eager, its calls looked at for that long; what it left is in OUT."""
+    """The program compared with eager, its calls watched for that long; its files are in OUT."""
     folder = Path(out) if out else free_path("minified-program", first=2)
     return triage_program(command, output=folder, max_time_s=max_time_s, quiet=quiet, report=say)
 
 
 def left_of(max_time_s: float | None, triaged: ProgramTriage) -> float | None:
-    """The seconds that are left for cutting; at least one, in which nothing much is cut."""
+    """The seconds that are left for cutting, at least one."""
     return None if max_time_s is None else max(float(round(max_time_s - triaged.seconds)), 1.0)
 
 
@@ -43,7 +42,7 @@ def failing_graph(triaged: ProgramTriage) -> str:
 
 
 def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -> int:
-    """Cuts the repro of what departs, and runs it 3 times; returns the exit code."""
+    """Cuts the repro of the departure, and runs it 3 times; returns the exit code."""
     repro, began, asked = triaged.repro, time.monotonic(), 0
     if triaged.verdict.failed and repro.says == "shows":
         say(f"the fault is outside its graphs; cutting {shown_path(Path(repro.path))}")

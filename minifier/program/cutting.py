@@ -1,10 +1,10 @@
-"""Cuts a repro.py of a call: statements go, or become what they hold, and tensors become half as long, while the
-failure stays.
+"""Cuts a repro.py of a call: statements are removed, or replaced by what they hold, and tensors become half as long,
+while the failure stays.
 
 Each candidate is run in a process of its own, with torch imported; it has to print the same kind of failure, and to
-pass by the backend before it. Only functions, classes and calls() are cut, not what compares. Imports no torch.
+pass with the backend before it. Only functions, classes and calls() are cut, not what compares. Imports no torch.
 
->>> cut(Path("found/repro/repro.py"), "dynamo", deadline)
+For example: `cut(Path("found/repro/repro.py"), "dynamo", deadline)`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMIT_S = 120.0
 
 
 class Cutting:
-    """One program while it is cut. `asked`: how many candidates were run."""
+    """One program that is cut. `asked`: how many candidates were run."""
 
     def __init__(self, program: Path, deadline: float, bare: ForkServer | None = None) -> None:
         self.program, self.deadline, self.bare = program, deadline, bare
@@ -53,7 +53,7 @@ class Cutting:
             candidate.unlink()
 
     def run(self) -> str:
-        """Cuts until nothing more goes, or the time is over; writes the program and returns its text."""
+        """Cuts until nothing more can go, or the time is over; writes the program and returns its text."""
         before = ""
         while before != self.text and time.monotonic() < self.deadline:
             before = self.text
@@ -94,7 +94,7 @@ def _fixed(node: ast.stmt) -> bool:
 
 
 def _deletions(text: str) -> Iterator[str]:
-    """Without a run of statements: halves of a block first, then shorter ones, from the end."""
+    """Texts without a run of statements: halves of a block first, then shorter ones, from the end."""
     shape = [len(block) for block in _blocks(ast.parse(text))]
     for number, length in enumerate(shape):
         size = length
@@ -112,7 +112,7 @@ def _deletions(text: str) -> Iterator[str]:
 
 
 def _bodies(text: str) -> Iterator[str]:
-    """A statement by what it holds."""
+    """Texts with a statement replaced by its body."""
     for number, block in enumerate(_blocks(ast.parse(text))[1:], 1):
         for at, node in enumerate(block):
             if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (body := getattr(node, "body", None)):
@@ -123,7 +123,7 @@ def _bodies(text: str) -> Iterator[str]:
 
 
 def _elements(text: str) -> Iterator[str]:
-    """Without one element of a tuple or list that is returned."""
+    """Texts without one element of a returned tuple or list."""
     for number, block in enumerate(_blocks(ast.parse(text))):
         for at, node in enumerate(block):
             returned: Any = node.value if isinstance(node, ast.Return) else None
@@ -136,7 +136,7 @@ def _elements(text: str) -> Iterator[str]:
 
 
 def _halves(text: str) -> Iterator[str]:
-    """A saved tensor half as long in its first or second dimension, wherever it is read."""
+    """Texts with a saved tensor half as long in its first or second dimension, wherever it is read."""
     for dim in range(2):
         for name in dict.fromkeys(re.findall(r"T\['(\w+)'\]", text)):
             part = f".narrow({dim}, 0, (T['{name}'].shape[{dim}] + 1) // 2).clone()"

@@ -4,9 +4,9 @@ beside another.
 Needs the names of the atoms: OUT/atoms.jsonl has them. For an older OUT they are told from the table of the original
 graph, and only believed where the result has the very same nodes. No torch.
 
->>> atoms = Atoms.of_table(table)
->>> [(line.sign, line.text) for line in difference(parsed("0-2"), parsed("0-1"), atoms)]
-[(' ', 'mm = aten.mm.default(x, w)'), ..., ('-', 'relu = aten.relu.default(mm)')]
+>>> atoms = Atoms.of_table(saved.table)
+>>> [line.text for line in difference(parsed("0-1"), parsed("0"), atoms) if line.sign == "-"]
+['addmm = aten.addmm.default(primals_2, primals_3, permute)  float32 [2, 16]']
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 """The live view of a minification on a terminal: a panel with the nodes over the queries, drawn again four times a
 second.
 
-Shows what the story says and decides nothing. `render` is plain data to renderable, so that a test can record it.
+Shows what the story of the log says and decides nothing. `render` is plain data to renderable, so that a test can
+record it.
 
->>> view = LiveView(console, Story())
->>> with view.live: view.take(event)
+For example:
+
+    view = LiveView(console, log.story)
+    with view.live: view.take(event)
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import time
 from math import log
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
 from rich.console import Group
 from rich.live import Live
 from rich.panel import Panel
@@ -25,7 +27,7 @@ from ...dumps.tables import plain, visible
 from ...dumps.wording import counted
 from ...toolkit.verdicts.verdict_words import query_words
 from ..events import Happening, Steered
-from .story import Story
+from ..story import Story
 from .telling import doing, left_text, queries_text, size
 
 if TYPE_CHECKING:
@@ -44,8 +46,7 @@ class LiveView:
         self.live = Live(console=console, get_renderable=self._draw, refresh_per_second=4, transient=True)
 
     def take(self, event: Happening) -> None:
-        """Takes in one event; it shows with the next drawing."""
-        self.story.hear(replace(event, time=time.time()))
+        """Says what became of an order; whatever is in the story shows with the next drawing."""
         if isinstance(event, Steered):
             self.say(event.sentence)
 

@@ -3,9 +3,10 @@ torch.
 
 The other way round, the last event and the last words of the process itself. Says only what is there; judges nothing.
 
->>> outcome = outcome_of(Path("small"), story)
->>> outcome.nodes, outcome.verified, outcome.repro
-(3, (3, 3), PosixPath('small/repro.py'))
+For example:
+
+    outcome = outcome_of(Path("small"), story)
+    outcome.nodes, outcome.verified, outcome.repro  # -> (3, (3, 3), PosixPath('small/repro.py'))
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..casefile import read as read_case
 from ..minified import Also, Minified
 from ..needs import sentences as needs_sentences
 from ..results import ALSO, PASSES, needed
-from .story import Story
+from ..story import Story
 from .telling import queries_text
 
 NEAREST = "the nearest case that passes: "

@@ -3,8 +3,10 @@ seconds.
 
 `following` chooses the display: JSON lines where they are asked for, a live view on a terminal, else these lines.
 
->>> with PlainLines(say, Story()) as lines: lines.take(event)
-query 4: 40 of 53 nodes, 4896 bytes of 6048 bytes of inputs (looking for the place)
+For example:
+
+    with PlainLines(say, log.story) as lines: lines.take(event)
+    # query 4: 40 of 53 nodes, 4896 bytes of 6048 bytes of inputs (looking for the place)
 """
 
 from __future__ import annotations
@@ -15,14 +17,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
 
-from msgspec.structs import replace
-
 from ...dumps.amounts import clock_text, size_text
 from ...dumps.answers import is_whole
 from ...dumps.output import emit, say, terminal
 from ...dumps.wording import counted
 from ..events import Follow, Happening, QueryAnswered, Started, Steered
-from .story import Story
+from ..story import Story
 from .telling import doing, left_text, queries_text, size
 
 QUIET_S = 9.5
@@ -57,8 +57,7 @@ class PlainLines:
         self._said.set()
 
     def take(self, event: Happening) -> None:
-        """Takes in one event; says it where it is worth a line."""
-        self.story.hear(replace(event, time=time.time()))
+        """Says one event, which the story has heard, where it is worth a line."""
         if isinstance(event, Started):
             known = f"; {counted(event.known, 'answer is', 'answers are')} known from before" if event.known else ""
             self.say(f"minifying {event.graph} into {event.out}: checking that it fails{known}")
@@ -83,9 +82,9 @@ class PlainLines:
 
 
 @contextmanager
-def following(as_json: bool) -> Generator[tuple[Follow, Callable[[str], None]]]:
-    """Yields who takes events and who takes sentences. Under JSON the events are stdout's lines, without
-    --full only the first, and stderr has the sentences."""
+def following(story: Story, as_json: bool) -> Generator[tuple[Follow, Callable[[str], None]]]:
+    """Yields who takes events, once the story has heard them, and who takes sentences. Under JSON the events are
+    stdout's lines, without --full only the first, and stderr has the sentences."""
     if as_json:
         whole = is_whole()  # asked where the command line is known
 
@@ -97,11 +96,11 @@ def following(as_json: bool) -> Generator[tuple[Follow, Callable[[str], None]]]:
         return
     console = terminal()
     if console is None:
-        with PlainLines(say, Story()) as lines:
+        with PlainLines(say, story) as lines:
             yield lines.take, lines.say
         return
     from .live import LiveView
 
-    view = LiveView(console, Story())
+    view = LiveView(console, story)
     with view.live:
         yield view.take, view.say

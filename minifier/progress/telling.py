@@ -1,8 +1,9 @@
 """A followed minification in lines of plain text: what it does now, its steps, its improvements, other failures. Draws
 nothing.
 
->>> facts(watched, now=time.time())[0]
-'running: looking for the place: windows of neighbouring nodes'
+For example:
+
+    facts(watched, now=time.time())[0]  # -> 'running: looking for the place: windows of neighbouring nodes'
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from collections.abc import Mapping
 from ...dumps.amounts import clock_text, size_text
 from ...dumps.wording import counted
 from ...toolkit.verdicts.verdict_words import QUERIES
-from ..control import STEPS
-from ..events import PURPOSES
+from ..events import PURPOSES, STEPS
 from ..events import words as step_words
 from ..minified import Also
-from .story import UNTOLD, Improvement, StepCount, Story
+from ..story import Improvement, StepCount, Story
 from .watched import Watched
 
 QUIET = 5
@@ -44,7 +44,7 @@ def standing(watched: Watched, now: float) -> str:
         case "elsewhere":
             return "it runs, or ran, on another host: it can be watched only"
         case "unknown":
-            return f"an old folder names no process; {_queries(story)} so far. R resumes"
+            return f"the folder names no process; {_queries(story)} so far. R resumes"
         case _:
             return "the folder is gone; what was read is still shown"
 
@@ -208,7 +208,7 @@ def steps(watched: Watched) -> list[StepCount]:
     story = watched.story
     over = watched.state in ("ended", "dead", "unknown")
     order = {name: place for place, name in reversed(list(enumerate(story.begun)))}
-    shown = [step for step in story.steps.values() if step.begun or (not over and step.name != UNTOLD)]
+    shown = [step for step in story.steps.values() if step.begun or not over]
     return sorted(shown, key=lambda step: (step.name != "sanity", order.get(step.name, len(story.begun))))
 
 

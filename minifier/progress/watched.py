@@ -1,5 +1,4 @@
-"""A minification's folder as it stands and as it goes on: events.jsonl read bit by bit, or the journal of an old one.
-No torch.
+"""A minification's folder as it stands and as it goes on: its log read bit by bit. No torch.
 
 Reading changes nothing in OUT and never waits; whatever is missing is said. Must not steer or start anything.
 
@@ -12,23 +11,19 @@ For example:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
-
-from msgspec.structs import replace
+from typing import Any, Literal
 
 from ...dumps import opening
 from ...dumps.errors import UsageError
 from ...dumps.lines import BITE_BYTES, Tail, objects
 from ...dumps.process import Liveness, ProcessRecord
 from ..control import CONTROL_FILE
-from ..events import EVENTS_FILE, EXPLAINING, Best, Happening, QueryAnswered, Stepped, from_json
-from ..journal import JOURNAL_FILE
+from ..events import EVENTS_FILE
 from ..life import at_work, live_file
 from ..results import WORK
-from .story import UNTOLD, Story
+from ..story import Story
 
 State = Literal["starting", "running", "ended", "dead", "elsewhere", "unknown", "gone"]
 """dead: its process is gone and did not say how it ended; elsewhere: on another host, to be watched only; unknown: an
@@ -41,7 +36,6 @@ class Bite:
     there."""
 
     there: bool
-    old: bool = False
     fresh: bool = False
     more: bool = False
     lines: tuple[dict[str, Any], ...] = ()
@@ -63,8 +57,6 @@ class Watched:
         self.out = out
         self.story = Story(out=str(out))
         self.state: State = "starting"
-        self.old = False
-        """Whether only the journal is there: no steps, no queries in flight, no sentences."""
         self.damage = 0
         """Whole lines that are no JSON objects."""
         self.wishes: dict[str, str] = {}
@@ -80,14 +72,10 @@ class Watched:
         if not self.out.is_dir():
             self._open()
             return Bite(there=False)
-        path = self.out / EVENTS_FILE
-        old = not path.exists() and (self.out / JOURNAL_FILE).exists()
-        self._events.path = self.out / JOURNAL_FILE if old else path
         (lines, damage), (wishes, _) = _read(self._events), _read(self._control)
         alive, process = at_work(self.out)
         return Bite(
             True,
-            old,
             self._events.fresh,
             self._events.more,
             tuple(lines),
@@ -106,14 +94,9 @@ class Watched:
             return self.state != before
         if bite.fresh:
             self.story = Story(out=str(self.out))
-        self.old = bite.old
         self.damage += bite.damage
         for line in bite.lines:
-            if bite.old:
-                for event in _from_journal(line, self.story):
-                    self.story.hear(event)
-            else:
-                self.story.take(line)
+            self.story.take(line)
         self.wishes.update({str(wish.get("id", "")): _wish_words(wish) for wish in bite.wishes})
         for name in [name for name in self.wishes if name in self.story.steers]:
             del self.wishes[name]
@@ -164,38 +147,9 @@ def _wish_words(wish: dict[str, Any]) -> str:
 def watched(out: str | Path) -> Watched:
     """A folder that is followed, read as far as one bite goes. Raises UsageError where it holds no minification."""
     path = Path(out)
-    if not any((path / name).is_file() for name in (EVENTS_FILE, JOURNAL_FILE)):
-        why = "it has no events.jsonl and no journal.jsonl" if path.is_dir() else "there is no such folder"
+    if not (path / EVENTS_FILE).is_file():
+        why = "it has no events.jsonl" if path.is_dir() else "there is no such folder"
         raise UsageError(f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT")
     found = Watched(path)
     found.read()
     return found
-
-
-def _from_journal(line: dict[str, Any], story: Story) -> Iterator[Happening]:
-    """What a line of a journal says, as events. It does not say which step asked; that is told by what changed."""
-    known = cast("dict[str, Any]", line["about"]) if isinstance(line.get("about"), dict) else {}
-    if "header" in line and (start := from_json({**known, "event": "start", "out": story.out})):
-        yield start
-    asked = from_json({**line, "event": "query"}) if "verdict" in line and "case" in line else None
-    if isinstance(asked, QueryAnswered):
-        text = asked.case
-        purpose = "sanity" if text == "original" else "verification" if text.startswith("verify ") else "search"
-        purpose = "explanation" if '"probes ' in text else purpose
-        # What the original did is judged once its runs are compared; the journal has it from before that.
-        judged = "same" if purpose == "sanity" and asked.verdict == "other" else asked.verdict
-        best, size = story.best or story.original, (asked.nodes, asked.input_bytes)
-        improved = purpose == "search" and judged == "same" and (not best[0] or size < best)
-        step = EXPLAINING if purpose == "explanation" else purpose if purpose != "search" else _step_of(text)
-        if step != story.step:
-            yield Stepped(step)
-        yield replace(asked, purpose=purpose, step=step, verdict=judged, improved=improved)
-        if improved:
-            yield Best(0, text, *size)
-
-
-def _step_of(case: str) -> str:
-    if " edits " not in case:
-        return UNTOLD
-    names = {name for name in ("dims", "values", "strides", "switches") if f'"{name} ' in case}
-    return "together" if len(names) > 1 else next(iter(names), UNTOLD)

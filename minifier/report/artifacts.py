@@ -38,7 +38,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 def gather(saved: SavedGraph, files: Mapping[str, bytes], secrets: Secrets) -> tuple[dict[str, bytes], list[str]]:
     """All members by name, and a sentence for each thing left out. `files` are the written reports, which are redacted
-    once more: the program of a case that a command decides about holds the command as it was given."""
+    once more: the program of a case that a command decides on holds the command as it was given."""
     redactor = Redactor(secrets=secrets)
     members = {
         name: redactor.text(data.decode()).encode() if name.endswith((".py", ".md")) else data
@@ -112,7 +112,7 @@ class _Line(msgspec.Struct):
 
 
 def _redacted(data: bytes, texts: Texts) -> bytes:
-    """JSON with all its texts redacted; what is none is redacted as a text."""
+    """JSON with all its texts redacted; anything else is redacted as a text."""
     try:
         return msgspec.json.encode(records.tree(msgspec.json.decode(data), texts))
     except (msgspec.MsgspecError, RecursionError):

@@ -1,11 +1,13 @@
 """`report --as-test`: a repro as a test in the style of PyTorch's suites, and the proof that it fails where the bug
 shows.
 
-The test is run as it is, in fresh processes, and once with torch's backend `eager`, where it has to pass. Does not
-overwrite anything, and does not claim what was not seen.
+The test is run as it is, in fresh processes, and once with torch's backend `eager`, where it has to pass. Nothing is
+overwritten, and nothing claimed that was not seen.
 
->>> write_test(Path("small/repro.py"), signature, failure, Path("out")).rate                        # doctest: +SKIP
-'3 of 3 fresh processes'
+For example:
+
+    write_test(Path("small/repro.py"), signature, failure, Path("out")).rate
+    # '3 of 3 fresh processes'
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ NAME, TIMES = "test_repro.py", 3
 @dataclass(frozen=True)
 class Written:
     """The test, the file beside it, how many of how many runs of it failed, and whether it passes without the compiler
-    (None: that cannot be asked)."""
+    (None: this cannot be asked)."""
 
     test: Path
     sidecar: Path | None
@@ -51,16 +53,16 @@ class Written:
 
     @property
     def says(self) -> Literal["shows", "passes"]:
-        """Whether the test shows the failure, each time."""
+        """Whether the test shows the failure every time."""
         return "shows" if self.failed == self.times and self.passes_in_eager is not False else "passes"
 
     @property
     def rate(self) -> str:
-        """How often it failed, in words."""
+        """How often the test failed, in words."""
         return f"{self.failed} of {counted(self.times, 'fresh process')}"
 
     def plain(self) -> dict[str, Any]:
-        """For --json."""
+        """The test for --json."""
         return {
             "test": str(self.test),
             "sidecar": str(self.sidecar) if self.sidecar else None,
@@ -82,7 +84,7 @@ def write_test_of(
     imports: Sequence[str],
     verdict: Verdict | None,
 ) -> Written:
-    """The same from the repro beside a case; where there is none of ours, one is written for this first."""
+    """Writes the test from the repro beside a case; where there is none of ours, a repro is written first."""
     failure, path = (
         of_record(signature, saved.record, reduced=original is not None),
         homes_of(imports) if imports else [],

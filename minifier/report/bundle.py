@@ -1,12 +1,13 @@
-"""Writes the report of one failing graph: finds the plainest program that shows the failure, verifies it, tells it as
-an issue.
+"""Writes the report of one failing graph: finds the plainest program that shows the failure, verifies it, describes it
+as an issue.
 
-Everything is decided by running programs in fresh processes (`verify`). Does not overwrite anything, and does not claim
-what was not seen: a program that does not fail is written with those words in the issue.
+Everything is decided by running programs in fresh processes (`verify`). Nothing is overwritten, and nothing claimed
+that was not seen: a program that does not fail is written with those words in the issue.
 
->>> report = emit_report(saved, Path("out"), signature=signature, rung="inductor", original=318)
->>> report.rate
-'3 of 3 fresh processes'
+For example:
+
+    report = emit_report(saved, Path("out"), signature=signature, rung="inductor", original=318)
+    report.rate  # -> '3 of 3 fresh processes'
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def emit_report(
             _write_program(report, chosen, asked)
         except (CannotExpressError, RefusedError) as error:
             report.notes.append(f"no repro.py: {error}")
-    log = chosen.runs.output if chosen else case.telling
+    log = chosen.runs.output if chosen else case.failure_text
     search_for = search_link(failure, signature.message, redactor)
     text = issue.render(issue.facts_of(case, report, known, log, asked.versions, search_for), redactor)
     write_file(report.issue, text.encode())
@@ -125,7 +126,7 @@ def emit_report(
 
 def _checked(record: GraphRecord, imports: Sequence[str], where: str) -> bool:
     """Whether the graph has ops of these modules, which are imported here for that. Refuses whatever is off the
-    allow-list: what follows runs the graph's own text as a program, with stand-ins if need be.
+    allow-list: the graph's own text is then run as a program, with stand-ins where needed.
     """
     needed = bool(imports and custom_ops.unregistered(record, where))
     if imports:

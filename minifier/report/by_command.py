@@ -1,9 +1,8 @@
-"""The report of a case that a command of the user's decides about: a repro.py that runs the command on case/, and
-issue.md.
+"""The report of a case that the user's command decides on: a repro.py that runs the command on case/, and issue.md.
 
-No rung has a part in it, so no program in plain torch is looked for. Runs nothing: the verification has done that.
+No rung is involved, so no program in plain torch is searched for. Runs nothing: the verification has done that.
 
->>> write_report(load_graph("small/case"), Path("small"), "./test.sh {case}", signature, shown=3, times=3)
+For example: `write_report(load_graph("small/case"), Path("small"), "./test.sh {case}", signature, shown=3, times=3)`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Custom operators of a graph, registered in the repro itself: by their own source where this process has it, else
-stood in for.
+"""Custom operators of a graph, registered in the repro itself: by their own source where this process has it, else by a
+stand-in.
 
 Imports no torch. A stand-in is never passed off as the operator: `Registered.remarks` says so in the program's head.
 
->>> custom_targets(record)                                                             # doctest: +SKIP
-{'mine::scale': [OpCall(...)]}
+For example: `custom_targets(record)` gives `{'mine::scale': [OpCall(...)]}`.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def known_schema(name: str) -> str:
 
 
 def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentLackError]:
-    """What a graph calls that this process lacks, and why; raises what loading the graph would for what it may not
+    """Each target that a graph calls and this process lacks, and why; raises as loading does for what the graph may not
     call.
 
     Imports torch.
@@ -94,15 +93,14 @@ def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentL
 
 
 def refuse_others(record: GraphRecord, where: str = "") -> None:
-    """Raises what loading the graph would for each target but custom operators that are not registered here. Imports
-    torch."""
+    """Raises as loading does for each target but custom operators that are not registered here. Imports torch."""
     for target, error in unregistered(record, where).items():
         if not is_custom(target):
             raise error
 
 
 def _merged(imports: set[str]) -> tuple[str, ...]:
-    """The statements in order, one for all that comes from the same module."""
+    """The statements in order, one for all imports from the same module."""
     plain = [statement for statement in imports if not statement.startswith("from ")]
     names: dict[str, list[str]] = {}
     for statement in sorted(imports - set(plain)):
@@ -150,7 +148,7 @@ def _called(node: NodeRecord) -> Any:
 
 
 def _functionalized(node: NodeRecord, values: dict[str, Value | None]) -> OpCall:
-    """The call inside of `auto_functionalized_v2`: its outputs come first, then the new values of what it writes to."""
+    """The call inside `auto_functionalized_v2`: its outputs come first, then the new values of what it writes to."""
     kwargs: dict[str, Arg] = {}
     written: list[str] = []
     bases = cast("list[Arg]", node.kwargs.get("_all_bases", []))

@@ -1,4 +1,4 @@
-"""Is it known? The search for a failure among PyTorch's issues, as a link: nothing is sent until somebody opens it.
+"""The search for a failure among PyTorch's issues, as a link: nothing is sent until somebody opens it.
 
 Made from the normalised signature, so that it holds no name, number or path of the user's program. Pure text.
 
@@ -18,12 +18,11 @@ from ...toolkit.verdicts.verdict_words import searched
 
 ISSUES = "https://github.com/pytorch/pytorch/issues"
 SCOPE = "(inductor OR torch.compile)"
-"""What else narrows a search for an operation; an error's own text needs no more."""
+"""What else narrows a search for an operation; the text of an error needs no more."""
 
 _MOST_WORDS, _MOST_CALLS = 8, 3
 _BREAK = re.compile(r"<[^<>\s]*>|[\[(]\.+[\])]|\.\.+|[‘’“”`'\"\n:=\[\](){}]|\S+\.(?:py|cpp|h|so|cu)\b\S*")
-"""Where an error's text is another in another program: numbers, names, paths; and what a search takes for a sign of its
-own."""
+"""Where the text of an error differs between programs: numbers, names, paths; and signs with a meaning in a search."""
 
 
 def search_link(failure: Identity, message: str, redactor: Redactor) -> str:
@@ -32,8 +31,7 @@ def search_link(failure: Identity, message: str, redactor: Redactor) -> str:
 
 
 def query(failure: Identity, message: str) -> str:
-    """What is searched for: an error by the longest stretch of its own words, anything else by its kind and
-    operations."""
+    """The search text: an error by the longest stretch of its own words, anything else by its kind and operations."""
     stretch, calls = phrase(message), [name for name in failure.calls if "." not in name][:_MOST_CALLS]
     error = failure.error if failure.error and not hasattr(builtins, failure.error) else ""
     if failure.detail and failure.kind in SPEAKING and failure.detail != CPP:

@@ -1,10 +1,9 @@
-"""Writes `issue.md`: in the sections of PyTorch's bug form where the compiler is at fault, else for who owns the user's
-line.
+"""Writes `issue.md`: in the sections of PyTorch's bug form where the compiler is at fault, else for the owner of the
+user's line.
 
 Pure text from a Facts record; all of it passes the redactor here, on its way out.
 
->>> render(facts, Redactor()).splitlines()[2]
-'### 🐛 Describe the bug'
+For example: `render(facts, Redactor()).splitlines()[2]` gives `'### 🐛 Describe the bug'`.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ NEAREST = "the nearest case that passes: "
 
 @dataclass
 class Report:
-    """What was written and how sure it is. `repro` is None when the graph has no plain form (`notes` say why)."""
+    """A written report and how sure it is. `repro` is None when the graph has no plain form (`notes` say why)."""
 
     out: Path
     issue: Path
@@ -71,13 +70,13 @@ class Report:
     original_nodes: int | None = None
     notes: list[str] = field(default_factory=list[str])
     signature_id: str = ""
-    """Which failure it is (see `toolkit.verdicts.identity`)."""
+    """The id of the failure (see `toolkit.verdicts.identity`)."""
     flaky: bool = False
-    """The case itself fails in a share of its runs only."""
+    """Whether the case itself fails in only a share of its runs."""
     without: str = ""
-    """How it ended with --without-fault, in words."""
+    """How the repro ended with --without-fault, in words."""
     unsure: bool = False
-    """No process could tell: the program needs what this machine lacks."""
+    """Whether no process could decide: the program needs what this machine lacks."""
 
     @property
     def verified(self) -> bool:
@@ -86,7 +85,7 @@ class Report:
 
     @property
     def rate(self) -> str:
-        """How often, in words."""
+        """How often the repro showed the failure, in words."""
         return f"{self.shown} of {counted(self.times, 'fresh process')}"
 
     @property
@@ -105,24 +104,25 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 a repro shows the failure, 1 none does, 4 that could not be judged."""
+        """0: a repro shows the failure, 1: none does, 4: it could not be judged."""
         return 0 if self.says == "shows" else 4 if self.unsure else 1
 
     def as_json(self) -> dict[str, Any]:
-        """For --json: paths as text, the rate in words, the verdict's fields flat."""
+        """The report for --json: paths as text, the rate in words, the verdict's fields flat."""
         plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
         summary = {"rate": self.rate, "verified": self.verified, "repro_path": plain["repro"], "repro": self.says}
         return plain | summary | self.verdict.flat()
 
 
 def _enters(entry: str) -> str:
-    """Where a program enters, in words; what is no entry of ours is a command's."""
+    """Where a program enters, in words; an entry that is not ours is a command's."""
     return next((words for name, words in ENTERS.items() if name == entry), f"through `{entry}`")
 
 
 @dataclass(frozen=True)
 class IssueFacts:
-    """What an issue tells. `case`: what a minification has found out; `verdict`: on the failure as it is told here."""
+    """The facts of an issue. `case`: what a minification has found out; `verdict`: on the failure as it is described
+    here."""
 
     report: Report
     graph: GraphRecord
@@ -142,9 +142,9 @@ class IssueFacts:
 def facts_of(
     case: ReproFacts, report: Report, known: CaseFile | None, log: str, versions: str, search: str = ""
 ) -> IssueFacts:
-    """What the issue of a case tells. `search`: where to look for duplicates, if it is for PyTorch's tracker."""
+    """The facts of the issue of a case. `search`: where to look for duplicates, if it is for PyTorch's tracker."""
     error = case.failure.error.rpartition(".")[2]
-    head = ": ".join(part for part in (error, one_line(case.telling, 300)) if part)
+    head = ": ".join(part for part in (error, one_line(case.failure_text, 300)) if part)
     compute = [node for node in case.record.graph.nodes if node.op.startswith("call_")]
     ops = ", ".join(dict.fromkeys(node.target for node in compute[:4]))
     verdict = report.verdict
@@ -171,7 +171,7 @@ def facts_of(
 
 
 def render(facts: IssueFacts, redactor: Redactor) -> str:
-    """The whole text."""
+    """The whole text of an issue."""
     title, text = (visible(redactor.text(part)) for part in (facts.title, "\n\n".join(_parts(facts))))
     known = f"<!-- {KNOWN}: {facts.search} -->\n\n" if facts.search else ""
     return f"{known}<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 160)} -->\n\n{text}\n"
@@ -245,7 +245,7 @@ def _description(facts: IssueFacts) -> str:
 
 
 def _explained(case: CaseFile) -> Iterator[str]:
-    """What each part of the case is needed for, what is gone, and the nearest case that passes beside this one."""
+    """What each part of the case is needed for, what was removed, and the nearest case that passes beside this one."""
     rows = [row for row in case.needs if row["tried"]]
     if rows:
         shown = rows[:MOST_ROWS]
@@ -274,12 +274,12 @@ def _part(row: dict[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that ends no cell of a table."""
+    """Text that cannot end a cell of a table."""
     return _inline(text, 300).replace("|", "\\|").replace("`", "'")
 
 
 def _inline(text: str, limit: int = 2_000) -> str:
-    """Text of a dump in a sentence: no tag, no picture or link, nobody is mentioned."""
+    """Text of a dump in a sentence, without tags, pictures, links and mentions."""
     return _MARKUP.sub(lambda match: "@\u200b" if match[0] == "@" else f"&#{ord(match[0])};", one_line(text, limit))
 
 
@@ -318,7 +318,7 @@ def shorten(log: str, head: int = _LOG_HEAD, tail: int = _LOG_TAIL) -> str:
 
 
 def _without_warnings(lines: Sequence[str]) -> list[str]:
-    """Drops gcc's warnings with their excerpts (torch's headers give hundreds of lines), keeps its errors with
+    """Drops gcc's warnings with their excerpts (torch's headers give hundreds of lines), and keeps its errors with
     theirs."""
     kept: list[str] = []
     context: list[str] = []

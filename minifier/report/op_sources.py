@@ -2,10 +2,12 @@
 
 What is taken: the function under `torch.library.custom_op`, its `register_*` statements, and whatever those use, as
 long as that is torch, numpy or Python's own library. Nothing is guessed: a name that cannot be followed means no
-source. Does not import the user's module: it is asked for only where `--import` has done so.
+source. The user's module is not imported: `--import` has done so.
 
->>> source_of("mine::scale").statements[0].splitlines()[0]                             # doctest: +SKIP
-'@torch.library.custom_op("mine::scale", mutates_args=())'
+For example:
+
+    source_of("mine::scale").statements[0].splitlines()[0]
+    # '@torch.library.custom_op("mine::scale", mutates_args=())'
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def source_of(name: str) -> OpSource | None:
 
 
 class _Lost(Exception):
-    """A name has no definition that could be taken along."""
+    """A name has no definition that could be included."""
 
 
 def _cut(text: str, function: Callable[..., Any], name: str) -> OpSource | None:
@@ -153,7 +155,7 @@ def _free(statement: ast.stmt) -> set[str]:
 
 
 def _definition(name: str, chain: Sequence[Sequence[ast.stmt]]) -> ast.stmt | str | None:
-    """The statement that binds a name, or the text of the import that does; None for one that is there already."""
+    """The statement that binds a name, or the text of the import that does; None for a name that needs none."""
     for body in reversed(chain):
         for statement in body:
             if isinstance(statement, (ast.Import, ast.ImportFrom)):

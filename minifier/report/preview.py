@@ -1,5 +1,5 @@
-"""What a written report shares, counted in the very texts that would be published, and whether anything of this machine
-is left.
+"""The contents that a written report shares, counted in the texts that would be published, and whether anything about
+this machine is left.
 
 For screens and for `graphdbg report --preview`. Reads files; runs nothing and changes nothing. No torch.
 
@@ -39,7 +39,7 @@ MARKERS = {
     "<user>": "user name",
     "<secret>": "credential",
 }
-"""What stands for something that was taken out -> what that was."""
+"""What stands for something that was taken out -> the kind of thing that was."""
 _MARKER = re.compile(r"\.\.\.(?=/)|<(?:path|folder|cache|tmp|site-packages|python|graphdbg|user|secret)>")
 _LINES = re.compile(r"The operations come from these lines:\n\n```\n(?P<lines>.*?)\n```", re.DOTALL)
 _PLACE = re.compile(r"^(?P<file>.+?):\d+ in ")
@@ -63,7 +63,7 @@ class Preview:
     random: list[str] = field(default_factory=list[str])
     """Words that look as if made at random: a credential that no rule knows may be among them."""
     members: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """Of artifacts.zip: name and size in bytes."""
+    """The members of artifacts.zip: name and size in bytes."""
     sidecar_bytes: int = 0
     shown: int = 0
     times: int = 0
@@ -71,7 +71,7 @@ class Preview:
 
     @classmethod
     def of(cls, folder: Path, redactor: Redactor | None = None) -> Preview:
-        """Reads what is there; a file that is missing is an empty text."""
+        """Reads the report in a folder; a missing file is an empty text."""
         preview = cls(folder, _text(folder / ISSUE), _text(folder / REPRO))
         both = preview.issue + preview.repro
         listed = _LINES.search(preview.issue)
@@ -100,7 +100,7 @@ class Preview:
         return bool(self.issue or self.repro)
 
     def as_json(self) -> dict[str, Any]:
-        """For --json: what is shared, in numbers and words."""
+        """The preview for --json: what is shared, in numbers and words."""
         return {
             "folder": str(self.folder),
             "source_lines": self.source_lines,
@@ -152,7 +152,7 @@ class Preview:
 
 
 def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
-    """What a report of a graph would share, before there is one. Raises GraphdbgError where the graph cannot be
+    """What a report of a graph would share, before it is written. Raises GraphdbgError where the graph cannot be
     read."""
     from ...dumps.pack.making import secrets_of
     from ...dumps.store import resolve_graph
@@ -178,7 +178,7 @@ def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
 
 
 def warning() -> str:
-    """What a person must know before it is published."""
+    """The warning to read before it is published."""
     return PRIVACY
 
 

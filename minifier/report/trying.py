@@ -3,14 +3,16 @@ shows it. One of the runs that count begins with nothing imported, as a user's d
 
 From the plainest to the most faithful: `torch.compile`, Inductor's inner compiler, the entry where the recording was
 taken; each with seeded inputs before recorded ones. The chosen program must end with 0 when it is run with
---without-fault. What earlier processes said of it is kept beside the case: `report` after `minify` need not ask again.
-Does not write anything but that note, does not guess which program fails, and does not import torch.
+--without-fault. What earlier processes said of it is kept beside the case, so that `report` after `minify` need not ask
+again. Nothing but that note is written, which program fails is never guessed, and no torch is imported.
 
->>> [(script.entry, script.way) for script in candidates(case)]                        # doctest: +SKIP
-[('torch.compile', 'seeded'), ('compile_fx_inner', 'seeded'), ('as recorded', 'seeded')]
->>> with asking(case, saved, 3, Redactor(), say) as asked:                              # doctest: +SKIP
-...     search(case, asked).runs.rate
-'3 of 3 fresh processes'
+For example:
+
+    [(script.entry, script.way) for script in candidates(case)]
+    # [('torch.compile', 'seeded'), ('compile_fx_inner', 'seeded'), ('as recorded', 'seeded')]
+    with asking(case, saved, 3, Redactor(), say) as asked:
+        search(case, asked).runs.rate
+    # '3 of 3 fresh processes'
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ MEMO = "repro.json"
 
 @dataclass(frozen=True)
 class ReportRuns:
-    """What all runs of a report share. `how`: of `verify.run_command`; `versions`: what they run on."""
+    """What all runs of a report share. `how`: arguments of `verify.run_command`; `versions`: what they run on."""
 
     saved: SavedGraph
     times: int
@@ -66,15 +68,15 @@ class ReportRuns:
     versions: str
 
     def for_program(self, text: str) -> dict[str, Any]:
-        """`how` of a program; one that needs a GPU, or settings that the import reads, does not begin where torch is
-        imported."""
+        """The `how` of a program; one that needs a GPU, or settings that are read on import, cannot begin where torch
+        is already imported."""
         own = any(word in text for word in ("cuda", "xpu", "os.environ"))
         return self.how | {"bare": None} if own else self.how
 
 
 @dataclass(frozen=True)
 class ChosenProgram:
-    """The chosen program and its runs; `layers`: what it gives under each stock backend; `without`: a run without the
+    """The chosen program and its runs; `layers`: its exit codes under each stock backend; `without`: a run without the
     fault."""
 
     script: Script
@@ -89,14 +91,14 @@ class ChosenProgram:
 
     @property
     def settled(self) -> bool:
-        """Whether the process that imports all by itself did so, too; a flaky failure need not."""
+        """Whether the process that imports everything itself also showed it; a flaky failure need not."""
         rate, alone = self.script.case.rate, self.runs.trials[-1].code == verify.BUG
         return self.shows and (alone or (rate is not None and rate.flaky))
 
 
 @contextlib.contextmanager
 def beginning(saved: SavedGraph) -> Generator[ForkServer | None]:
-    """Starts, while something else goes on, the processes that `search` will need; None for a graph on a GPU."""
+    """Starts, while other work goes on, the processes that `search` will need; None for a graph on a GPU."""
     values = [node.value for node in saved.record.graph.nodes if node.op == "placeholder"]
     if any(isinstance(value, TensorValue) and value.device != "cpu" for value in values):
         yield None
@@ -106,7 +108,7 @@ def beginning(saved: SavedGraph) -> Generator[ForkServer | None]:
 
 
 def wall_for(saved: SavedGraph) -> Collection[str] | None:
-    """The wall that programs of a graph are behind; None where the user recorded it here, or trusts it."""
+    """The wall around programs of a graph; None where the user recorded it here, or trusts it."""
     return None if trust.trusted(saved.path.absolute()) else PARTS
 
 
@@ -119,8 +121,8 @@ def asking(
     narrate: Callable[[str], None],
     bare: ForkServer | None = None,
 ) -> Generator[ReportRuns]:
-    """Where programs of the case are run, `times` times one that shows it. `bare`: where they begin; made here where
-    none is."""
+    """How programs of the case are run, `times` times once one shows it. `bare`: where they begin; started here where
+    there is none."""
     with beginning(saved) if bare is None else contextlib.nullcontext(bare) as begin:
         path = homes_of(case.imports) if case.imports else []
         wall = None if case.trust else wall_for(saved)
@@ -155,7 +157,7 @@ def candidates(case: ReproFacts) -> Iterator[Script]:
 
 
 def _own_ops(case: ReproFacts) -> Registered | None:
-    """Registrations of the graph's custom operators; None where there is none, or where only importing them will do."""
+    """Registrations of the graph's custom operators; None where there are none, or where they have to be imported."""
     try:
         return custom_ops.registered(case.record)
     except CannotExpressError:
@@ -165,7 +167,7 @@ def _own_ops(case: ReproFacts) -> Registered | None:
 
 
 def _entered(case: ReproFacts, entry: Entry, way: Way, stand: Stand) -> Iterator[Script]:
-    """With all sizes dynamic, then with those alone that were recorded as symbols."""
+    """The entry with all sizes dynamic, then with only those that were recorded as symbols."""
     yield script_of(case, entry, way, stand=stand)
     sizing = sizes.recorded(case.record, numbers(case.record, case.inputs)) if entry == "torch.compile" else None
     if sizing is not None:
@@ -173,7 +175,7 @@ def _entered(case: ReproFacts, entry: Entry, way: Way, stand: Stand) -> Iterator
 
 
 def fixed(script: Script) -> Script | None:
-    """The same program with fixed sizes; None for one that has them, or that does not enter through torch.compile."""
+    """The program with fixed sizes; None for one that has them, or that does not enter through torch.compile."""
     case = script.case
     has = script.sizing is not None and not script.sizing.marks
     if has or script.entry != "torch.compile" or not case.record.symbols:
@@ -182,14 +184,13 @@ def fixed(script: Script) -> Script | None:
 
 
 def marked(script: Script, *, needed: bool) -> Iterator[Script]:
-    """The same program with few dimensions dynamic, then with more. `needed`: with fixed sizes it was seen to pass."""
+    """The program with few dimensions dynamic, then with more. `needed`: with fixed sizes it was seen to pass."""
     for sizing in sizes.narrower(script.case.record, numbers(script.case.record, script.case.inputs)):
         yield script.like(sizing=replace(sizing, needed=needed))
 
 
 def on_gpu(case: ReproFacts) -> ReproFacts:
-    """The same case with what lies on the CPU moved to the GPU, for the rung on Triton's interpreter; any other as it
-    is.
+    """The case with its CPU tensors moved to the GPU, for the rung on Triton's interpreter; any other unchanged.
 
     Stock torch cannot interpret Inductor's kernels, so the program runs them. Where it was written there may be no GPU;
     then it says that it cannot tell, and nobody has seen it fail.
@@ -205,7 +206,7 @@ def on_gpu(case: ReproFacts) -> ReproFacts:
 
 
 class Memo(msgspec.Struct, kw_only=True):
-    """Exit codes of the processes, and what each stock backend gave.
+    """Exit codes of the processes, and those of each stock backend.
 
     It holds only for the very same program on the very same machine set-up: its key is a hash of both. Anything else, a
     damaged note included, is as if there were none; `report` still runs the program once more itself.
@@ -218,7 +219,7 @@ class Memo(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, script: Script, saved: SavedGraph, versions: str) -> Memo:
-        """The note in the case folder, where there is one of that program; else an empty one."""
+        """The note in the case folder if it is about that program, else an empty one."""
         digest = hashlib.blake2b(digest_size=20)
         for part in (script.text.encode(), script.sidecar or b"", versions.encode()):
             digest.update(len(part).to_bytes(8, "little") + part)
@@ -263,7 +264,7 @@ def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
 
 
 def _entering(script: Script) -> str:
-    """How it enters, and what stands for the rung, in words."""
+    """How the program enters, and what stands for the rung, in words."""
     if script.case.checked:
         return f"through `{CHECKED_BY}`"
     stands = [script.stand.mode, *([script.stand.backend] if not script.stand.is_inductor else [])]
@@ -272,7 +273,7 @@ def _entering(script: Script) -> str:
 
 
 def offs(case: ReproFacts) -> list[ReproFacts]:
-    """The case with each of what --without-fault may do, the likeliest first."""
+    """The case with each choice of what --without-fault does, the likeliest first."""
     changes, config = plain_change(case.workaround), case.record.config
     planted = case.imports or sources(case) or any("TESTING" in name for values in config.values() for name in values)
     kinds: list[Off] = ["left out", "work-around", "eager"]
@@ -281,8 +282,7 @@ def offs(case: ReproFacts) -> list[ReproFacts]:
 
 
 def _switched(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
-    """The program, with what --without-fault does chosen so that it ends with 0 then; as it is where nothing does
-    that."""
+    """The program with --without-fault so chosen that it then ends with 0; unchanged where no choice does that."""
     if chosen.without is not None and chosen.without.code == verify.GONE:
         return chosen
     script = chosen.script
@@ -300,19 +300,19 @@ def _switched(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
 
 WITHOUT = "--without-fault"
 MORE_LINES = 2
-"""That a long program may have more of, so that it has what --without-fault does."""
+"""Lines that a long program may have more of, to include what --without-fault does."""
 
 
 def _run(script: Script, asked: ReportRuns, *flags: str, stop: threading.Event | None = None) -> verify.Trial:
-    """One run of a program, with these flags."""
+    """Runs a program once, with these flags."""
     with owned("graphdbg-report-") as folder:
         program = lay_down(script, folder, asked.redactor)
         return verify.run_once(program, *flags, stop=stop, **asked.for_program(script.text))
 
 
 def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
-    """The same failure with fixed sizes or with fewer dynamic ones, where the program shows it so; else what was
-    found."""
+    """The program with fixed sizes or with fewer dynamic ones, where that shows the same failure; else the given
+    program."""
     plain = fixed(chosen.script)
     if plain is None:
         return chosen
@@ -330,8 +330,8 @@ def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
 
 
 def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> ChosenProgram:
-    """The runs that are asked for, those known from earlier counted, and what the stock backends give. One run where
-    that one shows nothing.
+    """The runs that are asked for, those known from earlier counted, and the exit codes under the stock backends; one
+    run where that shows nothing.
 
     All begin at once, as the cores allow: mostly the first program shows the failure.
     """
@@ -365,7 +365,7 @@ def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> Chose
 
 
 def lay_down(script: Script, folder: Path, redactor: Redactor) -> Path:
-    """Writes a program, and the file beside it where it has one; returns its path."""
+    """Writes a program, and the file beside it if it has one; returns its path."""
     program = folder / "repro.py"
     program.write_text(redactor.text(script.text), encoding="utf-8")
     if script.sidecar is not None:

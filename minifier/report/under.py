@@ -3,10 +3,13 @@ built again.
 
 Runs programs in fresh processes as `verify` does. Judges by their exit codes alone. No torch is imported here.
 
->>> torch_of("python3")                                                                            # doctest: +SKIP
-TorchThere(python='/usr/bin/python3', version='2.14.0a0+gitd1c2', folder=PosixPath('/src/pytorch/torch'), problem='')
->>> shown(Path("small/repro.py"), torch_of("python3")).says                                        # doctest: +SKIP
-'passes'
+For example:
+
+    torch_of("python3")
+    # TorchThere(python='/usr/bin/python3', version='2.14.0a0+gitd1c2', folder=PosixPath('/src/pytorch/torch'),
+    # problem='')
+    shown(Path("small/repro.py"), torch_of("python3")).says
+    # 'passes'
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from .verify import ANSWER_S, BUG, GONE, Trial, run_command, run_many
 
 TIMES = 3
 POLL_S, QUIET_S = 1.0, 3.0
-"""How often the files of a watched torch are looked at, and how long they have to be as they are until it counts as
+"""How often the files of a watched torch are looked at, and how long they have to be unchanged until it counts as
 built."""
 
 _BUILT = (".py", ".so", ".pyd", ".dylib")
@@ -40,30 +43,29 @@ _PROBE = """
 import importlib.util, json, sys
 spec = importlib.util.find_spec("torch")
 problem = "it has no torch" if spec is None else ""
-told = {"version": "", "file": spec.origin if spec is not None else "", "problem": problem}
+answer = {"version": "", "file": spec.origin if spec is not None else "", "problem": problem}
 def write():
     with open("answer", "w") as file:
-        json.dump(told, file)
+        json.dump(answer, file)
 try:
     with open(sys.argv[1], encoding="utf-8") as file:
         compile(file.read(), sys.argv[1], "exec")
     if spec is not None:
-        told["problem"] = "its torch dies when it is imported"
+        answer["problem"] = "its torch dies when it is imported"
         write()
         import torch
-        told["version"], told["problem"] = torch.__version__, ""
+        answer["version"], answer["problem"] = torch.__version__, ""
 except SyntaxError as error:
-    told["problem"] = f"it cannot read the program (Python {sys.version.split()[0]}): {error}"
+    answer["problem"] = f"it cannot read the program (Python {sys.version.split()[0]}): {error}"
 except Exception as error:
-    told["problem"] = f"its torch cannot be imported: {type(error).__name__}: {error}"
+    answer["problem"] = f"its torch cannot be imported: {type(error).__name__}: {error}"
 write()
 """
 
 
 @dataclass(frozen=True)
 class TorchThere:
-    """The torch of a Python. `problem`: why no program can be run with it; `folder`: where its files lie, None where
-    nowhere."""
+    """The torch of a Python. `problem`: why no program can run with it; `folder`: where its files lie, or None."""
 
     python: str
     version: str = ""
@@ -73,7 +75,7 @@ class TorchThere:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a program showed. `flaky`: where it was found it failed in a share of its runs only."""
+    """What a program showed. `flaky`: the failure was recorded in only a share of the runs."""
 
     program: Path
     torch: TorchThere
@@ -87,7 +89,7 @@ class Shown:
 
     @property
     def says(self) -> Literal["shows", "passes", "none"]:
-        """Whether it shows the failure, as often as the case does; "none" where that cannot be told."""
+        """Whether it shows the failure, as often as the case does; "none" where that cannot be decided."""
         codes = [trial.code for trial in self.trials]
         if codes and (self.count == len(codes) or (self.flaky and self.count)):
             return "shows"
@@ -95,7 +97,7 @@ class Shown:
 
     @property
     def exit_code(self) -> int:
-        """0 it fails, 1 it does not, 4 that cannot be told."""
+        """0: it fails, 1: it does not, 4: that cannot be decided."""
         return {"shows": 0, "passes": 1, "none": 4}[self.says]
 
     @property
@@ -106,7 +108,7 @@ class Shown:
         )
 
     def sentence(self) -> str:
-        """For people."""
+        """The sentence for people."""
         where = f"torch {self.torch.version} of {self.torch.python}"
         if self.torch.problem:
             return f"{self.program}: it cannot be told, {self.torch.python}: {self.torch.problem}"
@@ -117,7 +119,7 @@ class Shown:
         return f"{self.program}: the failure shows in {self.count} of {times} under {where}"
 
     def plain(self) -> dict[str, Any]:
-        """For --json."""
+        """The fields for --json."""
         return {
             "repro": self.says,
             "repro_path": str(self.program),
@@ -136,7 +138,7 @@ def _ending(code: int | None) -> str:
 
 
 def interpreter(name: str) -> str:
-    """The path of a Python. A link is not followed: it is what makes a virtual environment. Raises UsageError."""
+    """The path of a Python, links not followed: they are what makes a virtual environment. Raises UsageError."""
     path = shutil.which(Path(name).expanduser()) if name else None
     if path is None:
         why = "there is no such program" if not Path(name).is_dir() else "it is a folder"
@@ -145,7 +147,7 @@ def interpreter(name: str) -> str:
 
 
 def torch_of(python: str, program: Path) -> TorchThere:
-    """Which torch a Python has, asked in a process of it; `program` is looked at, whether this Python can read it."""
+    """Which torch a Python has, asked in a process of it, which also checks that it can read `program`."""
     if python == sys.executable:
         spec = find_spec("torch")
         folder = Path(spec.origin).parent if spec is not None and spec.origin else None
@@ -167,7 +169,7 @@ def torch_of(python: str, program: Path) -> TorchThere:
 def shown(
     program: Path, torch: TorchThere, *, path: Sequence[str] = (), flaky: bool = False, times: int = TIMES
 ) -> Shown:
-    """What the program shows with that torch. `path`: folders where it finds modules beside torch."""
+    """Runs the program with that torch. `path`: folders where it finds modules beside torch."""
     if torch.problem:
         return Shown(program, torch)
     trials = run_many(program, times, python=torch.python, seed=toolchain_seed(), path=path)
@@ -175,7 +177,7 @@ def shown(
 
 
 def builds(folder: Path, *, poll_s: float = POLL_S, quiet_s: float = QUIET_S) -> Iterator[None]:
-    """Comes back each time that the files of a torch have changed and are still. Never ends by itself."""
+    """Yields each time that the files of a torch have changed and come to rest. Never ends by itself."""
     known = _state(folder)
     while True:
         time.sleep(poll_s)
@@ -192,7 +194,7 @@ def builds(folder: Path, *, poll_s: float = POLL_S, quiet_s: float = QUIET_S) ->
 
 
 def _state(folder: Path) -> tuple[int, int, int]:
-    """How many files there are that a build makes or that are run, their bytes, and the time of the last change."""
+    """How many files there are that a build makes or that are run, their bytes, and their latest change."""
     count = size = last = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _ASIDE]

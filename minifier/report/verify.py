@@ -35,7 +35,7 @@ from ...toolkit.isolation.folders import owned
 
 LIMIT_S, ANSWER_S = 300.0, 120.0
 _NO_LIMIT_S = 1e9
-"""Of a child whose time is watched here, where it can also be stopped."""
+"""The limit of a child whose time is watched here, where it can also be stopped."""
 _LOG_CHARACTERS = 4_000_000
 
 BUG, GONE, UNSURE = 1, 0, 2
@@ -43,7 +43,7 @@ BUG, GONE, UNSURE = 1, 0, 2
 
 
 BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition")
-"""Those of torch whose layers come before Inductor's."""
+"""Backends of torch whose layers come before Inductor's."""
 
 _PROBE = """
 import functools, json, runpy, sys, torch
@@ -86,18 +86,18 @@ class Verification:
 
     @property
     def rate(self) -> str:
-        """For the text: `3 of 3 fresh processes`."""
+        """The rate as text: `3 of 3 fresh processes`."""
         return f"{self.shown} of {counted(len(self.trials), 'fresh process')}"
 
     @property
     def output(self) -> str:
-        """What a run that showed the bug printed; else what the first one did."""
+        """What a run that showed the bug printed, else what the first one did."""
         chosen = next((trial for trial in self.trials if trial.code == BUG), None)
         return (chosen or self.trials[0]).output if self.trials else ""
 
 
 def run_once(program: Path, *flags: str, limit_s: float = LIMIT_S, python: str = sys.executable, **how: Any) -> Trial:
-    """One fresh process of a program. `how`: of `run_command`."""
+    """Runs one fresh process of a program. `how`: arguments of `run_command`."""
     trial = run_command([python, str(program.resolve()), *flags], limit_s=limit_s, **how)
     return replace(trial, output=trial.output.replace(f"{program.resolve().parent}{os.sep}", ""))
 
@@ -113,12 +113,12 @@ def run_command(
     bare: ForkServer | None = None,
     wall: Collection[str] | None = None,
 ) -> Trial:
-    """Any command in such a process; `after` may read what it left in its working folder before that vanishes.
+    """Runs any command in such a process; `after` may read what it left in its working folder before that vanishes.
 
     `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty. `path`:
     folders where it finds modules beside torch. Setting `stop` from another thread ends it at once. With a `bare`
-    server it begins there, with torch imported. `wall`: mechanisms of the wall that it is behind (see
-    `isolation.wall`), as `bare` is.
+    server it begins there, with torch imported. `wall`: the mechanisms that shut it in (see `isolation.wall`), as
+    `bare` is.
     """
     with owned("graphdbg-verify-") as scratch:
         cache, tmp, cwd, home = (scratch / name for name in ("cache", "tmp", "cwd", "home"))
@@ -143,7 +143,8 @@ def run_command(
 
 
 def run_many(program: Path, times: int, **how: Any) -> list[Trial]:
-    """Several fresh processes, as many at once as there are cores; an interrupt ends them all. `how`: of `run_once`."""
+    """Runs several fresh processes, as many at once as there are cores; an interrupt ends them all. `how`: arguments of
+    `run_once`."""
     stop = threading.Event()
     with ThreadPoolExecutor(max(1, min(times, (os.cpu_count() or 1)))) as pool, ending(stop):
         runs = [pool.submit(run_once, program, stop=stop, **how) for _ in range(times)]
@@ -151,7 +152,7 @@ def run_many(program: Path, times: int, **how: Any) -> list[Trial]:
 
 
 def answer_of(code: str, *arguments: str, **how: Any) -> Any:
-    """What a few lines of Python, run in such a process, left as JSON in the file "answer"; None where they died."""
+    """The JSON that a few lines of Python, run in such a process, left in the file "answer"; None where they died."""
     answers: list[Any] = []
 
     def read(cwd: Path) -> None:
@@ -164,7 +165,7 @@ def answer_of(code: str, *arguments: str, **how: Any) -> Any:
 
 @contextlib.contextmanager
 def ending(stop: threading.Event) -> Generator[None]:
-    """Sets `stop` when the block is left by an exception, an interrupt above all: no process goes on for nobody."""
+    """Sets `stop` when an exception, such as an interrupt, leaves the block, so that no process goes on unattended."""
     try:
         yield
     except BaseException:
@@ -173,7 +174,7 @@ def ending(stop: threading.Event) -> Generator[None]:
 
 
 def verify(program: Path, times: int = 3, **how: Any) -> Verification:
-    """Runs the program `times` times. `how`: of `run_once`."""
+    """Runs the program `times` times. `how`: arguments of `run_once`."""
     return Verification(tuple(run_many(program, times, **how)))
 
 

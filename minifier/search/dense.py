@@ -23,11 +23,11 @@ MISSES = 64
 AHEAD = 4
 """Length of a run, in expected distances between needed atoms."""
 MEMORY = 0.99
-"""What an atom counts in the share when the next one is decided: needed atoms come in clusters."""
+"""The weight of an earlier atom in the share when the next one is decided: needed atoms come in clusters."""
 
 
 def dense(engine: Engine, state: Candidate, core: Sequence[int] = (), largest: int | None = None) -> Candidate:
-    """Deletes what can be deleted from a failing case; atoms of `core` stay. `largest` bounds what one query drops."""
+    """Deletes what can be deleted from a failing case; atoms of `core` stay. `largest` limits what one query drops."""
     loose = sorted(state.keep - set(core), reverse=True)
     needed, decided = 1.0, 3.0
     position = misses = 0

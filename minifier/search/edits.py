@@ -1,8 +1,6 @@
 """F. Other axes: edits of a small case, all at once, then binary search for the exceptions; a pass is asked until it
-has no more. Of the outputs of a finished case those go that its failure does not need.
+has no more. Outputs that the failure of a finished case does not need are dropped.
 
->>> exhaust(engine, state, propose)
-Candidate(...)
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ def accept(engine: Engine, state: Candidate, edits: Sequence[str]) -> Candidate:
 def exhaust(
     engine: Engine, state: Candidate, propose: Callable[[Candidate], list[list[str]]], *, plainer: bool = False
 ) -> Candidate:
-    """The case after all that one pass proposes, in rounds; no edit is tried twice. `plainer`: what it leaves is taken
-    for the best case though it may be larger.
+    """The case after all that one pass proposes, in rounds; no edit is tried twice. `plainer`: its result counts as the
+    best case though it may be larger.
     """
     tried: set[str] = set()
     for _ in range(ROUNDS):

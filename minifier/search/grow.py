@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 FRUITLESS = 2
 """Searches in a row that drop nothing before the case counts as dense."""
 MANY = 8
-"""Atoms found one by one before the same is said."""
+"""Atoms found alone before the case counts as dense."""
 ENOUGH = (0.5, 0.3)
-"""The chance that the atoms known are all: for one of them, for more."""
+"""The chance that the known atoms are all: for a single one, for more."""
 NEAR = 0.7
 """The chance that the next atom is near rather than anywhere."""
 SHORT = 8
@@ -38,7 +38,7 @@ LONG = 24
 
 
 def reduce_atoms(engine: Engine, state: Candidate) -> Candidate:
-    """C, then D where the case turns out to be dense."""
+    """Step C, then D where the case turns out to be dense."""
     if engine.anchor not in state.keep:
         if not engine.may("windows"):
             return dense(engine, state)

@@ -26,7 +26,7 @@ LEAST = 64
 MANY = 7
 """Needed chunks at which this is no scattered failure but a path, or dense."""
 FRUITLESS = 2
-"""Searches in a row that drop nothing before the same is said."""
+"""Searches in a row that drop nothing before the failure counts as dense."""
 ENOUGH = 0.5
 """The chance that the chunks known are all, once one was found; after each was bisected it is SETTLED."""
 SETTLED = 0.7

@@ -1,5 +1,5 @@
 """0. Switches: what holds for the whole case is tried off before anything is cut, one query each: dynamic sizes,
-gradients, slow settings; random ops give way to the numbers that they drew.
+gradients, slow settings; random ops are replaced by the numbers that they drew.
 
 Only what a case has is tried; most have nothing. A random op that must stay keeps the others out of step when it goes,
 so all of them are frozen at once, or none.

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 REACH = 3
 MOST_EDGES = 0.9
 DOUBTS = (1, 3)
-"""Answers in doubt that are borne: before a stretch failed, and after."""
+"""Doubtful answers that are accepted: before a stretch failed, and after."""
 KIND, SURROUNDINGS, HINTED = 0.15, 0.25, 0.2
 HOPS = 2
 
 
 def windows(engine: Engine, state: Candidate) -> Candidate:
-    """A failing case that ends with a needed atom, the engine's anchor; tells the engine where the failure is not
+    """A failing case that ends with a needed atom, the engine's anchor; sets on the engine that the failure is not
     local."""
     atoms = sorted(state.keep)
     total = list(accumulate(_likely(engine, atoms), initial=0.0))

@@ -1,7 +1,7 @@
 """What `graphdbg.arm()` costs: training steps of three models, armed and not, in turns; compile time; and the ring's
 size.
 
-    python tests/bench/bench_armed.py [--steps 200] [--recompiles 1000] [--cuda]
+    python -m tests.bench.bench_armed [--steps 200] [--recompiles 1000] [--cuda]
 
 Two copies of each model are compiled, one before `arm()` and one after it, and take their steps in turns: noise hits
 both. Prints the ratio of the cheapest quarters, which noise touches less than medians; the microseconds that are added

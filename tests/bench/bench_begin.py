@@ -1,6 +1,6 @@
 """How long `minify` takes until its search begins, beside one compile of the failing graph.
 
-    python tests/bench/bench_begin.py "python prog.py" ["python other.py"] [--graphdbg PATH,PATH] [--max-time 60]
+    python -m tests.bench.bench_begin "python prog.py" ["python other.py"] [--graphdbg PATH,PATH] [--max-time 60]
 
 Records each program and minifies its run twice: with nothing judged before, and after a `triage` of the run. Prints
 seconds until the first query of the search over the seconds of one compile and first run of the failing graph

@@ -1,7 +1,7 @@
 """`graphdbg bisect` and torch's own CompilerBisector on the same planted faults. Prints what each names, probes,
 seconds, ratios.
 
-    python tests/bench/bench_bisect.py [--faults planted_joint_pass,...] [--cli]
+    python -m tests.bench.bench_bisect [--faults planted_joint_pass,...] [--cli]
 
 Both begin cold: ours with the start of its fork server, stock with `import torch`. Stock is
 `CompilerBisector.do_bisect` on the model in one process; with --cli also `python -m torch._inductor.compiler_bisector
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-PLANTED = Path(__file__).resolve().parent.parent / "toolkit" / "planted"
+PLANTED = Path(__file__).resolve().parents[1] / "planted"
 
 FAULTS = {
     "planted_joint_pass": "inference",

@@ -1,10 +1,10 @@
 """Planted faults on graphs of 500 and more operations: does `bisect --by node` name it, and with how many compiles?
 
-    python tests/bench/bench_by_node.py [--only NAME,NAME] [--cache FOLDER] [--tell]
+    python -m tests.bench.bench_by_node [--only NAME,NAME] [--cache FOLDER] [--tell]
 
 Prints a line for each case: the planted node or pattern, what was named, compiles and their bound, operations, seconds.
 Exits with 1 when fewer than 19 of 20 are named or a bound is exceeded. Takes minutes. The faults are modules of
-tests/toolkit/planted, imported in the children; what they are about is handed over by a module written for each case.
+tests/planted, imported in the children; what they are about is handed over by a module written for each case.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PLANTED = Path(__file__).parents[1] / "toolkit" / "planted"
-sys.path[:0] = [str(Path(__file__).parent), str(PLANTED)]
+from torch import fx
 
-from node_graphs import GRAPHS  # noqa: E402
-from torch import fx  # noqa: E402
+from graphdbg.dumps.live import encode, save_graph
+from graphdbg.dumps.schema import Ambient
+from graphdbg.dumps.store import load_graph
+from graphdbg.toolkit.blame.bisect import bisect
+from graphdbg.toolkit.isolation import JUDGING, ForkServer
+from tests.models.node_graphs import GRAPHS
 
-from graphdbg.dumps.live import encode, save_graph  # noqa: E402
-from graphdbg.dumps.schema import Ambient  # noqa: E402
-from graphdbg.dumps.store import load_graph  # noqa: E402
-from graphdbg.toolkit.blame.bisect import bisect  # noqa: E402
-from graphdbg.toolkit.isolation import JUDGING, ForkServer  # noqa: E402
+PLANTED = Path(__file__).parents[1] / "planted"
 
 
 class Case(NamedTuple):
@@ -141,7 +140,7 @@ def main() -> None:
     named = within = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        sys.path.append(temporary)
+        sys.path += [temporary, str(PLANTED)]
         with ForkServer(arguments.cache, threads=2, preload=JUDGING) as server:
             for number, case in enumerate(chosen):
                 path, imports, node, names = prepared(case, folder, number)

@@ -1,7 +1,7 @@
 """Real bugs of torch.compile, from a user's script to a verified repro: does each step of graphdbg get there with its
 defaults?
 
-    python tests/bench/bench_cases.py [--cases 001,004] [--where alone,middle] [--keep FOLDER]
+    python -m tests.bench.bench_cases [--cases 001,004] [--where alone,middle] [--keep FOLDER]
 
 Prints a row for each case, alone and in the middle of a model of about 300 nodes: graphs recorded, the rung that
 `triage` names (! where it is another than the known one), nodes of the failing graph before and after, whether the
@@ -12,13 +12,10 @@ with 1 when a row is not good. Takes a minute or two a row.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "minifier" / "real_bugs"))
-
-from chain import CASES, WHERE, Row, follow
+from tests.minifier.real_bugs.chain import CASES, WHERE, Row, follow
 
 HEAD = "case where    graphs rung                nodes       core repro queries seconds  left / trouble"
 

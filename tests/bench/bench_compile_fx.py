@@ -1,7 +1,7 @@
 """Whether the compile path generates the code that stock Inductor generates: twenty models, training and inference,
 static and dynamic.
 
-    python tests/bench/bench_compile_fx.py [--models a,b] [--modes train,infer,train-dynamic,infer-dynamic]
+    python -m tests.bench.bench_compile_fx [--models a,b] [--modes train,infer,train-dynamic,infer-dynamic]
         the table: code generation alone, no C++ build; exit 1 on a difference
     ... --raise       the same with torch's own orchestration raising, stock's codes taken before
     ... --run         six models really built and run by both: outputs and gradients bitwise equal
@@ -19,14 +19,23 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import self_time
 import torch
-from compile_models import MODELS
-from same_code import MODES, OURS, STOCK, Cell, Codes, codes_of, first_difference, run_by, torch_raising, warm_up
+
+from tests.bench import self_time
+from tests.matrix.same_code import (
+    MODES,
+    OURS,
+    STOCK,
+    Cell,
+    Codes,
+    codes_of,
+    first_difference,
+    run_by,
+    torch_raising,
+    warm_up,
+)
+from tests.models.compile_models import MODELS
 
 RUN = ("gpt_block", "convnet", "gru", "embedding_bag", "grouped_query_attention", "variational_autoencoder")
 """The models of `--run`. Not among them: lstm, whose code from stock cannot be called on a CPU of 2.13 (nor can

@@ -1,7 +1,7 @@
 """CUDA graphs on a GPU: ours (plain recording, torch's trees, none) and stock's (the same three), on the same models in
 one run.
 
-    python tests/bench/bench_cudagraphs.py [--repeats 100] [--models small,mlp,wide]
+    python -m tests.bench.bench_cudagraphs [--repeats 100] [--models small,mlp,wide]
 
 small: 120 kernels of 32 × 32, bound by launches; mlp: 30 layers of 256, sixteen rows; wide: two matrix products of 4096
 × 4096, bound by the GPU, where a recording can win nothing. Median milliseconds of a call with synchronisation, in

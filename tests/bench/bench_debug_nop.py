@@ -1,7 +1,7 @@
 """debug_nop beside torch's DebugInterpreter and fx.Interpreter on one graph, as ratios to the plain module; alarms on
 healthy programs.
 
-    python tests/bench/bench_debug_nop.py [--layers 12] [--runs 60] [--skip-healthy]
+    python -m tests.bench.bench_debug_nop [--layers 12] [--runs 60] [--skip-healthy]
 
 The graph is the forward of a transformer with dynamic shapes and small sizes, where what is not arithmetic counts most.
 The ways are run in turn, in CPU time of this thread, so that a busy machine shifts all of them. An alarm on a healthy
@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from healthy_models import PROGRAMS, Block
 from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.compilers import DebugInterpreter
@@ -26,6 +25,7 @@ from torch._functorch.compilers import DebugInterpreter
 from graphdbg.toolkit.compilers.debug_nop import collecting
 from graphdbg.toolkit.debug_nop.checking import Checked, checked
 from graphdbg.toolkit.verdicts.mismatches import sentence
+from tests.models.healthy_models import PROGRAMS, Block
 
 
 def forward(layers: int) -> tuple[fx.GraphModule, list[Any]]:

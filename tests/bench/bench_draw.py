@@ -1,7 +1,7 @@
 """How long drawing takes: our picture by module beside a stock layout of the whole graph (FxGraphDrawer, then the same
 Graphviz).
 
-    python tests/bench/bench_draw.py [--whole 300 1000 3000] [--large 10000 100000] [--limit 120] [--keep FOLDER]
+    python -m tests.bench.bench_draw [--whole 300 1000 3000] [--large 10000 100000] [--limit 120] [--keep FOLDER]
 
 Graphs are made up: transformers' layers. Each line is one size: seconds and size of either SVG, and the ratio. The
 stock picture is laid out in a process with a time limit; where that is reached, the ratio is a lower bound. Ours is
@@ -19,15 +19,12 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "dumps"))
-
-from layered import layered
-
 from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.toolkit.drawing import render
+from tests.dumps.layered import layered
 
 BAR_NODES, BAR_S, BAR_BYTES = 10_000, 10.0, 2_000_000
 

@@ -1,7 +1,7 @@
 """A training step with its inputs held, against the same step without a recording. Prints milliseconds, ratios and
 bytes.
 
-    python tests/bench/bench_inputs.py [--layers 12] [--width 128] [--steps 60] [--device cpu]
+    python -m tests.bench.bench_inputs [--layers 12] [--width 128] [--steps 60] [--device cpu]
 
 One model four times in one process: without a recording, with the default (index), with --inputs last, with --when nan.
 Their steps alternate, so that whatever slows the machine down slows all of them; the ratio is of medians."""

@@ -1,7 +1,7 @@
 """Each kind of failure inside a model of at least 300 nodes: minified by graphdbg, its repro run three times in clean
 processes.
 
-    python tests/bench/bench_kinds.py [--kinds nan,stride] [--keep FOLDER]
+    python -m tests.bench.bench_kinds [--kinds nan,stride] [--keep FOLDER]
 
 Prints a row for each: the stage of the graph, nodes before and after, queries, the largest size that is left, lines of
 repro.py, how often it showed the failure, seconds of each step, and what is not as it must be. Exits with 1 where
@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import argparse
 import runpy
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "minifier" / "reach"))
-
-from chain import KINDS, Row, follow
+from tests.minifier.reach.chain import KINDS, Row, follow
 
 HEAD = (
     "| kind | graph | before | after | queries | largest | symbols | lines | shown | seconds | what is left !! "

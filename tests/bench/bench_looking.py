@@ -1,7 +1,7 @@
 """How long looking takes, as whole processes: `ls` of a large run, `show` and `diff` of large graphs, beside Python's
 own start.
 
-    python tests/bench/bench_looking.py [--graphs 1000] [--nodes 10000] [--repeat 5] [--keep FOLDER]
+    python -m tests.bench.bench_looking [--graphs 1000] [--nodes 10000] [--repeat 5] [--keep FOLDER]
 
 The run and its graphs are made up, without torch. Each line gives the median and the best of some runs of a fresh
 process, as a ratio to `python -c pass` and to `python -c "import json"` measured in between, and the bar where there is
@@ -19,12 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "dumps"))
-
-from layered import layered, renumbered, scattered
-
 from graphdbg.dumps.schema import FORMAT, GraphRecord, RunRecord
 from graphdbg.dumps.writer import RunWriter
+from tests.dumps.layered import layered, renumbered, scattered
 
 Line = tuple[str, list[str], float | None]
 """What is measured: its name, the words of the command, the bar in seconds."""

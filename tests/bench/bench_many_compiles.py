@@ -1,6 +1,6 @@
 """What recording costs a program of many tiny graphs: two processes compile in turn, one recorded, in one run; ratios.
 
-    python tests/bench/bench_many_compiles.py [--graphs 60] [--backends inductor,aot_eager] [--cold]
+    python -m tests.bench.bench_many_compiles [--graphs 60] [--backends inductor,aot_eager] [--cold]
 
 Each compiles the same functions of three operators, a new one each time, forward and backward, with torch's caches of
 graphs off in both. Kernels are warm (the first process fills the cache), or with --cold each has an empty cache.

@@ -1,7 +1,7 @@
 """The drop-in beside functorch.compile.minifier: real FX graphs, same predicate, same process. Exits 1 where a bar is
 missed.
 
-    python tests/bench/bench_minifier.py [--sizes 200,500,5000] [--kinds "1 op,far pair"] [--seeds 5] [--limit 3000]
+    python -m tests.bench.bench_minifier [--sizes 200,500,5000] [--kinds "1 op,far pair"] [--seeds 5] [--limit 3000]
 
 A planted bug is a set of nodes: a candidate fails while it computes all of them, joined as in the original (a long
 path: while its end depends on its start). The peer is stopped by an exception from the predicate after `--limit` calls;
@@ -20,18 +20,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from functorch.compile import minifier as stock
 from torch import fx
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from planted_graphs import KINDS, Predicate, bug, graphs
-
 from graphdbg.minifier import minifier as ours
 from graphdbg.toolkit.live.values import input_bytes
+from tests.planted.planted_graphs import KINDS, Predicate, bug, graphs
 
 MEDIAN, MOST, FAR, FREE = 0.3, 0.4, 0.1, ("dense",)
 """The bars: median of the kinds' ratios, most of any kind but those of FREE, and of far pairs."""

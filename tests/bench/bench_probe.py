@@ -1,7 +1,7 @@
 """The stock probe: a 183-node graph with Inductor's own planted relu bug, reduced by us and by torch's minifier, side
 by side.
 
-    python tests/bench/bench_probe.py [--variants accuracy,compile_error] [--graphs every,one] [--caches warm,cold]
+    python -m tests.bench.bench_probe [--variants accuracy,compile_error] [--graphs every,one] [--caches warm,cold]
     [--jobs 1]
 
 Ours is the whole command `graphdbg minify` as a user types it: start of Python, fork server, sanity, search in isolated

@@ -1,6 +1,6 @@
 """What `pytest --graphdbg` costs where all is green: a suite that compiles nothing, and one whose tests compile.
 
-    python tests/bench/bench_pytest.py [--rounds 15] [--cases CASES]
+    python -m tests.bench.bench_pytest [--rounds 15] [--cases CASES]
 
 Both ways in turns; prints milliseconds of CPU that it adds to a run (of the cheapest quarters, and the median of pairs)
 and

@@ -1,8 +1,8 @@
 """What recording costs: against no recording, `TORCH_TRACE` and `TORCH_COMPILE_DEBUG=1`, as ratios of runs made in
 turn.
 
-    python tests/bench/bench_recorder.py                          # all of it: about 15 minutes on 2 cores
-    python tests/bench/bench_recorder.py --layers 2 --rounds 1 --steps 50 --recompiles 40
+    python -m tests.bench.bench_recorder                          # all of it: about 15 minutes on 2 cores
+    python -m tests.bench.bench_recorder --layers 2 --rounds 1 --steps 50 --recompiles 40
 
 * cold: seconds of the first step with a cache folder of its own for each run; the order is turned round from round to
   round.
@@ -24,7 +24,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-SCRIPT = Path(__file__).with_name("recorded_training.py")
+SCRIPT = Path(__file__).parents[1] / "models" / "recorded_training.py"
 PLAIN, OURS, TRACE, DEBUG = "no recording", "graphdbg dump", "TORCH_TRACE", "TORCH_COMPILE_DEBUG=1"
 MAX_DISK = 2_000_000
 

@@ -1,7 +1,7 @@
 """The search on generated graphs: queries / final atoms / work (sum of candidate sizes over the full size), medians
 over seeds.
 
-    python tests/bench/bench_search.py [--seeds 20] [--sizes 50,500,5000] [--kinds "1 op,far pair"] [--jobs 1] [--stock
+    python -m tests.bench.bench_search [--seeds 20] [--sizes 50,500,5000] [--kinds "1 op,far pair"] [--jobs 1] [--stock
     3]
 
 With `--jobs` the rounds are told, too: how often all workers were waited for. `--stock N` drives
@@ -14,16 +14,15 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "minifier"))
-
-from generated import (
+from graphdbg.minifier.engine import Engine
+from graphdbg.minifier.search.problem import Answer, Candidate
+from graphdbg.minifier.search.tiers import TIERS
+from tests.minifier.generated import (
     Failure,
     Generated,
     Shape,
@@ -35,10 +34,6 @@ from generated import (
     transformer,
     unless,
 )
-
-from graphdbg.minifier.engine import Engine
-from graphdbg.minifier.search.problem import Answer, Candidate
-from graphdbg.minifier.search.tiers import TIERS
 
 Make = Callable[[Shape, int], Failure]
 
@@ -148,7 +143,7 @@ def line(size: int, topology: str, kind: str, options: argparse.Namespace) -> st
 
 def stock(shape: Shape, failure: Failure, limit: int) -> tuple[int, int | None]:
     """The peer's calls and atoms left; torch is imported only here."""
-    from shape_graphs import stock_calls
+    from tests.models.shape_graphs import stock_calls
 
     return stock_calls(shape, failure, limit)
 

@@ -1,6 +1,6 @@
 """What recording a tiny graph costs, two checkouts beside each other in one run: compiles in turn, as ratios.
 
-    python tests/bench/bench_tiny_graph.py OLD/graphdbg [--rounds 40]
+    python -m tests.bench.bench_tiny_graph OLD/graphdbg [--rounds 40]
 
 Three processes compile the same function of three nodes again and again, with warm kernels and torch's caches of graphs
 off, one compile each in turn: not recorded, recorded by this checkout, recorded by the other one. Cost: the median

@@ -1,6 +1,6 @@
 """What checking costs: the kernels of some models by the plain interpreter, checked, and by Triton's own, in one run.
 
-    python tests/bench/bench_triton_checks.py [MODEL...] [--size 4]
+    python -m tests.bench.bench_triton_checks [MODEL...] [--size 4]
 
 Each graph is compiled once; runs alternate and the fastest of each kind counts. "Triton's own" is the interpreter of
 TRITON_INTERPRET=1 in a process of its own, on the same arguments, run once, of the kernels that it can run in 20 s: it
@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from triton_graphs import Graph, graphs_of
 
 from graphdbg.toolkit.kernel_checks.run import CheckedRung
 from graphdbg.toolkit.live.eager import clone_inputs, copy_graph
 from graphdbg.toolkit.live.entries import shared_fakes
 from graphdbg.toolkit.live.spec import ReplaySpec, in_force, no_caches, settings
 from graphdbg.toolkit.triton.interpreting.session import Interpretation, Launch, Observer
+from tests.models.triton_graphs import Graph, graphs_of
 
 MODELS = ("gpt_block", "vision_transformer", "convnet", "gru", "mixture_of_experts", "cross_entropy_head")
 TURNS = 3
@@ -90,7 +90,7 @@ def _of_triton(launches: list[dict[str, Any]]) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "launches.pt"
         torch.save(launches, file)
-        command = [sys.executable, __file__, "--own", str(file)]
+        command = [sys.executable, "-m", "tests.bench.bench_triton_checks", "--own", str(file)]
         ran = subprocess.run(
             command,
             env={**os.environ, "TRITON_INTERPRET": "1"},

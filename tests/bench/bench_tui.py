@@ -1,7 +1,7 @@
 """How long the graph screen takes to open, scroll, search, fold and filter, beside Textual's own DataTable with the
 same cells.
 
-    python tests/bench/bench_tui.py [--nodes 1000 10000 100000] [--repeat 5] [--keys 150] [--keep FOLDER] [--no-peer]
+    python -m tests.bench.bench_tui [--nodes 1000 10000 100000] [--repeat 5] [--keys 150] [--keep FOLDER] [--no-peer]
 
 Every number comes from a fresh process in a pseudo-terminal of its own, whose output is read as a terminal does: from
 the key (put into the queue where the terminal's would come) to the end of the `App._display` in which what it does can
@@ -43,11 +43,9 @@ WORD = "erf"
 
 def write_run(folder: Path, nodes: int) -> None:
     """A run with one made-up graph."""
-    sys.path.insert(0, str(HERE.parents[1] / "dumps"))
-    from layered import layered
-
     from graphdbg.dumps.schema import FORMAT, RunRecord
     from graphdbg.dumps.writer import RunWriter
+    from tests.dumps.layered import layered
 
     process = RunWriter.create(folder, RunRecord(format=FORMAT, command=["train.py"], started=time.time())).process()
     process.save_graph(layered(nodes))

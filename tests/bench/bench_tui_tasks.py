@@ -1,7 +1,7 @@
 """The tasks that one opens the workbench for, at a real terminal: how many keys each takes and how long, before and
 now.
 
-    python tests/bench/bench_tui_tasks.py [--only WORD]
+    python -m tests.bench.bench_tui_tasks [--only WORD]
 
 Two small runs are recorded: one whose kernel does not compile, and one that is silently wrong (Inductor's own test bug
 of relu). Each task is done with the keys that a person would press, and is over when what it is about is seen; words
@@ -18,12 +18,9 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-HERE = Path(__file__)
-sys.path[:0] = [str(HERE.parents[1] / place) for place in ("hostile", "tui")]
-from real_terminal import RealTerminal  # noqa: E402
-from terminals import scratch  # noqa: E402
+from tests.hostile.terminals import scratch
+from tests.tui.real_terminal import RealTerminal
 
 SIZE = (160, 50)
 BEFORE: dict[str, tuple[int | None, str]] = {

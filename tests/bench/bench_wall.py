@@ -1,7 +1,7 @@
 """What the wall costs: replays and queries of a minification behind it and without, in turn, of the same case and in
 one run.
 
-    python tests/bench/bench_wall.py [--rounds 30] [--seconds 60]
+    python -m tests.bench.bench_wall [--rounds 30] [--seconds 60]
 
 Prints the median of the ratios of neighbours, for the whole question (as a command waits for it) and for the start of a
 server. The case is one that was not recorded here; without the wall it is vouched for. A trusted question has no wall

@@ -1,6 +1,6 @@
 """One worker against several on a real graph of about 1,000 nodes: wall time, queries, whether the result is the same.
 
-    python tests/bench/bench_workers.py [--size 1000] [--workers 8] [--graph forward] [--kinds "relu,far pair,5
+    python -m tests.bench.bench_workers [--size 1000] [--workers 8] [--graph forward] [--kinds "relu,far pair,5
     scattered"]
         [--executor ray] [--seed 0] [--keep FOLDER]
 
@@ -33,14 +33,12 @@ import torch
 import torch._inductor.config as inductor_config
 from torch import fx
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+from graphdbg.dumps.live import save_graph
+from graphdbg.minifier.minify import _with_settings
+from tests.planted import planted_marks
+from tests.planted.planted_graphs import graphs
 
-import planted_marks  # noqa: E402
-from planted_graphs import graphs  # noqa: E402
-
-from graphdbg.dumps.live import save_graph  # noqa: E402
-from graphdbg.minifier.minify import _with_settings  # noqa: E402
+PLANTED = Path(__file__).parents[1] / "planted"
 
 MARKS = {"1 op": 1, "far pair": 2, "5 scattered": 5}
 RELU = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
@@ -89,10 +87,10 @@ def case_of(kind: str, options: argparse.Namespace, folder: Path) -> Path:
 def measure(case: Path, out: Path, kind: str, jobs: int, *more: str) -> Run:
     """One run of the command."""
     words = [sys.executable, "-m", "graphdbg", "minify", str(case), "-o", str(out), "-j", str(jobs), "--json", *more]
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(PLANTED), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
     if kind in MARKS:
-        words += ["--import", planted_marks.__name__]
+        words += ["--import", "planted_marks"]
         environment[planted_marks.MARKS] = str(MARKS[kind])
     began = time.perf_counter()
     first, end, last = 0.0, 0.0, {}

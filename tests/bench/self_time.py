@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from same_code import Cell, codes_of
-
 from graphdbg.toolkit.compile_fx import compile_fx
+from tests.matrix.same_code import Cell, codes_of
 
 LIMIT = 0.02
 EVERY_S = 0.001

@@ -28,6 +28,8 @@ fields = st.dictionaries(
 )
 events = st.lists(st.tuples(kinds, graphs, fields), max_size=12)
 
+ROOT = Path(__file__).parents[2]
+
 
 def written(path: Path, many: list[tuple[str, str | None, dict[str, object]]]) -> bytes:
     path.unlink(missing_ok=True)
@@ -127,10 +129,9 @@ def test_values_that_json_lacks_are_written_as_text(tmp_path: Path) -> None:
 
 
 KILLED = """
-import os, signal, sys
-sys.path.insert(0, {tests!r})
+import signal
 from pathlib import Path
-from graphs import new_run, chain
+from tests.dumps.graphs import new_run, chain
 run, process = new_run(Path({run!r}))
 for number in range(5):
     record = chain(process.unique_id(f"{{number}}/0", "forward"))
@@ -145,8 +146,8 @@ signal.pause()
 
 def test_after_kill_9_every_graph_is_readable_and_the_one_in_flight_is_named(tmp_path: Path) -> None:
     run_path = tmp_path / "run"
-    program = KILLED.format(tests=str(Path(__file__).parent), run=str(run_path))
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    program = KILLED.format(run=str(run_path))
+    child = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
     assert open_run(run_path).graph("4_0/forward").error is None, "while the process lives, compiling is no error"

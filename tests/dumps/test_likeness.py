@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graphdbg.dumps import likeness
-from graphdbg.dumps.likeness import like, telling
+from graphdbg.dumps.likeness import like, words_of
 from graphdbg.toolkit.verdicts import normalise
 from graphdbg.toolkit.verdicts.signature import Signature
 
@@ -29,12 +29,12 @@ OTHER = [
 
 @pytest.mark.parametrize(("raw", "text"), ALIKE)
 def test_one_error(raw: str, text: str) -> None:
-    assert like(telling(normalise.message(raw)), text)
+    assert like(words_of(normalise.message(raw)), text)
 
 
 @pytest.mark.parametrize(("raw", "text"), OTHER)
 def test_another_error(raw: str, text: str) -> None:
-    assert not like(telling(normalise.message(raw)), text)
+    assert not like(words_of(normalise.message(raw)), text)
 
 
 @pytest.mark.parametrize(("raw", "text"), [*ALIKE, *OTHER])
@@ -44,13 +44,13 @@ def test_a_program_says_what_a_signature_says(raw: str, text: str) -> None:
     one, other = (
         Signature("crash", "run", "KeyError", normalise.message(each), ("torch.a:b",)) for each in (raw, text)
     )
-    asked = telling(one.message)
+    asked = words_of(one.message)
     assert told["like"](asked, text) == like(asked, text)
     assert not one.same_as(other) or told["like"](asked, text)
 
 
 def test_what_tells_is_words_and_few() -> None:
-    assert telling("expected <n> columns but got <name> and 'names'") == {
+    assert words_of("expected <n> columns but got <name> and 'names'") == {
         "expected",
         "columns",
         "but",
@@ -58,4 +58,4 @@ def test_what_tells_is_words_and_few() -> None:
         "and",
         "names",
     }
-    assert len(telling(" ".join("abcdefghijklmno"[at:] for at in range(15)))) == likeness.MOST
+    assert len(words_of(" ".join("abcdefghijklmno"[at:] for at in range(15)))) == likeness.MOST

@@ -14,11 +14,13 @@ from graphdbg.dumps.store import open_run
 
 from .graphs import chain, new_run
 
+ROOT = Path(__file__).parents[2]
+
+
 WRITER = """
 import sys, time
-sys.path.insert(0, {tests!r})
 from pathlib import Path
-from graphs import stored_chain
+from tests.dumps.graphs import stored_chain
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.writer import RunWriter
 while time.time() < {start!r}:
@@ -35,8 +37,10 @@ process.close()
 
 def start(run: Path, rank: int, count: int, at: float = 0.0) -> subprocess.Popen[str]:
     """A process that saves `count` graphs into the run, starting at the wall clock time `at`."""
-    program = WRITER.format(tests=str(Path(__file__).parent), run=str(run), rank=rank, count=count, start=at)
-    return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    program = WRITER.format(run=str(run), rank=rank, count=count, start=at)
+    return subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_processes_that_start_together_make_one_run(tmp_path: Path) -> None:

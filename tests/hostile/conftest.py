@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,14 @@ Ask = Any
 def child(one_server: Lender) -> Iterator[Ask]:
     """`child("make", case="...")`: what a function of hostile_children returns, in a child of its own; with the `wall`
     or not."""
-    for name in ("hostile_children", "marked"):
-        shutil.copy(Path(__file__).with_name(f"{name}.py"), one_server.modules)
     with ForkServer() as server:
 
         def call(function: str, *, wall: bool = False, **payload: Any) -> Any:
             if wall:  # as every task that is told of such a case
-                answer = server.submit(f"hostile_children:{function}", payload, limit_s=900).answer()
+                answer = server.submit(f"tests.hostile.hostile_children:{function}", payload, limit_s=900).answer()
             else:
                 given = {"function": function, "given": payload}
-                answer = server.submit("hostile_children:call", given, limit_s=900, ours=True).answer()
+                answer = server.submit("tests.hostile.hostile_children:call", given, limit_s=900, ours=True).answer()
             assert answer.status == "done", answer
             return answer.value | {"output": answer.output} if wall else answer.value
 

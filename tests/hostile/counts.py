@@ -20,10 +20,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
-if __package__:
-    from .reading import STAGES, ours
-else:
-    from reading import STAGES, ours
+from .reading import STAGES, ours
 
 
 class Counts:

@@ -8,8 +8,8 @@ takes more than a gigabyte beside its own size, or reads or writes what lies bes
 SEED.json below .cache/hostile, and the next call with that seed goes on there. Needs the checkout and an environment
 with torch and what the tool depends on.
 
-    python tests/hostile/fuzz.py --minutes 30 --seed 1 --jobs 2    # go on with seed 1
-    python tests/hostile/fuzz.py --seed 1 --only 4711              # that dump again, kept; what its commands say is
+    python -m tests.hostile.fuzz --minutes 30 --seed 1 --jobs 2    # go on with seed 1
+    python -m tests.hostile.fuzz --seed 1 --only 4711              # that dump again, kept; what its commands say is
     printed
 """
 
@@ -29,16 +29,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-if __package__:
-    from .corpus import ROOT, corpus, importable
-    from .counts import Counts, go_on
-    from .reading import by_command_line, read_all, warm
-    from .sandbox import LACKS, Sandbox, small_disk
-else:  # run as a script
-    from corpus import ROOT, corpus, importable
-    from counts import Counts, go_on
-    from reading import by_command_line, read_all, warm
-    from sandbox import LACKS, Sandbox, small_disk
+from .corpus import ROOT, corpus, importable
+from .counts import Counts, go_on
+from .reading import by_command_line, read_all, warm
+from .sandbox import LACKS, Sandbox, small_disk
 
 HOME = ROOT / ".cache" / "hostile"
 KINDS = ("run", "case", "case", "small", "small", "small", "pack", "out")

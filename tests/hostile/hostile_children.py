@@ -3,7 +3,7 @@ it.
 
 A child, since what is compiled is hostile, and torch caches answers about the pretended GPU. Imported there by name.
 
->>> ask("hostile_children:marked", {"case": "case", "backend": "cpp"}, server=server)
+>>> ask("tests.hostile.hostile_children:marked", {"case": "case", "backend": "cpp"}, server=server)
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 import torch
-from marked import LEFT, Place, full, mark, nested, places, put
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps import inert, live
@@ -39,6 +38,7 @@ from graphdbg.toolkit.live.spec import ReplaySpec, in_force, settings
 from graphdbg.toolkit.triton.retarget import retargeted
 from graphdbg.toolkit.triton.standin import pretending
 from graphdbg.toolkit.triton.targets import target_of
+from tests.hostile.marked import LEFT, Place, full, mark, nested, places, put
 
 Payload = dict[str, Any]
 LOUD = {

@@ -6,7 +6,7 @@ Most recordings are those of a fork of one warm parent (`graphdbg.record` around
 journal. What was done stands in SEED-dump.json and SEED-minify.json below .cache/hostile, and the next call with that
 seed goes on there.
 
-    python tests/hostile/kills.py --kills-dump 1000 --kills-minify 200 --jobs 2 --seed 1
+    python -m tests.hostile.kills --kills-dump 1000 --kills-minify 200 --jobs 2 --seed 1
 """
 
 from __future__ import annotations
@@ -29,14 +29,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-if __package__:
-    from .corpus import ROOT, importable
-    from .counts import Counts, go_on
-    from .sandbox import Told, wrong
-else:
-    from corpus import ROOT, importable
-    from counts import Counts, go_on
-    from sandbox import Told, wrong
+from .corpus import ROOT, importable
+from .counts import Counts, go_on
+from .sandbox import Told, wrong
 
 HOME = ROOT / ".cache" / "hostile"
 LIMIT_S = 600.0
@@ -97,7 +92,7 @@ def prepare(home: Path, checks: tuple[str, ...]) -> dict[str, Any]:
                 begun = time.monotonic()
                 done = _asked(["minify", case, "-o", place / "out", *CHECKS[name], "--json"], place)
                 ended = json.loads(done.stdout.splitlines()[-1])
-                lines = (place / "out" / "journal.jsonl").read_bytes().count(b"\n")
+                lines = (place / "out" / "events.jsonl").read_bytes().count(b"\n")
             known = {"seconds": time.monotonic() - begun, "lines": lines, "ended": {one: ended[one] for one in SAME}}
             _write(file, json.dumps(known, indent=1))
         calm[name] = json.loads(file.read_text())
@@ -244,7 +239,7 @@ def of_minify(seed: int, known: dict[str, Any], number: int) -> Told:
     name = "inductor" if "inductor" in known["calm"] and random.random() < 0.2 else "command"
     calm, found, kills, resumed = known["calm"][name], [], 0, 0
     with _folder() as place:
-        out, journal = place / "out", place / "out" / "journal.jsonl"
+        out, journal = place / "out", place / "out" / "events.jsonl"
         for _ in range(random.choice((1, 1, 2, 3))):
             before, again = journal.read_bytes() if journal.exists() else b"", _begun(journal)
             if out.exists() and not again:
@@ -287,9 +282,7 @@ def _differs(done: subprocess.CompletedProcess[str], calm: dict[str, Any], journ
         for one in SAME
         if ended[one] != calm[one]
     ]
-    asked = [
-        (line["case"], line["run"]) for line in map(json.loads, journal.read_bytes().splitlines()) if "case" in line
-    ]
+    asked = [(line["case"], line["run"]) for line in _objects(journal) if line.get("event") == "answer"]
     return found + ([wrong("asked twice")] if len(asked) != len(set(asked)) else [])
 
 
@@ -299,6 +292,13 @@ def _over(process: subprocess.Popen[Any]) -> bool:
 
 def _begun(journal: Path) -> bool:
     return journal.exists() and b"\n" in journal.read_bytes()
+
+
+def _objects(path: Path) -> list[dict[str, Any]]:
+    """Its lines without those that a kill tore."""
+    from graphdbg.dumps import lines
+
+    return list(lines.objects(path.read_bytes().splitlines()))
 
 
 def _lines(path: Path) -> int:

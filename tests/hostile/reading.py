@@ -25,12 +25,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-if __package__:
-    from .corpus import ROOT
-    from .sandbox import LIMIT_S, SECRET, Sandbox, Told, wrong
-else:
-    from corpus import ROOT
-    from sandbox import LIMIT_S, SECRET, Sandbox, Told, wrong
+from .corpus import ROOT
+from .sandbox import LIMIT_S, SECRET, Sandbox, Told, wrong
 
 STAGES = {
     "damaged": "were damaged",

@@ -1,7 +1,7 @@
 """Becomes a Python whose processes are refused namespaces, as ordinary programs are where only `bwrap` may have them: a
 filter of system calls refuses `unshare`, and bwrap makes its own by `clone`.
 
-    python tests/hostile/refused.py -m pytest tests/hostile/test_wall.py
+    python -m tests.hostile.refused -m pytest tests/hostile/test_wall.py
 """
 
 from __future__ import annotations

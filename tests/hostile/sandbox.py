@@ -24,10 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-if __package__:
-    from . import mutations
-else:
-    import mutations
+from . import mutations
 
 Told = dict[str, Any]
 LIMIT_S = 20

@@ -13,8 +13,8 @@ Closings: the window is closed (hang-up), or the process of the terminal is kill
 `q`; half of them while a minification runs that a workbench started. No process of the workbench may be left after 2 s;
 the minification goes on, stands in Home of the next workbench, and `5` leads to it. Needs `pyte`.
 
-    python tests/hostile/terminals.py --minutes 10 --seed 1      # bytes
-    python tests/hostile/terminals.py --closings 50 --seed 1     # closings
+    python -m tests.hostile.terminals --minutes 10 --seed 1      # bytes
+    python -m tests.hostile.terminals --closings 50 --seed 1     # closings
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from tests.tui.real_terminal import RealTerminal
+
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "tui"))
-from real_terminal import RealTerminal  # noqa: E402
 
 MADE = ROOT / ".cache" / "hostile" / "terminals"
 SIZE = (120, 36)
@@ -401,9 +401,8 @@ def bytes_in_rooms(seed: int, minutes: float, first: int = 0, stretch_s: float =
 HOLDER = """
 import json, sys, time
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from real_terminal import RealTerminal
-words, folder, env = json.loads(sys.argv[2])
+from tests.tui.real_terminal import RealTerminal
+words, folder, env = json.loads(sys.argv[1])
 terminal = RealTerminal(words, Path(folder), env=env)
 print(terminal.process.pid, flush=True)
 time.sleep(1000)
@@ -484,9 +483,7 @@ class Closings:
     def killed_parent(self, number: int) -> None:
         """The process of the terminal is killed."""
         given = json.dumps([[], str(self.folder), self.env])
-        holder = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(ROOT / "tests" / "tui"), given], stdout=subprocess.PIPE
-        )
+        holder = subprocess.Popen([sys.executable, "-c", HOLDER, given], cwd=ROOT, stdout=subprocess.PIPE)
         assert holder.stdout is not None
         pid = int(holder.stdout.readline())
         time.sleep(self.random.uniform(0, 3))

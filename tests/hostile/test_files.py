@@ -22,8 +22,8 @@ from graphdbg.dumps.lines import Tail
 from graphdbg.dumps.store import is_script, load_graph, open_run
 from graphdbg.dumps.tensors import TensorStore
 from graphdbg.minifier.control import Order, append
-from graphdbg.minifier.journal import about
 from graphdbg.minifier.life import Life
+from graphdbg.minifier.log import read
 
 from ..dumps.graphs import chain, new_run, stored_chain
 
@@ -152,7 +152,9 @@ def test_each_reader_says_what_it_is(kind: str, tmp_path: Path, monkeypatch: pyt
             TensorStore(path.parent).get(path.name)
         with pytest.raises(OSError, match=why):
             Tail(path).read()
-        assert about(path) is None
+        KINDS[kind](path.with_name("events.jsonl"))
+        with pytest.raises(OSError, match=why):
+            read(path.parent)
         if kind != "a link out of the run":
             assert not is_script(str(path))
 
@@ -182,7 +184,6 @@ def test_links_inside_a_run_and_to_a_run_are_followed(tmp_path: Path) -> None:
 def test_nothing_is_written_through_a_link_in_the_folder_of_a_minification(tmp_path: Path, name: str) -> None:
     victim, out = tmp_path / "victim", tmp_path / "out"
     out.mkdir()
-    (out / "journal.jsonl").write_text('{"header":{},"about":{}}\n')
     (out / name).symlink_to(victim)
     with pytest.raises(UsageError, match="is a link or no regular file"):
         Life(out, resume=True)

@@ -18,13 +18,15 @@ from ..dumps.graphs import chain
 from . import mutations
 from .counts import Counts
 
-FUZZER, KILLER = (Path(__file__).with_name(name) for name in ("fuzz.py", "kills.py"))
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
 def test_damaged_dumps_are_read_or_refused(tmp_path: Path) -> None:
     words = ["--minutes", "1.5", "--seed", "1001", "--counts", tmp_path]
-    done = subprocess.run([sys.executable, FUZZER, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.hostile.fuzz", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     counts = json.loads((tmp_path / "1001.json").read_text())
     assert counts["wrong"] == {}
@@ -35,7 +37,9 @@ def test_damaged_dumps_are_read_or_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_recordings_and_minifications_lose_nothing(tmp_path: Path) -> None:
     words = ["--kills-dump", "5", "--kills-minify", "1", "--no-inductor", "--seed", "1001", "--counts", tmp_path]
-    done = subprocess.run([sys.executable, KILLER, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.hostile.kills", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     for of, count in (("dump", 5), ("minify", 1)):
         counts = json.loads((tmp_path / f"1001-{of}.json").read_text())
@@ -56,7 +60,7 @@ def test_one_number_is_one_dump(tmp_path: Path) -> None:
 
 def test_what_is_the_same_is_counted_once(tmp_path: Path) -> None:
     counts = Counts(3, tmp_path)
-    text = f'Traceback\n  File "{FUZZER.parents[2]}/dumps/x.py", line 3, in f\nKeyError: 1\n'
+    text = f'Traceback\n  File "{ROOT}/dumps/x.py", line 3, in f\nKeyError: 1\n'
     for number in range(2):
         wrong = [{"kind": "code 70", "what": "ls R", "text": text}]
         counts.add({"number": number, "stage": "opened", "codes": {"70": 1}, "wrong": wrong})

@@ -50,14 +50,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_server: Any) -> Pa
 def begun(place: Path, directory: Path | None = None, **options: Any) -> Path:
     """OUT of a minification that was killed before its first answer."""
     from graphdbg.dumps.store import load_graph
-    from graphdbg.minifier.journal import JOURNAL_FILE, Journal
+    from graphdbg.minifier.log import Log
     from graphdbg.minifier.minify import _header  # pyright: ignore[reportPrivateUsage]
 
     asked = MinifyOptions(**options)
     about = {"graph": str(place / "case"), "options": asked.to_json(), "directory": str(directory or place)}
     out = place / "out"
     out.mkdir()
-    Journal(out / JOURNAL_FILE, _header(load_graph(place / "case"), asked), about=about).close()
+    Log(out).begin(_header(load_graph(place / "case"), asked), about)
     return out
 
 

@@ -74,12 +74,6 @@ def reach(tmp_path: Path) -> Iterator[Reach]:
         )
 
 
-@pytest.fixture
-def modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Children find `walled`."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-
-
 @pytest.mark.parametrize(
     "parts",
     [
@@ -96,12 +90,12 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=lambda parts: "+".join(parts) or "none",
 )
 def test_what_a_child_can_do_is_what_is_said_to_be_open(
-    parts: tuple[str, ...], reach: Reach, modules: None, monkeypatch: pytest.MonkeyPatch
+    parts: tuple[str, ...], reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", "hunter2")
     told: list[str] = []
     with heartbeat.beating(told.append), ForkServer(warm="nothing", wall=parts) as server:
-        answer = server.submit("walled:attempts", reach[0]).answer()
+        answer = server.submit("tests.hostile.walled:attempts", reach[0]).answer()
         assert server._process is not None
         is_open, root = server._process.open, server._process.root
         assert ("a filter of calls" in server.wall()[0]) == ("filter" in parts)
@@ -167,9 +161,7 @@ def test_an_ordinary_user_has_it_too(parts: tuple[str, ...]) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_what_is_trusted_has_no_wall_and_no_server_is_shared(
-    tmp_path: Path, modules: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_trusted_has_no_wall_and_no_server_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("MY_TOKEN", "hunter2")
     mine = made(tmp_path / "mine")
@@ -177,7 +169,7 @@ def test_what_is_trusted_has_no_wall_and_no_server_is_shared(
 
     def ask(run: str) -> dict[str, Any]:
         payload = {"path": str(tmp_path / run / Path(*GRAPH))} if run else {}
-        return server.submit("walled:seen", payload).answer().value
+        return server.submit("tests.hostile.walled:seen", payload).answer().value
 
     with ForkServer(warm="nothing") as server:
         theirs, nothing = ask("theirs"), ask("")
@@ -192,7 +184,7 @@ def test_what_is_trusted_has_no_wall_and_no_server_is_shared(
     assert "MY_TOKEN" not in theirs["variables"]
 
 
-def test_a_handed_file_is_written_by_who_was_told_of_it(tmp_path: Path, modules: None) -> None:
+def test_a_handed_file_is_written_by_who_was_told_of_it(tmp_path: Path) -> None:
     with ForkServer(warm="nothing") as server:
         kept, other = server.scratch_file(".pt"), server.scratch_file(".pt")
         payload = {
@@ -205,7 +197,7 @@ def test_a_handed_file_is_written_by_who_was_told_of_it(tmp_path: Path, modules:
             "udp": 9,
             "service": "/nowhere",
         }
-        done = server.submit("walled:attempts", payload).answer().value["done"]
+        done = server.submit("tests.hostile.walled:attempts", payload).answer().value["done"]
         assert "inside" in done and "new" not in done
     assert not kept.parent.exists()
 
@@ -221,9 +213,9 @@ def test_the_seed_of_the_cache_is_not_written_through_a_private_cache(tmp_path: 
     assert (tmp_path / "kept" / "files" / "ab" / "probe.so").stat().st_nlink == 1
 
 
-def test_a_reply_that_is_no_file_ends_the_query(tmp_path: Path, modules: None) -> None:
+def test_a_reply_that_is_no_file_ends_the_query(tmp_path: Path) -> None:
     with ForkServer(warm="nothing", wall=PARTS) as server:
-        answer = server.submit("walled:instead_of_a_reply", {}).answer(60)
+        answer = server.submit("tests.hostile.walled:instead_of_a_reply", {}).answer(60)
     assert answer.status in ("exception", "lost")
 
 
@@ -241,17 +233,15 @@ def no_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_bwrap
-def test_where_only_bwrap_may_have_namespaces_it_starts_the_server(
-    no_namespaces: None, reach: Reach, modules: None
-) -> None:
+def test_where_only_bwrap_may_have_namespaces_it_starts_the_server(no_namespaces: None, reach: Reach) -> None:
     with ForkServer(warm="nothing", wall=PARTS) as server:
         built_of, is_open = server.wall()
         assert "namespaces by bwrap" in built_of and not {"reach the network", "signal your processes"} & {*is_open}
-        answer = server.submit("walled:attempts", reach[0]).answer()
+        answer = server.submit("tests.hostile.walled:attempts", reach[0]).answer()
         assert answer.value["server"] == 1 and {*answer.value["done"]} >= {*ALWAYS, "meet"}
         assert server._process is not None and server.pid is not None
         root = server._process.root
-        waiting = server.submit("walled:wait", {}, 60)
+        waiting = server.submit("tests.hostile.walled:wait", {}, 60)
         next(iter(waiting))
         os.kill(server.pid, signal.SIGTERM)
         assert waiting.answer(20).status == "lost"

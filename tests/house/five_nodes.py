@@ -1,7 +1,7 @@
 """A program of five nodes with a planted fault, and the four commands that a user types for it: dump, triage, minify,
 report.
 
-python tests/house/five_nodes.py --python ENV/bin/python     # in that environment; exit code 0 where they end with 0,
+python -m tests.house.five_nodes --python ENV/bin/python     # in that environment; exit code 0 where they end with 0,
 1, 0, 0
 """
 

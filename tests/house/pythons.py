@@ -1,6 +1,6 @@
 """The fast tests on every supported Python of this machine, each in an environment of its own; resumable.
 
-    python tests/house/pythons.py [3.12 ...] [-- PYTEST ARGS]     # or: make test-pythons ARGS="3.12"
+    python -m tests.house.pythons [3.12 ...] [-- PYTEST ARGS]     # or: make test-pythons ARGS="3.12"
 
 An environment is made once, in .cache/python-3.X, with the versions of constraints.txt (a CUDA build of torch where
 there is no other: gigabytes). What passed is noted with the commit and the arguments, and is not run again for them; a

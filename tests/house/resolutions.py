@@ -5,7 +5,7 @@ The ordinary wheels' metadata are asked through `uv pip compile`; CUDA builds ar
 macOS. `make resolutions` installs uv and prints the table. Exit code 1 where a combination that torch has wheels for
 does not resolve.
 
-    python tests/house/resolutions.py [--uv UV]
+    python -m tests.house.resolutions [--uv UV]
 """
 
 from __future__ import annotations

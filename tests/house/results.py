@@ -1,9 +1,9 @@
 """What every command says of the same programs, kept, and compared between two checkouts: behaviour that must not
 change.
 
-    python tests/house/results.py record BEFORE --root OLD/graphdbg --cases ../shared/cases --part 1/4
-    python tests/house/results.py record AFTER
-    python tests/house/results.py compare BEFORE AFTER
+    python -m tests.house.results record BEFORE --root OLD/graphdbg --cases ../shared/cases --part 1/4
+    python -m tests.house.results record AFTER
+    python -m tests.house.results compare BEFORE AFTER
 
 A program is a case (a file beside a common.py that runs it) or one of twelve healthy models. Each is recorded with
 `dump`, then `--json` of ls, show, replay, triage, check and the last line of minify are kept, with exit codes, issue.md
@@ -43,7 +43,7 @@ MODELS = (
     "nonzero",
     "losses",
 )
-"""Of tests/bench/healthy_models.py, this checkout's in both recordings; the last two have dynamic shapes."""
+"""Of tests/models/healthy_models.py, this checkout's in both recordings; the last two have dynamic shapes."""
 
 _AWAY = """\
 import runpy, sys
@@ -73,9 +73,9 @@ def programs(cases: Path | None) -> Iterator[tuple[str, list[str]]]:
 
 def run_model(name: str) -> None:
     """Compiles one of the healthy models and runs it, its backward too where it trains."""
-    sys.path.insert(0, str(HERE.parents[1] / "bench"))
     import torch
-    from healthy_models import PROGRAMS  # pyright: ignore[reportMissingImports]
+
+    from tests.models.healthy_models import PROGRAMS
 
     torch.manual_seed(0)
     function, calls, train = PROGRAMS[name]()

@@ -1,7 +1,7 @@
 """How many mechanisms do the same thing, counted by rules over the source: what is one thing should be counted once.
 
-    python tests/house/survey.py                      # this checkout
-    python tests/house/survey.py OLD/graphdbg --brief # any other: the figures alone
+    python -m tests.house.survey                      # this checkout
+    python -m tests.house.survey OLD/graphdbg --brief # any other: the figures alone
 
 Every rule looks at what the code does (constructs a fork server, sets an attribute and puts it back, appends a unit),
 not at how it is called; the text of a rule stands above its findings. Reads source, imports nothing of the checkout.

@@ -20,11 +20,13 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -90,6 +92,10 @@ class Shared:
     @cached_property
     def torch(self) -> Any:
         return importlib.import_module("torch")
+
+    @cached_property
+    def aot_function(self) -> Any:
+        return importlib.import_module("functorch.compile").aot_function
 
     @cached_property
     def run(self) -> Any:
@@ -164,9 +170,11 @@ def shared(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     """In a folder of its own, with a copy of the run."""
     shutil.copytree(recorded, tmp_path / "myrun")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what children of the shared server may write is here
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     shared = Shared()
-    yield shared
+    with patch.dict(os.environ):
+        yield shared
     if "server" in vars(shared):
         shared.server.close()
 

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from graphdbg import cli
+from graphdbg.dumps import glossary
 
 from .source_tree import ROOMS, ROOT
 from .tables import TABLES, text_of
@@ -65,3 +66,13 @@ def test_contributing_maps_every_room() -> None:
 
 def test_the_changelog_knows_this_version() -> None:
     assert f"## {cli.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_glossary_is_made_from_its_table() -> None:
+    assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == glossary.page()
+
+
+def test_help_explains_the_words_that_it_uses() -> None:
+    command = cli.graphdbg.get_command(click.Context(cli.graphdbg), "replay")
+    assert command is not None
+    assert f"rung: {glossary.WORDS['rung']}" in (command.epilog or "")

@@ -41,7 +41,6 @@ OTHERS: dict[str, str] = {
     "dumps.temporary": "the locks of its own folders",
     "dumps.written": "the cache folder, and programs, which are only hashed",
     "minifier.executors.parcels": "files that this process made, and those that it was sent",
-    "minifier.journal": "appends to what was read through the one function",
     "minifier.program.cutting": "the program that it is cutting, which was just written",
     "minifier.life": "the lock of a folder",
     "minifier.report.artifacts": "writes an archive",

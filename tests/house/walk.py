@@ -1,9 +1,9 @@
 """The walk of one graph through the modules: from the hook to the disk, from there to a verdict, from a failing case to
 a repro.
 
-    python tests/house/walk.py                  # this checkout, beside the first figures
-    python tests/house/walk.py OLD/graphdbg     # any other
-    python tests/house/walk.py --list           # also which modules, in the order of the walk
+    python -m tests.house.walk                  # this checkout, beside the first figures
+    python -m tests.house.walk OLD/graphdbg     # any other
+    python -m tests.house.walk --list           # also which modules, in the order of the walk
 
 As a reader would walk: each place of a call from one module of graphdbg into another is followed once, however often it
 is called. `entered` counts modules, `returns` the places that call back into a module that had been entered and left

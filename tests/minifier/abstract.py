@@ -20,18 +20,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from graphdbg.minifier.events import Follow
-from graphdbg.minifier.journal import Journal
+from graphdbg.minifier.events import Follow, Happening
+from graphdbg.minifier.log import Log
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.search.problem import Aborted, Answer, Candidate, DoesNotFailError, Ruling
 from graphdbg.minifier.session import Minification
 from graphdbg.minifier.steering import Steering
 from graphdbg.toolkit.verdicts.signature import Signature
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from generated import Generated, needs, transformer
+from tests.minifier.generated import Generated, needs, transformer
 
 THE_BUG = Signature("crash", "compile", message="the bug")
 
@@ -149,16 +146,22 @@ def run(
     **options: Any,
 ) -> Minified:
     """One session from first to last; `steered`: it carries out the orders in OUT/control.jsonl."""
-    chosen = MinifyOptions(**options)
-    journal = Journal(out / "journal.jsonl", chosen.asked(), resume=resume)
+    chosen, log = MinifyOptions(**options), Log(out)
+    out.mkdir(exist_ok=True)
+    log.begin(chosen.asked(), resume=resume)
+
+    def both(event: Happening) -> None:
+        log.tell(event)
+        tell(event)
+
     with ThreadPoolExecutor(max(3, chosen.jobs)) as pool:
         try:
             if not steered:
-                return Minification(problem, journal, out, chosen, tell=tell).run(pool)
-            with Steering(out, journal, tell, without=chosen.without, abort=problem.abort) as steering:
-                return Minification(problem, journal, out, chosen, tell=tell, steering=steering).run(pool)
+                return Minification(problem, log, out, chosen, tell=both).run(pool)
+            with Steering(out, log, both, without=chosen.without, abort=problem.abort) as steering:
+                return Minification(problem, log, out, chosen, tell=both, steering=steering).run(pool)
         finally:
-            journal.close()
+            log.close()
 
 
 def core(result: Minified) -> set[int]:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from graphdbg.minifier.events import Ended, EventsFile, Happening, Said, Started
-from graphdbg.minifier.journal import Journal
+from graphdbg.minifier.events import Ended, Happening, Said, Started
 from graphdbg.minifier.life import Life
+from graphdbg.minifier.log import Log
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.session import Minification
 from graphdbg.minifier.steering import Steering
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from abstract import Abstract
-from generated import needs, transformer
+from tests.minifier.abstract import Abstract
+from tests.minifier.generated import needs, transformer
 
 
 def steered(out: Path, *, held_from: int = 16, until: int = 2, atoms: int = 300) -> Minified:
@@ -40,14 +36,12 @@ def steered(out: Path, *, held_from: int = 16, until: int = 2, atoms: int = 300)
     about = {"graph": "myrun/0_0/forward", "options": options.to_json(), "directory": str(out.parent)}
     with ExitStack() as stack:
         life = stack.enter_context(Life(out))
-        journal = Journal(out / "journal.jsonl", {**options.asked(), "case": "abstract"}, about=about)
-        stack.callback(journal.close)
-        life.tell(Started("myrun/0_0/forward", str(out), options.to_json()))
+        log = life.log
+        log.begin({**options.asked(), "case": "abstract"}, about)
+        log.tell(Started("myrun/0_0/forward", str(out), options.to_json()))
         pool = stack.enter_context(ThreadPoolExecutor(3))
-        steering = stack.enter_context(Steering(out, journal, life.tell, abort=problem.abort))
-        done = Minification(problem, journal, out, options, tell=life.tell, narrate=life.say, steering=steering).run(
-            pool
-        )
+        steering = stack.enter_context(Steering(out, log, log.tell, abort=problem.abort))
+        done = Minification(problem, log, out, options, tell=log.tell, narrate=log.say, steering=steering).run(pool)
         life.end(Ended("reduced", done.stopped or "", str(done.path), done.nodes, done.input_bytes, done.queries))
     return done
 
@@ -59,11 +53,12 @@ def session(
     problem = Abstract(transformer(atoms), needs([7, atoms // 2]))
     options = MinifyOptions()
     about = {"graph": "myrun/0_0/forward", "options": options.to_json(), "directory": str(out.parent)}
-    journal = Journal(out / "journal.jsonl", {**options.asked(), "case": "abstract"}, about=about)
-    events = EventsFile(out)
+    log = Log(out)
+    out.mkdir(exist_ok=True)
+    log.begin({**options.asked(), "case": "abstract"}, about)
 
     def tell(event: Happening) -> None:
-        events.tell(event)
+        log.tell(event)
         then(event)
 
     def say(text: str) -> None:
@@ -71,11 +66,8 @@ def session(
 
     tell(Started("myrun/0_0/forward", str(out), options.to_json()))
     with ThreadPoolExecutor(3) as pool:
-        try:
-            done = Minification(problem, journal, out, options, tell=tell, narrate=say).run(pool)
-        finally:
-            journal.close()
+        done = Minification(problem, log, out, options, tell=tell, narrate=say).run(pool)
     if end:
         tell(Ended("reduced", "", str(done.path), done.nodes, done.input_bytes, done.queries))
-    events.close()
+    log.close()
     return done

@@ -25,22 +25,21 @@ from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.minify import _with_settings, minify
 from graphdbg.toolkit.isolation import processes
 
-PLANTED = Path(__file__).parent.parent / "toolkit" / "planted"
+PLANTED = Path(__file__).parent.parent / "planted"
 CULPRIT = "planted_death.culprit.default"
 
 
 @pytest.fixture(autouse=True, scope="module")
 def planted_ops() -> Iterator[None]:
     """The ops, harmless in this process."""
-    sys.path.insert(0, str(PLANTED))
     with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PLANTED))
         patch.setenv("PLANTED_DEATH", "nothing-anywhere")
         kept = inductor_config.post_grad_custom_post_pass
         import planted_death  # noqa: F401  # pyright: ignore[reportMissingImports]
 
         inductor_config.post_grad_custom_post_pass = kept
         yield
-    sys.path.remove(str(PLANTED))
 
 
 def network() -> tuple[fx.GraphModule, list[torch.Tensor]]:
@@ -255,7 +254,7 @@ def _(x: torch.Tensor) -> torch.Tensor:
 def test_an_op_that_a_repro_cannot_find_does_not_lead_astray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "odd_ops.py").write_text(ODD)
     monkeypatch.syspath_prepend(str(tmp_path))
-    import odd_ops  # noqa: F401  # pyright: ignore[reportMissingImports]
+    import odd_ops  # noqa: F401
 
     def model(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor]:
         x = torch.ops.odd_ops.double(torch.tanh(x @ w))

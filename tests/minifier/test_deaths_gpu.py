@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-PLANTED = Path(__file__).parent.parent / "toolkit" / "planted"
+PLANTED = Path(__file__).parent.parent / "planted"
 CULPRIT = "planted_cuda.scale.default"
 
 
@@ -54,13 +54,13 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The saved model, made in a process of its own so that this one holds no device."""
     out = tmp_path_factory.mktemp("cuda") / "case"
     code = (
-        f"import sys; sys.path[:0] = [{str(PLANTED)!r}, {str(Path(__file__).parent)!r}]\n"
-        f"import graphdbg, torch, planted_cuda_death\n"
-        f"import test_deaths_gpu as here\n"
+        f"import graphdbg, torch\n"
+        f"from tests.planted import planted_cuda_death\n"
+        f"from tests.minifier import test_deaths_gpu as here\n"
         f"gm, inputs = here.network(torch.ops.planted_cuda.scale)\n"
         f"print(len(gm.graph.nodes)); graphdbg.save_graph(gm, inputs, {str(out)!r})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=PLANTED.parents[1], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 280
     return out

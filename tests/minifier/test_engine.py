@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from graphdbg.dumps.errors import UnreadableError, UsageError
+from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.minifier.budget import SearchLimits
 from graphdbg.minifier.engine import Engine
-from graphdbg.minifier.journal import Journal
+from graphdbg.minifier.log import Log
 from graphdbg.minifier.minified import Interrupted
 from graphdbg.minifier.search.problem import Answer, Candidate, Ruling, ranges
 from graphdbg.minifier.search.tiers import TIERS
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from generated import Generated, needs, transformer
+from tests.minifier.generated import Generated, needs, transformer
 
 WHOLE = Candidate.of(range(300))
 
@@ -78,14 +75,23 @@ def test_broken_infrastructure_stops_with_the_best() -> None:
     assert result.best is not None
 
 
+def begun(out: Path, header: dict[str, object], *, resume: bool = False) -> Log:
+    log = Log(out, print)
+    log.begin(header, resume=resume)
+    return log
+
+
+def lines(out: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+
+
 def test_resume_equals_uninterrupted_and_asks_nothing_twice(tmp_path: Path) -> None:
     undisturbed = Engine(problem()).run(TIERS, WHOLE)
-    path = tmp_path / "journal.jsonl"
     asked = problem()
     for stop in (5, 9, 20, None):
-        journal = Journal(path, {"case": "x"}, resume=path.exists())
-        result = Engine(asked, journal=journal, budget=SearchLimits(max_queries=stop)).run(TIERS, WHOLE)
-        journal.close()
+        log = begun(tmp_path, {"case": "x"}, resume=stop != 5)
+        result = Engine(asked, log=log, budget=SearchLimits(max_queries=stop)).run(TIERS, WHOLE)
+        log.close()
     assert result.best == undisturbed.best
     assert result.history == undisturbed.history
     assert asked.repeats == 0
@@ -93,41 +99,64 @@ def test_resume_equals_uninterrupted_and_asks_nothing_twice(tmp_path: Path) -> N
     assert result.recalled == 20
 
 
-def test_torn_last_line_is_dropped(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    journal = Journal(path, {})
-    journal.write("0-2", 0, Answer(Ruling.SAME, nodes=5))
-    journal.close()
-    with path.open("a") as file:
-        file.write('{"case": "0-1", "ru')
-    journal = Journal(path, {}, resume=True)
-    assert journal.recall("0-2", 0) == Answer(Ruling.SAME, nodes=5)
-    journal.write("7", 0, Answer(Ruling.PASS))
-    journal.close()
-    assert [json.loads(line).get("case") for line in path.read_text().splitlines()] == [None, "0-2", "7"]
+def test_a_torn_last_line_is_ended_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = begun(tmp_path, {})
+    assert log.answer("0-2", 0, lambda: Answer(Ruling.SAME, nodes=5)) == (Answer(Ruling.SAME, nodes=5), False)
+    log.close()
+    with log.path.open("a") as file:
+        file.write('{"event": "answer", "case": "0-1", "ru')
+    log = begun(tmp_path, {}, resume=True)
+    assert "1 line of " in capsys.readouterr().out
+    assert log.recall("0-2", 0) == Answer(Ruling.SAME, nodes=5)
+    assert log.known == 1
+    log.answer("7", 0, lambda: Answer(Ruling.PASS))
+    log.close()
+    whole = [line for line in log.path.read_text().splitlines() if line.endswith("}")]
+    assert [json.loads(line).get("case") for line in whole] == [None, "0-2", "7"]
+    assert log.path.samefile(tmp_path / "journal.jsonl")
 
 
-def test_journal_of_other_conditions_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    Journal(path, {"torch": "2.12"}).close()
+def test_a_log_of_other_conditions_or_of_an_earlier_graphdbg_is_refused(tmp_path: Path) -> None:
+    begun(tmp_path, {"torch": "2.12"}).close()
     with pytest.raises(UsageError, match=r"its torch is '2.12', now it is '2.13'"):
-        Journal(path, {"torch": "2.13"}, resume=True)
+        begun(tmp_path, {"torch": "2.13"}, resume=True)
     with pytest.raises(UsageError, match="exists"):
-        Journal(path, {"torch": "2.12"})
-    path.write_text('{"header": {"format": 1}}\nnonsense\n')
-    with pytest.raises(UnreadableError, match="line 2"):
-        Journal(path, {}, resume=True)
+        begun(tmp_path, {"torch": "2.12"})
+    (tmp_path / "journal.jsonl").unlink()
+    (tmp_path / "events.jsonl").write_text('{"event":"start","graph":"myrun/0_0/forward"}\n')
+    with pytest.raises(UsageError, match="nothing to go on with"):
+        begun(tmp_path, {}, resume=True)
+    (tmp_path / "journal.jsonl").write_text('{"header":{"format":1},"about":{}}\n')
+    with pytest.raises(UsageError, match=r"an earlier graphdbg wrote its answers, into journal\.jsonl"):
+        begun(tmp_path, {}, resume=True)
+
+
+def test_an_answer_is_on_the_disk_before_anything_else_is_asked(tmp_path: Path, monkeypatch: Any) -> None:
+    log, synced = begun(tmp_path, {}), list[str]()
+
+    def sync(descriptor: int) -> None:
+        synced.append(str(lines(tmp_path)[-1]["event"]))
+
+    monkeypatch.setattr("os.fsync", sync)
+    Engine(problem(), log=log, tell=log.tell, budget=SearchLimits(max_queries=3)).run(TIERS, WHOLE)
+    assert synced == ["answer"] * 3
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_an_answer_that_cannot_be_kept_ends_the_search(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+    log = Log(tmp_path)
+    with pytest.raises(EnvironmentLackError, match="No space left"):
+        log.answer("0-2", 0, lambda: Answer(Ruling.SAME))
 
 
 def test_an_answer_is_recalled_with_the_judges_record_where_there_is_one(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
     record = {"verdict": "fails", "kind": "crash", "reason": "no such thing"}
-    journal = Journal(path, {})
-    journal.write("0-2", 0, Answer(Ruling.SAME, nodes=5, record=record))
-    journal.write("0-1", 0, Answer(Ruling.PASS, nodes=4))
-    journal.close()
-    assert "record" not in path.read_text().splitlines()[-1], "as in a journal from before there were any"
-    again = Journal(path, {}, resume=True)
+    log = begun(tmp_path, {})
+    log.answer("0-2", 0, lambda: Answer(Ruling.SAME, nodes=5, record=record))
+    log.answer("0-1", 0, lambda: Answer(Ruling.PASS, nodes=4))
+    log.close()
+    again = begun(tmp_path, {}, resume=True)
     kept = [again.recall(case, 0) for case in ("0-2", "0-1")]
     assert [answer and answer.record for answer in kept] == [record, None]
 

@@ -38,9 +38,9 @@ from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.search.problem import Aborted
 from graphdbg.toolkit.isolation import ForkServer, processes
 
-HERE = Path(__file__).parent
-LOOK = "executor_tasks:look"
-BARE = WorkerSettings(jobs=2, warm="nothing", path=(str(HERE),))
+ROOT = Path(__file__).parents[2]
+LOOK = "tests.minifier.executor_tasks:look"
+BARE = WorkerSettings(jobs=2, warm="nothing", path=(str(ROOT),))
 BUG = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
 RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not RAY, reason="Ray is not installed (the extra graphdbg[ray])")
@@ -69,8 +69,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
-    monkeypatch.syspath_prepend(str(HERE))
+def home() -> Iterator[ForkServer]:
     with ForkServer(warm="nothing") as server:
         yield server
 

@@ -66,7 +66,7 @@ def test_another_failure_is_told(tmp_path: Path) -> None:
 def test_a_run_without_a_failure_is_judged_under_the_rung_that_was_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "toolkit" / "planted")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "planted")
     writer = RunWriter.create(tmp_path / "run", RunRecord(format=FORMAT, command=["train.py"]))
     process, value = writer.process("p0"), TensorValue("float32", [4, 3], [3, 1])
     x = NodeRecord(name="x", op="placeholder", target="x", value=value)

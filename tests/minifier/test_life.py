@@ -18,14 +18,12 @@ from graphdbg.dumps.process import FILE, describe
 from graphdbg.minifier.commands.minify import minify
 from graphdbg.minifier.commands.steer import steer
 from graphdbg.minifier.control import NobodyThereError, append, give, outcome
-from graphdbg.minifier.events import EVENTS_FILE, Ended, EventsFile, Said, Started, Steered, Stepped
+from graphdbg.minifier.events import EVENTS_FILE, Ended, Said, Started, Steered, Stepped
 from graphdbg.minifier.life import Life, at_work
+from graphdbg.minifier.log import Log
 from graphdbg.minifier.results import read_atoms
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from abstract import Abstract, run
-from generated import needs, transformer
+from tests.minifier.abstract import Abstract, run
+from tests.minifier.generated import needs, transformer
 
 
 def lines(out: Path) -> list[dict[str, object]]:
@@ -34,7 +32,7 @@ def lines(out: Path) -> list[dict[str, object]]:
 
 def test_each_process_that_goes_on_is_another_life_and_a_torn_line_is_ended(tmp_path: Path) -> None:
     for life in (1, 2):
-        events = EventsFile(tmp_path)
+        events = Log(tmp_path)
         events.tell(Started("graph", "out"))
         events.tell(Stepped("windows", 7))
         events.close()
@@ -42,7 +40,7 @@ def test_each_process_that_goes_on_is_another_life_and_a_torn_line_is_ended(tmp_
         assert all(isinstance(line["time"], float) for line in lines(tmp_path))
     with (tmp_path / EVENTS_FILE).open("a") as file:
         file.write('{"event":"query","case":"0-1')
-    events = EventsFile(tmp_path)
+    events = Log(tmp_path)
     events.tell(Said("on it goes"))
     events.close()
     *_, torn, last = (tmp_path / EVENTS_FILE).read_text().splitlines()
@@ -55,7 +53,7 @@ def test_each_process_that_goes_on_is_another_life_and_a_torn_line_is_ended(tmp_
 def test_a_full_disk_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     (tmp_path / EVENTS_FILE).symlink_to("/dev/full")
-    events = EventsFile(tmp_path, said.append)
+    events = Log(tmp_path, said.append)
     for _ in range(3):
         events.tell(Said("a sentence"))
     (sentence,) = said
@@ -65,14 +63,14 @@ def test_a_full_disk_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with Life(out) as life:
-        life.tell(Started("graph", "out"))
+        life.log.tell(Started("graph", "out"))
         assert at_work(out)[0] == "alive"
         with pytest.raises(UsageError, match=f"out is in use: process {os.getpid()} on "):
             Life(out, resume=True)
         life.end(Ended("reduced", case="out/case", nodes=3))
     assert [line["event"] for line in lines(out)] == ["start", "end"]
     with Life(out, resume=True) as life:
-        life.tell(Started("graph", "out"))
+        life.log.tell(Started("graph", "out"))
     assert lines(out)[-1]["verdict"] == "failed"
     with pytest.raises(UsageError, match="exists already"):
         Life(out)
@@ -98,11 +96,11 @@ def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
 
 def test_how_it_ended_is_told_also_where_it_was_interrupted(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), Life(tmp_path / "a") as life:
-        life.tell(Started("graph", "out"))
+        life.log.tell(Started("graph", "out"))
         raise KeyboardInterrupt
     assert lines(tmp_path / "a")[-1]["verdict"] == "interrupted"
     with pytest.raises(UsageError), Life(tmp_path / "b") as life:
-        life.tell(Started("graph", "out"))
+        life.log.tell(Started("graph", "out"))
         raise UsageError("no good", "it is so")
     assert (lines(tmp_path / "b")[-1]["verdict"], lines(tmp_path / "b")[-1]["why"]) == ("failed", "no good: it is so")
     with pytest.raises(UsageError), Life(tmp_path / "c"):
@@ -124,7 +122,7 @@ def test_what_the_numbers_of_a_candidate_stand_for(tmp_path: Path) -> None:
 def test_an_order_needs_somebody_who_carries_it_out(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no folder of a minification"):
         give(tmp_path, "pause")
-    EventsFile(tmp_path).tell(Started("graph", "out"))
+    Log(tmp_path).tell(Started("graph", "out"))
     with pytest.raises(NobodyThereError, match=r"no process is running any more.*graphdbg minify --resume -o "):
         give(tmp_path, "pause")
     with pytest.raises(UsageError, match=r"the steps are switches, .* Did you mean windows\?"):
@@ -132,14 +130,14 @@ def test_an_order_needs_somebody_who_carries_it_out(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(msgspec.json.encode(describe("minify")))
     given = give(tmp_path, "disable", step="windows")
     assert outcome(tmp_path, given, 0.0) is None
-    EventsFile(tmp_path).tell(Steered(given.order.id, "disable", "applied", step="windows"))
+    Log(tmp_path).tell(Steered(given.order.id, "disable", "applied", step="windows"))
     found = outcome(tmp_path, given, 5.0)
     assert found is not None
     assert found.state == "applied"
 
 
 def test_skip_is_about_the_step_that_runs_when_it_is_said(tmp_path: Path) -> None:
-    events = EventsFile(tmp_path)
+    events = Log(tmp_path)
     for event in (Started("graph", "out"), Stepped("hint", 2), Stepped("windows", 7), Said("x")):
         events.tell(event)
     (tmp_path / FILE).write_bytes(msgspec.json.encode(describe("minify")))
@@ -164,7 +162,7 @@ def test_a_mistake_is_a_sentence(tmp_path: Path, words: list[str], says: str) ->
 def test_orders_are_appended_after_a_torn_line(tmp_path: Path) -> None:
     (tmp_path / "control.jsonl").write_text('{"id": "torn"')
     (tmp_path / FILE).write_bytes(msgspec.json.encode(describe("minify")))
-    EventsFile(tmp_path).tell(Started("graph", "out"))
+    Log(tmp_path).tell(Started("graph", "out"))
     append(tmp_path, give(tmp_path, "pause").order)
     first, *rest = (tmp_path / "control.jsonl").read_text().splitlines()
     assert first == '{"id": "torn"'

@@ -92,9 +92,9 @@ def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
 
 def answers(out: Path) -> list[tuple[str, int]]:
     """What a journal has answers to, a torn last line left out."""
-    path = out / "journal.jsonl"
+    path = out / "events.jsonl"
     lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
-    return [(line["case"], line["run"]) for line in lines if "case" in line]
+    return [(line["case"], line["run"]) for line in lines if line["event"] == "answer"]
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +20,10 @@ from graphdbg.minifier.report.issue import IssueFacts, Report, render
 from graphdbg.minifier.search.problem import Answer, Candidate, Ruling
 from graphdbg.toolkit.verdicts import verdict
 from graphdbg.toolkit.verdicts.signature import Signature
+from tests.minifier.abstract import Abstract, run
+from tests.minifier.generated import Shape, needs, transformer
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from abstract import Abstract, run  # noqa: E402
-from generated import Shape, needs, transformer  # noqa: E402
 
 CORE = (30, 170)
 ROWS = [

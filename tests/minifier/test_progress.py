@@ -9,10 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from graphdbg.minifier.events import (
+    Answered,
     Best,
+    Conditions,
+    Cut,
     Ended,
     Happening,
     QueryAnswered,
@@ -28,9 +32,9 @@ from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.progress.live import render
 from graphdbg.minifier.progress.outcome import sentences
 from graphdbg.minifier.progress.plain import PlainLines
-from graphdbg.minifier.progress.story import Story
 from graphdbg.minifier.progress.telling import doing, queries_text
 from graphdbg.minifier.search.problem import Answer, Ruling
+from graphdbg.minifier.story import Story
 
 SAME, PASS, OTHER = Ruling.SAME, Ruling.PASS, Ruling.OTHER
 
@@ -105,8 +109,10 @@ def test_the_live_view_fits_and_shows_all() -> None:
 
 def test_plain_lines_begin_at_once_and_never_fall_silent() -> None:
     said: list[str] = []
-    with PlainLines(said.append, Story(), quiet_s=0.05) as lines:
+    seen = Story()
+    with PlainLines(said.append, seen, quiet_s=0.05) as lines:
         for event in events():
+            seen.hear(replace(event, time=time.time()))
             lines.take(event)
         assert (
             said[0] == "minifying myrun/0_0/forward into small: checking that it fails; 2 answers are known from before"
@@ -131,9 +137,13 @@ def test_orders_are_told_and_a_pause_shows() -> None:
     assert doing(seen) == "paused: checking the saved case in fresh processes"
     said: list[str] = []
     with PlainLines(said.append, seen) as lines:
-        lines.take(Steered("2", "resume", "applied", queries=6))
-        lines.take(Steered("3", "skip", "applied", step="windows", queries=7))
-        lines.take(Steered("4", "restart", "refused", "the history has 0 (the original) to 2", number=9))
+        for event in (
+            Steered("2", "resume", "applied", queries=6),
+            Steered("3", "skip", "applied", step="windows", queries=7),
+            Steered("4", "restart", "refused", "the history has 0 (the original) to 2", number=9),
+        ):
+            seen.hear(event)
+            lines.take(event)
     assert not doing(seen).startswith("paused")
     assert said == [
         "resume: done, after 6 queries",
@@ -145,6 +155,9 @@ def test_orders_are_told_and_a_pause_shows() -> None:
 def test_the_document_names_every_event_and_field(checkout: Path) -> None:
     told = (checkout / "docs" / "minify-events.md").read_text()
     more = [
+        Conditions({"case": "c0ffee"}, {"graph": "myrun/0_0/forward"}),
+        Cut("c0ffee"),
+        Answered.of("0-3", 1, Answer(PASS)),
         QueryStarted(3, "search", "windows", "0-3"),
         Said("it fails"),
         Steered("a1", "skip", "refused", "why"),

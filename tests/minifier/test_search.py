@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import random
 import statistics
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -18,10 +16,7 @@ from graphdbg.minifier.minified import Result
 from graphdbg.minifier.progress.candidates import parsed
 from graphdbg.minifier.search.problem import Candidate, Ruling
 from graphdbg.minifier.search.tiers import TIERS, gentle
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from generated import (
+from tests.minifier.generated import (
     Failure,
     Generated,
     Shape,

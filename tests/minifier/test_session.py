@@ -15,38 +15,35 @@ from pathlib import Path
 import pytest
 
 from graphdbg.minifier.search.problem import Answer, Candidate, DoesNotFailError, Ruling
+from tests.minifier.abstract import Abstract, core, run
+from tests.minifier.generated import needs, transformer, unless
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from abstract import Abstract, core, run  # noqa: E402
-from generated import needs, transformer, unless  # noqa: E402
-
+ROOT = Path(__file__).parents[2]
 SEEDS = range(20)
 
 
 def program(out: Path, log: Path, jobs: int, *more: str) -> list[str]:
-    return [sys.executable, str(HERE / "abstract.py"), str(out), str(log), str(jobs), *more]
+    return [sys.executable, "-m", "tests.minifier.abstract", str(out), str(log), str(jobs), *more]
 
 
 def keys(journal: Path) -> list[tuple[str, int]]:
     """What a journal has answers to, a torn last line left out."""
     lines = journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
-    return [(event["case"], event["run"]) for event in map(json.loads, lines) if "case" in event]
+    return [(event["case"], event["run"]) for event in map(json.loads, lines) if event["event"] == "answer"]
 
 
 @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_ten_kills_end_as_one_run_and_repeat_nothing(tmp_path: Path, jobs: int) -> None:
-    subprocess.run(program(tmp_path / "calm", tmp_path / "calm.log", jobs), check=True)
+    subprocess.run(program(tmp_path / "calm", tmp_path / "calm.log", jobs), check=True, cwd=ROOT)
     calm = json.loads((tmp_path / "calm" / "told.json").read_text())
     assert calm["core"] == [30, 170, 270]
-    out, log, journal = tmp_path / "out", tmp_path / "log", tmp_path / "out" / "journal.jsonl"
+    out, log, journal = tmp_path / "out", tmp_path / "log", tmp_path / "out" / "events.jsonl"
     chance = random.Random(jobs)
     kills = 0
     while not (out / "told.json").exists():
         before = len(keys(journal))
         wait_for = before + (chance.randint(1, 4) if kills < 10 else 10_000)
-        process = subprocess.Popen(program(out, log, jobs, *(["--resume"] if journal.exists() else [])))
+        process = subprocess.Popen(program(out, log, jobs, *(["--resume"] if journal.exists() else [])), cwd=ROOT)
         while process.poll() is None and len(keys(journal)) < wait_for:
             time.sleep(0.002)
         time.sleep(chance.uniform(0, 0.01))
@@ -136,7 +133,7 @@ class Unlucky(Abstract):
 def test_an_edit_does_not_keep_atoms_that_a_flaky_failure_left(tmp_path: Path) -> None:
     result = run(Unlucky(transformer(200), needs([117])), tmp_path / "out")
     assert any("flaky" in note for note in result.notes)
-    assert '\\"inputs one other\\"' in (tmp_path / "out" / "journal.jsonl").read_text()
+    assert '\\"inputs one other\\"' in (tmp_path / "out" / "events.jsonl").read_text()
     assert core(result) == {117}
 
 

@@ -27,11 +27,11 @@ from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.progress import telling
 from graphdbg.minifier.progress.candidates import Atoms, difference, parsed, state, whole
 from graphdbg.minifier.progress.outcome import outcome_of
-from graphdbg.minifier.progress.story import Story
 from graphdbg.minifier.progress.watched import Watched, watched
 from graphdbg.minifier.report.preview import Preview
 from graphdbg.minifier.search.problem import Candidate
 from graphdbg.minifier.starting import Start, proposed
+from graphdbg.minifier.story import Story
 from graphdbg.toolkit.verdicts.verdict import OK, cannot_tell, fails
 
 from ..dumps.graphs import chain
@@ -119,20 +119,6 @@ def test_a_process_that_goes_on_tells_all_again(out: Path, tmp_path: Path) -> No
     (tmp_path / "events.jsonl").write_bytes(b"".join(lines[:half]))  # another file of the same name
     found.read()
     assert len(found.story.queries) == first
-
-
-def test_an_old_folder_tells_what_its_journal_knows(out: Path, tmp_path: Path) -> None:
-    (tmp_path / "journal.jsonl").write_bytes((out / "journal.jsonl").read_bytes())
-    found, new = read(tmp_path), read(out)
-    assert found.old and found.state == "unknown"
-    assert [(item.nodes, item.input_bytes) for item in found.story.history] == [
-        (item.nodes, item.input_bytes) for item in new.story.history
-    ]
-    assert len(found.story.queries) == len(new.story.queries) and found.story.graph == "myrun/0_0/forward"
-    assert found.story.asked == new.story.asked
-    (tmp_path / "case").mkdir()
-    found.read()
-    assert found.state == "ended"
 
 
 def test_the_state_says_whether_it_lives(out: Path, tmp_path: Path) -> None:

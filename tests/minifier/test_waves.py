@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from abstract import Abstract, core, run  # noqa: E402
-from generated import needs, transformer  # noqa: E402
-
-from graphdbg.minifier.events import Happening, QueryAnswered  # noqa: E402
-from graphdbg.minifier.search.problem import Aborted, Answer, Candidate  # noqa: E402
+from graphdbg.minifier.events import Happening, QueryAnswered
+from graphdbg.minifier.search.problem import Aborted, Answer, Candidate
+from tests.minifier.abstract import Abstract, core, run
+from tests.minifier.generated import needs, transformer
 
 LARGE = 150
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PLANTED = Path(__file__).parents[1] / "toolkit" / "planted"
+PLANTED = Path(__file__).parents[1] / "planted"
 PROGRAM = """import planted_wide_decomposition, torch
 print(torch.compile(lambda x, w: torch.nn.functional.silu(x) @ w)(torch.ones(4, 4), torch.ones(4, 4)))
 """

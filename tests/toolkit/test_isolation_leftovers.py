@@ -19,13 +19,7 @@ from graphdbg.toolkit.isolation import ForkServer, ask, child, default_memory_by
 
 HERE = Path(__file__).parent
 SHARED = Path("/dev/shm")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def tasks_can_be_imported() -> Iterator[None]:
-    sys.path.insert(0, str(HERE))
-    yield
-    sys.path.remove(str(HERE))
+TASKS = "tests.toolkit.isolated_tasks"
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +51,7 @@ def test_a_dead_child_leaves_no_orphan_and_no_shared_memory_of_torch(server: For
     foreign = SHARED / f"torch_{os.getpid()}_1_0"
     foreign.touch()
     try:
-        assert (
-            ask("isolated_tasks:leave_orphan_and_die", payload, limit_s=30, server=server).answer().signal == "SIGSEGV"
-        )
+        assert ask(f"{TASKS}:leave_orphan_and_die", payload, limit_s=30, server=server).answer().signal == "SIGSEGV"
         assert gone(lambda: alive(int(pid_file.read_text())))
         assert [path for path in SHARED.glob("torch_*") if path.owner() == foreign.owner()] == [foreign]
     finally:
@@ -67,41 +59,41 @@ def test_a_dead_child_leaves_no_orphan_and_no_shared_memory_of_torch(server: For
 
 
 def test_an_orphan_waits_for_a_job_that_may_own_it(server: ForkServer, tmp_path: Path) -> None:
-    other = server.submit("isolated_tasks:nap", {"seconds": 1.5}, limit_s=30)
+    other = server.submit(f"{TASKS}:nap", {"seconds": 1.5}, limit_s=30)
     time.sleep(0.3)
     pid_file = tmp_path / "pid"
-    ask("isolated_tasks:leave_orphan_and_die", {"pid_file": str(pid_file)}, limit_s=30, server=server).answer()
+    ask(f"{TASKS}:leave_orphan_and_die", {"pid_file": str(pid_file)}, limit_s=30, server=server).answer()
     assert other.answer(30).status == "done"
     assert gone(lambda: alive(int(pid_file.read_text())))
 
 
 def test_half_a_library_of_a_killed_compiler_goes(server: ForkServer, tmp_path: Path) -> None:
     said = tmp_path / "said"
-    answer = ask("isolated_tasks:half_a_library", {"said": str(said)}, limit_s=1.5, server=server).answer()
+    answer = ask(f"{TASKS}:half_a_library", {"said": str(said)}, limit_s=1.5, server=server).answer()
     assert answer.status == "timeout"
     assert not Path(said.read_text()).exists()
 
 
 def test_a_stage_has_a_limit_of_its_own(server: ForkServer) -> None:
     payload = {"stages": [["compile", 2.0], ["run", 30.0]]}
-    answer = ask("isolated_tasks:dwell", payload, limit_s=60, stage_limits={"run": 1.0}, server=server).answer()
+    answer = ask(f"{TASKS}:dwell", payload, limit_s=60, stage_limits={"run": 1.0}, server=server).answer()
     assert (answer.status, answer.stage) == ("timeout", "run")
     assert answer.seconds < 20
-    answer = ask("isolated_tasks:dwell", {"stages": [["a", 0.2], ["b", 0.4]]}, limit_s=60, server=server).answer()
+    answer = ask(f"{TASKS}:dwell", {"stages": [["a", 0.2], ["b", 0.4]]}, limit_s=60, server=server).answer()
     assert [stage for stage, _ in answer.marks] == ["a", "b"]
     assert answer.marks[1][1] - answer.marks[0][1] == pytest.approx(0.2, abs=0.15)
 
 
 def test_what_was_told_before_death_is_there(server: ForkServer) -> None:
-    answer = ask("isolated_tasks:tell_and_die", {}, limit_s=30, server=server).answer()
+    answer = ask(f"{TASKS}:tell_and_die", {}, limit_s=30, server=server).answer()
     assert (answer.signal, answer.value, answer.told) == ("SIGABRT", None, {"nodes": 7})
 
 
 def test_memory_is_limited_where_address_space_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server looks at resident memory; the child here has no limit of address space, as with a GPU about."""
-    server = ForkServer(warm="nothing", memory_bytes=300 << 20, preload=["isolated_tasks:no_address_limit"])
+    server = ForkServer(warm="nothing", memory_bytes=300 << 20, preload=[f"{TASKS}:no_address_limit"])
     with server:
-        assert ask("isolated_tasks:hog_slowly", {}, limit_s=60, server=server).answer().status == "memory"
+        assert ask(f"{TASKS}:hog_slowly", {}, limit_s=60, server=server).answer().status == "memory"
 
 
 def test_a_share_of_the_memory_for_each_job() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from graphdbg.toolkit.replaying.replay import replay
 from graphdbg.toolkit.verdicts.outcome import Outcome
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import Verdict, cannot_tell
+from tests.minifier import abstract
 
 WRONG = Outcome(
     Verdict("fails", "wrong_numbers", "compiler"), Signature("accuracy", "compare", size=0.5), rung="inductor"
@@ -61,15 +61,7 @@ def test_a_replay_keeps_what_it_came_to_and_takes_it_only_where_that_will_do(sav
     assert replay(saved, "nop", outputs=False).ok
 
 
-@pytest.fixture
-def abstract(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
-    monkeypatch.syspath_prepend(str(checkout / "tests" / "minifier"))
-    import abstract
-
-    return abstract
-
-
-def test_a_minification_asks_once_of_what_an_earlier_command_judged(abstract, tmp_path: Path) -> None:
+def test_a_minification_asks_once_of_what_an_earlier_command_judged(tmp_path: Path) -> None:
     for earlier, asked in ((None, 2), ("same", 1), ("another failure", 2)):
         problem = abstract.Abstract(abstract.transformer(50), abstract.needs({7}), log=tmp_path / f"log {earlier}")
         told = problem.whole()

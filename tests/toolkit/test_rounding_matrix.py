@@ -3,7 +3,6 @@ agree."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,7 @@ from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.rung import Compiled, Rung
 from graphdbg.toolkit.live.spec import ReplaySpec
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from rounding_programs import FAULTS, ROUNDING
+from tests.toolkit.rounding_programs import FAULTS, ROUNDING
 
 LEAST_CONFIRMED = 20
 

@@ -1,7 +1,7 @@
 """Writes the pictures of README: `make pictures`. They show the run of the tour, as the tests see it; no torch is
 needed.
 
-python tests/tui/pictures.py docs/pictures
+python -m tests.tui.pictures docs/pictures
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes `tui/tour.zip`, the run of the tour: `python tests/tui/record_tour.py DEMO`, with the folder of
+"""Writes `tui/tour.zip`, the run of the tour: `python -m tests.tui.record_tour DEMO`, with the folder of
 `graphdbg demo --plant compile_error -o DEMO`. It is packed (redacted: no path, host or user of this machine is in it)
 and small.
 """

@@ -14,8 +14,8 @@ from textual import events
 from textual.pilot import Pilot
 
 from graphdbg.tui.app import Workbench
+from graphdbg.tui.base_screen import BaseScreen
 from graphdbg.tui.registry import of_room
-from graphdbg.tui.telling import Telling
 
 from .stories import ROOMS, play, until
 
@@ -28,9 +28,9 @@ HELD_S = 60.0
 def test_no_key_waits_for_what_is_held(name: str, work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     release = Event()
     held: list[str] = []
-    really = Telling.work
+    really = BaseScreen.work
 
-    def holding(self: Telling[Any], function: Callable[[], Any], then: Callable[[Any], object], **more: Any) -> None:
+    def holding(self: BaseScreen[Any], function: Callable[[], Any], then: Callable[[Any], object], **more: Any) -> None:
         def waiting() -> Any:
             held.append(name)
             release.wait(HELD_S)
@@ -38,7 +38,7 @@ def test_no_key_waits_for_what_is_held(name: str, work: Any, monkeypatch: pytest
 
         really(self, waiting, then, **more)
 
-    monkeypatch.setattr(Telling, "work", holding)
+    monkeypatch.setattr(BaseScreen, "work", holding)
     asleep = f"import time; time.sleep({HELD_S})"
     monkeypatch.setattr("graphdbg.tui.jobs.command_of", lambda words: [sys.executable, "-c", asleep])
     monkeypatch.setattr(Workbench, "exit", lambda self, *args, **more: None)

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS, BENCH = HERE / "programs", HERE.parent / "bench"
+PROGRAMS, MODELS = HERE / "programs", HERE.parent / "models"
 VARIANTS = ("train", "infer", "dynamic", "bf16", "bfloat16", "float16")
 NOT_HERE = {
     "cond_training": "torch's own fault: a compiled branch writes into the gradient that it is given",
@@ -44,22 +44,22 @@ class Program:
 def programs() -> tuple[Program, ...]:
     """All programs, in order. Names are unique."""
     made: list[Program] = []
-    for model in _functions(BENCH / "compile_models.py", "model") + _functions(
-        BENCH / "compile_models_more.py", "model"
+    for model in _functions(MODELS / "compile_models.py", "model") + _functions(
+        MODELS / "compile_models_more.py", "model"
     ):
         every = [Program(f"bench_{model}_{one}", PROGRAMS / "bench_models.py", (model, one)) for one in VARIANTS]
         made += [one for one in every if one.name not in NOT_HERE]
-    for name in re.findall(r"\w+", _table(BENCH / "healthy_models.py", r"for make in \((.*?)\)")):
+    for name in re.findall(r"\w+", _table(MODELS / "healthy_models.py", r"for make in \((.*?)\)")):
         if f"healthy_{name}" not in NOT_HERE:
             made.append(Program(f"healthy_{name}", PROGRAMS / "healthy.py", (name,)))
-    rows = re.findall(r'^    Program\("(\w+)",(.*)\),?$', (BENCH / "capture_programs.py").read_text(), re.MULTILINE)
+    rows = re.findall(r'^    Program\("(\w+)",(.*)\),?$', (MODELS / "capture_programs.py").read_text(), re.MULTILINE)
     for name, rest in rows:
         if (
             name not in NOT_HERE
             and "ranks=" not in rest
             and not re.search(r"\bSAVED\b|_graph\"|BACKWARD|whole=False", rest)
         ):
-            flags = ("--import", str(BENCH / "capture_hops.py")) if "imports=OPS" in rest else ()
+            flags = ("--import", "tests.models.capture_hops") if "imports=OPS" in rest else ()
             made.append(Program(f"matrix_{name}", PROGRAMS / "matrix.py", (name,), flags))
     for script in sorted(PROGRAMS.glob("*.py")):
         if script.stem not in ("bench_models", "healthy", "matrix"):

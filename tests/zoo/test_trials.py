@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,9 +14,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from test_unjudgeable import said
+from tests.zoo.test_unjudgeable import said
 
 HEAD = "\n    import torch\n    import torch.nn.functional as F\n    torch.manual_seed(0)\n"
 OPERATOR = (

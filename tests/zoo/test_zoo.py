@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+from tests.zoo.catalog import programs
+from tests.zoo.page import holds, page
 
-from catalog import programs
-from page import holds, page
-
-ZOO = Path(__file__).parent / "zoo.py"
+ROOT = Path(__file__).parents[2]
 
 
 def test_there_are_150_programs_and_each_has_its_script() -> None:
@@ -37,6 +35,6 @@ def test_one_fails_or_an_error_breaks_the_page_and_one_rounding_of_a_hundred_doe
 @pytest.mark.slow
 def test_a_sample_of_twelve(tmp_path: Path) -> None:
     clean = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
-    words = [sys.executable, str(ZOO), "--sample", "12", "--out", str(tmp_path / "out")]
-    done = subprocess.run(words, capture_output=True, text=True, env=clean, check=False)
+    words = [sys.executable, "-m", "tests.zoo.zoo", "--sample", "12", "--out", str(tmp_path / "out")]
+    done = subprocess.run(words, capture_output=True, text=True, env=clean, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]

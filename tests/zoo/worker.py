@@ -4,7 +4,7 @@ A program is recorded in a fork of the warm server; the commands run in this pro
 their queries go to that server. So torch is imported twice for all programs, and what one compiled is in the cache of
 the next.
 
-    python tests/zoo/worker.py OUT [--inputs=index] [--keep] < names
+    python -m tests.zoo.worker OUT [--inputs=index] [--keep] < names
 """
 
 from __future__ import annotations
@@ -22,16 +22,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from graphdbg.cli import run as command
+from graphdbg.toolkit.isolation import ForkServer, ask
+from tests.one_server import lending
+from tests.recording import TASK
+from tests.zoo.catalog import Program, programs
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "bench")]
-
-from catalog import Program, programs  # noqa: E402
-from one_server import lending  # noqa: E402
-from recording import TASK  # noqa: E402
-
-from graphdbg.cli import run as command  # noqa: E402
-from graphdbg.toolkit.isolation import ForkServer, ask  # noqa: E402
 
 WORDS = ("ok", "fails", "rounding", "nondeterministic", "cannot_tell")
 

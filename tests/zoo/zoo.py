@@ -4,9 +4,9 @@ fail.
     make zoo                                        # all; what is done is not done again: one file each in
     .cache/zoo/TORCH
     make zoo ARGS="--only 'lstm|gru' --anew"        # some of them, whatever was found before
-    python tests/zoo/zoo.py --jobs 14 --max-time 480 --out OUT      # starts none after 480 s; call it again for the
+    python -m tests.zoo.zoo --jobs 14 --max-time 480 --out OUT      # starts none after 480 s; call it again for the
     rest
-    python tests/zoo/zoo.py --list | --page
+    python -m tests.zoo.zoo --list | --page
 
 The page at the end counts verdicts and lists every program with one that is not `ok`. Exit code: 0 it holds (no
 `fails`, no error, at most 2 % `rounding`, at most 2 % `cannot_tell`), 1 it does not, 4 some were not run yet.
@@ -29,8 +29,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from catalog import Program, programs
-from page import holds, page
+from tests.zoo.catalog import Program, programs
+from tests.zoo.page import holds, page
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -84,7 +84,7 @@ class Worker:
             logs.mkdir(exist_ok=True)
             with (logs / f"worker-{threading.get_ident()}.log").open("a") as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, str(HERE / "worker.py"), str(self.out), *self.words],
+                    [sys.executable, "-m", "tests.zoo.worker", str(self.out), *self.words],
                     cwd=ROOT,
                     text=True,
                     stderr=log,

@@ -3,8 +3,4 @@
 It asks children of one fork server, never compiles in the caller's process, and never writes to the user's Inductor
 cache.
 
-For example:
-
-    from graphdbg.toolkit.blame.bisect import bisect
-    bisect(load_graph("myrun/0_0/forward")).sentence
 """

@@ -63,7 +63,7 @@ def bisect(
     folder. After Ctrl-C what was found so far is returned, `stopped` is INTERRUPTED. Raises GraphdbgError for a graph
     that cannot be loaded.
     """
-    known(rung)  # a wrong name is the caller's mistake, told before anything starts
+    known(rung)  # a wrong name is the caller's mistake, reported before anything starts
     result = Bisection(saved.id, saved.stage, rung)
     if saved.status == "skipped":
         result.verdict = abandoned(saved.error)

@@ -3,9 +3,10 @@
 Does not decide what to try next. Every probe has the same graph, inputs and seed; eager's results and the float64
 reference are computed once and kept in a file of the server.
 
->>> asking.reproduce()
->>> asking.probe(Trial("pass off", [Off("post_grad_passes", off=["forward:remove_noop_ops#0"])]))
-'gone'
+For example:
+
+    asking.reproduce()
+    asking.probe(Trial("pass off", [Off("post_grad_passes", off=["forward:remove_noop_ops#0"])]))  # -> 'gone'
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ The applications before the k-th are the same in every compile, so a binary sear
 it finds is then switched off alone, by name, because later numbers shift once an earlier pass is off. Another failure
 decides nothing and is stepped around. Each probe is a whole compile.
 
->>> narrow(asking, ["post_grad_passes"])[0].name
-'remove_noop_ops'
+For example: `narrow(asking, ["post_grad_passes"])[0].name` gives `'remove_noop_ops'`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Judges the graph under a rung while each pass, pattern match, decomposition and 
 Each question is reported as it comes, so that it is known after a segfault. Runs in a child only, because it changes
 torch's tables.
 
->>> task({"path": "run/0_0/forward", "trial": {"what": "as it is"}, ...})["ok"]
-False
+For example: `task({"path": "run/0_0/forward", "trial": {"what": "as it is"}, ...})["ok"]` gives `False`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from ..verdicts.verdict_words import headline
 from .bisect_records import Clock
 from .bisect_words import fallback_code
 from .cuts import Ask, Narrowing, Spent
-from .node_asking import NUMBERS, NodeBlame, Tell
+from .node_asking import NUMBERS, Narrate, NodeBlame
 from .node_found import ByNode, NodeFound
 from .partners import forward_partner, siblings
 
@@ -329,22 +329,24 @@ class Search:
         self._finish()
 
 
-def by_node(saved: SavedGraph, server: ForkServer, rung: str, how: How, check: str, clock: Clock, tell: Tell) -> ByNode:
+def by_node(
+    saved: SavedGraph, server: ForkServer, rung: str, how: How, check: str, clock: Clock, narrate: Narrate
+) -> ByNode:
     """Searches one saved graph under a rung; of a graph from before AOTAutograd first the graphs made of it.
 
-    `tell` is called with a line of progress for each compile. Raises GraphdbgError for a graph that cannot be loaded,
-    OutOfTime.
+    `narrate` is called with a line of progress for each compile. Raises OutOfTime, and GraphdbgError for a graph that
+    cannot be loaded.
     """
     with ExitStack() as stack:
 
         def search(graph: SavedGraph, spent: int) -> ByNode:
             work = stack.enter_context(temporary.folder("graphdbg-bisect-"))
-            return Search(NodeBlame(graph, server, work, rung, how, check, tell, clock, spent)).run()
+            return Search(NodeBlame(graph, server, work, rung, how, check, narrate, clock, spent)).run()
 
         family = siblings(saved)
         spent = 0
         for graph in family:
-            tell(f"looking at {graph.id}, made of {saved.id}")
+            narrate(f"looking at {graph.id}, made of {saved.id}")
             findings = search(graph, spent)
             if findings.fails:
                 looked = "found" if findings.node is not None else "by node only searched"

@@ -4,8 +4,7 @@ Order: the backend; each subsystem as a whole; in the guilty one a binary search
 switched off alone; the work-around by itself; settings. Drives torch's CompilerBisector; a probe that fails in another
 way decides nothing.
 
->>> asking.reproduce(); by_pass(asking, result); result.findings[0].name
-'remove_noop_ops'
+For example: `asking.reproduce(); by_pass(asking, result); result.findings[0].name` gives `'remove_noop_ops'`.
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@ A crash in compile: the node that the compiler was at (see `raised_at`); for a k
 refused, the nodes that the kernel came from. Wrong numbers or NaN: the earliest output that is wrong. A guess may be
 wrong.
 
->>> with noticed(names, gm):
-...     compile_it()
->>> names
-['relu']
+For example:
+
+    with noticed(names, gm):
+        compile_it()
+    names  # -> ['relu']
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@ wrong in, and the way from the fault to b is the same for every start before it,
 shows again later misleads only about b, never about a. Between the two everything that the wrong value does not depend
 on is dropped. Each question is a compile; `ask` raises Spent when there are no more, and what was found so far stands.
 
->>> narrowing = Narrowing(range(600), ask, ancestors)
->>> narrowing.run(); narrowing.window
-[311, 312]
+For example:
+
+    narrowing = Narrowing(range(600), ask, ancestors)
+    narrowing.run(); narrowing.window  # -> [311, 312]
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Does not decide what a
 finding is.
 
->>> asking.part("mul_31 alone", [311], None)
-[{'name': 'mul_31', 'kind': 'accuracy', 'error': 0.03, 'text': '...'}]
+For example:
+
+    asking.part("mul_31 alone", [311], None)
+    # [{'name': 'mul_31', 'kind': 'accuracy', 'error': 0.03, 'text': '...'}]
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 TASKS = f"{__package__}.node_tasks"
 NUMBERS = ("accuracy", "nan")
 
-Tell = Callable[[str], None]
+Narrate = Callable[[str], None]
 
 
 class NodeBlame:
@@ -43,11 +45,11 @@ class NodeBlame:
         rung: str,
         how: How,
         check: str,
-        tell: Tell,
+        narrate: Narrate,
         clock: Clock,
         spent: int = 0,
     ) -> None:
-        self.saved, self.server, self.limit_s, self.tell, self.clock = saved, server, how.limit_s, tell, clock
+        self.saved, self.server, self.limit_s, self.narrate, self.clock = saved, server, how.limit_s, narrate, clock
         self.payload = {**how.payload(saved), "rung": rung, "check": check, "work": str(work)}
         operations = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
         budget = math.floor(2 * math.log2(max(2, operations)) + 4)
@@ -60,13 +62,13 @@ class NodeBlame:
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
         if answer.status != "done" or value["signature"] is not None or value.get("invalid"):
             why = value.get("invalid") or how_ended(answer)
-            self.tell(f"  stepped around: {why.splitlines()[0]}")
+            self.narrate(f"  stepped around: {why.splitlines()[0]}")
             self.found.notes.append(
                 f"{what}: failed in another way and was stepped around ({why.splitlines()[0][:200]})"
             )
             return None
         wrong = [departure for departure in value["departures"] if departure["kind"] in NUMBERS]
-        self.tell(f"  {'wrong: ' + ', '.join(departure['name'] for departure in wrong[:4]) if wrong else 'right'}")
+        self.narrate(f"  {'wrong: ' + ', '.join(departure['name'] for departure in wrong[:4]) if wrong else 'right'}")
         return wrong or None
 
     def compile(self, what: str, task: str, more: dict[str, Any]) -> Answer:
@@ -75,7 +77,7 @@ class NodeBlame:
             raise Spent
         self.clock.check()
         findings.compiles += 1
-        self.tell(f"compile {findings.compiles} of at most {findings.budget}: {what}")
+        self.narrate(f"compile {findings.compiles} of at most {findings.budget}: {what}")
         return ask(f"{TASKS}:{task}", {**self.payload, **more}, self.limit_s, server=self.server).end()
 
     @cached_property

@@ -1,7 +1,9 @@
 """What a search by node found, as a record, and in words: the first wrong node, and what that means. No torch.
 
->>> print(findings.sentence)
-First wrong node: `mul_31` (model.py:120), error 0.03 on right inputs; fails alone: yes. 4 compiles, 31 s. ...
+For example:
+
+    print(findings.sentence)
+    # First wrong node: `mul_31` (model.py:120), error 0.03 on right inputs; fails alone: yes. 4 compiles, 31 s. ...
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class NodeFound(msgspec.Struct, omit_defaults=True):
     line: str = ""
 
     def text(self) -> str:
-        """`mul_31` (model.py:120)."""
+        """The node as text: `mul_31` (model.py:120)."""
         return f"`{self.name}`" + (f" ({self.line})" if self.line else "")
 
 

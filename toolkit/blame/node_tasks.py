@@ -5,7 +5,7 @@ part.
 A part is judged by the local test (see `departures`) on its own inputs. Random graphs are compiled with
 `fallback_random`, so that compiled code draws eager's numbers. Every function takes and returns plain JSON values.
 
->>> ask("graphdbg.toolkit.blame.node_tasks:part", {"atoms": [3, 4], "returned": None, ...}, server=server)
+For example: `ask("graphdbg.toolkit.blame.node_tasks:part", {"atoms": [3, 4], "returned": None, ...}, server=server)`.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def inner_graphs(saved: SavedGraph) -> list[SavedGraph]:
 
 
 def siblings(saved: SavedGraph) -> list[SavedGraph]:
-    """Of a graph from before AOTAutograd, the graphs of the same compile that Inductor was given, in order; else
-    nothing."""
+    """The graphs of the same compile that Inductor was given, in order, for a graph from before AOTAutograd; none for
+    others."""
     return (
         sorted(inner_graphs(saved), key=lambda graph: _INNER.index(graph.stage)) if saved.stage in FULL_STAGES else []
     )

@@ -5,7 +5,9 @@ and works through files in the user's cache and environment variables that a for
 Applications that a torch lacks are left out. Everything here changes this process for good or for a context, so it runs
 in children only.
 
->>> with asking(lambda asked: asked.subsystem == "post_grad_passes"): compile_it()      # without one post-grad pass
+For example:
+
+    with asking(lambda asked: asked.subsystem == "post_grad_passes"): compile_it()      # without one post-grad pass
 """
 
 from __future__ import annotations

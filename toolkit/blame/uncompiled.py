@@ -4,9 +4,11 @@ does.
 The rung runs these nodes by eager and compiles what stands between them, as Dynamo does where it breaks the graph.
 Names of a graph become code only where they are identifiers. Does not decide what to try.
 
->>> functions(load_graph("myrun/0_0/dynamo"), ["gelu"])[0].code
-'import torch\ntorch.nn.modules.activation.GELU.forward =
-torch.compiler.disable(torch.nn.modules.activation.GELU.forward)'
+For example:
+
+    functions(load_graph("myrun/0_0/dynamo"), ["gelu"])[0].code
+    # 'import torch\ntorch.nn.modules.activation.GELU.forward =
+    # torch.compiler.disable(torch.nn.modules.activation.GELU.forward)'
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ values, one operator left to eager's kernel (the one that the verdict names firs
 uncompiled, every operator left to eager. A change that makes another failure, or only a smaller one, is none. Imports
 no torch.
 
->>> work_around(load_graph("myrun/0_0/dynamo"), server, How(), verdict)
-'from torch._inductor.lowering import make_fallback\nmake_fallback(torch.ops.aten.amin.default, ...)'
+For example:
+
+    work_around(load_graph("myrun/0_0/dynamo"), server, How(), verdict)
+    # 'from torch._inductor.lowering import make_fallback\nmake_fallback(torch.ops.aten.amin.default, ...)'
 """
 
 from __future__ import annotations
@@ -65,14 +67,14 @@ def work_around(
     verdict: Verdict,
     *,
     max_time_s: float | None = None,
-    tell: Callable[[str], None] = lambda text: None,
+    narrate: Callable[[str], None] = lambda text: None,
 ) -> str | None:
     """The lines of the first change under which the graph is right; None where it does not fail again, where none
     helps, or where the time is over. Raises GraphdbgError for a graph that cannot be loaded.
     """
     rounding = verdict.verdict == ROUNDING
     result = Bisection(saved.id, saved.stage)
-    asking = BisectQuestions(saved, server, result, tell, how, ROUNDING if rounding else "auto", Clock(max_time_s))
+    asking = BisectQuestions(saved, server, result, narrate, how, ROUNDING if rounding else "auto", Clock(max_time_s))
     try:
         asking.reproduce()
         if not result.reproduced:

@@ -6,9 +6,10 @@ reported.
 was assigned last becomes an output in front, described as that buffer's mutation; unlike there, buffers of inner
 modules count too. Attributes that are no buffers would keep fake tensors after tracing; they get their old values back.
 
->>> with Assigned(module) as assigned: ...      # trace
->>> assigned.nodes()
-{'inner.seen': 'add'}
+For example:
+
+    with Assigned(module) as assigned: ...      # trace
+    assigned.nodes()  # -> {'inner.seen': 'add'}
 """
 
 from __future__ import annotations

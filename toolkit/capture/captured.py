@@ -2,9 +2,11 @@
 """A captured graph with what is known of its inputs and outputs: what AOTAutograd's descriptors say of them, in our
 words, and the caller's own values that they name.
 
->>> captured.save("case")            # a case folder that every command takes
->>> captured.mutated                 # inputs that the function writes to
-["running_mean"]
+For example:
+
+    captured.save("case")            # a case folder that every command takes
+    captured.mutated                 # inputs that the function writes to
+    # ["running_mean"]
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ What was recorded of a node of the same name in the graph that it was made of is
 and module alone. Its value is computed again, on the fake inputs and with the symbols of that graph. Runs the text, so
 only the child of `import` uses it.
 
->>> save_edited(edited(Path("graphdbg-variant-1.py"), saved), saved, Path("graphdbg-variant-1"))
+For example: `save_edited(edited(Path("graphdbg-variant-1.py"), saved), saved, Path("graphdbg-variant-1"))`.
 """
 
 from __future__ import annotations

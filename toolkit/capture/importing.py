@@ -3,8 +3,10 @@
 A script runs code of its author and an exported program may carry pickles, so both need `--trust`, and both are opened
 in a child that only leaves a case folder behind. This module imports no torch.
 
->>> import_file(Path("repro.py"), Path("case"), trust=True)
-Imported(path='case', kind='fx_graph_runnable', stage='forward', nodes=12, notes=[])
+For example:
+
+    import_file(Path("repro.py"), Path("case"), trust=True)
+    # Imported(path='case', kind='fx_graph_runnable', stage='forward', nodes=12, notes=[])
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ INTERRUPTED_EXIT = 130
 @rung_option
 @seed_option
 @device_option
-@limit_option("Seconds that one probe may take.")
+@limit_option("Seconds that one trial may take.")
 @check_option
 @import_option()
 @trust_option
 @seconds_option("--max-time", "max_time_s", help="Stop after so many seconds, with what was found.")
-@json_option("Print one JSON document, with every probe.")
+@json_option("Print one JSON document, with every trial.")
 def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Name the node that makes a graph fail, or the pass, lowering or setting, and what works around it.
 
@@ -42,7 +42,7 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
     of the graph are compiled until the smallest wrong stretch is left (at most 2*log2(n)+4 compiles of n operations).
     Then by pass: parts of the compiler are switched off. It stops at the first conviction that a run confirms.
     With --by node a node that is wrong by itself is looked for even where the results are right within rounding.
-    Each probe is a process of its own with a private cache: your Inductor cache and bisections are not touched.
+    Each trial is a process of its own with a private cache: your Inductor cache and bisections are not touched.
     Exit code: 0 the graph does not fail, 1 it does, and what was found is printed, 4 it cannot be told, 130
     interrupted.
     """

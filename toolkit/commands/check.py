@@ -8,7 +8,7 @@ import click
 
 from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
-from ...dumps.findings import found as tell_found
+from ...dumps.findings import found as keep_found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..verdicts.next_command import with_flags, with_trust_for
@@ -56,7 +56,7 @@ def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tu
         _show_all(rows, as_json)
     code = exit_code(checkup.verdict for _, checkup in rows)
     lines = [{"event": "graph", **_json(*row), "address": address(row[0])} for row in rows]
-    tell_found(graph, lines[0]["address"] if single else run_address(target), lines, code)
+    keep_found(graph, lines[0]["address"] if single else run_address(target), lines, code)
     raise SystemExit(code)
 
 

@@ -66,7 +66,7 @@ def draw(
 
     saved = resolve_graph(graph)
     wanted = Wanted(around, HOPS if hops is None else hops, by_module or depth is not None, depth, with_backward)
-    drawn = picture.draw(saved, Path(output) if output else _free_name(saved.id), wanted, limit_s=limit_s, tell=say)
+    drawn = picture.draw(saved, Path(output) if output else _free_name(saved.id), wanted, limit_s=limit_s, report=say)
     if as_json:
         emit(msgspec.to_builtins(drawn), as_json=True, next=[shlex.join(["graphdbg", "show", graph])])
         return

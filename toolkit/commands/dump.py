@@ -1,6 +1,6 @@
 """graphdbg dump: runs a command and records every graph that its compiler stack builds.
 
->>> graphdbg dump -o myrun --inputs first -- train.py --steps 3
+For example: `graphdbg dump -o myrun --inputs first -- train.py --steps 3`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def dump(
             words, options.environment(), on_signal=signals.append, watcher=Watcher(run.path.absolute(), seen)
         )
         try:
-            _tell(run, words, code, seen, options)
+            _print_closing(run, words, code, seen, options)
             if steps:
                 after_failure.follow(run.path, steps, on_failure_time, signals, imports)
         except (GraphdbgError, OSError) as error:  # the exit code stays the command's own
@@ -120,7 +120,7 @@ def recording(*, when: str, held_limit: str, max_disk: str, stages: str, wrapped
     )
 
 
-def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None, options: Options) -> None:
+def _print_closing(run: RunWriter, words: list[str], code: int, seen: Path | None, options: Options) -> None:
     traces = summary.read_traces(seen) if seen is not None else []
     try:
         _complete(run)
@@ -133,12 +133,12 @@ def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None, option
         say(f"graphdbg: the command ended with code {code}: {launch.signal_text(code)}")
     lost = Counter(str(trace["lost"]) for trace in traces if "lost" in trace)
     if code <= 128:
-        _tell_where(run.path)
+        _locate_nan(run.path)
     for line in summary.lines(run.path.absolute(), errors=lost, reason=_why_empty(words, traces, options)):
         say(line)
 
 
-def _tell_where(path: Path) -> None:
+def _locate_nan(path: Path) -> None:
     """Where the NaN that `--when nan` saw first comes from, by eager's own run of that graph: kept as a verdict on
     it."""
     run = open_run(path)

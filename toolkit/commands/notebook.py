@@ -23,7 +23,7 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.tables import Column
 from ..recorder.options import Options
 from ..recorder.session import Session
-from ..recorder.starting import begin_block, end, tell
+from ..recorder.starting import begin_block, end, print_summary
 from ..verdicts.ladder_records import Triage
 from ..verdicts.outcome import Outcome
 from ..verdicts.verdict import Verdict
@@ -47,8 +47,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def _first_line_alone(cell: list[str]) -> list[str]:
-    """`%%graphdbg` as a magic of its line: so the rest of the cell keeps its line numbers, its errors and its
-    `await`."""
+    """Makes `%%graphdbg` a magic of its line alone, so that the cell keeps its line numbers, errors and `await`."""
     return [cell[0][1:], *cell[1:]] if cell and cell[0].split()[:1] == [f"%%{_NAME}"] else cell
 
 
@@ -84,7 +83,7 @@ class Cells:
             self.shell.run_cell(cell)
 
     def end(self, result: Any) -> None:
-        """The cell has ended: says where the run is and how to go on."""
+        """Ends the recording of a cell: says where the run is and how to go on."""
         session, self.session = self.session, None
         if session is None:
             return
@@ -92,7 +91,7 @@ class Cells:
         if session.holder is not None and isinstance(error, Exception):
             session.holder.uncaught(error)
         end(session)
-        tell(session, in_block=True, reason=_EMPTY, typed=in_cell)
+        print_summary(session, in_block=True, reason=_EMPTY, typed=in_cell)
 
 
 def _options(line: str) -> Options:
@@ -124,14 +123,14 @@ def _of_verdict(verdict: Verdict, *inside: str) -> str:
 
 
 def of_outcome(outcome: Outcome) -> str:
-    """What a notebook shows of a replay: what `graphdbg replay` prints."""
+    """The notebook's view of a replay: what `graphdbg replay` prints."""
     from .replay import facts
 
     return _of_verdict(outcome.verdict, table([Column("under"), Column(outcome.rung)], facts(outcome)))
 
 
 def of_triage(triaged: Triage) -> str:
-    """What a notebook shows of a triage: what `graphdbg triage` prints."""
+    """The notebook's view of a triage: what `graphdbg triage` prints."""
     from .triage import ladder_cells
 
     columns, cells, notes = ladder_cells(triaged)

@@ -9,7 +9,7 @@ import click
 
 from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
-from ...dumps.findings import found as tell_found
+from ...dumps.findings import found as keep_found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..verdicts import verdict_words
@@ -100,7 +100,7 @@ def replay(
     options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check, "imports": imports}
     rows: list[dict[str, Any]] = []
     with opened(None, warmth(rung)) as server:
-        judged = [(saved, _one(saved, options, server, tell=len(graphs) > 1, as_lines=as_lines)) for saved in graphs]
+        judged = [(saved, _one(saved, options, server, narrate=len(graphs) > 1, as_lines=as_lines)) for saved in graphs]
         if stats:
             about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
             rows = list(node_rows(graphs[0], **about, server=server))
@@ -118,7 +118,7 @@ def replay(
     verdict = worst(outcome.verdict for _, outcome in judged)
     code = 1 if verdict.sought(check) else verdict.exit_code
     lines = [{"event": "graph", **_row(*pair), "address": address(pair[0])} for pair in judged]
-    tell_found(graph, lines[0]["address"] if isinstance(target, SavedGraph) else run_address(target), lines, code)
+    keep_found(graph, lines[0]["address"] if isinstance(target, SavedGraph) else run_address(target), lines, code)
     raise SystemExit(code)
 
 
@@ -141,7 +141,7 @@ def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
     return kept
 
 
-def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool, as_lines: bool = False) -> Outcome:
+def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, narrate: bool, as_lines: bool = False) -> Outcome:
     from ..replaying.replay import replay as run
     from ..verdicts.ladder_words import address
     from ..verdicts.outcome import Outcome
@@ -151,12 +151,12 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool,
         outcome = Outcome(abandoned(saved.error)) if given_up else run(saved, **options, outputs=False, server=server)
     except GraphdbgError as error:
         again = with_trust_for(saved, f"graphdbg replay {address(saved)}")
-        if isinstance(error, UsageError) or (not tell and not again):
+        if isinstance(error, UsageError) or (not narrate and not again):
             raise
         outcome = Outcome(unloadable(error, saved.path).then(again), rung=options["rung"])
     if as_lines:
         emit({"event": "graph", **_row(saved, outcome)}, as_json=True)
-    elif tell:
+    elif narrate:
         say(f"{saved.id}: {headline(outcome.verdict)}")
     return outcome
 
@@ -250,7 +250,7 @@ def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_
 
     graph = address(saved)
 
-    def tell(reading: AtNode) -> None:
+    def show(reading: AtNode) -> None:
         if as_json:
             plain = {"graph": graph, "node": node, "rung": rung, "line": reading.line, **reading.at}
             emit({**plain, "stopped": reading.stopped or reading.alone, **reading.outcome.verdict.flat()}, as_json=True)
@@ -264,7 +264,7 @@ def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_
         emit("\n".join(printed), as_json=False)
 
     person = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
-    return at_node(saved, node, rung, **about, tell=tell, terminal=(0, 1) if person else None).exit_code
+    return at_node(saved, node, rung, **about, report=show, terminal=(0, 1) if person else None).exit_code
 
 
 def _aside(outcome: Outcome) -> str:
@@ -351,5 +351,5 @@ def show_values(
         for note in end["notes"]:
             say(f"note: {note}")
         emit(f"\n{end['sentence']}" + "".join(f"\nNext: {command}" for command in end["next"]), as_json=False)
-    tell_found(asked, address(saved), events, int(end["failed"]))
+    keep_found(asked, address(saved), events, int(end["failed"]))
     return 1 if end["failed"] else 0

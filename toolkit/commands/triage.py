@@ -11,7 +11,7 @@ import click
 from ...dumps.amounts import size_text
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import UsageError
-from ...dumps.findings import found as tell_found
+from ...dumps.findings import found as keep_found
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
 from ...dumps.why.times import table as times_table
@@ -196,13 +196,13 @@ def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: d
         max_time_s=options["max_time_s"],
         rungs=rungs,
         workaround=options["workaround"],
-        told=(lambda row: emit(row.event(), as_json=True)) if as_lines else _tell,
+        told=(lambda row: emit(row.event(), as_json=True)) if as_lines else _print_row,
         begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
     )
     if not options["rungs"]:
         keep(saved.run, {saved.id: known(triaged.verdict)})
     _end(triaged, [ladder_table(triaged)], as_json, as_lines)
-    tell_found(
+    keep_found(
         name, triaged.graph, [*(row.event() for row in triaged.rows), triaged.event()], triaged.verdict.exit_code
     )
     return triaged.verdict.exit_code
@@ -260,7 +260,7 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
     _end(triaged, [*tables, *climbed], as_json, as_lines, run)
     code = 130 if triaged.interrupted else triaged.verdict.exit_code
     rungs = [row.event(ladder.graph) for ladder in triaged.ladders for row in ladder.rows]
-    tell_found(name, triaged.run, [*(row.event() for row in judged), *rungs, triaged.event()], code)
+    keep_found(name, triaged.run, [*(row.event() for row in judged), *rungs, triaged.event()], code)
     return code
 
 
@@ -319,7 +319,7 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
 
 
 def program_table(triaged: ProgramTriage) -> str:
-    """Of the call that departs each rung, else each call that was looked at."""
+    """The table of a program: each rung of the call that departs, else each call that was looked at."""
     from ..program.concluding import table_rows
 
     of_call, of_all = ("difference", "tolerance", "where"), ("call", "line", "largest difference")
@@ -361,10 +361,10 @@ _JUDGED = (Column("verdict"), Column("error", right=True), Column("eager's", rig
 
 
 def _judged(row: RungResult | GraphRow, *, ran: bool) -> tuple[str, ...]:
-    """The cells of a judgement."""
+    """The cells of a judged row."""
     return word(row.verdict), number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if ran else ""
 
 
-def _tell(row: RungResult) -> None:
+def _print_row(row: RungResult) -> None:
     if row.peak_bytes:
         say(f"{row.rung}: {word(row.verdict)}{f' ({one_line(row.reason, 100)})' if row.reason else ''}")

@@ -4,7 +4,6 @@ Triton's kernels load 16 bytes at once where they were told that an input starts
 an error of the device. The C++ kernels of the CPU load vectors from anywhere, so there is nothing to check there. Must
 not add guards: whether a symbolic storage offset is aligned is only asked for what is already known of it.
 
->>> call = aligning(call, to_check=[0])
 """
 
 from __future__ import annotations

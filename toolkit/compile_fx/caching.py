@@ -4,9 +4,10 @@ report.
 A pipeline that skips, replaces or stops neither reads nor writes any cache, AOTAutograd's included: its code is nobody
 else's. Keys are torch's own, so what stock compiled is found here and the other way round.
 
->>> with apart(pipeline): load_or(work, pipeline, generate)
->>> work.cache, work.cache_detail
-('hit', 'fx-graph-key...')
+For example:
+
+    with apart(pipeline): load_or(work, pipeline, generate)
+    work.cache, work.cache_detail  # -> ('hit', 'fx-graph-key...')
 """
 
 from __future__ import annotations

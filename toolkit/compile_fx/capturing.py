@@ -7,8 +7,10 @@ compile of ours runs, that name goes through our stages in this thread, and is t
 Ahead of time a library takes the user's inputs alone: what export lifted to inputs is unlifted, and the values that
 buffers have now are kept beside it, since a run writes to them. `package.py` is the way in from outside.
 
->>> compilers = Compilers(pipeline, model, inputs, inner)
->>> work = Work("dynamo", model, inputs, compilers.aot_arguments())
+For example:
+
+    compilers = Compilers(pipeline, model, inputs, inner)
+    work = Work("dynamo", model, inputs, compilers.aot_arguments())
 """
 
 from __future__ import annotations

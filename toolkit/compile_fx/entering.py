@@ -3,7 +3,6 @@
 What lies before that stage is not run again: a forward graph starts at post_grad, a joint graph at joint, a post-grad
 graph at lower. The same entries as rung `inductor`, with our stages for torch's.
 
->>> compiled = enter(gm, fakes, spec, pipeline)
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ What `torch._inductor.compile_fx.compile_fx` does under the same configuration, 
 the pipeline, which sees each stage. `compile_graph` is the backend `graphdbg_triton`, with torch.compile's modes and
 options.
 
-For example: `compiled = compile_fx(gm, inputs, pipeline=(pipeline := Pipeline()))`.
 """
 
 from __future__ import annotations
@@ -53,6 +52,10 @@ def compile_fx(
     takes the inputs one by one; ahead of time the library's path. `observers`, `skip`, `replace` and `until` make a
     Pipeline, or one is given. Raises UsageError for what cannot be skipped or is on the wrong device, and what the
     stages raise.
+
+    >>> compiled = compile_fx(torch.fx.symbolic_trace(model), [x])
+    >>> compiled(x).shape
+    torch.Size([3, 2])
     """
     observers, skip = list(observers), (skip,) if isinstance(skip, str) else tuple(skip)
     if pipeline is not None and (observers or skip or replace or until):

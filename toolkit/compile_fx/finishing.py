@@ -9,7 +9,6 @@ What AOTAutograd's cache hands out goes through align and cudagraphs as well, th
 torch finishes such a graph by a method of it, in the thread that compiles. While one of our compiles runs in a thread,
 that method is our two stages there; other threads get torch's. Must not touch what stock compiles.
 
->>> last_stages(work, pipeline)
 """
 
 from __future__ import annotations

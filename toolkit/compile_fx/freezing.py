@@ -5,7 +5,7 @@ The passes are torch's, of `_inductor/freezing.py`; their order, what is kept, w
 out what became a constant are here. It happens at the end of the joint stage, whose report tells it. Must not run with
 grad on.
 
->>> compiled = compile_frozen(compilers, gm, inputs)
+For example: `compiled = compile_frozen(compilers, gm, inputs)`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@ What Inductor's `compile_fx_inner` does, by its own order of contexts, counters 
 same configuration gets the same code and the same cache key. Must not compile in another process (torch's experimental
 modes for that are refused).
 
->>> compiled = compile_inner(gm, fakes, is_inference=True)
->>> compiled([x, y])
+For example:
+
+    compiled = compile_inner(gm, fakes, is_inference=True)
+    compiled([x, y])
 """
 
 from __future__ import annotations

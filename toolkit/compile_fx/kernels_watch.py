@@ -6,11 +6,10 @@ Inductor tells its provenance function of every kernel as its call is written, w
 would put comments and handles into the code). While a stage `codegen` runs, that function is listened to at each place
 that calls it.
 
-For example:
-
-    watch = KernelWatch()
-    compile_fx(gm, inputs, observers=[watch])
-    [(row.name, row.nodes) for row in watch.rows["inference"]]  # -> [('cpp_fused_relu_0', ['relu'])]
+>>> watch = KernelWatch()
+>>> compiled = compile_fx(torch.fx.symbolic_trace(lambda x: x.sin() + 1), [x], observers=[watch])
+>>> [(row.name, row.nodes) for row in watch.rows["inference"]]
+[('cpp_fused_add_sin_0', ['sin', 'add'])]
 """
 
 from __future__ import annotations

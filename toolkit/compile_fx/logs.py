@@ -3,8 +3,10 @@ products.
 
 Must not compute anything while the log is off.
 
->>> of_code(work)  # TORCH_LOGS=inductor_metrics
->>> of_products()  # TORCH_LOGS=inductor
+For example:
+
+    of_code(work)  # TORCH_LOGS=inductor_metrics
+    of_products()  # TORCH_LOGS=inductor
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ process.
 An observer of the pipeline. Texts and graphs that are too large for events go to files, and only those that were asked
 for.
 
->>> teller = Teller(folder, Request(graphs=True))
->>> compile_fx(gm, inputs, pipeline=Pipeline([teller, teller.kernels]))
+For example:
+
+    teller = Teller(folder, Request(graphs=True))
+    compile_fx(gm, inputs, pipeline=Pipeline([teller, teller.kernels]))
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@ list.
 Each works as a function, in `functorch.compile.aot_function` and `aot_module`, and as
 `torch.compile(backend="graphdbg_...")` (see `backends`). Must not import torch before a name is asked for.
 
->>> from graphdbg.toolkit.compilers import nop
->>> compiled = torch.compile(model, backend="graphdbg_ts")
+For example:
+
+    from graphdbg.toolkit.compilers import nop
+    compiled = torch.compile(model, backend="graphdbg_ts")
 """
 
 from __future__ import annotations

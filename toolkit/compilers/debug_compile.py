@@ -4,11 +4,12 @@ Called as a compiler it saves into a new folder `graphdbg-debug-N` of the curren
 where the graphs of one program (forward, backward, recompiles) get numbered subfolders. What exists is never written
 into or over.
 
->>> aot_function(f, fw_compiler=debug_compile.to("broken"))(x)
-graphdbg x0_0/forward: 4 nodes, saved in broken/1_forward
-  run it:    python broken/1_forward/graph.py
-  shrink it: graphdbg minify broken/1_forward --rung torchscript
-  it runs: 2 outputs
+>>> aot_function(lambda x: x.sin().cos(), fw_compiler=debug_compile.to("broken"))(torch.zeros(2))
+graphdbg x...: 4 nodes, saved in broken/1_inference
+  run it:    python broken/1_inference/graph.py
+  shrink it: graphdbg minify broken/1_inference --rung torchscript
+  it runs: 1 output
+tensor([1., 1.])
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ stays out of the picture; a graph too large to be drawn node by node is drawn by
 is left alone: a second graph of one name becomes `fw.1.svg`. functorch's compiler also prints the graph's code: here
 print_compile does that.
 
->>> aot_function(f, fw_compiler=draw_graph_compile("fw.svg"), bw_compiler=draw_graph_compile("bw.svg"))(x)
->>> torch.compile(model, backend="graphdbg_draw", options={"name": "pictures/net.png"})
-#   writes pictures/net-0_0-forward.png
+>>> forward = draw_graph_compile("fw.svg")
+>>> aot_function(lambda x: x.sin().cos(), fw_compiler=forward)(torch.zeros(2))
+tensor([1., 1.])
+>>> Path("fw.svg").exists()
+True
 """
 
 from __future__ import annotations
@@ -83,6 +85,9 @@ def draw_graph_compile(name: str | os.PathLike[str], clear_meta: bool = True) ->
     """A compiler that draws into `name`: .svg (also without a suffix), .png, .pdf or .dot.
 
     Raises UsageError for another suffix, EnvironmentLackError where nothing here can make that format.
+
+    >>> draw_graph_compile("net.dot")(gm, inputs)(list(inputs))[0].shape
+    torch.Size([2, 4])
     """
     return DrawGraphCompile(name, clear_meta)
 

@@ -7,9 +7,9 @@ device), or (int,) and (float,), in one list or two. A pickle is a program: it i
 names that such a file holds and gives for each a value that does nothing. No class or function of the file's choice is
 ever called.
 
->>> inputs = get_inputs("dumps/net/0_0/forward", seed=0)
->>> load_graph("dumps/net/0_0/forward").module()(*inputs)
->>> primals, tangents = get_inputs("dumps/net/0_0/joint", parts=True)
+>>> inputs = get_inputs("myrun/0_0/forward", seed=0)
+>>> load_graph("myrun/0_0/forward").module()(*inputs)[0].shape
+torch.Size([2, 4])
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ def get_inputs(path: str | os.PathLike[str], seed: int = 0, *, parts: bool = Fal
     A `.input` file of a joint graph that has the two parts always gives both. Raises UsageError when `path` is no saved
     graph, RefusedError (an UnreadableError) for a pickle that holds anything else than metadata, EnvironmentLackError
     for a device or dtype that is not here.
+
+    >>> [len(part) for part in get_inputs("myrun/0_0/joint", parts=True)]
+    [5, 1]
     """
     pickled = _input_file(Path(path))
     if pickled is not None:

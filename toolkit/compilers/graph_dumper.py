@@ -147,6 +147,10 @@ def graph_dumper_aot(
     """A backend that saves into the run `folder_name/current_name`; called again for it in this process, into the same.
 
     Raises UsageError when the folder is there already and was not begun by this job.
+
+    >>> y = torch.compile(torch.sin, backend=graph_dumper_aot("net", "dumps"))(torch.ones(2))
+    >>> [graph.stage for graph in open_run("dumps/net").graphs()]
+    ['inference']
     """
     return dumping_into(Path(folder_name) / current_name, dump_example_input)
 

@@ -5,10 +5,8 @@ Without torch.compile the number of AOTAutograd's own stands in the place of the
 compiler that is called by hand has only a guess at the stage. Must not change anything, and must not raise for a graph
 of unknown origin.
 
->>> label(fx_g)
-Label(name='0_0', stage='forward')
->>> str(label(fx_g))
-'0_0/forward'
+>>> str(label(gm))                      # outside of a compile
+'case/forward'
 """
 
 from __future__ import annotations

@@ -11,8 +11,10 @@ Inputs are found by the tensor ids of the backend's device data; what is no inpu
 kept. In-place updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor
 twice, the strides.
 
->>> compiled = lazy_compile(fx_g, [x, w]); compiled([x, w]); compiled.graph_hash, compiled.ir
->>> torch.compile(model, backend="graphdbg_lazy", options={"folder": "ir"})      # ir/0_0-forward.ir.txt
+For example:
+
+    compiled = lazy_compile(fx_g, [x, w]); compiled([x, w]); compiled.graph_hash, compiled.ir
+    torch.compile(model, backend="graphdbg_lazy", options={"folder": "ir"})      # ir/0_0-forward.ir.txt
 """
 
 from __future__ import annotations

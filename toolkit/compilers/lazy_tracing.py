@@ -4,7 +4,7 @@ kernel, and what each output is in eager (an argument, a view of one, a new tens
 Devices become the lazy one wherever a tensor is made, in subgraphs too, since it happens below Python, at ATen's
 operators. No value of an argument is used: stand-ins full of zeros are traced. The user's tensors are not written to.
 
->>> traced(gm, [x, w]).results          # lazy tensors, one for each output that is new
+For example, `traced(gm, [x, w]).results`: lazy tensors, one for each output that is new.
 """
 
 from __future__ import annotations

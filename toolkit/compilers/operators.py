@@ -1,7 +1,7 @@
 """What the debug compilers ask of an operator and of a tensor's storage.
 
->>> op_name(node)
-'aten.sin.default'
+>>> [op_name(node) for node in gm.graph.nodes if node.op == "call_function"][:2]
+['aten.permute.default', 'aten.addmm.default']
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ it is.
 Where to, and in which colours, is the caller's choice: any stream, or a file that is appended to. A stream that is no
 terminal gets no colours unless asked. The graph is returned untouched, boxed.
 
->>> aot_function(f, fw_compiler=print_compile)(x)
-# graphdbg x0_0/forward: 4 nodes, 1 input
->>> torch.compile(model, backend="graphdbg_print", options={"file": "graphs.txt"})
->>> aot_function(f, fw_compiler=print_compile.to(sys.stderr, graph_id="mine", coloured=True))
+>>> aot_function(lambda x: x.sin(), fw_compiler=print_compile)(torch.zeros(2))
+# graphdbg x..., 1 input
+class <lambda>(torch.nn.Module):
+...
+tensor([0., 0.])
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ on its first call.
 Works on lazy graph modules, with symbolic sizes as inputs, in the graph and as outputs. The caller's graph, inputs and
 random state stay as they are. TorchScript's own autocast is off meanwhile: the graph has its casts already.
 
->>> aot_function(f, fw_compiler=ts_compile)(x)
->>> torch.compile(model, backend="graphdbg_ts", dynamic=True)
->>> nnc_jit(lambda x: x.sin().cos())(torch.ones(3))
+>>> aot_function(lambda x: x.sin().cos(), fw_compiler=ts_compile)(torch.zeros(2))
+tensor([1., 1.])
+>>> nnc_jit(lambda x: x.sin().cos())(torch.zeros(2))
+tensor([1., 1.])
 """
 
 from __future__ import annotations
@@ -118,8 +119,12 @@ def torchscript_alone() -> Iterator[None]:
 
 @boxed
 def ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
-    """Compiles with TorchScript; the first run is now unless an input is fake. Raises UnscriptableError (a
-    GraphdbgError)."""
+    """Compiles with TorchScript; the first run is now unless an input is fake. Returns a boxed callable. Raises
+    UnscriptableError (a GraphdbgError).
+
+    >>> ts_compile(gm, inputs)(list(inputs))[0].shape
+    torch.Size([2, 4])
+    """
     with torchscript_alone():
         frozen = script(fx_g, inps, _optimised)
         if not any(isinstance(value, (t.FakeTensor, torch.SymInt)) for value in inps):
@@ -149,10 +154,19 @@ def backend_arguments(decompose: bool = True) -> dict[str, Any]:
 
 @boxed
 def simple_ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
-    """Compiles with TorchScript and no optimisation but freezing. Raises UnscriptableError (a GraphdbgError)."""
+    """Compiles with TorchScript and no optimisation but freezing. Returns a boxed callable. Raises UnscriptableError (a
+    GraphdbgError).
+
+    >>> simple_ts_compile(gm, inputs)(list(inputs))[0].shape
+    torch.Size([2, 4])
+    """
     return returning(fx_g, script(fx_g, inps))
 
 
 def nnc_jit(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, traced on its first call and run by TorchScript, forward and backward; returns the same values."""
+    """The function, traced on its first call and run by TorchScript, forward and backward; returns the same values.
+
+    >>> nnc_jit(lambda x: x.sin())(torch.zeros(2))
+    tensor([0., 0.])
+    """
     return t.aot_function(f, simple_ts_compile)

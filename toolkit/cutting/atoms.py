@@ -6,10 +6,10 @@ users; all of a vmap, grad or jvp that Dynamo traced into. Returning a placehold
 Symbolic numbers and mode switches are no atoms (see `Carried`). A write in place is an atom like any other: who reads
 after a dropped write reads the recorded value (see `cutting`).
 
-For example:
-
-    atoms = Atoms.of(gm, record_values(gm, inputs))
-    atoms.nodes[0], atoms.parents[1]  # -> (('sin',), [0])
+>>> from graphdbg.toolkit.cutting.eager_values import record_values
+>>> atoms = Atoms.of(gm, record_values(gm, inputs))
+>>> atoms.nodes[1], atoms.parents[1]
+(('addmm',), [0])
 """
 
 from __future__ import annotations

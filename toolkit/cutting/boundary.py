@@ -7,9 +7,10 @@ memory holds what the reader saw; else it is an input with the value recorded fo
 one memory at one time belong to one `Memory`, and are loaded as views of one storage. Knows names, no tensors'
 contents.
 
->>> plan = Cutting(gm, atoms, values, kept, source).plan(outputs)
->>> plan.reads["cos", "sin"]
-('sin', 1)
+For example:
+
+    plan = Cutting(gm, atoms, values, kept, source).plan(outputs)
+    plan.reads["cos", "sin"]  # -> ('sin', 1)
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ def record_values(
     kept.
 
     With `errors`, a node that raises ends the run (see `Values.raised`); else its exception propagates. `ends_at` names
-    a node that is not to be run, since it took an earlier process with it: it counts as one that raises. `running` is a
-    file that names the node that is being run, for whoever finds this process dead.
+    a node that is not run, because an earlier process died in it: it counts as one that raises. `running` is a file
+    that names the node that is being run, for whoever finds this process dead.
     """
     cuda = sorted({value.device.index for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda})
     with torch.random.fork_rng(devices=cuda):
@@ -59,7 +59,7 @@ def record_values(
 
 
 class _EndedError(Exception):
-    """The run has come to the node at which it is to end."""
+    """The run has reached the node at which it is to end."""
 
 
 class Recorder(fx.Interpreter):
@@ -84,7 +84,7 @@ class Recorder(fx.Interpreter):
         """The node whose own work is being done."""
 
     def end_at(self, n: fx.Node) -> None:
-        """Takes the run as ended by an exception of this node."""
+        """Ends the run as if this node had raised."""
         self.values.raised = n.name
         self.values.memory[n.name] = frozenset()
         self.values.produced[n.name] = self.values.read["output", n.name] = 0
@@ -212,7 +212,7 @@ class Recorder(fx.Interpreter):
         return held
 
     def _place(self, value: torch.Tensor) -> tuple[int, int, int] | None:
-        """Where a tensor lies, if `compact` keeps it as it is laid out."""
+        """The place of a tensor in its memory, if `compact` keeps its layout."""
         if (
             type(value) not in (torch.Tensor, torch.nn.Parameter)
             or value.is_quantized

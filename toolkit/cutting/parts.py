@@ -4,10 +4,10 @@ built from there in another process, with recorded values where it was cut.
 
 The folder `work` holds the index of values, their tensors and the atoms. Where eager cannot run here (a custom operator
 without a kernel for this machine, a device that is not there, tensors larger than the memory) values are known by their
-form alone: what is built from those can be compiled and never run. Must not compile or judge anything.
+form alone: what is built from those can be compiled and never run. Compiles and judges nothing.
 
->>> atoms = keep_values(case, work, seed=0)
->>> part_of(Case.at("case"), work, keep={3, 4}).gm
+>>> atoms = keep_values(case, Path("work"), seed=0)
+>>> part, part_inputs = part_of(Case(saved), Path("work"), keep={3, 4}).gm, 0
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class Invalid(Exception):
 
 def keep_values(case: Live, work: Path, *, seed: int, ends_at: str = "", running: Path | None = None) -> Atoms:
     """Runs the case eagerly once, spills every value to `work` and returns the atoms of the graph: those up to the node
-    that raises, where one does, or that is not to be run (`ends_at`, `running`: see `record_values`).
-    """
+    that raises, where one does, or must not be run (`ends_at`, `running`: see `record_values`)."""
     with settings(case.spec.config), in_force(case.spec):
         torch.manual_seed(seed)
         values = record_values(case.gm, case.inputs, work, errors=True, ends_at=ends_at, running=running)
@@ -64,7 +63,7 @@ def keep_atoms(gm: fx.GraphModule, values: Values, work: Path) -> Atoms:
 
 
 def atoms_in(work: Path) -> Atoms:
-    """The atoms that `keep_values` left."""
+    """The atoms that `keep_values` wrote."""
     return Atoms.from_json(msgspec.json.decode((work / ATOMS).read_bytes()))
 
 
@@ -211,7 +210,7 @@ class _Forms(Recorder):
         return self._attributes[target]
 
     def form(self, value: torch.Tensor, *, alone: bool = False) -> Held:
-        """What is kept of a tensor; `alone`: not what it shares its memory with."""
+        """The kept form of a tensor; with `alone`, without the values whose memory it shares."""
         if value.layout is not torch.strided or is_wrapper(value):
             why = f"one is a {type_name(value)}" if is_wrapper(value) else f"one has the layout {value.layout}"
             raise EnvironmentLackError("the values of this graph cannot be made up", why)
@@ -242,7 +241,7 @@ class _Forms(Recorder):
 
 
 def _numbered(fakes: Sequence[Any], mode: Any) -> list[Any]:
-    """The values of a graph's placeholders with numbers for symbols, as a run would be given them; aliases stay."""
+    """The values of a graph's placeholders with numbers in place of symbols, as in a run; aliases stay."""
     numbering = _Forms(fx.GraphModule({}, fx.Graph()), [], mode)
     forms = [numbering.form(value) if isinstance(value, torch.Tensor) else _plain(value) for value in fakes]
     return load_fakes(forms)
@@ -253,7 +252,7 @@ def _plain(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """A size as the number that it was on record."""
+    """A size as the recorded number."""
     if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return value
     hint = value.node.hint

@@ -3,8 +3,11 @@
 
 A process that builds a small candidate loads only the tensors that the candidate needs.
 
->>> save_values(values, folder)
->>> load_values(folder).tree("sin").load()
+For example:
+
+    from graphdbg.toolkit.cutting.eager_values import record_values
+    save_values(record_values(gm, inputs), Path("values"))
+    load_values(Path("values")).tree("mul").load().shape
 """
 
 from __future__ import annotations
@@ -124,7 +127,7 @@ class _Trees(dict[tuple[str, int], Any]):
         return super().__getitem__(key)
 
     def get(self, key: tuple[str, int], default: Any = None) -> Any:
-        """As of a dict, live."""
+        """The value as of a dict, made live."""
         try:
             return self[key]
         except KeyError:

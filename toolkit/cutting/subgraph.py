@@ -5,9 +5,12 @@ Every edge from a dropped node becomes a placeholder that holds the recorded val
 among what is kept, and the kept nodes that nothing kept reads. So any subset is a valid graph. Numbers that dropped
 nodes computed are written into the arguments as constants (where sizes are symbols: stay inputs).
 
+>>> from graphdbg.toolkit.cutting.atoms import Atoms
+>>> from graphdbg.toolkit.cutting.eager_values import record_values
 >>> values = record_values(gm, inputs)
->>> atoms = Atoms.of(gm, values)
->>> module, inputs = build(gm, atoms, values, keep={3, 4})
+>>> module, part_inputs = build(gm, Atoms.of(gm, values), values, keep={3, 4})
+>>> [node.name for node in module.graph.nodes]
+['addmm', 'mul_1', 'erf', 'output']
 """
 
 from __future__ import annotations
@@ -103,7 +106,7 @@ class _Builder:
         self.env: dict[Handle, Any] = {}
 
     def build(self, returned: Collection[int] | None) -> tuple[fx.GraphModule, list[Any]]:
-        """See the module's `build`."""
+        """Builds the graph; see the module's `build`."""
         outputs = (
             self.outputs()
             if returned is None
@@ -200,7 +203,7 @@ class _Builder:
         return inputs
 
     def _values_given(self, originals: list[fx.Node]) -> list[Any]:
-        """The fake values of all that comes in."""
+        """The fake values of all inputs."""
         used = [node for node in originals if node.name in self.plan.used]
         return [fake_of(node) for node in (*used, *(self.by_name[name] for name, _ in self.plan.cut))]
 
@@ -278,8 +281,8 @@ OUTPUT_COUNTS = ("num_fwd_outputs", "num_orig_model_outputs", "num_mutated_inp_r
 
 
 def candidate_spec(spec: ReplaySpec, before: Sequence[str], module: fx.GraphModule) -> ReplaySpec:
-    """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: all that is
-    positional in it is counted anew."""
+    """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: everything
+    positional in it is counted again."""
     now = {node.name: position for position, node in enumerate(_placeholders(module))}
     kwargs: dict[str, Any] = dict(spec.compile_kwargs)
     for name in INPUT_INDICES:

@@ -4,9 +4,10 @@ Runs only after a comparison failed. `on_real` takes the metadata of the real ar
 of the arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Touches
 no data, draws no random numbers, and leaves no guard behind.
 
->>> says = on_real(step, {x_node: x})
->>> says.leaves[0].shape
-(4, 8)
+For example:
+
+    says = on_real(step, {x_node: x})
+    says.leaves[0].shape  # -> (4, 8)
 """
 
 from __future__ import annotations
@@ -56,8 +57,7 @@ def on_traced(plan: Plan, step: NodeStep, values: Mapping[str, Any]) -> Says:
 
 
 def really_on_traced(plan: Plan, step: NodeStep, given: Mapping[fx.Node, Any], values: Mapping[str, Any]) -> Says:
-    """What the op itself makes of its arguments when they are laid out as recorded: copies, so that nothing else is
-    changed.
+    """What the op itself returns for copies of its arguments that are laid out as recorded.
 
     Not for ops that draw random numbers, for arguments of another size than recorded, or in lists.
     """

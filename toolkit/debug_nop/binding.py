@@ -3,9 +3,11 @@
 A Binding is made once per combination of input layouts, and used for all later runs on such inputs. Sizes that depend
 on data are not in it: a Run binds those as their nodes are computed.
 
->>> binding = bind(plan, inputs, seen, {}, lambda path: getattr(gm, path))
->>> binding.layouts[17]
-[Layout(shape=(8, 64), stride=(64, 1), dtype=torch.float32, device=device(type='cpu'), offset=0, ...)]
+For example:
+
+    binding = bind(plan, inputs, seen, {}, lambda path: getattr(gm, path))
+    binding.layouts[17]
+    # [Layout(shape=(8, 64), stride=(64, 1), dtype=torch.float32, device=device(type='cpu'), offset=0, ...)]
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def bind(
 
 
 def at(step: NodeStep, symbols: Mapping[str, Any], shifts: Mapping[Place, int]) -> list[Any] | None:
-    """What a step's leaves are under symbol values; None while a symbol of it has no value."""
+    """The leaves of a step under symbol values; None while a symbol of it has no value."""
     try:
         return [
             leaf.at(symbols, shifts.get(leaf.root, 0)) if isinstance(leaf, Leaf) else evaluate(leaf, symbols)

@@ -4,7 +4,9 @@ The op alone decides. fake(real arguments) != real result: its fake function is 
 what it was given: then a finding at an argument explains the mismatch, unless the recorded value does not follow from
 the recorded arguments either, which makes the record itself wrong. So an origin behind another origin is still found.
 
->>> Blame(plan, step, 0, symbols, tainted={}, path="").finding({"stride": ((64, 1), (1, 64))}, given, value)
+For example:
+
+    Blame(plan, step, 0, symbols, tainted={}, path="").finding({"stride": ((64, 1), (1, 64))}, given, value)
 """
 
 from __future__ import annotations

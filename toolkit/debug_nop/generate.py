@@ -5,9 +5,10 @@ them; when fx generates code, the line of a marker is rewritten into the compari
 layouts, and memory where an op may alias, with one tuple comparison per node; `deep` goes through `Run.before` and
 `Run.after`, which also look at storages and contents.
 
->>> generated(gm, plan, deep=False).code
-    sin = torch.ops.aten.sin.default(x)
-    if not graphdbg_k[1](sin) or sin.storage_offset() != graphdbg_o[1]: graphdbg_r.bad(1, sin, x)
+For example:
+
+    from graphdbg.toolkit.debug_nop.plan import plan_of
+    print(generated(gm, plan_of(gm), deep=False).code)
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 A step per node: expected leaves with compiled sizes, the place where each storage first appears in the trace, the
 arguments it shares memory with, the arguments that its schema writes to. Runs nothing and adds no guards.
 
->>> plan = plan_of(gm)
->>> plan.steps[6].leaves[0].shape
+For example:
+
+    plan = plan_of(gm)
+    plan.steps[6].leaves[0].shape
 """
 
 from __future__ import annotations
@@ -189,7 +191,7 @@ class Plan:
         return (step, 0) if step.leaves and step.way != "none" else self.item(node)
 
     def leaves(self, node: fx.Node) -> list[Any]:
-        """What was traced of a node's value; of a `getitem`, its part of the tuple."""
+        """The traced leaves of a node's value; for a `getitem`, its part of the tuple."""
         source = self.source(node)
         return (
             [source[0].leaves[source[1]]]

@@ -4,8 +4,10 @@ enough.
 Identity of memory is asked while both tensors are alive, or through weak references that keep an address from being
 used again; contents are compared by bits. Changes no value, and looks further only where something differs.
 
->>> run = Run(owner, binding, deep=True)
->>> run.after(17, value, x, y)
+For example:
+
+    run = Run(owner, binding, deep=True)
+    run.after(17, value, x, y)
 """
 
 from __future__ import annotations
@@ -286,7 +288,7 @@ class KernelExecution:
         self.wrong[step.index, place] = finding
         doubts = [mismatch for mismatch in finding.own if mismatch.cause in ("unknown", "loose")]
         for mismatch in doubts:
-            if mismatch.property != "run":  # that the graph failed is told by itself
+            if mismatch.property != "run":  # that the graph failed is reported by itself
                 self.owner.session.left_out(mismatch.why, f"{mismatch.property} of {finding.name}")
         if len(doubts) == len(finding.own) and self.loose.issuperset(finding.under):
             self.loose.add(finding.name)
@@ -410,7 +412,7 @@ class Contents:
 
 
 def contents(tensor: torch.Tensor) -> Contents | None:
-    """What a tensor holds; None for one without readable data (meta, sparse, quantised)."""
+    """The contents of a tensor; None for one without readable data (meta, sparse, quantised)."""
     bits = _bits(tensor)
     return None if bits is None else Contents(bits)
 

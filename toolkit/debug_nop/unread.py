@@ -6,8 +6,7 @@ kernels go by the values that they are given, so only who reads the record goes 
 `as_strided`, custom ops and regions. An origin is a note where that holds for all that follows from it, too. Runs
 nothing.
 
->>> read_by_someone(run.findings, plan, session)
-[]
+For example: `read_by_someone(run.findings, plan, session)` gives `[]`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@ renderer.
 
 Every text of a view comes from somebody's graph and is escaped here; ids are our own. Does not decide what is shown.
 
->>> source(view).startswith("digraph")
+>>> from graphdbg.toolkit.drawing.nodes import whole
+>>> from graphdbg.toolkit.drawing.source import of_saved
+>>> source(whole(of_saved(saved))).startswith("digraph")
 True
 """
 
@@ -219,6 +221,6 @@ def _escaped(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """For plain attributes: a backslash would start an escape of DOT's."""
+    """Text quoted for plain attributes, where a backslash would start a DOT escape."""
     lines = [plain(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
     return '"' + "\\n".join(lines) + '"'

@@ -1,4 +1,4 @@
-"""To which family an op belongs, by the name of its target, and the colour of each family.
+"""The family of an op by the name of its target, and the colour of each family.
 
 Works on the text of a target ("aten.addmm.default", "torch.nn.functional.linear", "transpose"); needs no torch.
 

@@ -1,7 +1,7 @@
 """Frames around boxes: which modules become clusters, and what they are called.
 
-A frame around a single box tells no more than a line in the box, so it is left out; so is one that says what the frame
-around it says. Must not know what a box stands for.
+A frame around a single box says no more than a line in the box, so it is left out; so is one that repeats the frame
+around it. Does not know what a box stands for.
 
 >>> clusters, homes = frames({"n0": (Level("a", "Block"),), "n1": (Level("a", "Block"),)})
 >>> clusters[0].label, homes["n0"]
@@ -50,7 +50,7 @@ def frames(paths: Mapping[str, Path], prefix: str = "c", side: str = "") -> tupl
 
 
 def unframed(path: Path, depth: int) -> str:
-    """What a box says of its module when only the first `depth` levels have a frame: "up: Linear"; "" when all have."""
+    """The module line of a box when only the first `depth` levels have a frame: "up: Linear"; "" when all have."""
     if depth >= len(path):
         return ""
     return _label(path[-1], path[depth - 1].path if depth else "")

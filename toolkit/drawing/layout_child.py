@@ -1,6 +1,6 @@
 """The process in which pygraphviz lays a picture out: DOT on stdin, the finished bytes on stdout. Started by `render`.
 
-Must not import anything of ours: a crash in Graphviz ends this process only.
+Imports nothing of ours, so that a crash in Graphviz ends this process only.
 
     python -m graphdbg.toolkit.drawing.layout_child svg 0 < graph.dot > graph.svg
 """

@@ -41,7 +41,7 @@ class GraphShare:
 
 
 def whole(graph: DrawnGraph) -> View:
-    """All nodes."""
+    """The view of all nodes of a graph."""
     part = part_of(graph)
     title = f"{graph.id}: {counted(len(graph.nodes), 'node')}"
     return View(title, "nodes", part.boxes, part.clusters, part.edges, part.notes)
@@ -153,7 +153,7 @@ def path_of(graph: DrawnGraph, node: DrawnNode, shown: Collection[int] | None = 
 
 
 def _edge_text(maker: DrawnNode, user: DrawnNode) -> str:
-    """What goes along an edge: of several values the one that is taken."""
+    """The text along an edge: of several values the one that is taken."""
     return user.value if user.base == "getitem" and user.value else maker.value
 
 

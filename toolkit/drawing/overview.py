@@ -1,7 +1,7 @@
 """A graph as boxes of many nodes each: by module, where there are none by the user's lines, else by runs of neighbours.
 
 `plan` says which nodes share a box; this says what stands in the boxes, which inputs lie in them, and what joins them.
-Must not draw more than plan.MOST boxes however large the graph is.
+Draws at most plan.MOST boxes, however large the graph is.
 
 >>> from graphdbg.toolkit.drawing.source import of_saved
 >>> drawn = overview(of_saved(saved))
@@ -112,7 +112,7 @@ def _fold_inputs(
 
 
 def _words(plan: GroupPlan, bundle: list[Group], nodes: list[DrawnNode], framed: Path) -> tuple[str, list[str]]:
-    """Title and second line of a group; `framed` are the levels that have a frame around it."""
+    """The title and the second line of a group; `framed` are the levels that have a frame around it."""
     first, last = (plan.path(group.members[0]) for group in (bundle[0], bundle[-1]))
     outer = framed[-1].path if framed else ""
     if len(bundle) > 1 and first != last:
@@ -159,7 +159,7 @@ def _input_words(nodes: list[DrawnNode]) -> tuple[str, list[str]]:
 
 
 def mark_outputs(graph: DrawnGraph, part: GraphShare, prefix: str, side: str) -> None:
-    """The output as a box, where few enough boxes make outputs; else a line in each of those."""
+    """Shows the output as a box where few enough boxes make outputs, else as a line in each of those."""
     makers: dict[str, list[int]] = {}
     for item in graph.outputs:
         if item.node in part.home:

@@ -1,11 +1,10 @@
 """Forward and backward side by side, joined by the tensors that one saves for the other.
 
-Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`); a saved tensor is an output of the one and an
-input of the other of the same name, else the saved outputs and the inputs that are no tangents belong together in
-order. A box of the backward graph says by `seq_nr` of which forward op it is the gradient. A joint graph is its own
-partner.
+Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`); a saved tensor is an output of one and an input
+of the other with the same name; else the saved outputs and the inputs that are not tangents are paired in order. A box
+of the backward graph says by `seq_nr` of which forward op it is the gradient. A joint graph is its own partner.
 
->>> view = side_by_side(*of(saved))
+>>> drawn = side_by_side(*of(saved))
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def halves(joint: DrawnGraph) -> tuple[PictureHalf, PictureHalf, list[Link]]:
 
 
 def links(forward: DrawnGraph, backward: DrawnGraph) -> list[Link]:
-    """Which forward node each saved input of the backward graph is."""
+    """The forward node behind each saved input of the backward graph."""
     inputs = [node for node in backward.nodes if node.op == "placeholder" and node.family != "tangent"]
     index_of = {node.name: node.index for node in forward.nodes if node.op != "output"}
     sources = {node.index: index_of[node.name] for node in inputs if node.name in index_of}
@@ -100,8 +99,7 @@ def side_by_side(
     by_module: bool = False,
     depth: int | None = None,
 ) -> View:
-    """Both halves in one picture, the backward one upside down, so that what belongs together lies at the same
-    height."""
+    """Both halves in one picture, the backward one upside down, so that partners lie at the same height."""
     collapsed = by_module or depth is not None or len(forward.chosen) + len(backward.chosen) > LARGE
     parts = [
         _part(side, prefix, depth, collapsed=collapsed)
@@ -168,11 +166,10 @@ _NUMBER = re.compile(r"\(NodeCall (\d+)\)")
 
 
 def _autograd_forward(record: GraphRecord, backward: DrawnGraph) -> tuple[DrawnGraph, list[tuple[int, int]]]:
-    """The forward of a backward that compiled autograd recorded, as its autograd nodes tell it (no graph of the forward
-    exists): one node for each operation that autograd saw and each parameter, in the forward's order; and which of them
-    each saved input of the backward graph is, by the number of its autograd node ("MulBackward0 (NodeCall 3)"). Empty
-    where the record does not tell it.
-    """
+    """The forward of a backward that compiled autograd recorded, as its autograd nodes record it (no graph of the
+    forward exists): one node for each operation that autograd saw and each parameter, in the forward's order; and which
+    of them each saved input of the backward graph is, by the number of its autograd node ("MulBackward0 (NodeCall 3)").
+    Empty where the record does not contain it."""
     places: dict[int, int] = {}
     nodes: list[DrawnNode] = []
     for row in facts(record).get("forward", []):
@@ -207,7 +204,7 @@ def _autograd_forward(record: GraphRecord, backward: DrawnGraph) -> tuple[DrawnG
 
 
 def _lend(record: GraphRecord, backward: DrawnGraph, nodes: list[DrawnNode], places: dict[int, int]) -> None:
-    """The user's lines, noted on the backward's nodes, and a common number, by which a box says whose gradient it
+    """Copies the user's lines to the backward's nodes, with a common number by which a box says whose gradient it
     is."""
     for node, recorded in zip(backward.nodes, record.graph.nodes, strict=True):
         index = places.get(_number(str(recorded.meta.get("autograd_node", ""))))

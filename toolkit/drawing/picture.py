@@ -62,9 +62,9 @@ def draw(
     wanted: Wanted | None = None,
     *,
     limit_s: float = render.LIMIT_S,
-    tell: Callable[[str], None] | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Drawn:
-    """Draws a saved graph into a new file whose suffix says the format; `tell` is called with sentences about choices
+    """Draws a saved graph into a new file whose suffix says the format; `report` is called with sentences about choices
     made.
 
     Raises UsageError for an unknown node, suffix or existing file, EnvironmentLackError when nothing here can render
@@ -78,8 +78,8 @@ def draw(
         view = partners.side_by_side(*partners.of(saved), by_module=wanted.by_module, depth=wanted.depth)
     else:
         view = view_of(of_saved(saved), wanted)
-    if tell is not None and view.kind == "by-module" and not wanted.by_module:
-        tell(
+    if report is not None and view.kind == "by-module" and not wanted.by_module:
+        report(
             f"{saved.id} is too large to be drawn node by node: this is its overview (--around NODE draws a "
             "neighbourhood)"
         )
@@ -87,7 +87,7 @@ def draw(
 
 
 def view_of(graph: DrawnGraph, wanted: Wanted) -> View:
-    """The view that is wanted of one graph; of a large one the overview, unless a neighbourhood is asked for."""
+    """The wanted view of one graph; the overview of a large one, unless a neighbourhood is asked for."""
     view = _chosen(graph, wanted)
     if graph.inner:
         view.notes.append(f"its {counted(graph.inner, 'subgraph is', 'subgraphs are')} not drawn")

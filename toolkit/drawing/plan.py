@@ -3,7 +3,7 @@ neighbourhood.
 
 Opens as many levels as stay readable; where even the outermost are too many, neighbours share a box. A group is one
 call of a module: its second call, which uses what others made of the first one's result, becomes a group of its own
-(`acyclic`: greedy, in order of the graph, linear in nodes for the graphs that compilers make). Must not know boxes.
+(`acyclic`: greedy, in order of the graph, linear in nodes for the graphs that compilers make). Does not know boxes.
 
 >>> from graphdbg.toolkit.drawing.source import of_saved
 >>> plan = plan_of(of_saved(saved))
@@ -68,7 +68,7 @@ def homes(groups: Iterable[Group]) -> dict[int, int]:
 
 
 def in_order(groups: Sequence[Group], inputs: Sequence[Sequence[int]]) -> list[Group]:
-    """The groups so that each comes after those that it needs, else as they are."""
+    """The groups ordered so that each comes after those it needs, where that is possible; else as they are."""
     home = homes(groups)
     needs = [
         {home[other] for index in group.members for other in inputs[index] if other in home} - {place}
@@ -156,7 +156,7 @@ def plan_of(
 
 
 def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
-    """What the nodes are grouped by: the levels around each node."""
+    """The kind of levels by which nodes are grouped, and the levels around each node."""
     computed = [node for node in graph.nodes if kept[node.index]]
     for by, paths in (
         ("module", [node.modules for node in graph.nodes]),
@@ -169,7 +169,7 @@ def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
 
 
 def _size(count: int, boxes: int) -> int:
-    """How many go into one of at most `boxes` boxes: a number that is easy to count with."""
+    """The number of groups in each of at most `boxes` boxes: a round number."""
     least = -(-count // boxes)
     return next(
         (size for size in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50) if size >= least), -(-least // 50) * 50
@@ -177,8 +177,8 @@ def _size(count: int, boxes: int) -> int:
 
 
 def around(plan: GroupPlan, bundle: list[Group]) -> Path:
-    """The modules that a box lies in: for a whole module those around it, for what an opened module does itself that
-    one too."""
+    """The modules around a box: for a whole module those around it; for what an opened module does itself, that module
+    too."""
     path = common([plan.path(group.members[0]) for group in bundle])
     whole = len({plan.path(group.members[0]) for group in bundle}) == 1 and path not in plan.opened
     return path[:-1] if whole else path

@@ -1,10 +1,9 @@
 """DOT into svg, png or pdf: by `dot` where it is on PATH, else by the Graphviz that pygraphviz's wheel brings along.
 
 Graphviz is other people's C code and may crash or never end, so both run in a child with a time limit. What one
-renderer cannot do, the next one is asked for. Must not change the text it is given, and never overwrites a file.
+renderer cannot do, the next one tries. Leaves the text as it is, and never overwrites a file.
 
->>> write(dot_text, Path("graph.svg"), limit_s=60)
-'pygraphviz'
+For example: `write(dot_text, Path("graph.svg"), limit_s=60)` gives `'pygraphviz'`.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def refuse_existing(path: Path) -> None:
 
 
 def renderers() -> list[str]:
-    """Which renderers there are, the first choice first: "dot", "pygraphviz"."""
+    """The renderers that are installed, the first choice first: "dot", "pygraphviz"."""
     available = ["dot"] if shutil.which("dot") else []
     return available + (["pygraphviz"] if importlib.util.find_spec("pygraphviz") else [])
 

@@ -1,7 +1,7 @@
-"""What a drawing reads of a graph: nodes with short texts for their values and arguments, module paths, uses both ways.
+"""What a drawing reads from a graph: nodes with short texts for their values and arguments, module paths, uses both
+ways.
 
-Made from a record and its table, so it needs no torch; a live graph is encoded first. Every text is made fit for one
-line.
+Made from a record and its table, so it needs no torch; a live graph is encoded first. Every text fits one line.
 
 >>> graph = of_saved(saved)
 >>> graph.nodes[6].value, graph.nodes[6].modules
@@ -133,7 +133,7 @@ class DrawnGraph:
     inner: int = 0
 
     def position(self, name: str) -> int | None:
-        """Where the node of that name is; None when there is none."""
+        """The position of the node with that name; None when there is none."""
         return next((node.index for node in self.nodes if node.name == name), None)
 
 
@@ -143,7 +143,7 @@ def of_saved(saved: SavedGraph) -> DrawnGraph:
 
 
 def of_record(record: GraphRecord, title: str = "") -> DrawnGraph:
-    """A graph in memory."""
+    """The drawing's view of a graph in memory."""
     table = build(record)
     roles = {item.name: (item.role, input_source(item.source, item.role)) for item in record.inputs}
     modules: dict[int, Path] = {}
@@ -202,7 +202,7 @@ def _is_backward(stage: str, node: DrawnNode, recorded: NodeRecord, nodes: list[
 
 
 def _place_gradients(nodes: list[DrawnNode]) -> None:
-    """Gives the sums of gradients, which autograd notes no module on, the module that used the value several times:
+    """Gives the sums of gradients, for which autograd records no module, the module that used the value several times:
     that of the newest summand, as deep as the noted line lies in calls (the first of them is the root module's)."""
     for node in nodes:
         if node.backward and not node.modules and not node.is_input:
@@ -212,7 +212,7 @@ def _place_gradients(nodes: list[DrawnNode]) -> None:
 
 
 def without_meta(graph: DrawnGraph, *, keep_modules: bool = False) -> DrawnGraph:
-    """The same graph with nothing but its structure: nodes, targets, arguments."""
+    """A graph reduced to its structure: nodes, targets, arguments."""
     kept = [
         replace(
             node,

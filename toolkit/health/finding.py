@@ -1,7 +1,9 @@
-"""One row of `graphdbg doctor`, and what makes a row of a check that could not be made.
+"""One row of `graphdbg doctor`, and the decorator that makes a row of a check that raises.
 
->>> Finding("textual", False, False, "not installed", "pip install textual", "tui", "all other commands").advice()
-'needed by tui; all other commands do without: pip install textual'
+For example:
+
+    Finding("textual", False, False, "not installed", "pip install textual", "tui", "all other commands").advice()
+    # 'needed by tui; all other commands do without: pip install textual'
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class HealthCheck:
     without: str = ""
 
     def advice(self) -> str:
-        """The line under a row that is not ok; empty when there is nothing to say."""
+        """The line under a row that is not ok; empty when there is nothing to add."""
         words = [f"needed by {self.needed_by}"] if self.needed_by else []
         words += [f"{self.without} do without"] if self.without else []
         return ": ".join(part for part in ("; ".join(words), self.fix) if part)

@@ -1,6 +1,6 @@
-"""What the machine gives: Python, torch, a C++ compiler, a GPU, a folder for the cache.
+"""The machine: Python, torch, a C++ compiler, a GPU, a folder for the cache.
 
-Must not start anything that lasts: what runs graphs is looked at in `running`.
+Starts nothing that lasts; `running` checks what runs graphs.
 
 >>> python().ok
 True
@@ -37,7 +37,7 @@ TRIED = ((2, 11), (2, 15))
 
 @row("python", essential=True)
 def python() -> HealthCheck:
-    """Its version."""
+    """The version of Python."""
     version = f"{platform.python_version()} at {sys.executable}"
     return HealthCheck(
         "python", sys.version_info >= (3, 10), True, version, "install Python 3.10 or newer", "every command"
@@ -92,7 +92,7 @@ def compiler() -> HealthCheck:
 
 
 def compiler_name() -> str | None:
-    """The path of that compiler."""
+    """The path of the compiler that Inductor would take."""
     if importlib.util.find_spec("torch") is None:
         return shutil.which(os.environ.get("CXX", "g++"))
     from ..live.entries import cpp_compiler
@@ -122,7 +122,7 @@ def cuda() -> HealthCheck:
 
 @row("cache folder", essential=False)
 def cache_folder() -> HealthCheck:
-    """Writes into it, and says what lies there."""
+    """Writes into the cache folder, and says what lies there."""
     from ...dumps.amounts import size_text
     from ...dumps.errors import GraphdbgError
     from ..isolation import cache, cleaning
@@ -168,7 +168,7 @@ FIX = f"take a torch from {SEEN[0]} to {SEEN[-1]}"
 
 @row("recorder hooks", essential=True)
 def hooks() -> HealthCheck:
-    """Looks each private name up that the recorder's table holds, and says what is not recorded without it."""
+    """Looks up each private name of the recorder's table, and says what is not recorded without it."""
     import torch  # noqa: F401  without it no name is lost, there is none
 
     from ..torch_private.names import HOOKS
@@ -184,7 +184,7 @@ def hooks() -> HealthCheck:
 
 @row("private torch names", essential=False)
 def names() -> HealthCheck:
-    """Looks up what else of torch is private and used, and says who needs what this torch lacks."""
+    """Looks up the other private names of torch in use, and says who needs those that this torch lacks."""
     import torch
 
     from ...dumps.torchside.torch_private import NAMES as OF_DUMPS

@@ -121,7 +121,7 @@ def declared() -> list[str]:
 
 
 def _imported(package: Package) -> tuple[bool, str]:
-    """Whether it can be imported, and its version or why not."""
+    """Whether the package can be imported, and its version or why not."""
     command = [sys.executable, "-c", _CHILD, package.name, package.module, json.dumps(sys.path)]
     ours = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG")}
     try:

@@ -1,6 +1,6 @@
 """What runs graphs: the fork server, a compile of three nodes in a child of it, and a picture that is really drawn.
 
-Every one has a time limit, and what became of it is said.
+Each has a time limit, and its end is reported.
 
 For example: `isolation().found` gives `'a forked child answered in 10 ms'`.
 """
@@ -28,7 +28,7 @@ DRAW_LIMIT_S = 20.0
 
 @row("isolation", essential=True)
 def isolation() -> HealthCheck:
-    """Asks a child of a bare fork server."""
+    """Checks that a child of a bare fork server answers."""
     from ...dumps.errors import GraphdbgError
     from ..isolation import ask, fork_server
 
@@ -47,7 +47,7 @@ def isolation() -> HealthCheck:
 
 @row("wall", essential=False)
 def wall() -> HealthCheck:
-    """What keeps code that breaks out of a dump from doing harm: of runs that this user did not record here."""
+    """Checks the mechanisms that keep the code of other people's dumps from doing harm."""
     from ...dumps.errors import GraphdbgError
     from ..isolation import fork_server
     from ..isolation.wall import PARTS
@@ -99,8 +99,8 @@ def compiling() -> HealthCheck:
 
 
 def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
-    """What the child does: three nodes under eager and under Inductor. `seconds` are those of the compile and its first
-    run."""
+    """The body of the query: three nodes under eager and under Inductor. `seconds` are those of the compile and its
+    first run."""
     import torch
     from torch import fx
 
@@ -127,7 +127,7 @@ def _compiled(answer: Answer) -> str:
 
 
 def _trouble(answer: Answer) -> str:
-    """What became of a child that did not answer."""
+    """What happened to a child that did not answer, in words."""
     if answer.status == "timeout":
         return f"had not ended after {answer.seconds:.0f} s"
     if answer.error is not None and answer.status == "exception":
@@ -139,7 +139,7 @@ def _trouble(answer: Answer) -> str:
 
 @row("graphviz", essential=False)
 def drawing() -> HealthCheck:
-    """Draws a picture."""
+    """Checks that a picture can be drawn."""
     from ...dumps.errors import GraphdbgError
     from ..drawing import render
 

@@ -6,7 +6,8 @@ process that forks; `child` is what a forked child does, one that becomes a prog
 cache and its per-user seed; `protocol` is the wire. Nothing here knows of graphs.
 
 >>> with opened(None) as children:
-...     ask("os:fsencode", "a", limit_s=60, server=children).answer().status
+...     ask("os:cpu_count", {}, limit_s=60, server=children).answer().status          # it takes no argument
+'exception'
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ run and a dlopen in a process of its own) and one 150 MB precompiled header: 12 
 compiler and the CPU, so they are made once per user, kept under XDG_CACHE_HOME/graphdbg/seed/<key>, and hard-linked
 into each private cache.
 
-Must never write into the user's own Inductor cache, and never leave a half-written seed: a seed appears by rename. Who
-uses a seed holds it, so that `cleaning` leaves it alone.
+Never writes into the user's own Inductor cache, and never leaves a half-written seed: a seed appears by rename.
+Processes that use a seed hold it, so that `cleaning` leaves it alone.
 
->>> plant(cache_dir, seed_folder())        # True when a seed was found
+For example, `plant(cache_dir, seed_folder())`: True when a seed was found.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def seed_folder() -> Path:
 
 
 def known_seed() -> Path | None:
-    """The same without importing torch: what `seed_folder` noted for this torch, compiler and CPU; None when it noted
-    nothing."""
+    """The seed's folder without importing torch, as `seed_folder` recorded it for this torch, compiler and CPU; None
+    when it recorded none."""
     try:
         folder = _home() / (_home() / _note_name()).read_text(encoding="utf-8")
     except (OSError, RuntimeError, UnicodeDecodeError):
@@ -78,7 +78,7 @@ def _home() -> Path:
 
 
 def _note_name() -> str:
-    """Named by what the files of torch and of the compiler look like from outside, which is cheap to see."""
+    """The name of the note on the seed, from the files of torch and of the compiler, which are quick to look at."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise RuntimeError("there is no torch")
@@ -91,9 +91,8 @@ def _note_name() -> str:
 
 
 def hold(seed: Path) -> int | None:
-    """Says that this process uses a seed, as long as the returned descriptor is open; None where there is no seed to
-    hold, or nobody can say so (a read-only cache folder).
-    """
+    """Marks a seed as in use by this process for as long as the returned descriptor is open; None where there is no
+    seed, or it cannot be marked (a read-only cache folder)."""
     if not (seed / MADE).exists():
         return None
     try:
@@ -131,7 +130,7 @@ def furnish(home: Path, seed: Path | None, *, safely: bool = False) -> bool:
     """
     if seed is None or not plant(home / "cache", seed, safely=safely):
         return False
-    with contextlib.suppress(KeyError, OSError):  # a uid without a name: the header is made anew
+    with contextlib.suppress(KeyError, OSError):  # a uid without a name: the header is made again
         user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
         place = home / "tmp" / f"torchinductor_{user}" / "precompiled_headers"
         place.parent.mkdir(exist_ok=True)
@@ -149,7 +148,7 @@ def toolchain_seed() -> Path | None:
 
 
 def keep(cache_dir: Path, seed: Path, *, safely: bool = False) -> None:
-    """Makes the seed from what `compile_probe_kernels` left in `cache_dir`. A seed that someone else made meanwhile
+    """Makes the seed from what `compile_probe_kernels` left in `cache_dir`. A seed that another process made meanwhile
     stays. `safely`: as in `plant`; the files are copied.
 
     Raises OSError where the cache folder cannot be written.

@@ -1,6 +1,7 @@
 """What a forked child does: bind itself to its limits, call the asked function, leave its answer in a file, exit.
 
-Must not return to the server's loop, flush the server's buffers, or run its exit handlers: it ends with os._exit.
+It ends with os._exit, so that it neither returns to the server's loop nor flushes the server's buffers nor runs its
+exit handlers.
 
 >>> from graphdbg.toolkit.isolation.child import mark
 >>> mark("compile")        # inside a task: the stage that a segfault or a time-out is charged to
@@ -52,10 +53,9 @@ class Reply(msgspec.Struct, omit_defaults=True):
 
 
 def mark(stage: str) -> None:
-    """Notes the stage that the task enters ("compile", "run"), so that an answer tells it even after a segfault; no-op
-    elsewhere. What a device still has to do belongs to the stage before: the task waits for it first
-    (`execution.settle`).
-    """
+    """Records the stage that the task enters ("compile", "run"), so that the answer names it even after a segfault;
+    no-op elsewhere. Pending work of a device belongs to the stage before: the task waits for it first
+    (`execution.settle`)."""
     if _mark_fd is not None:
         _marks.append((stage, time.monotonic() - _began))
         os.ftruncate(_mark_fd, 0)
@@ -63,9 +63,10 @@ def mark(stage: str) -> None:
 
 
 def report(event: Any) -> None:
-    """Hands an event (with a JSON form) to whoever asked, at once, so that it outlives this process; no-op elsewhere.
+    """Sends an event (with a JSON form) to the asking process at once, so that it outlives this process; no-op
+    elsewhere.
 
-    An answer without a value has the last one as `told`.
+    An answer without a value carries the last event as `told`.
     """
     if _events_fd is not None:
         rest = msgspec.json.encode(event) + b"\n"
@@ -175,11 +176,11 @@ _MODULES = ("torch", "torch._dynamo", "torch._inductor.compile_fx")
 
 
 def warm() -> None:
-    """What the server does before its first child: the imports, and the answer of this CPU and compiler to Inductor's
+    """Prepares the server before its first child: the imports, and the answers of this CPU and compiler to Inductor's
     probes."""
     for name in _MODULES:
         import_module(name)
-    with contextlib.suppress(Exception):  # programs then ask for it anew
+    with contextlib.suppress(Exception):  # programs then ask for it again
         import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
 
 
@@ -215,7 +216,7 @@ LIVES = {PROGRAM: run, COMMAND: execute}
 
 
 def _enter(program: dict[str, Any]) -> None:
-    """Output, environment and folder of a program."""
+    """Sets output, environment and folder of a program."""
     log = os.open(program["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for target in (1, 2):
         os.dup2(log, target)

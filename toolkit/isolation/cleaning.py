@@ -1,10 +1,9 @@
 """What lies in the cache folder, and its removal: the body of `graphdbg doctor --clean`.
 
-Removes what is in the cache folder and nothing else: a link is removed as a link, and what somebody uses now is kept.
-Who uses a folder holds its file `alive` locked (`folders`); the one who removes it holds it alone meanwhile.
+Removes what is in the cache folder and nothing else: a link is removed as a link, and what is in use is kept. A process
+that uses a folder holds its file `alive` locked (`folders`); the one that removes it holds the lock alone meanwhile.
 
->>> clean(cache.home(), dry_run=True).entries[0].what
-'toolchain probes for torch 2.13.0+cpu'
+For example: `clean(cache.home(), dry_run=True).entries[0].what` gives `'toolchain probes for torch 2.13.0+cpu'`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _FRESH_S = 60.0
 
 
 class CacheItem(msgspec.Struct):
-    """One thing in the cache folder: its name there, what its files take, what it is, whether it went, or why it was
+    """One thing in the cache folder: its name, the size of its files, what it is, whether it was removed, or why it was
     kept."""
 
     name: str
@@ -48,7 +47,7 @@ class CacheItem(msgspec.Struct):
 
 
 class Cleaned(msgspec.Struct):
-    """What was found and done; `bytes` is the sum over the entries."""
+    """What was found and removed; `bytes` is the sum over the entries."""
 
     folder: str
     dry_run: bool
@@ -56,7 +55,7 @@ class Cleaned(msgspec.Struct):
 
     @property
     def bytes(self) -> int:
-        """What all entries take."""
+        """The size of all entries."""
         return sum(entry.bytes for entry in self.entries)
 
 
@@ -82,7 +81,7 @@ def clean(folder: Path, *, dry_run: bool) -> Cleaned:
 
 
 def size_bytes(path: Path) -> int:
-    """What the files under a path take, each counted once; links are not followed, and what cannot be read counts
+    """The size of the files under a path, each counted once; links are not followed, and unreadable files count
     nothing."""
     seen: dict[tuple[int, int], int] = {}
     waiting = [path]
@@ -98,7 +97,7 @@ def size_bytes(path: Path) -> int:
 
 
 def _things(folder: Path) -> list[Path]:
-    """What lies there; the folder of seeds stands for what is in it."""
+    """The entries of the cache folder; the folder of seeds stands for its content."""
     if folder.is_symlink():
         fix = f"remove what is in {folder.resolve()} yourself, or set XDG_CACHE_HOME"
         raise EnvironmentLackError(f"will not clean {folder}", "it is a link, and links are not followed", fix)
@@ -144,7 +143,7 @@ def _noted(path: Path) -> str | None:
 
 
 def _remove(path: Path, entry: CacheItem, dry_run: bool) -> None:
-    """Removes a file, a link or a folder that nobody uses, and notes in the entry what came of it."""
+    """Removes a file, a link or a folder that nobody uses, and records in the entry what happened."""
     folder = _is_folder(path)
     if folder and _held(path):
         entry.kept = _IN_USE
@@ -159,7 +158,7 @@ def _remove(path: Path, entry: CacheItem, dry_run: bool) -> None:
 
 
 def _remove_folder(path: Path) -> None:
-    """Raises BlockingIOError when somebody is in it, OSError where the system has no locks or refuses."""
+    """Removes a folder; raises BlockingIOError when it is in use, OSError where the system has no locks or refuses."""
     handle = os.open(path / folders.ALIVE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # keeps everybody else out
@@ -175,7 +174,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _held(folder: Path) -> bool:
-    """Whether somebody works in it. One that is being made has its lock a moment later."""
+    """Whether a folder is in use. One that is being made has its lock a moment later."""
     try:
         handle = os.open(folder / folders.ALIVE, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:

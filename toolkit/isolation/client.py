@@ -1,7 +1,7 @@
 """The client's side: starts the fork server when the first query comes, matches answers to queries, cleans up after
 itself.
 
-Must not import torch: commands that only ask (and the TUI) use it. Safe to use from several threads.
+Imports no torch, since commands that only ask (and the TUI) use it. Safe to use from several threads.
 
 For example:
 
@@ -110,7 +110,7 @@ READ = ("path", "case", "ready", "before", "forward", "after", "work")
 
 
 def trusted(payload: Mapping[str, Any]) -> bool | None:
-    """Whether a task is about what this user recorded here, or trusts, alone (see `dumps.trust`); None where it reads
+    """Whether a task reads only what this user recorded here or trusts (see `dumps.trust`); None where it reads
     nothing."""
     if TRUST in (payload.get("imports") or ()):
         return True
@@ -121,7 +121,7 @@ def trusted(payload: Mapping[str, Any]) -> bool | None:
 
 
 def _written(payload: Mapping[str, Any]) -> list[str]:
-    """The folders that a task writes into, which are made."""
+    """Makes the folders that a task writes into, and returns them."""
     folders = [Path(payload[name]) for name in ("work", "folder") if payload.get(name)]
     folders += [Path(payload[name]).parent for name in ("out", "keep", "shared", "meeting", "cwd") if payload.get(name)]
     for folder in folders:
@@ -210,7 +210,7 @@ class _Process:
         threading.Thread(target=self._listen, name="graphdbg-answers", daemon=True).start()
 
     def _begun(self, compiled: Path) -> Joined:
-        """Starts the server."""
+        """Starts the server process."""
         ours, theirs = socket.socketpair()
         with (self.root / "server.log").open("wb") as log:
             process = subprocess.Popen(
@@ -360,7 +360,7 @@ class ForkServer:
         form.
 
         `limit_s` is for the whole, `stage_limits` for single stages (see `child.mark`). `ours`: whether what it reads
-        is trusted, where the payload does not tell.
+        is trusted, where the payload does not show it.
         """
         ours, walled = trusted(payload) if ours is None else ours, self._settings["wall"] is not None
         other = not ours if ours is not None else self._process is None and self._walled is not None
@@ -390,11 +390,11 @@ class ForkServer:
 
     @property
     def home(self) -> ForkServer:
-        """The server of this process: itself."""
+        """The server that this process uses: itself."""
         return self
 
     def start(self) -> _Process:
-        """Starts the server if need be: it gets warm while something else goes on."""
+        """Starts the server if need be, without waiting until it is warm."""
         with self._lock:
             return self._started()
 
@@ -405,14 +405,14 @@ class ForkServer:
         return process.warm_seconds
 
     def wall(self) -> tuple[list[str], list[str]]:
-        """What the wall of its children is built of, and what it leaves open; waits until the server is ready."""
+        """The mechanisms of its children's wall, and what they leave open; waits until the server is ready."""
         process = self.start()
         process.ready.wait()
         return process.built_of, process.open
 
     def scratch_file(self, suffix: str) -> Path:
         """A path that a task may write to and that lives as long as this, for what is too large for an answer; in a
-        folder of its own, so that a task that is told of another cannot."""
+        folder of its own, so that a task that gets another path cannot."""
         with self._lock:
             self._last_id += 1
             if self._handed is None or not temporary.mine(self._handed):

@@ -1,8 +1,7 @@
 """Temporary folders that do not outlive their owners, whatever ends them.
 
 As those of `dumps.temporary`, with the processes that were started under them: a folder that nobody holds is left over,
-and the next to come, and a server whose client is dead, remove it. Must never remove a folder that is not named like
-ours.
+and the next to come, and a server whose client is dead, remove it. Never removes a folder with another kind of name.
 
 >>> with owned("graphdbg-minify-") as folder:
 ...     (folder / "values").touch()
@@ -40,7 +39,8 @@ def owned(prefix: str) -> AbstractContextManager[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Removes the folder; what still writes into it, was started under it, and is not this process, is ended."""
+    """Removes the folder, and ends the processes that were started under it and still write into it, except this
+    one."""
     for _ in range(50):
         started = processes.started_under(folder / "tmp")
         processes.kill(started)
@@ -56,7 +56,7 @@ def remove_left_over() -> list[Path]:
 
 
 def left_over(folder: Path) -> bool:
-    """Whether a folder that once was there is gone, or held by nobody any more."""
+    """Whether a folder is gone, or no process holds it any more."""
     return not folder.is_dir() or nobody_holds(folder)
 
 

@@ -1,11 +1,13 @@
 """A line now and then while a question is on its way, for commands whose user would otherwise look at nothing for
 minutes.
 
-Only who switches it on is told: a library must not write to its caller's terminal. One tells for the whole process.
+Silent unless switched on: a library must not write to its caller's terminal. One listener serves the whole process.
 
->>> with beating(say):
-...     ask(TASK, payload, 300, server=server).answer()
-inductor of myrun/0_0/forward: 15 s so far, 300 s at most
+For example:
+
+    with beating(say):
+        ask(TASK, payload, 300, server=server).answer()
+    # inductor of myrun/0_0/forward: 15 s so far, 300 s at most
 """
 
 from __future__ import annotations
@@ -20,47 +22,47 @@ from ...dumps.graph_folder import GRAPHS_FOLDER
 
 BEAT_S = 15.0
 
-Tell = Callable[[str], object]
-_telling: list[Tell] = []
-_listening: list[Tell] = []
+Listener = Callable[[str], object]
+_beating: list[Listener] = []
+_listening: list[Listener] = []
 
 
 @contextmanager
-def beating(tell: Tell) -> Iterator[None]:
-    """Inside, `tell` gets a line every `BEAT_S` seconds for each question that is waited for."""
-    _telling.append(tell)
+def beating(listener: Listener) -> Iterator[None]:
+    """Inside, `listener` gets a line every `BEAT_S` seconds for each question that is waited for."""
+    _beating.append(listener)
     try:
         yield
     finally:
-        _telling.remove(tell)
+        _beating.remove(listener)
 
 
 def send(text: str) -> None:
-    """A line at once."""
-    for tell in (_telling or _listening)[-1:]:
-        tell(text)
+    """Sends a line at once."""
+    for listener in (_beating or _listening)[-1:]:
+        listener(text)
 
 
 @contextmanager
-def listening(tell: Tell) -> Iterator[None]:
-    """Inside, `tell` gets what is sent at once, without the lines in between."""
-    _listening.append(tell)
+def listening(listener: Listener) -> Iterator[None]:
+    """Inside, `listener` gets what is sent at once, without the lines in between."""
+    _listening.append(listener)
     try:
         yield
     finally:
-        _listening.remove(tell)
+        _listening.remove(listener)
 
 
 def waited(done: threading.Event, function: str, payload: Mapping[str, Any], limit_s: float) -> None:
-    """Waits for a question's end, however long that takes."""
+    """Waits for a question's end, however long that takes, and sends the lines in between."""
     began = time.monotonic()
-    while not done.wait(BEAT_S if _telling else None):
-        for tell in _telling[-1:]:
-            tell(f"{_what(function, payload)}: {time.monotonic() - began:.0f} s so far, {limit_s:.0f} s at most")
+    while not done.wait(BEAT_S if _beating else None):
+        for listener in _beating[-1:]:
+            listener(f"{_what(function, payload)}: {time.monotonic() - began:.0f} s so far, {limit_s:.0f} s at most")
 
 
 def _what(function: str, payload: Mapping[str, Any]) -> str:
-    """What runs, as far as what was asked tells: the rung, and the graph by its id."""
+    """A question in words, as far as its payload shows: the rung, and the graph by its id."""
     task = function.partition(":")[0].rpartition(".")[2]
     graph = str(payload.get("path") or "").rpartition(f"/{GRAPHS_FOLDER}/")[2]
     return " of ".join(part for part in (str(payload.get("rung") or task), graph) if part)

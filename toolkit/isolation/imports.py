@@ -1,9 +1,9 @@
 """Imports the modules that a user names with `--import`, in the child that replays a graph: they register ops, or
 change torch. `--trust` is handed on as one more of them.
 
-Must not import what a dump says, only what the user asked for.
+Never imports what a dump names, only what the user asked for.
 
->>> import_modules(["my_ops"])
+>>> import_modules(["json"])
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _place(error: BaseException) -> str:
 
 
 def checked(names: Sequence[str], target: str = "") -> tuple[str, ...]:
-    """The modules that were asked for, as they are handed on: a path is made absolute; the script of the run that
-    `target` names is not imported, which would run it again, but gives its definitions as recorded.
+    """The modules to import, ready to be passed on: a path is made absolute; the script of the run that `target` names
+    is not imported, which would run it again, but gives its definitions as recorded.
 
     Reads files and imports nothing. Raises UsageError for what is not there, and for a file that is no Python.
     """
@@ -127,7 +127,7 @@ def _parsed(name: str, path: str) -> str:
 
 
 def _is_script(path: str, text: str, target: str) -> bool:
-    """Whether a file is the program that a run recorded. Raises UsageError where it was and is another by now."""
+    """Whether a file is the program that a run recorded. Raises UsageError where it was and has changed since."""
     from ...dumps.store import resolve
 
     try:
@@ -161,7 +161,7 @@ def _is_path(name: str) -> bool:
 
 
 def shown(name: str) -> str:
-    """A module as a command line has it: a path from here where that is shorter."""
+    """A module as a command line names it: by a relative path where that is shorter."""
     return name if not _is_path(name) else min(name, os.path.relpath(name), key=len)
 
 
@@ -194,12 +194,12 @@ def without_trust(imports: Sequence[str]) -> tuple[str, ...]:
 
 
 def given(words: Sequence[str]) -> tuple[str, ...]:
-    """The same from a command line: its inverse."""
+    """The modules from the words of a command line: the inverse of `option_words`."""
     named = [after for word, after in itertools.pairwise(words) if word == "--import"]
     return (*named, *([TRUST] if "--trust" in words else []))
 
 
 def option_words(imports: Sequence[str]) -> list[str]:
-    """What a command line says for it: ["--import", "my_ops", "--trust"]."""
+    """The words of a command line for these modules: ["--import", "my_ops", "--trust"]."""
     words = [word for name in without_trust(imports) for word in ("--import", shown(name))]
     return [*words, *(["--trust"] if TRUST in imports else [])]

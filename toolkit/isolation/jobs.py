@@ -1,7 +1,7 @@
 """One running query as the server sees it: its child, its captured output, its deadline, and the answer made of its
 end.
 
-Must not block: the server's loop calls these with whatever happened.
+Nothing here blocks: the server's loop calls these functions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Output:
             del self._tail[:-_KEEP_BYTES]
 
     def text(self) -> str:
-        """What was kept, with a line where something was left out."""
+        """The bytes kept, with a line where some were left out."""
         gap = f"\n[... {self._dropped} bytes left out ...]\n".encode() if self._dropped else b""
         return bytes(self._head + gap + self._tail).decode(errors="replace")
 
@@ -93,8 +93,7 @@ class Job:
         return True
 
     def reported(self) -> Events | None:
-        """What the child reported since the last call, an event that it was killed in left out; None once nothing can
-        come."""
+        """The child's events since the last call, without one that it was killed in; None once no more can come."""
         whole: list[msgspec.Raw] = []
         for data in _waiting(self.events):
             if not data:
@@ -109,12 +108,12 @@ class Job:
         return min(self.deadline, self._next_look)
 
     def enforce(self, now: float) -> None:
-        """Past a time limit asks the child for a trace, a moment later kills all that is its; past the memory limit at
-        once."""
+        """Past a time limit asks the child for a trace, and a moment later kills it with all its processes; past the
+        memory limit at once."""
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
             self._look(now)
-            self._tell()
+            self._write_live()
         if now < self.deadline:
             return
         if not self.timed_out and not self._too_large:
@@ -126,8 +125,8 @@ class Job:
             self.kill()
             self.deadline = now + 1.0
 
-    def _tell(self) -> None:
-        """Writes the stage and the last of what was printed where it can be watched, if anybody named a place."""
+    def _write_live(self) -> None:
+        """Writes the stage and the last lines of output to the file that is watched, if one was named."""
         if self._live is None:
             return
         stage = ""
@@ -140,7 +139,8 @@ class Job:
                 write_file(self._live, text.encode(), later=lambda path: None)
 
     def _look(self, now: float) -> None:
-        """Sets the deadline anew: later for time spent on others, now where a stage or the memory is over its limit."""
+        """Sets the deadline again: later for time spent on others, now where a stage or the memory is over its
+        limit."""
         if self.timed_out or self._too_large:
             return
         query, below = self.query, processes.descendants(self.pid)
@@ -233,7 +233,7 @@ class Job:
 
 
 def _waiting(pipe: int) -> Iterator[bytes]:
-    """What lies in a pipe; b"" at last where its other side is closed."""
+    """The bytes in a pipe; b"" at last where its other side is closed."""
     with contextlib.suppress(BlockingIOError):
         while True:
             data = os.read(pipe, 65_536)

@@ -1,9 +1,8 @@
 """Runs the recorded command as a child: what to execute, signals passed on, and the exit code to end with.
 
-The child has our stdin, stdout and stderr, so its output is untouched. Must not import torch.
+The child has our stdin, stdout and stderr, so its output is untouched. Imports no torch.
 
->>> command_line(["train.py", "--steps", "3"])
-['/usr/bin/python3', 'train.py', '--steps', '3']
+For example: `command_line(["train.py", "--steps", "3"])` gives `['/usr/bin/python3', 'train.py', '--steps', '3']`.
 """
 
 from __future__ import annotations
@@ -70,9 +69,9 @@ def run(
     """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it. `attend`
     is called with the process while it runs; `stdout`: a descriptor in place of ours.
 
-    Signals sent to us go on to the child, those that we were started to ignore excepted; SIGINT and SIGQUIT reach it
-    from the terminal, and we wait for what it does. `on_signal` is called with each number. Who kills us with SIGKILL
-    kills it too.
+    Signals sent to us go on to the child, except those that this process ignores from its start; SIGINT and SIGQUIT
+    reach it from the terminal, and this process waits for its end. `on_signal` is called with each number. SIGKILL to
+    this process kills the child too.
     """
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []
@@ -118,7 +117,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], stdout: int |
 
 
 def signal_text(code: int) -> str:
-    """What a code above 128 means: "signal SIGSEGV", if there is such a signal."""
+    """The meaning of an exit code above 128: "signal SIGSEGV", if there is such a signal."""
     try:
         return f"signal {signal.Signals(code - 128).name}"
     except ValueError:
@@ -144,7 +143,7 @@ def python_of(command: Sequence[str]) -> str | None:
 
 
 def lacks(python: str) -> str:
-    """What a Python cannot import of torch and graphdbg, asked in that Python; empty when it has both or cannot be
+    """Which of torch and graphdbg a Python cannot import, asked in that Python; "" when it has both or cannot be
     asked."""
     program = "import importlib.util as u; print(' '.join(n for n in ('torch', 'graphdbg') if u.find_spec(n) is None))"
     try:

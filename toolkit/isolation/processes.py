@@ -1,10 +1,10 @@
 """Looks at processes by /proc: who descends from whom, what they hold, and which ones a dead server has left behind.
 
-Everything here is empty or does nothing where /proc is missing; must never touch a process that is not a descendant of
-a server of ours: those are known by their parents, or by the TMPDIR that a server gives to all that it starts.
+Everything here is empty or does nothing where /proc is missing. Only descendants of a server of ours are touched: those
+are known by their parents, or by the TMPDIR that a server gives to all that it starts.
 
->>> descendants(os.getpid())
-[]
+>>> os.getpid() in descendants(os.getpid())
+False
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def _children_by_parent(pid: int) -> list[int]:
-    """The same for a kernel that does not list children."""
+    """The children of a process for a kernel that does not list them."""
     if Path(f"/proc/{pid}/task/{pid}/children").exists():
         return []
     return [other for other in _pids() if _stat(other, 1) == pid]
@@ -67,7 +67,7 @@ def held_bytes(pid: int) -> int:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """SIGKILL to each that is still there and ours."""
+    """Sends SIGKILL to each process that still runs and is ours."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -99,7 +99,7 @@ def written_by(pids: Iterable[int]) -> list[Path]:
 class Stalls:
     """How long processes stood ready to run while the machine ran others: time that is not theirs.
 
-    Where the kernel does not tell, it is 0.
+    Where the kernel does not count it, it is 0.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Stalls:
 
 
 def _waited_ns(pid: int) -> int | None:
-    """What the main thread of a process waited for a processor."""
+    """The nanoseconds that the main thread of a process waited for a processor."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -158,7 +158,7 @@ def _pids() -> Iterator[int]:
 
 
 def _stat(pid: int, place: int) -> int | None:
-    """A number of /proc/PID/stat, counted from the state, which is 0."""
+    """A number of /proc/PID/stat, counted from the state, which is field 0."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[place])
     except (OSError, ValueError, IndexError):
@@ -206,7 +206,7 @@ def bind_child(parent: int, memory_bytes: int | None) -> None:
 
 
 def address_space_tells() -> bool:
-    """Whether address space is a measure of memory here: not with an NVIDIA driver about."""
+    """Whether address space measures memory here: not with an NVIDIA driver present."""
     return not Path("/dev/nvidiactl").exists()
 
 
@@ -230,8 +230,8 @@ def oom_kills() -> int:
 
 
 def default_memory_bytes(jobs: int = 1) -> int:
-    """What a child may use by default: its share, among `jobs` of them, of nine tenths of this machine's (or cgroup's)
-    memory."""
+    """The memory that a child may use by default: its share, among `jobs` of them, of nine tenths of this machine's (or
+    cgroup's) memory."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):

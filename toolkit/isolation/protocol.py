@@ -1,7 +1,7 @@
 """The wire between a client and its fork server: length-prefixed JSON frames over one stream socket, and the records in
 them.
 
-Must import neither torch nor anything slow: the client uses it in a process that never imports torch.
+Imports neither torch nor anything slow: the client uses it in processes that never import torch.
 
 >>> parts = Frames()
 >>> [msgspec.json.decode(frame) for frame in parts.feed(frame_of({"a": 1}))]
@@ -31,7 +31,7 @@ class Query(msgspec.Struct, omit_defaults=True):
     `limit_s` is for the whole, `stage_limits` (stage -> seconds) for single stages, counted from their marks. Time that
     the machine spent on other processes is not counted, up to three times the limit. `memory_bytes`: what the child and
     its own children may use on top of the warm server's memory. `trusted`: what it reads was recorded here by the user,
-    or is trusted by word (see `dumps.trust`). `wall`: the child goes behind the wall, where it may write below these
+    or is trusted explicitly (see `dumps.trust`). `wall`: the child goes behind the wall, where it may write below these
     folders and those of its server. `kills`: instead of that, end the query with this id.
     """
 
@@ -67,8 +67,8 @@ class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
 
     `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task
     returned; of one without a value `told` is the last event that it reported. `stage` is the last mark that the child
-    set (`child.mark`), `marks` are all of them with the seconds since its start, where it could still tell; `output` is
-    the head and the tail of what it and its children printed, faulthandler's traces included.
+    set (`child.mark`), `marks` are all of them with the seconds since its start, where it could still report them;
+    `output` is the head and the tail of what it and its children printed, faulthandler's traces included.
     """
 
     id: int
@@ -129,7 +129,7 @@ class Frames:
 
 
 class Servers(Protocol):
-    """A fork server, or what has its face. `home`: the fork server of this process."""
+    """A fork server, or anything with its interface. `home`: the fork server of this process."""
 
     @property
     def home(self) -> Servers: ...
@@ -145,7 +145,8 @@ class Servers(Protocol):
 
 
 class PendingTask(ABC):
-    """A question on its way; iterating gives the events that the task reports, as they come, where they come at all."""
+    """A query that is running; iterating gives the events that the task reports, as they come, where they come at
+    all."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())

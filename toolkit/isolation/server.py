@@ -1,4 +1,4 @@
-"""The fork server: `python -m graphdbg.toolkit.isolation.server FD`, started by `client.ForkServer` and by nobody else.
+"""The fork server: `python -m graphdbg.toolkit.isolation.server FD`, started by `client.ForkServer` alone.
 
 It imports torch and Inductor once, then forks a child per query. It must stay single-threaded, do no tensor work and
 never initialise CUDA, or its children hang or fail. It ends, with all its children and its temporary folder, when the
@@ -36,8 +36,8 @@ _SEED_LIMIT_S = 300.0
 
 
 class ServerSettings(msgspec.Struct):
-    """What the client decides at the start; its first frame. `client`: its process id, 0 for a program that became the
-    server."""
+    """The client's settings for the server, sent in its first frame. `client`: its process id, 0 for a program that
+    became the server."""
 
     root: str
     cache_dir: str
@@ -53,8 +53,8 @@ class ServerSettings(msgspec.Struct):
 
 
 class Server:
-    """The loop: queries in, children out, answers back. `first`: what came to the server that started this one through
-    bwrap."""
+    """The server's loop: takes queries, forks children, sends answers. `first`: what came to the server that started
+    this one through bwrap."""
 
     def __init__(self, connection: socket.socket, first: bytes = b"") -> None:
         self.connection, self.first, self.bwrap = connection, first, bool(first)
@@ -264,7 +264,7 @@ class Server:
         self.selector.register(events, selectors.EVENT_READ, partial(self._pass_on, job))
 
     def _entrance(self, query: Query) -> Callable[[], object]:
-        """What puts the child of a query behind the wall, if it must be there. Raises OSError."""
+        """The function that puts the child of a query behind the wall, if it must be there. Raises OSError."""
         assert self.settings is not None
         if query.wall is None or self.wall is None:
             return _open
@@ -273,7 +273,7 @@ class Server:
         return partial(self.wall.enter, places, root / "home")
 
     def _pass_on(self, job: Job) -> bool:
-        """Sends what a child reported; False once nothing more can come."""
+        """Sends the events that a child reported; False once no more can come."""
         reported = job.reported()
         if reported is not None and reported.rows:
             self._send(reported)
@@ -343,7 +343,7 @@ class Server:
 
 
 def _open() -> None:
-    """No wall."""
+    """Enters no wall."""
 
 
 def serve(connection: socket.socket) -> None:

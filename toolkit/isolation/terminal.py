@@ -3,8 +3,10 @@
 The child never gets the person's terminal, into which a program can type: it gets a new one, and this process carries
 bytes between the two. Imports no torch.
 
->>> with Terminal() as terminal:
-...     terminal.join(ask(TASK, {"path": "case", TERMINAL: terminal.name}, server=server))
+For example:
+
+    with Terminal() as terminal:
+        terminal.join(ask(TASK, {"path": "case", TERMINAL: terminal.name}, server=server))
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _BLOCK = 1 << 16
 
 
 def join_terminal(name: str) -> None:
-    """Makes it this process's, which leads a session: its stdin, stdout and stderr, and where Ctrl-C comes from."""
+    """Makes the terminal this process's own, as leader of a session: its stdin, stdout and stderr, and where Ctrl-C
+    comes from."""
     handle = os.open(name, os.O_RDWR)
     for number in range(3):
         os.dup2(handle, number)
@@ -105,7 +108,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def _raw(stdin: int) -> Iterator[None]:
-    """Keys are carried one by one, Ctrl-C too."""
+    """Sets the terminal to pass keys on one by one, Ctrl-C too."""
     before = termios.tcgetattr(stdin)
     try:
         tty.setraw(stdin, termios.TCSANOW)

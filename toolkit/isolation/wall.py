@@ -6,13 +6,15 @@ everything else read-only. Where ordinary programs are refused these and `bwrap`
 it, with a network, processes and shared memory of its own; mounts stay as they are, for it makes them once, and each
 question writes elsewhere. Landlock says by path what can be written, and keeps the child from other processes; a filter
 of system calls makes no sockets but those of the server's own network, and no changes of modes where mounts stay.
-Rights of root beyond reading go. Devices stay. `Wall.open` says what is not closed. Reading is not closed. Must be
-built before the first thread, and must not follow a variable but PATH, for a file of root's: a mechanism is left out by
-an argument.
+Rights of root beyond reading go. Devices stay. `Wall.open` says what is not closed. Reading is not closed. The wall is
+built before the first thread, and follows no environment variable but PATH, for a file of root's: a mechanism is left
+out by an argument.
 
->>> wall = begin(PARTS, root)                 # in the server, before it imports torch
->>> places = wall.prepared([root])            # in the server, before it forks
->>> wall.enter(places, home=root / "home")    # in the child
+For example:
+
+    wall = begin(PARTS, root)                 # in the server, before it imports torch
+    places = wall.prepared([root])            # in the server, before it forks
+    wall.enter(places, home=root / "home")    # in the child
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ class Wall:
 
     @property
     def open(self) -> list[str]:
-        """What code that breaks out can still do, beside reading, in a few words each."""
+        """What code that breaks out can still do besides reading, in a few words each."""
         possible = {
             "write your files": not (self.mounts or self.landlock),
             "change the modes and times of your files": not (self.mounts or self.filter),
@@ -123,7 +125,7 @@ class Wall:
         return [name for name, holds in mechanisms.items() if holds]
 
     def prepared(self, writable: Iterable[Path]) -> WritableFolders:
-        """What a child needs that may write below these folders, which are there. Raises OSError."""
+        """What a child needs to be allowed to write below these folders, which exist. Raises OSError."""
         folders = tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in writable))
         if not self.mounts:
             return WritableFolders(folders)
@@ -187,8 +189,8 @@ def bubblewrap(parts: Collection[str]) -> list[str]:
 
 
 def begin(parts: Collection[str], scratch: Path, *, bwrap: bool = False) -> Wall:
-    """What a server begins with: its namespaces; then a child tries what holds, in `scratch`, and its answer counts.
-    `bwrap`: it was started through `bubblewrap`, and has them."""
+    """Builds the wall of a server: its namespaces first; then a child tries in `scratch` which mechanisms hold, and its
+    answer counts. `bwrap`: it was started through `bubblewrap`, and has them."""
     if sys.platform != "linux":
         return Wall()
     mounts = False if bwrap else _mounts_here(parts)
@@ -209,7 +211,7 @@ def version() -> int:
 
 
 def _holds(wall: Wall, scratch: Path) -> bool:
-    """Whether a child can go behind it, and then write inside and not outside."""
+    """Whether a child can go behind this wall, and then write inside it and not outside."""
     inside = scratch / "tmp"
     inside.mkdir(exist_ok=True)
     try:
@@ -230,7 +232,7 @@ def _holds(wall: Wall, scratch: Path) -> bool:
 
 
 def _succeeds(attempt: Callable[[], object]) -> bool:
-    """Whether a child that tries it does not fail."""
+    """Whether a child can do this without failing."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -266,17 +268,17 @@ def _own_namespaces(*, mounts: bool) -> None:
 def _tree(places: Iterable[Path], *, proc: bool) -> int:
     """A descriptor of mounts that cannot be written but for `places` and shared memory; a child makes them. `proc`: and
     /proc, where CUDA names its threads, and which root may not write without Landlock."""
-    (ready, tell), (wait, go_on) = os.pipe(), os.pipe()
+    (ready, signalled), (wait, go_on) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             _see_read_only(_libc(), [bytes(place) for place in places], [b"/proc"] if proc else [])
-            os.write(tell, b"x")
+            os.write(signalled, b"x")
             os.close(go_on)
             os.read(wait, 1)
         finally:
             os._exit(0)
-    os.close(tell)
+    os.close(signalled)
     try:
         if not os.read(ready, 1):
             raise OSError(errno.EPERM, "mounts cannot be made here")
@@ -322,7 +324,7 @@ def _landlock(libc: Any, places: Iterable[Path], abi: int, *, tcp: bool, shared:
 
 
 def _drop_rights(libc: Any) -> None:
-    """Of what root, or who has a namespace of users, may do."""
+    """Drops the rights of root, or of the owner of a namespace of users."""
     kept = _IGNORING_MODES if os.geteuid() == 0 else 0
     header, now = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
     _checked(libc.capget(header, now), "capget")

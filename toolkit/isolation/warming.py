@@ -1,7 +1,6 @@
-"""What a fork server does before it forks: imports, probes and patterns that each child would otherwise do anew.
+"""What a fork server does before it forks: imports, probes and patterns that each child would otherwise repeat.
 
->>> warm_imports(Path("cache"))
-[]
+For example: `warm_imports(Path("cache"))` gives `[]`.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ def _use_private_headers(cache_dir: Path) -> None:
 
 
 def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., str]:
-    """Torch runs the preprocessor and openssl for each process to name the header; children share one answer, kept in a
-    file."""
+    """Keeps in a file the compiler's answers by which torch names its header, so that children share them."""
 
     def remembering(header: str, hashable_cmd_line: str, **command: Any) -> str:
         key = hashlib.blake2b(
@@ -107,7 +105,7 @@ def _remembered_probes(note: Path) -> Iterator[None]:
 
 
 def warm_patterns() -> None:
-    """Registers the patterns of Inductor's joint and post-grad passes, which each forked child would otherwise do anew
+    """Registers the patterns of Inductor's joint and post-grad passes, which each forked child would otherwise repeat
     (0.3 s).
 
     They are traced on fake tensors, in Inductor's own order and with its own arguments, or it would register them

@@ -6,8 +6,7 @@ A float64 run is compared, node by node, with one in which every value is rounde
 growth of a node is how much further its result is off, relative to its size, than what went into it. Runs in a child;
 changes nothing.
 
->>> amplifier(gm, inputs, run).node.name
-'floor'
+For example: `amplifier(gm, inputs, run).node.name` gives `'floor'`.
 """
 
 from __future__ import annotations

@@ -6,11 +6,9 @@ The ladder judges one graph under many rungs, each in a child of its own; the fi
 it. It belongs to one graph, one seed and one device, which the caller of `judge` has to see to. The file holds tensors
 and plain values and is read as nothing else.
 
-For example:
-
-    reference(gm, [torch.ones(2)])  # -> [tensor([2., 2.], dtype=torch.float64)]
-    found.save(path)
-    load(path).changed  # -> [0]
+>>> gm = torch.fx.symbolic_trace(lambda x: torch.ops.aten.add.Tensor(x, x))
+>>> reference(gm, [torch.ones(2)])
+[tensor([2., 2.], dtype=torch.float64)]
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ roundings.
 The first that differs is the verdict. Runs the graph again, in float64, only where that decides something; never runs
 the rung.
 
->>> comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), [], run)
->>> comparing.difference(truth, eager, got, wanted, seen, None)
+For example:
+
+    comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), [], run)
+    comparing.difference(truth, eager, got, wanted, seen, None)
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Runs one graph under one rung in this process and says what went wrong: the body of every isolated query.
 
 Order: eager twice under one seed (the second time with uninitialised memory poisoned: a difference means that no
-verdict is
-possible), float64, the rung, the comparison. Each step is marked, so that a segfault or hang is charged to it. A graph
-with
-random ops is compiled once as recorded, for crashes and metadata, and once with `fallback_random`, where compiled code
-draws eager's numbers; Inductor's own random prims are drawn the way its kernels do (`philox`, CPU). Must run in a
-child:
-the graph may take the process with it.
+verdict is possible), float64, the rung, the comparison. Each step is marked, so that a segfault or hang is charged to
+it. A graph with random ops is compiled once as recorded, for crashes and metadata, and once with `fallback_random`,
+where compiled code draws eager's numbers; Inductor's own random prims are drawn the way its kernels do (`philox`, CPU).
+Runs in a child, because the graph may end the process.
 
 >>> judge(Live(gm, inputs), "inductor").text
 'ok'
@@ -115,7 +112,7 @@ def judge(
 
     `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `fidelity.Watched`).
     `shared` is a file for eager's and float64's results: read when it is there, else written, for the next rung of this
-    graph. `lean` is one of LEAN: an order that finds one kind of failure as surely, and says less of what does not
+    graph. `lean` is one of LEAN: an order that finds one kind of failure as surely, and reports less on what does not
     fail.
     """
     used = rung if isinstance(rung, Rung) else rung_named(rung)
@@ -167,7 +164,7 @@ class _Judgement:
         return self.spec.stage in FULL_STAGES and self.spec.ambient.grad and not self.spec.ambient.inference_mode
 
     def outcome(self, keep_outputs: bool) -> Outcome:
-        """The whole judgement."""
+        """The outcome of the whole judgement."""
         if reason := self.rung.unavailable(self.spec) or self.rung.cannot_take(self.gm, self.spec):
             return Outcome(skipped(reason))
         random = draws_from_generator(self.gm)
@@ -233,7 +230,7 @@ class _Judgement:
         return tried if isinstance(tried, Outcome) else None
 
     def _tried(self, **how: bool) -> Execution | Outcome:
-        """What a run of the rung left; its crash or a skip."""
+        """The results of a run of the rung; its crash or a skip."""
         try:
             return self._run_rung(**how)
         except CannotRun as reason:
@@ -250,7 +247,7 @@ class _Judgement:
         return isinstance(truth, NoReference) and truth.reason == WAITS and "accuracy" in self.compared
 
     def _beside_an_error(self, refusal: Signature) -> Outcome:
-        """No verdict, but where eager raises and the rung does not."""
+        """The outcome where eager raises: a failure if the rung does not, else no verdict."""
         unsteady = refusal.kind == "nondeterministic"
         none = Outcome(judged(refusal, where=self.raised_at) if unsteady else cannot_tell(refusal.text()), refusal)
         if self.raised is None:
@@ -333,7 +330,7 @@ class _Judgement:
         return first
 
     def _before(self) -> list[Any]:
-        """What a run can write to, as it was: the inputs, then what the graph holds."""
+        """Copies of what a run can write to: the inputs, then what the graph holds."""
         return [*self.inputs, *self.attributes.before(self.gm)]
 
     def _reads_nothing(self, place: int, poisoned: Any) -> bool:
@@ -350,7 +347,7 @@ class _Judgement:
         return compare(None, [poisoned], [again]) is None
 
     def _first_unsteady(self) -> Where | None:
-        """The first node whose value is another one in a second run with the same seed."""
+        """The first node whose value differs in a second run with the same seed."""
         runs: list[list[Any]] = [[], []]
         for kept in runs:
 
@@ -374,7 +371,7 @@ class _Judgement:
             return self._execute(partial(run_graph, self.gm))
 
     def _as_computed(self) -> None:
-        """A program cannot write to a leaf: where no record tells leaves, what it gave the graph was none."""
+        """Marks leaves as computed where no record says which are: a program cannot write to a leaf."""
         self.computed = True
         places = [
             place
@@ -384,7 +381,7 @@ class _Judgement:
         self.inputs = computed(clone_inputs(self.inputs), places)
 
     def _amplified(self, where: Where | None, text: str) -> tuple[Where | None, str]:
-        """The operator that makes the rounding matter, in the place of the result's node, and the same in words."""
+        """The operator that amplifies rounding, in place of the result's node, and the same in words."""
         from .amplifying import amplifier
 
         worst = amplifier(self.gm, self.inputs, self._eagerly)
@@ -395,7 +392,7 @@ class _Judgement:
         return at, f"{text}; a difference of {worst.input:.1g} becomes one of {worst.output:.1g} at {place}"
 
     def _names(self, eager: Execution) -> list[str]:
-        """What people call the results."""
+        """The names of the results for the user."""
         return result_names(self.gm, self.inputs, len(eager.gradients), self.changed)
 
     def _reference(self) -> list[Any] | NoReference:
@@ -430,7 +427,7 @@ class _Judgement:
         return execution
 
     def _enter(self, step: str) -> None:
-        """A segfault or a hang from now on is charged to it."""
+        """Marks the step that a later segfault or hang is charged to."""
         self.step = step
         mark(step)
 
@@ -449,7 +446,8 @@ class _Judgement:
         return Outcome(judged(signature, self.rung.name, where=where), signature, seconds=self.seconds, notes=notes)
 
     def _behind(self, error: Exception) -> tuple[str, Where | None]:
-        """The kernel or pass that failed and its nodes: takes as long as a small compile, so a search leaves it out."""
+        """The kernel or pass that failed and its nodes. It takes as long as a small compile, so a search leaves it
+        out."""
         from ..compile_fx.errors import explain
 
         explained = explain(error, None, self.step)
@@ -499,7 +497,8 @@ class _Judgement:
 
 
 def _same(eager: list[Any], compiled: list[Any], truth: list[Any] | None) -> bool | None:
-    """What PyTorch's minifier would say of the numbers, at its default tolerances; None where it can say nothing."""
+    """What PyTorch's minifier would decide about the numbers, at its default tolerances; None where it can say
+    nothing."""
     try:
         return t.same(eager, compiled, truth, log_error=lambda *message: None)
     except Exception:  # noqa: BLE001  it asserts much of what it is given
@@ -507,7 +506,7 @@ def _same(eager: list[Any], compiled: list[Any], truth: list[Any] | None) -> boo
 
 
 def convicting(difference: Difference, reference: bool) -> str:
-    """What convicts the rung of wrong numbers, in words; empty for what needs no reason, and for rounding."""
+    """What convicts the rung of wrong numbers, in words; empty where no reason is needed, and for rounding."""
     if difference.kind != "accuracy" or difference.detail == ROUNDING:
         return ""
     if difference.detail == "integers":
@@ -529,7 +528,7 @@ WAITS = "it was not needed: the numbers are eager's"
 
 
 def _output_at(gm: fx.GraphModule, place: int, name: str) -> Where | None:
-    """The node of a result, with its user's line, and the name; None for no result in particular."""
+    """The node of a result, with its user's line, and the result's name; None where no single result is meant."""
     nodes = returned(gm)
     node = nodes[place] if 0 <= place < len(nodes) else None
     return _at(node, name) if isinstance(node, fx.Node) else Where(name=name) if name else None

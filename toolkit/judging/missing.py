@@ -1,5 +1,5 @@
-"""Tells what a rung found out about torch from what only says that a part is missing here, or that graphdbg itself
-failed.
+"""Distinguishes what a rung found out about torch from errors which only say that a part is missing here, or that
+graphdbg itself failed.
 
 Not a verdict about torch: an import that fails (but for one in the user's own files), a tool that Inductor needs and
 that is not on this machine, and an exception whose innermost frame is graphdbg's own. What a rung raises in order to
@@ -70,7 +70,7 @@ def missing(error: BaseException) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """What wrappers wrap: torch's own, and those of graphdbg that add where it happened."""
+    """The exception inside wrappers: torch's own, and those of graphdbg that add where it happened."""
     for _ in range(20):
         deeper = inside(error)
         if deeper is None and _ours(type(error).__module__) and not isinstance(error, GraphdbgError):
@@ -124,9 +124,8 @@ def is_same_error(wanted: Signature, error: BaseException) -> bool:
 
 
 def missing_error(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) -> Signature | None:
-    """What a rung that does not raise would have failed at; None where eager's error is no promise to raise one: it ran
-    out of memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left.
-    """
+    """The failure of a rung that does not raise where eager does; None where eager's error is no promise to raise one:
+    it ran out of memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left."""
     cause = error.__cause__
     if not isinstance(error, GraphRunError) or cause is None or is_memory_error(cause):
         return None

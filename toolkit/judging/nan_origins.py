@@ -4,8 +4,9 @@ backward.
 
 Runs a graph once, in this process; keeps numbers of one element alone.
 
->>> next(nan_origins(gm, inputs)).node.name
-'log'
+>>> gm = torch.fx.symbolic_trace(lambda x: torch.ops.aten.log.default(x) + 1)
+>>> next(nan_origins(gm, [torch.tensor([-1.0])])).node.name
+'log_default'
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
                 given = {arg.name: small[arg] for arg in node.all_input_nodes if arg in small}
                 infinite = next((arg for arg in node.all_input_nodes if arg in inf), None)
                 yield Origin(node, infinite.name, given, inf[infinite]) if infinite else Origin(node, "", given)
-    except GraphRunError:  # told by whoever judges the graph
+    except GraphRunError:  # reported by whoever judges the graph
         return
 
 

@@ -1,9 +1,11 @@
 # pyright: basic
-"""The builder of checked runs: computes as the plain one does, and tells of signed integers that overflow and of
-assertions that fail.
+"""The builder of checked runs: computes as the plain one does, and reports signed integers that overflow and assertions
+that fail.
 
->>> with checking_builder(watch):
-...     ...  # kernels run
+For example:
+
+    with checking_builder(watch):
+        ...  # kernels run
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _MOST = float(1 << 63)
 
 
 def _noting_overflow(name: str, overflow: Callable[[Any, Any, Any], Any]) -> Any:
-    """An operation on two integers that tells of the lanes where signed ones do not hold the result."""
+    """An operation on two integers that reports the lanes where signed integers overflow."""
     usual = getattr(Builder, name)
 
     def call(self: Any, lhs: Any, rhs: Any) -> Any:
@@ -50,8 +52,8 @@ def _product_overflows(left: np.ndarray, right: np.ndarray, product: np.ndarray)
 
 
 class CheckingBuilder(Builder):
-    """`eye.overflowed(output, lanes)` and `eye.asserted(lanes, message)` hear of it; the class alone is put in, the
-    builder stays the one that Triton's language has."""
+    """`eye.overflowed(output, lanes)` and `eye.asserted(lanes, message)` are called; only the class of Triton's own
+    builder object is replaced."""
 
     eye: Any = None
     create_add = _noting_overflow("create_add", lambda a, b, output: ((a ^ output) & (b ^ output)) < 0)
@@ -80,7 +82,7 @@ class LenientBuilder(Builder):
     """Goes on where an assertion fails."""
 
     def create_assert(self, condition: Any, message: Any) -> None:
-        """It was told of when it ran the first time."""
+        """Does nothing: the assertion was reported when it first ran."""
 
 
 @contextlib.contextmanager

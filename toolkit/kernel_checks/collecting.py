@@ -1,8 +1,10 @@
 # pyright: basic
 """Findings as they come, one for each kernel, kind, line and argument, with the line of the kernel that is running.
 
->>> collected = Collected()
->>> collected.add("load", at, access, access.outside)
+For example:
+
+    collected = Collected()
+    collected.add("load", at, access, access.outside)
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ class LaunchPlace:
 
     @property
     def program(self) -> tuple[int, int, int]:
-        """Its place in the grid."""
+        """The program's place in the grid."""
         x, y, _ = (int(index) for index in self.launch.grid)
         return self.number % x, self.number // x % y, self.number // (x * y)
 
     def text(self, line: int) -> str:
-        """What stands in a line of the kernel's file."""
+        """The text of a line of the kernel's file."""
         return linecache.getline(self.file, line).strip()
 
     def line(self) -> int:
@@ -70,7 +72,7 @@ class Collected:
         self._last: dict[tuple[str, str, int, str], tuple[int, int]] = {}
 
     def all(self) -> list[KernelFault]:
-        """In the order in which they came."""
+        """All findings in the order in which they came."""
         return list(self._found.values())
 
     def add(
@@ -84,7 +86,7 @@ class Collected:
         detail: str = "",
         note: bool = False,
     ) -> KernelFault:
-        """One more. `lanes`: those of the program that it befell."""
+        """Adds a finding. `lanes`: the lanes of the program in which it occurred."""
         line = line or at.line()
         text = at.text(line)
         argument = argument_of(at.launch, access, text)

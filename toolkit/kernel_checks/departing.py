@@ -2,8 +2,10 @@
 """Kernels beside eager: whether eager's value is not finite either, and which kernel is the first whose buffer departs
 from it.
 
->>> departures(session, checking, "wrong result: ...", around)
-[Finding(kind='values', kernel='triton_per_fused_softmax_0', line=31, buffer='buf1', node='div')]
+For example:
+
+    departures(session, checking, "wrong result: ...", around)
+    # [Finding(kind='values', kernel='triton_per_fused_softmax_0', line=31, buffer='buf1', node='div')]
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ eager."""
 
 
 def eager_beside(checking: Checking) -> None:
-    """Says of each NaN and infinity that was born whether eager has it, too: such is no fault of the kernel."""
+    """Records for each NaN and infinity that arose whether eager has it, too; then the kernel is not at fault."""
     if not checking.born or not checking.runs:
         return
     known: dict[str, torch.Tensor] = {}

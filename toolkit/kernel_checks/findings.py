@@ -1,6 +1,8 @@
 """What a checked run of kernels found, as plain data. Imports no torch.
 
->>> Finding(kind="load", kernel="triton_poi_fused_index_2", launch=4, program=(17, 0, 0), line=14, lanes=29)
+For example:
+
+    Finding(kind="load", kernel="triton_poi_fused_index_2", launch=4, program=(17, 0, 0), line=14, lanes=29)
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class UserLine(msgspec.Struct, frozen=True):
 
 
 class KernelFault(msgspec.Struct, omit_defaults=True):
-    """One fault: all that befell one line of one kernel and one argument. `launch`, `program`, lanes: of the first
+    """One fault: everything found at one line of one kernel for one argument. `launch`, `program`, lanes: of the first
     time.
 
     `lanes`: how many of the program, from `first_lane` to `last_lane`; `programs`: how many programs in all; `count`:
@@ -71,12 +73,12 @@ class KernelFault(msgspec.Struct, omit_defaults=True):
 
     @property
     def what(self) -> str:
-        """What it is, in words."""
+        """The fault in words."""
         return KINDS[self.kind]
 
 
 class Checked(msgspec.Struct, omit_defaults=True):
-    """What a checked run came to. `kernels`: how many were checked, of `names`. `findings` are faults, `notes` such as
+    """The result of a checked run. `kernels`: how many were checked, of `names`. `findings` are faults, `notes` such as
     are none by themselves; `unchecked`: what was not looked at, in sentences; `verdict`: the judge's of the results;
     `wrong`: that they are wrong, and no kernel was found to be; `cannot`: why the run did not come to its end."""
 
@@ -116,5 +118,5 @@ class Checked(msgspec.Struct, omit_defaults=True):
 
     @property
     def ratio(self) -> float | None:
-        """Checked by plain time."""
+        """The time of the checked run divided by that of the plain one."""
         return self.seconds_checked / self.seconds_plain if self.seconds_plain else None

@@ -2,9 +2,11 @@
 """A graph's Triton kernels interpreted and checked, in this process, which a compile may change: a child does it for
 commands.
 
->>> report = checked(case.live())
->>> [(fault.kind, fault.kernel, fault.line, fault.nodes) for fault in report.findings]
-[('load', 'triton_poi_fused_index_2', 14, ['index', 'add_1'])]
+For example:
+
+    report = checked(case.live())
+    [(fault.kind, fault.kernel, fault.line, fault.nodes) for fault in report.findings]
+    # [('load', 'triton_poi_fused_index_2', 14, ['index', 'add_1'])]
 """
 
 from __future__ import annotations
@@ -87,13 +89,13 @@ class CheckedRung(TritonInterpret):
         return run
 
     def _plainly(self, compiled: Compiled, inputs: list[Any], checking: Checking) -> None:
-        """The time of the plain interpreter on copies; it stays unknown where that stops at a fault."""
+        """The time of the plain interpreter on copies; None where that stops at a fault."""
         state = torch.get_rng_state()
         try:
             self.seconds_plain = self.timed(compiled, inputs, checking)
             if self.seconds_plain < _SHORT_S:  # the first run of all loads and fills caches
                 self.seconds_plain = self.timed(compiled, inputs, checking)
-        except Exception:  # noqa: BLE001  the checked run tells of it
+        except Exception:  # noqa: BLE001  the checked run reports it
             self.seconds_plain = None
         finally:
             torch.set_rng_state(state)
@@ -116,9 +118,9 @@ class CheckedRung(TritonInterpret):
 def checked(
     case: Live, *, kernel: str | None = None, edit: Edit | None = None, plain: bool = True, seed: int = 0
 ) -> Checked:
-    """Compiles, interprets and checks. `kernel`: that one alone; `edit(name, source)`: another source for a kernel;
-    `plain`: also run the plain interpreter, for its time. Results are judged as `replay` judges them, and departing
-    ones blamed on a kernel."""
+    """Compiles, interprets and checks a graph's kernels. `kernel`: that one alone; `edit(name, source)`: another source
+    for a kernel; `plain`: also run the plain interpreter, for its time. Results are judged as `replay` judges them, and
+    departing ones blamed on a kernel."""
     from .departing import departures, eager_beside
 
     rung = CheckedRung(kernel, edit, plain=plain)
@@ -161,7 +163,7 @@ def _unjudged(rung: CheckedRung, case: Live, seed: int, refused: Outcome) -> Out
             copy = copy_graph(gm)
             fakes = shared_fakes(copy, case.inputs, spec.dynamic)[0]
             execute(rung.build(copy, fakes, spec), clone_inputs(case.inputs), seed=seed)
-    except Exception as error:  # noqa: BLE001  whatever it raises is told
+    except Exception as error:  # noqa: BLE001  whatever it raises is reported
         if reason := missing(error):
             return Outcome(skipped(reason))
         signature = from_exception(error, "run")

@@ -5,10 +5,11 @@ launch.
 A storage without a shadow holds values everywhere: inputs, results of library calls. Shadows go with their storage, not
 with its address: a weak reference keeps the address from being given to another.
 
->>> shadows = Shadows()
->>> shadows.allocated(torch.empty(4))
->>> shadows.of(zone).written
-array([False, False, False, False])
+For example:
+
+    shadows = Shadows()
+    shadows.allocated(torch.empty(4))
+    shadows.of(zone).written  # -> array([False, False, False, False])
 """
 
 from __future__ import annotations
@@ -69,17 +70,17 @@ class Shadow:
 
 
 class Shadows:
-    """All of one run."""
+    """The shadows of one run."""
 
     def __init__(self) -> None:
         self._known: dict[int, Shadow] = {}
 
     def clear(self) -> None:
-        """A wrapper begins: all that it is given holds values."""
+        """Forgets everything at the start of a wrapper: all that it gets holds values."""
         self._known.clear()
 
     def allocated(self, tensor: torch.Tensor) -> None:
-        """A fresh storage that holds nothing."""
+        """Records a fresh storage that holds nothing."""
         if len(self._known) % 64 == 63:
             self._known = {key: shadow for key, shadow in self._known.items() if not shadow.reference.expired()}
         storage = tensor.untyped_storage()
@@ -88,7 +89,7 @@ class Shadows:
         )
 
     def filled(self, tensor: torch.Tensor) -> None:
-        """Something outside of kernels wrote all elements of a tensor."""
+        """Records that something outside of kernels wrote all elements of a tensor."""
         shadow = self._known.get(tensor.untyped_storage()._cdata)
         if shadow is not None and shadow.written is not None:
             _elements(shadow, tensor)[...] = True

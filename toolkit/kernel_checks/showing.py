@@ -37,7 +37,8 @@ _WIDTH = 8
 def shown(
     saved: SavedGraph, *, kernel: str | None, seed: int, limit_s: float, imports: Sequence[str], as_json: bool
 ) -> int:
-    """0: nothing was found, 1: something was, 4: it could not be run. Raises EnvironmentLackError without Triton."""
+    """Checks a graph's kernels and prints the result; returns 0: nothing was found, 1: something was, 4: it could not
+    be run. Raises EnvironmentLackError without Triton."""
     require_interpreter()
     with opened(None) as used:
         checked = check(saved, used, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
@@ -89,7 +90,7 @@ def check(
     imports: Sequence[str] = (),
     plain: bool = True,
 ) -> Checked:
-    """Checks one saved graph in a child; one that dies is told of too. Raises GraphdbgError where it cannot be loaded,
+    """Checks one saved graph in a child; one that dies is reported too. Raises GraphdbgError where it cannot be loaded,
     where Triton is missing, and where there is no such kernel."""
     payload = {
         "path": str(saved.path.absolute()),
@@ -105,7 +106,7 @@ def check(
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """What the child does."""
+    """The body of the query: checks the kernels in the child."""
     from ..isolation.child import mark
     from ..live.case import Case
     from ..triton.needs import require_interpreter
@@ -180,7 +181,7 @@ def lines_of(fault: KernelFault, graph: str, number: int) -> list[str]:
 
 
 def _next(fault: KernelFault, graph: str) -> str:
-    """The command that shows the whole kernel: a generated one is written anew, a user's is in the dump."""
+    """The command that shows the whole kernel: a generated one is written again, a user's is in the dump."""
     if fault.kernel.startswith("triton_"):
         return with_flags(f"graphdbg compile {graph} --target cuda:90 --emit source --kernel {fault.kernel}")
     return f"graphdbg show {graph} --kernel {fault.kernel}"

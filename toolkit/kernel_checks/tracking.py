@@ -1,13 +1,12 @@
 # pyright: basic
-"""One program run once more with its values followed: where a NaN or an infinity was born, where an index overflowed.
+"""One program run once more with its values followed: where a NaN or an infinity arose, where an index overflowed.
 
 Each lane of each value may carry the number of an event. A birth is an operation whose result is not finite while its
 operands are (or NaN of none that is): constants such as -inf, and what was loaded, are not born. An event counts when
 it reaches a store of a live lane, or the address of a live access: `where` takes that of the lane it takes, a reduction
 that of the lanes that it reduces.
 
->>> followed(memory, place, collected)
-[(Finding(kind='nan', line=14), 'out_ptr0')]
+For example: `followed(memory, place, collected)` gives `[(Finding(kind='nan', line=14), 'out_ptr0')]`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Event(NamedTuple):
 
 
 class Tracker(AccessWatch):
-    """Watches the memory and hears of every operation of the builder."""
+    """Watches the memory, and gets every operation of the builder."""
 
     def __init__(self, place: LaunchPlace, collected: Collected) -> None:
         self.place, self.collected = place, collected
@@ -76,15 +75,15 @@ class Tracker(AccessWatch):
     # the builder
 
     def overflowed(self, output: Any, lanes: np.ndarray) -> None:
-        """Integers of some lanes have wrapped."""
+        """Records that integers of some lanes have wrapped."""
         if not self.paused:
             output.events = np.where(lanes, self._event("overflow"), 0).astype(np.int32)
 
     def asserted(self, lanes: np.ndarray, message: str) -> None:
-        """It was told of when it ran the first time."""
+        """Does nothing: the assertion was reported when it first ran."""
 
     def done(self, builder: Any, name: str, usual: Any, given: tuple[Any, ...], output: Any) -> None:
-        """An operation was computed."""
+        """Follows the events through an operation that was computed."""
         if self.paused or output is None:
             return
         if name in _MOVED:
@@ -142,7 +141,7 @@ class Tracker(AccessWatch):
         output.events = np.where(bad, events, 0).astype(np.int32)
 
     def _passed_on(self, operands: list[Any], output: Any) -> None:
-        """Events of integers go on with them, into addresses too."""
+        """Passes events of integers on with them, also into addresses."""
         events = events_of(output)
         for operand in operands:
             known = None if is_float(operand) else events_of(operand)
@@ -170,7 +169,7 @@ class Tracker(AccessWatch):
                     events[lanes] = self._event(kind)
 
     def folded(self, usual: Any, input: Any, axis: Any, combine: Any, *more: Any, **named: Any) -> Any:
-        """A reduction or a scan, as one operation."""
+        """Follows a reduction or a scan as one operation."""
         outer, self.paused = self.paused, True
         try:
             result = usual(input, axis, combine, *more, **named)
@@ -238,7 +237,7 @@ def _full(handle: Any) -> np.ndarray:
 
 
 def _as(reduced: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """What was reduced along an axis in the shape of the result; a scan's lanes all get it."""
+    """A value reduced along an axis, in the shape of the result; all lanes of a scan get it."""
     reduced = np.asarray(reduced)
     if reduced.size == int(np.prod(shape)):
         return reduced.reshape(shape)
@@ -277,4 +276,4 @@ FollowingBuilder = type(
     (CheckingBuilder,),
     {name: _following(name) for name in dir(type(BUILDER)) if name.startswith("create_") and name != "create_assert"},
 )
-"""The checking builder, every operation of which is told of."""
+"""The checking builder, every operation of which is reported."""

@@ -1,11 +1,13 @@
 # pyright: basic
 """Sees every access of every kernel of a run and keeps what is wrong with it.
 
-Bounds are those of the real storage. What befalls values (overflowed indices, NaN and infinities) is only noticed here;
+Bounds are those of the real storage. Events of values (overflowed indices, NaN and infinities) are only noticed here;
 the program is then run once more, with values followed (`tracking`).
 
->>> checking = Checking(wrappers)
->>> Session(checking)
+For example:
+
+    checking = Checking(wrappers)
+    Session(checking)
 """
 
 from __future__ import annotations
@@ -62,12 +64,12 @@ class Checking(Observer):
     # what the builder tells
 
     def overflowed(self, output: Any, lanes: np.ndarray) -> None:
-        """A signed integer does not hold its result in some lanes."""
+        """Records that a signed integer overflowed in some lanes."""
         if self.watch is not None and self.active:
             self.watch.overflowed(output, lanes)
 
     def asserted(self, lanes: np.ndarray, message: str) -> None:
-        """`tl.device_assert` failed."""
+        """Records that `tl.device_assert` failed."""
         if self.watch is not None and self.active:
             self.watch.asserted(lanes, message)
 
@@ -132,7 +134,7 @@ class Checking(Observer):
                 self._unread(tensor, f"the graph returns as output {place}", node)
 
     def _unread(self, tensor: torch.Tensor, who: str, node: str = "") -> None:
-        """Memory that nothing wrote is read outside of kernels: told of the kernel that wrote the rest."""
+        """Records that unwritten memory is read outside of kernels, as a fault of the kernel that wrote the rest."""
         holes, by = self.shadows.holes(tensor)
         if not holes or by is None:
             return
@@ -156,7 +158,7 @@ class Checking(Observer):
         self.outside.setdefault((kernel, line), fault)
 
     def findings(self) -> list[KernelFault]:
-        """All of them, notes among them."""
+        """All findings, notes among them."""
         return [*self.collected.all(), *self.outside.values()]
 
     def may_run_again(self, kernel: str, line: int) -> bool:
@@ -189,7 +191,7 @@ class LaunchWatch(AccessWatch):
         self.births: list[tuple[KernelFault, str]] = []
 
     def _read_only(self) -> set[int]:
-        """Storages that generated code only reads: nobody has to remember who did."""
+        """The storages that generated code only reads, whose readers need no record."""
         changed = set(getattr(self.launch.autotuner, "inductor_meta", {}).get("mutated_arg_names", ()))
         storages: dict[int, bool] = {}
         for name, tensor in self.launch.tensors.items():
@@ -270,7 +272,7 @@ class LaunchWatch(AccessWatch):
         self._not_finite(access)
 
     def stored(self, access: Access) -> None:
-        """Two lanes of one store at one place: the second has overwritten another value."""
+        """Finds two lanes of one store at one place, where the second has overwritten another value."""
         assert access.zone is not None and access.value is not None
         kept = access.zone.elements(access.dtype)[access.index[access.inside]]
         wanted = access.value[access.inside].astype(access.dtype, copy=False)
@@ -289,7 +291,7 @@ class LaunchWatch(AccessWatch):
         self.place.number = number + 1
 
     def finish(self) -> None:
-        """The kernel ran: what its buffers hold is kept beside findings of values."""
+        """Keeps what the kernel's buffers hold beside findings of values, after it ran."""
         for finding, argument in self.births:
             tensor = self.launch.tensors.get(argument)
             if tensor is not None and tensor.is_floating_point():
@@ -298,11 +300,11 @@ class LaunchWatch(AccessWatch):
     # what the builder tells
 
     def overflowed(self, output: Any, lanes: np.ndarray) -> None:
-        """A signed integer does not hold its result in some lanes."""
+        """Records that a signed integer overflowed in some lanes."""
         self.suspects[self.place.line()] = None
 
     def asserted(self, lanes: np.ndarray, message: str) -> None:
-        """`tl.device_assert` failed."""
+        """Records that `tl.device_assert` failed."""
         self.checking.collected.add("assert", self.place, None, lanes, detail=message)
 
     # how
@@ -325,7 +327,8 @@ class LaunchWatch(AccessWatch):
         fault.note = self.place.is_empty(fault.node)  # the user's own
 
     def _others(self, access: Access, before: np.ndarray, kind: str, same: Zone | None = None) -> None:
-        """Places that another program of this launch wrote or read. Such as atomics put into an order are none."""
+        """Finds places that another program of this launch wrote or read. Places that atomics put into an order do not
+        count."""
         other = (before != 0) & (before != self.place.number + 1)
         if not other.any():
             return
@@ -378,7 +381,7 @@ def _bits(data: np.ndarray) -> np.ndarray:
 
 
 def _spread(inside: np.ndarray, chosen: Any) -> np.ndarray:
-    """A mask over the lanes inside -> over all lanes."""
+    """A mask over the lanes inside, spread over all lanes."""
     if chosen.shape == inside.shape:
         return chosen & inside
     mask = np.zeros(inside.shape, bool)

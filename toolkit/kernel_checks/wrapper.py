@@ -1,10 +1,12 @@
 # pyright: basic
 """The graph behind each generated wrapper: nodes and user lines of kernels and buffers, and eager's value of any node.
 
->>> with wrappers.open():
-...     compiled = rung.build(gm, fakes, spec)
->>> wrappers.of(call).behind("triton_poi_fused_relu_0", 0)
-(['relu'], [UserLine('model.py:12', 'y = x.relu()')])
+For example:
+
+    with wrappers.open():
+        compiled = rung.build(gm, fakes, spec)
+    wrappers.of(call).behind("triton_poi_fused_relu_0", 0)
+    # (['relu'], [UserLine('model.py:12', 'y = x.relu()')])
 """
 
 from __future__ import annotations
@@ -81,8 +83,8 @@ class Wrapper:
         return graph_node is not None and is_uninitialised(graph_node)
 
     def scattering(self, nodes: Sequence[str]) -> str:
-        """Of some nodes the one that writes where an index says, which may name a place twice: then the graph does so
-        itself."""
+        """The one of some nodes that writes to indexed places, which may name a place twice: then the graph itself does
+        so."""
         return next((name for name in nodes if name in self._by_name and _name(self._by_name[name]) in _SCATTERS), "")
 
     def eager(self, inputs: Sequence[Any], wanted: Collection[str]) -> dict[str, torch.Tensor]:
@@ -105,13 +107,13 @@ def _name(node: fx.Node) -> str:
 
 
 def line_of(node: fx.Node) -> UserLine | None:
-    """Where the user wrote what became of a node."""
+    """The user's line of a node."""
     place, code = user_frame(node.stack_trace or "")
     return UserLine(place, code) if place else None
 
 
 class Wrappers:
-    """Those that are loaded while it is open."""
+    """The wrappers that are loaded while it is open."""
 
     def __init__(self) -> None:
         self._heard: list[tuple[str, list[fx.Node]]] = []
@@ -119,13 +121,13 @@ class Wrappers:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Wrappers]:
-        """Around compiles."""
+        """Collects the wrappers of the compiles inside the block."""
         heard = kernels_heard(lambda row, nodes, _: self._heard.append((row.name, nodes)))
-        with heard, pretended.wrappers_told_of(self._loaded):
+        with heard, pretended.wrappers_loaded(self._loaded):
             yield self
 
     def of(self, call: Callable[..., Any]) -> Wrapper | None:
-        """The one with that function."""
+        """The wrapper with that function."""
         return next((wrapper for known, wrapper in self._known if known is call), None)
 
     def _loaded(self, lowering: Any, module: Any) -> None:

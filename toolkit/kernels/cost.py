@@ -8,8 +8,9 @@ body once for each element (a Welford step as 6), what several loops of a kernel
 casts and moves as none. Symbols count with their hints. Must change nothing of the scheduler and add no guard; a size
 that only a run tells makes the number unknown.
 
->>> cost(scheduler_nodes, fx_nodes)
-Cost(read=2097152, written=524288, flops=134217728, estimated=False)
+For example:
+
+    cost(scheduler_nodes, fx_nodes)  # -> Cost(read=2097152, written=524288, flops=134217728, estimated=False)
 """
 
 from __future__ import annotations

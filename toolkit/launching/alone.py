@@ -3,7 +3,7 @@
 the time.
 
 Inductor's own launcher runs it, in the saved configuration, with strides, storage offsets and shared storages as they
-were. The child is the only one that an illegal access can end. Must not be used where the source was not trusted.
+were. An illegal access can end no other process. For trusted sources only.
 
 What the kernel wrote is compared with the interpreter's bytes for the same arguments, and with eager's value of the
 node. The interpreter ran the same code on the same arguments: what is allowed is the rounding of another order of sums,
@@ -12,7 +12,9 @@ RMS(want) over what was written). Where sums cancel to nothing rounding is all t
 kernel's own result moves when its inputs move by one rounding, and so much is rounding, too. Eager is judged as
 everywhere (`numerics.comparison`), by float64.
 
->>> ask("graphdbg.toolkit.launching.alone:task", {"folder": "launches", "launch": "0000_triton_relu_0", ...})
+For example:
+
+    ask("graphdbg.toolkit.launching.alone:task", {"folder": "launches", "launch": "0000_triton_relu_0", ...})
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ def gpu(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def ceilings(payload: dict[str, Any]) -> dict[str, Any]:
-    """What the GPU can do at most, see `roofline`."""
+    """The highest rates of the GPU, see `roofline`."""
     return msgspec.to_builtins(measured(bench))
 
 
@@ -74,7 +76,7 @@ def beside_eager(launch: Launch, known: Launches) -> JudgedLaunch:
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Launches, compares, and measures the time where `ceilings` are given."""
+    """The body of the query: launches, compares, and measures the time where `ceilings` are given."""
     mark("load")
     known = open_launches(Path(payload["folder"]))
     launch = next(candidate for candidate in known.launches if candidate.folder == payload["launch"])
@@ -148,8 +150,8 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 def arguments(
     launch: Launch, known: Launches, change: Change | None = None, device: str = "cuda"
 ) -> tuple[list[Any], dict[int, torch.Tensor]]:
-    """(the launcher's arguments on a device, storage -> its bytes there). `change` is made to floating-point storages
-    first."""
+    """(the launcher's arguments on a device, storage -> its bytes there). `change` is applied to floating-point
+    storages first."""
     kinds: dict[int, set[str]] = {}
     for tensor in launch.tensors.values():
         kinds.setdefault(tensor.storage, set()).add(tensor.dtype)
@@ -202,7 +204,7 @@ def _time(judged: JudgedLaunch, kernel: Any, launch: Launch, known: Launches, li
 
 
 def place_of(launch: Launch, source: str, seconds: float, limits: Ceilings) -> Any:
-    """Where a launch of that time stands. Bytes: those that the interpreter saw it touch."""
+    """The place of a launch of that time under the roofline, with the bytes that the interpreter saw it touch."""
     moved = None
     if launch.bytes_read is not None and launch.bytes_written is not None:
         moved = launch.bytes_read + launch.bytes_written
@@ -226,7 +228,7 @@ def flat(data: bytes | memoryview | torch.Tensor, dtype: torch.dtype) -> torch.T
 
 
 def view(data: bytes | memoryview | torch.Tensor, tensor: Tensor) -> torch.Tensor:
-    """An argument as it lies in the bytes of its storage."""
+    """An argument as a view of the bytes of its storage."""
     return flat(data, dtype_of(tensor.dtype)).as_strided(tensor.shape, tensor.stride, tensor.offset)
 
 

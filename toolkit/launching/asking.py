@@ -1,10 +1,12 @@
 """Asks children for the launches of a graph, and for one launch alone on the GPU at a time. Imports no torch.
 
-A kernel that kills its process is told as one that died; the others go on.
+A kernel that kills its process is reported as one that died; the others go on.
 
->>> with opened(None, "inductor", *TASKS) as children:
-...     saved = launches_of(graph, Path("launches"), "cuda:90", children)
-...     rows = [alone(saved, launch, children, None) for launch in saved.launches]
+For example:
+
+    with opened(None, "inductor", *TASKS) as children:
+        saved = launches_of(graph, Path("launches"), "cuda:90", children)
+        rows = [alone(saved, launch, children, None) for launch in saved.launches]
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ def _failed(answer: Answer, folder: Path) -> RunError:
 
 
 def ended(answer: Answer) -> str:
-    """How a process ended, for a reader."""
+    """How a process ended, as text."""
     if answer.error is not None:
         said = str(answer.error.message).strip().splitlines() or [""]
         return f"{answer.error.type.rpartition('.')[2]} in {answer.stage or 'loading'}: {said[0]}"
@@ -99,7 +101,7 @@ def ended(answer: Answer) -> str:
 
 
 def ceilings(children: ForkServer, limit_s: float = 300.0) -> Ceilings | str:
-    """What the GPU can do at most, or why that is not known."""
+    """The highest rates of the GPU, or why they are not known."""
     answer = ask(f"{_ALONE}:ceilings", {}, limit_s, server=children).answer()
     return msgspec.convert(answer.value, Ceilings) if answer.status == "done" else ended(answer)
 
@@ -107,7 +109,7 @@ def ceilings(children: ForkServer, limit_s: float = 300.0) -> Ceilings | str:
 def alone(
     known: Launches, launch: Launch, children: ForkServer, limits: Ceilings | None, limit_s: float = 600.0
 ) -> JudgedLaunch:
-    """One launch on the GPU, in a child of its own. The source is run: only where it was trusted."""
+    """One launch on the GPU, in a child of its own. Runs the source, so only where it is trusted."""
     payload = {
         "folder": str(known.folder.absolute()),
         "launch": launch.folder,

@@ -1,8 +1,10 @@
-"""What came of launching a kernel alone, as plain data and as the texts of `graphdbg kernel`. Must not import torch.
+"""The result of launching a kernel alone, as plain data and as the texts of `graphdbg kernel`. Imports no torch.
 
->>> print(report(judged))
-triton_poi_fused_relu_0, launch 1 of 1, grid (4, 1, 1), XBLOCK=256 warps=4 stages=1   interpreter
-out_ptr0 = buf0 = node relu  f32[1024]  eager 0 (tolerance 1e-05)   ok
+For example:
+
+    print(report(judged))
+    # triton_poi_fused_relu_0, launch 1 of 1, grid (4, 1, 1), XBLOCK=256 warps=4 stages=1   interpreter
+    # out_ptr0 = buf0 = node relu  f32[1024]  eager 0 (tolerance 1e-05)   ok
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class JudgedLaunch(msgspec.Struct):
 
     @classmethod
     def of(cls, launch: Launch, where: str, arguments: list[Argument], died: str = "") -> JudgedLaunch:
-        """What came of one launch."""
+        """The result of one launch."""
         return cls(
             launch.kernel,
             launch.number,
@@ -186,7 +188,7 @@ def _against(name: str, comparison: Against) -> str:
 
 
 def document(known: Launches, judged: Sequence[JudgedLaunch], limits: Ceilings | None, device: str) -> dict[str, Any]:
-    """All of it as JSON."""
+    """All results as JSON."""
     rows = [{"ok": launch.ok, **msgspec.to_builtins(launch)} for launch in judged]
     ceilings = None if limits is None else msgspec.to_builtins(limits)
     return {

@@ -7,11 +7,12 @@ DIR/0003_triton_red_fused_sum_1/       launch.json, kernel.py
 DIR/tensors/<hash>                     storages, whole, each once (see dumps.tensors)
 ```
 
-Nothing of a folder is run when it is read, and what is odd is refused with a sentence. Must not import torch.
+Nothing of a folder is run when it is read, and anything invalid is refused with a sentence. Imports no torch.
 
->>> saved = open_launches(Path("launches"))
->>> [(launch.kernel, launch.grid) for launch in saved.launches]
-[('triton_poi_fused_relu_0', (4, 1, 1))]
+For example:
+
+    saved = open_launches(Path("launches"))
+    [(launch.kernel, launch.grid) for launch in saved.launches]  # -> [('triton_poi_fused_relu_0', (4, 1, 1))]
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ class Tensor(msgspec.Struct, frozen=True):
 
     @property
     def element_bytes(self) -> int:
-        """Of one element."""
+        """The bytes of one element."""
         return DTYPES[self.dtype]
 
     def text(self) -> str:
-        """ "f32[64, 256]"."""
+        """The type and shape as text: "f32[64, 256]"."""
         short = self.dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("complex", "c")
         return f"{short.replace('int', 'i') if self.dtype != 'bool' else 'bool'}{list(self.shape)}"
 
@@ -121,7 +122,7 @@ class Launch(msgspec.Struct):
         return f"{self.number:04d}_{self.kernel}"[:200]
 
     def config_text(self) -> str:
-        """ "XBLOCK=64 R0_BLOCK=64 warps=8 stages=1"."""
+        """The configuration as text: "XBLOCK=64 R0_BLOCK=64 warps=8 stages=1"."""
         blocks = [f"{name}={value}" for name, value in self.blocks.items() if isinstance(value, int)]
         return " ".join([*blocks, f"warps={self.num_warps}", f"stages={self.num_stages}"])
 
@@ -146,8 +147,8 @@ class Launches:
         self.tensors = TensorStore(folder / TENSORS)
 
     def source(self, launch: Launch) -> str:
-        """The kernel's source: a program, to be run under `--trust` alone. Raises UnreadableError where somebody
-        changed it."""
+        """The kernel's source: a program, to be run under `--trust` alone. Raises UnreadableError where it was
+        changed."""
         path = self.folder / launch.folder / SOURCE
         data = _read(path)
         if hash_bytes(data) != launch.source:
@@ -169,7 +170,7 @@ class Launches:
 
 
 def unknown(name: str, launches: Sequence[Launch]) -> UsageError:
-    """No kernel or launch has that name."""
+    """The error for a name that no kernel or launch has."""
     known = dict.fromkeys(
         launch.kernel if launch.calls == 1 else f"{launch.kernel} (#1 to #{launch.calls})" for launch in launches
     )
@@ -179,8 +180,8 @@ def unknown(name: str, launches: Sequence[Launch]) -> UsageError:
 
 
 class LaunchWriter:
-    """Writes launches into a folder, one after the other; `finish` writes the index, without which the folder is
-    none."""
+    """Writes launches into a folder, one after the other; `finish` writes the index, without which the folder is not
+    valid."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -5,9 +5,11 @@ instead.
 Eager's values are those of Inductor's own post-grad graph, on the inputs that the wrapper got: a buffer is compared
 with the node whose value it holds. Nodes behind random numbers are left out: kernels draw their own.
 
->>> saver = Saver(Writer(folder), wanted=lambda kernel, call: True)
->>> with Session(saver).open():
-...     compiled(inputs)
+For example:
+
+    saver = Saver(Writer(folder), wanted=lambda kernel, call: True)
+    with Session(saver).open():
+        compiled(inputs)
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ class CompiledGraph:
 
 
 class Saver(Observer):
-    """Writes launches as they come, and what eager has when the wrapper has ended. `rows`: told while code is
+    """Writes launches as they come, and what eager has when the wrapper has ended. `rows`: filled while code is
     written."""
 
     def __init__(self, writer: LaunchWriter, wanted: Wanted) -> None:
@@ -96,7 +98,7 @@ class Saver(Observer):
         self._open: tuple[Touched, float, dict[int, tuple[Any, str]]] | None = None
 
     def kernel(self, kernel: Kernel) -> None:
-        """A wrapper is being loaded, and has this kernel."""
+        """Called while a wrapper with this kernel is loaded."""
         graph = pretended.graph_in_hand()
         part = None
         if graph is not None:
@@ -168,8 +170,8 @@ class Saver(Observer):
                 self._no_node(name)
 
     def _overwritten(self, launch: Launch, names: Iterable[str]) -> None:
-        """What a mutated buffer held before this was not yet the value of its node. Memory that got another name is
-        another's."""
+        """Forgets what a mutated buffer held before, which was not yet the value of its node. Memory that got another
+        name is another's."""
         for buffer in {launch.buffers.get(name, "") for name in names} & self._last.keys():
             self._no_node(buffer)
 
@@ -308,7 +310,7 @@ def _written_names(saved: Saved) -> list[str]:
 
 
 def _options(config: Any) -> dict[str, Number]:
-    """What else a configuration may say, where it says it."""
+    """The further options of a configuration that are set."""
     known = {name: getattr(config, name, None) for name in ("num_ctas", "maxnreg")}
     return {name: value for name, value in known.items() if isinstance(value, int)}
 

@@ -4,7 +4,9 @@
 A GPU that is here is hidden first: Inductor then writes for the pretended one alone, and a run that goes wrong cannot
 touch it.
 
->>> ask("graphdbg.toolkit.launching.saving_child:task", {"path": "case", "folder": "out", ...}, server=server)
+For example:
+
+    ask("graphdbg.toolkit.launching.saving_child:task", {"path": "case", "folder": "out", ...}, server=server)
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ class Saving(TritonInterpret):
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Saves the launches named `names` (None: all) into `folder`; tells how often each kernel was launched, and
-    notes."""
+    """The body of the query: saves the launches named `names` (None: all) into `folder`; returns how often each kernel
+    was launched, and notes."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     mark("load")
     case = Case.at(payload["path"])

@@ -274,7 +274,7 @@ class _Traced(fx.Interpreter):
 
 
 def _any_relaid(gm: fx.GraphModule, record: GraphRecord) -> bool:
-    """Whether a saved tensor is not contiguous, which is all that the record of the graph tells."""
+    """Whether a saved tensor is not contiguous, which is all that the record of the graph shows."""
     saved = {row.name for row in record.inputs if row.role == "saved"}
     for node in gm.graph.nodes:
         value = node.meta.get("val")

@@ -3,13 +3,15 @@ strides, offsets, requires_grad) and of graphs (metadata, subgraphs) that lose n
 
 Differs from calling the module in three ways: Inductor's random prims draw what the compiled kernel draws (CPU), memory
 that an `empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one
-flat list. Must not change the graph; inputs are changed as the graph says, so pass clones.
+flat list. The graph stays as it is; inputs are changed as the graph says, so pass clones.
 
->>> gm = torch.fx.symbolic_trace(torch.sin)
+>>> gm = torch.fx.symbolic_trace(lambda x: x.sin())
 >>> run_graph(gm, [torch.zeros(2)])
+[tensor([0., 0.])]
 >>> x = torch.zeros(4)
 >>> a, b = clone_inputs([x, x[1:]])
 >>> a[1] = 7.0; b[0].item()
+7.0
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class GraphRunError(Exception):
 def run_graph(
     gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False, hook: Hook | None = None
 ) -> list[Any]:
-    """Runs a graph on flat inputs, returns its flat outputs; raises GraphRunError that names the node.
+    """Runs a graph on flat inputs and returns its flat outputs; raises GraphRunError, which names the node.
 
     `poison` fills what `empty` ops leave uninitialised with a byte pattern. `hook(node, value)` may replace each node's
     value.
@@ -65,9 +67,8 @@ def run_graph(
 
 
 def each_node(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, Any]]:
-    """Runs a graph and gives each node with its value as soon as it ran; a value is let go after its last use. Raises
-    GraphRunError that names the node.
-    """
+    """Runs a graph and gives each node with its value as soon as it ran; a value is released after its last use. Raises
+    GraphRunError that names the node."""
     runner = _Runner(gm, False, None)
     runner.args_iter = iter(inputs)
     for node in gm.graph.nodes:
@@ -89,7 +90,7 @@ def is_random(node: fx.Node) -> bool:
 
 
 def is_uninitialised(node: fx.Node) -> bool:
-    """Whether a node makes memory that holds nothing: `empty` and its kin."""
+    """Whether a node makes memory that holds nothing: `empty` and similar ops."""
     name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
     return node.op in ("call_function", "call_method") and name in _UNINITIALISED
 
@@ -124,9 +125,8 @@ def recomputes_random(gm: fx.GraphModule) -> bool:
 
 
 def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a compiled kernel would draw for one of Inductor's random prims; None for anything else, and where eager
-    cannot repeat it.
-    """
+    """The numbers that a compiled kernel would draw for one of Inductor's random prims; None for anything else, and
+    where eager cannot repeat it."""
     draw = _DRAWS.get(str(target))
     given = () if draw is None else (*args, *kwargs.values())
     devices: list[Any] = [
@@ -260,7 +260,7 @@ def _clone(
         storages[key] = change(torch.empty(0, dtype=plain.dtype, device=plain.device).set_(storage, 0, (count,), (1,)))
     out = storages[key].as_strided(plain.shape, plain.stride(), plain.storage_offset())
     out = out.conj() if conj else out
-    out = (t.neg_view(out) if neg else out).detach()  # of what it is a view is told below
+    out = (t.neg_view(out) if neg else out).detach()  # its base is noted below
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(out, requires_grad=tensor.requires_grad)
     out.requires_grad_(tensor.requires_grad)
@@ -283,24 +283,24 @@ def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def graphs_in(gm: fx.GraphModule) -> list[fx.GraphModule]:
-    """The graph, and those inside it."""
+    """The graph and the graphs inside it."""
     return [part for part in gm.modules() if isinstance(part, fx.GraphModule)]
 
 
 def nodes_in(gm: fx.GraphModule) -> list[fx.Node]:
-    """The nodes of a graph, and of those inside it."""
+    """The nodes of a graph and of the graphs inside it."""
     return [node for part in graphs_in(gm) for node in part.graph.nodes]
 
 
 def attribute(owner: Any, path: str) -> Any:
-    """What a dotted path of a `get_attr` node names, or None."""
+    """The value at the dotted path of a `get_attr` node, or None."""
     for part in path.split("."):
         owner = getattr(owner, part, None)
     return owner
 
 
 def set_attribute(owner: Any, path: str, value: Any) -> None:
-    """Puts a value where a dotted path leads."""
+    """Sets the value at a dotted path."""
     *parents, last = path.split(".")
     for part in parents:
         owner = getattr(owner, part)

@@ -3,7 +3,7 @@
 
 Importing this module imports torch; Inductor is imported by the functions.
 
->>> compiled, strides = compile_inner(gm, fakes, mode_of(gm, fakes), {"is_inference": True})
+For example: `compiled, strides = compile_inner(gm, fakes, mode_of(gm, fakes), {"is_inference": True})`.
 """
 
 from __future__ import annotations

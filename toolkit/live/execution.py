@@ -53,8 +53,7 @@ def execute(
 ) -> Execution:
     """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients
     of inputs and `parameters` are computed, those of what is no leaf at the leaf that it came from. Inputs are changed
-    in place as the graph says: pass clones.
-    """
+    in place as the graph says, so pass clones."""
     torch.manual_seed(seed)
     leaves = list(leaves_of([*inputs, *parameters]).values())
     given = list(inputs)
@@ -72,13 +71,13 @@ def execute(
 
 
 def tangents(roots: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    """What the backward of a run with this seed begins with."""
+    """The tangents with which the backward of a run with this seed begins."""
     generator = torch.Generator().manual_seed(seed)
     return [_tangent(root, generator) for root in roots]
 
 
 def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, changed: Sequence[int]) -> list[str]:
-    """What people call each of an execution's results: outputs, gradients, changed inputs."""
+    """Names for an execution's results: outputs, gradients, changed inputs."""
     called = of_module(gm)
     given = list(called.inputs.values())
     named = [*zip(given, inputs, strict=False), *gm.named_parameters()]
@@ -91,8 +90,7 @@ def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, chan
 
 
 def settle() -> None:
-    """Waits for what a CUDA device still has to do, so that a failure or a hang there belongs to the run that began
-    it."""
+    """Waits until a CUDA device is idle, so that a failure or a hang there belongs to the run that began it."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
@@ -118,7 +116,8 @@ def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def identical(value: Any, other: Any) -> bool:
-    """Whether two results are the same to the last bit, the sign of a zero included; what is not looked into is not."""
+    """Whether two results are the same to the last bit, the sign of a zero included; values that cannot be compared are
+    not."""
     if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
         return type(value) is type(other) and value == other
     if (value.shape, value.dtype, value.device, value.layout) != (other.shape, other.dtype, other.device, other.layout):
@@ -142,7 +141,7 @@ class Attributes:
         self._kept = {key: (value, value.detach().clone()) for key, value in every.items()}
 
     def before(self, gm: fx.GraphModule) -> list[torch.Tensor]:
-        """What `gm` holds, as it was at the start."""
+        """What `gm` held at the start."""
         return [self._kept[id(value)][1] if id(value) in self._kept else value.detach() for _, value in held(gm)]
 
     def taken(self, ran: Execution, gm: fx.GraphModule) -> Execution:
@@ -223,12 +222,12 @@ def leaves(value: Any) -> list[Any]:
 
 
 def returned(gm: fx.GraphModule) -> list[Any]:
-    """What a graph returns, as a flat list of nodes, numbers and None."""
+    """The results of a graph as a flat list of nodes, numbers and None."""
     return leaves(gm.graph.output_node().args[0])
 
 
 def rebuilt(value: Any, make: Callable[[], Any]) -> Any:
-    """The same containers with `make()` in the place of each leaf, in the order of `leaves`."""
+    """The same containers with `make()` in place of each leaf, in the order of `leaves`."""
     if isinstance(value, dict):
         return {key: rebuilt(part, make) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

@@ -6,8 +6,10 @@ A graph recorded on a GPU can so be run, judged and reduced where there is none.
 CPU kernels, for eager mode and for library calls of compiled code alike, and only in a process that asks. Dropout
 inside attention drops other elements than the GPU did, the same ones in every run.
 
->>> register()
->>> torch.ops.aten._scaled_dot_product_flash_attention(q, k, v)[0]
+For example:
+
+    register()
+    torch.ops.aten._scaled_dot_product_flash_attention(q, k, v)[0]
 """
 
 from __future__ import annotations
@@ -29,8 +31,7 @@ _REGISTERED: list[torch.library.Library] = []
 
 
 def register() -> None:
-    """Registers what this torch has and has no CPU kernel for. Must be called once at most in effect; more calls do
-    nothing."""
+    """Registers what this torch has and has no CPU kernel for. Further calls do nothing."""
     if _REGISTERED:
         return
     library = torch.library.Library("aten", "IMPL")
@@ -42,14 +43,14 @@ def register() -> None:
 
 
 def used(gm: fx.GraphModule) -> list[str]:
-    """The operators of this kind that a graph calls."""
+    """The GPU-only operators that a graph calls."""
     packets = (getattr(node.target, "overloadpacket", None) for node in nodes_in(gm) if node.op == "call_function")
     names = (getattr(packet, "__name__", "") for packet in packets)
     return list(dict.fromkeys(name for name in names if name in KERNELS))
 
 
 def _laid_out(operator: Any, function: Kernel) -> Callable[..., tuple[Any, ...]]:
-    """The function's results with the sizes, strides and types that the operator says of itself; zeros for what has no
+    """The function's results with the sizes, strides and types that the operator declares; zeros for what has no
     value."""
     arguments = operator._schema.arguments
 
@@ -83,8 +84,7 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _kept(chances: torch.Tensor, dropout: float) -> torch.Tensor | float:
-    """What probabilities are multiplied with: 0 for those that are dropped. Drawn from a seed of its own, by shape
-    alone."""
+    """The factors for probabilities: 0 for those that are dropped. Drawn from a seed of its own, by shape alone."""
     if not dropout:
         return 1.0
     drawn = torch.rand(chances.shape, generator=torch.Generator().manual_seed(0))
@@ -197,7 +197,7 @@ def _is_on_cpu(node: fx.Node) -> bool:
 
 
 def notes(gm: fx.GraphModule) -> list[str]:
-    """What a verdict on such a graph has to say."""
+    """The notes for a verdict on such a graph."""
     return [NO_REFERENCE.format(name) for name in on_cpu(gm)]
 
 

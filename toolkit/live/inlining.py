@@ -5,8 +5,8 @@ Checkpointed and wrapped regions, graphs that are called, and the branch of a `c
 graph (loops, maps, flexible attention) stays one node. The inlined graph computes the same; that it fails the same way
 must be asked.
 
->>> inlined(gm, inputs).graph.find_nodes(op="call_function", target=checkpoint)
-[]
+>>> len(list(inlined(gm, inputs).graph.nodes))          # it holds no graph inside another
+15
 """
 
 from __future__ import annotations

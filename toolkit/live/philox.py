@@ -4,7 +4,7 @@ Inductor replaces random ops by prims whose eager implementation draws other num
 functions draw the kernel's: Philox 4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011) with
 the element's linear index as counter. C++ kernels take the low half of the seed as key (checked on 2.13.0), Triton's
 `tl.rand` the whole of it, and fold negative words (checked on 2.11.0). Newer Triton kernels draw four numbers at a time
-where their shape allows; `repeatable` says no for those.
+where their shape allows; `repeatable` is False for those.
 
 >>> rand(3, torch.tensor(7)).shape
 torch.Size([3])
@@ -44,7 +44,7 @@ def rand(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
 
 
 def rand_at(index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
-    """Those of the elements with these linear indices."""
+    """The numbers of `rand` at these linear indices."""
     return _unit(_words(index, seed)[0], seed)
 
 
@@ -54,7 +54,7 @@ def randn(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
 
 
 def randn_at(index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
-    """Those of the elements with these linear indices."""
+    """The numbers of `randn` at these linear indices."""
     u1, u2 = (_unit(word, seed) for word in _words(index, seed)[:2])
     if seed.is_cuda:
         return (-2.0 * u1.clamp_min(1.0e-7).log()).sqrt() * (2.0 * math.pi * u2).cos()
@@ -68,7 +68,7 @@ def randint(low: int, high: int, size: Sequence[int], seed: torch.Tensor) -> tor
 
 
 def randint_at(low: int, high: int, index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
-    """Those of the elements with these linear indices."""
+    """The numbers of `randint` at these linear indices."""
     first, second = _words(index, seed)[:2]
     span = high - low
     # (second * 2^32 + first) mod span in pieces that fit int64; exact while span < 2^31

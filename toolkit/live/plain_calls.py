@@ -3,12 +3,13 @@
 calls.
 
 A form that fits an operator may not fit one call of it (a number where a tensor was meant becomes another overload). So
-a call is traced both ways, as it is and in its plain form; what differs is traced with Inductor's decompositions. Must
-not change values.
+a call is traced both ways, as it is and in its plain form; what differs is traced with Inductor's decompositions.
+Values stay as they are.
 
 >>> is_same(torch.ops.aten.relu.default, (torch.ones(2),), {})
 True
->>> rewrite(node, plain_of(node))
+
+For example: `rewrite(node, plain_of(node))`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _UNINITIALISED = ("aten.empty", "aten.new_empty")
 
 
 def plain_of(node: fx.Node) -> Plain | None:
-    """The plain form of what a node calls, as far as its name and arguments tell; None where it has none, or is
+    """The plain form of what a node calls, as far as its name and arguments show; None where it has none, or is
     plain."""
     if node.op != "call_function" or not hasattr(node.target, "_schema"):
         return None
@@ -42,7 +43,7 @@ def plain_of(node: fx.Node) -> Plain | None:
 
 
 def rewrite(node: fx.Node, plain: Plain) -> None:
-    """Makes a node the plain call; its users stay. What it is said to come from is forgotten."""
+    """Makes a node the plain call; its users stay, the record of its origin goes."""
     target, args = _applied(plain)
     node.op, node.target = ("call_method" if isinstance(target, str) else "call_function"), target
     node.args, node.kwargs = args, dict(plain.kwargs)
@@ -103,7 +104,7 @@ def _applied(plain: Plain) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _run(call: Callable[..., Any], tensors: list[Any]) -> list[Any]:
-    """What a call returns, and its arguments afterwards."""
+    """The results of a call, and its arguments afterwards."""
     torch.manual_seed(SEED)
     copies = [tensor.clone() for tensor in tensors]
     return [*t.tree_leaves(call(*copies)), *copies]
@@ -120,7 +121,7 @@ def _same_values(ours: list[Any], theirs: list[Any]) -> bool:
 
 
 def _real(value: Any) -> Any:
-    """Complex numbers as pairs of real ones, conjugated where they stand so."""
+    """Complex numbers as pairs of real numbers, after conjugation where it is pending."""
     complex_ = isinstance(value, torch.Tensor) and value.is_complex()
     return torch.view_as_real(value.resolve_conj()) if complex_ else value
 

@@ -2,10 +2,10 @@
 did.
 
 A world of one rank is made alone. A larger one needs all its ranks: each replays its own graph, and they meet in a
-file. Where they cannot, the error says why. Must not imitate a collective: numbers that other ranks would have sent are
-never made up.
+file. Where they cannot, the error says why. Never imitates a collective: numbers that other ranks would have sent are
+never synthesised.
 
->>> join(saved.record, meeting="/tmp/meet")
+>>> join(saved.record, meeting="/tmp/meet")          # it names none
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
 
 
 def join(record: GraphRecord, meeting: str = "") -> None:
-    """Makes the groups of a graph in this process, unless they are there. `meeting`: a file that all ranks of a world
-    share.
+    """Makes the groups of a graph in this process, where they do not exist yet. `meeting`: a file that all ranks of a
+    world share.
 
     Raises EnvironmentLackError for a larger world without one, and for a torch without torch.distributed.
     """

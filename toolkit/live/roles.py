@@ -1,10 +1,11 @@
-"""What each input of a graph is for, from what its stage says about itself: Dynamo's sources, AOTAutograd's
-descriptors, names.
+"""The role of each input of a graph, from what its stage says about it: Dynamo's sources, AOTAutograd's descriptors,
+names.
 
 Only reads metadata. An input that nothing is known about has the role "unknown".
 
->>> [role.role for role in of_aot(joint_gm, dynamo_roles, "joint")]
-['parameter', 'user', 'tangent']
+For example:
+
+    [role.role for role in of_aot(joint_gm, dynamo_roles, "joint")]  # -> ['parameter', 'user', 'tangent']
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _DEEP = 6
 
 
 def _field(value: Any, name: str) -> Any:
-    """An attribute that an object of Dynamo's itself holds: some of its properties compute, and raise."""
+    """An attribute that a Dynamo object itself holds; some of its properties compute, and raise."""
     return getattr(value, "__dict__", {}).get(name)
 
 

@@ -60,7 +60,7 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
 
     @property
     def forward_only(self) -> ReplaySpec:
-        """The same without gradients: a graph of the caller's own is looked into by its values, gradients have graphs
+        """The spec without gradients: a graph of the caller's own is looked into by its values, gradients have graphs
         of their own."""
         if self.stage not in FULL_STAGES:
             return self
@@ -156,7 +156,7 @@ def setting(room: str, name: str) -> tuple[bool, Any]:
 
 @contextlib.contextmanager
 def in_force(spec: ReplaySpec) -> Iterator[None]:
-    """The state that a graph of this spec was compiled and run in.
+    """Puts the state in force in which a graph of this spec was compiled and run.
 
     Grad mode and autocast concern only graphs that AOTAutograd has not seen yet: it bakes both into the later stages,
     which run without grad.

@@ -1,7 +1,7 @@
 """The optimizer's steps in this process, counted through torch's public global hook, and what waits for one of them.
 
 A hook that is hidden from Dynamo would break the graph of a compiled `optimizer.step`, which `fullgraph=True` does not
-survive. So Dynamo is told to leave it out, and each run of a graph that steps were compiled into leaves a mark:
+survive. So Dynamo is set to leave it out, and each run of a graph that steps were compiled into leaves a mark:
 `count()`, asked before each execution of a graph, takes the marks away and counts. In a torch that cannot leave it out
 Dynamo traces the hook: one attribute that is written and never read. Optimizers that do not call torch's hooks are not
 counted: `count()` then stays 0, which means "unknown".
@@ -10,11 +10,12 @@ counted: `count()` then stays 0, which means "unknown".
 that is compiled once, in its first step, is so recorded whole with the inputs of a step that matters, while compiles
 that belong to the beginning of a long run leave nothing. What never runs again is counted as left out.
 
->>> watch(); count()
-0
->>> waiting = Waiting(100); waiting.begin("0_0/forward")
->>> waiting.postpone("0_0/forward", save)        # True before step 100: save() is called by release("0_0/forward")
-True
+For example:
+
+    watch(); count()  # -> 0
+    waiting = Waiting(100); waiting.begin("0_0/forward")
+    waiting.postpone("0_0/forward", save)        # True before step 100: save() is called by release("0_0/forward")
+    # True
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _steps = _Steps()
 
 
 def watch(function: Callable[[], None] | None = None) -> None:
-    """Counts from now on; `function` is called after each step until `forget`. Imports torch's compiler."""
+    """Counts steps from now on; `function` is called after each step until `forget`. Imports torch's compiler."""
     if function is not None and function not in _steps.called:
         _steps.called.append(function)
     if _steps.handle is None:
@@ -69,7 +70,7 @@ def watch(function: Callable[[], None] | None = None) -> None:
 
 
 def forget(function: Callable[[], None] | None = None) -> None:
-    """Calls the function no more; takes the hook off when nobody else listens."""
+    """Stops calling the function; removes the hook when nothing else uses it."""
     if function is not None and function in _steps.called:
         _steps.called.remove(function)
     if not _steps.called and _steps.handle is not None:
@@ -94,7 +95,7 @@ def _config() -> Any:
 
 
 def not_ours(functions: Any) -> Any:
-    """The functions that the program wants to be left out, of those that Dynamo is told to."""
+    """The functions that the program wants to be left out, of those that Dynamo leaves out."""
     return {function for function in functions if function is not _steps.hook}
 
 
@@ -120,7 +121,7 @@ def marking(compiled: Callable[..., Any], steps: int) -> Callable[..., Any]:
 
 
 class Waiting:
-    """What waits, by compile name, in order."""
+    """The actions that wait, by compile name, in order."""
 
     def __init__(self, after_step: int) -> None:
         self.after_step = after_step
@@ -133,7 +134,7 @@ class Waiting:
         return count() < self.after_step
 
     def begin(self, local: str) -> bool:
-        """Whether the graphs of a graph's compile wait; from here on all that happens to them does."""
+        """Whether the graphs of a graph's compile wait; if so, everything about them is kept for later."""
         name = local.partition("/")[0]
         if not self.now and name not in self._actions:
             return False
@@ -151,7 +152,7 @@ class Waiting:
             return True
 
     def release(self, local: str) -> None:
-        """Does all that waits for a graph's compile, in order."""
+        """Runs the waiting actions of a graph's compile, in order."""
         with self._lock:
             actions = self._actions.pop(local.partition("/")[0], [])
         for action in actions:

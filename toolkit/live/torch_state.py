@@ -1,4 +1,5 @@
-"""What a recorded program's torch says of itself: compile ids, counters, settings, modes, the ambient state, wrappers.
+"""What the torch of a recorded program reports about itself: compile ids, counters, settings, modes, the ambient state,
+wrappers.
 
 Nothing is imported for it but torch itself, and everything may be missing: a torch without a name records less and says
 what. Only reads: no random number is drawn, no setting written, but for the caches that hide graphs, inside compiler
@@ -62,13 +63,13 @@ def has_dynamo_setting(name: str) -> bool:
 
 
 def counter(group: str, name: str) -> int:
-    """A counter of torch._dynamo.utils.counters (cache hits are told nowhere else)."""
+    """A counter of torch._dynamo.utils.counters (cache hits are reported nowhere else)."""
     counters = loaded("counters")
     return int(counters[group][name]) if counters is not None and group in counters else 0
 
 
 class _Caches(threading.local):
-    """What the switches of this thread's caches were before they were put off, and whether they are to be left on."""
+    """The switches of this thread's caches before they were turned off, and whether they stay on."""
 
     def __init__(self) -> None:
         self.off: list[tuple[Any, dict[str, Any]]] = []
@@ -80,7 +81,7 @@ _caches = _Caches()
 
 @contextmanager
 def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "") -> Iterator[None]:
-    """The caches that hide graphs are off for the block and this thread, unless the session keeps them: a warm one
+    """Turns the caches that hide graphs off for the block and this thread, unless the session keeps them: a warm cache
     skips the compiler. That `cache` answered, which `hides` graphs of the compile `name`, is journalled."""
     hits = counter(*CACHE_HITS[cache]) if cache else 0
     with ExitStack() as stack:
@@ -98,7 +99,7 @@ def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "")
 
 
 @contextmanager
-def cached_anew(session: Session) -> Iterator[None]:
+def cached_apart(session: Session) -> Iterator[None]:
     """For a compile whose artifact the program may save, which torch makes of what its caches took: those on disk are
     as the program has them, under a key of their own, so that they know no graph of it."""
     with ExitStack() as stack:
@@ -141,7 +142,7 @@ def is_fake(value: Any) -> bool:
 
 def restride(gm: Any, example_inputs: Any) -> None:
     """Gives placeholders the values that are compiled for: a forward's own layout decides the strides of what a
-    backward is given, which AOTAutograd tells in the example inputs alone. Inductor does the same a moment later."""
+    backward is given, which AOTAutograd gives in the example inputs alone. Inductor does the same a moment later."""
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     for node, value in zip(placeholders, example_inputs, strict=True):
         if is_fake(value):
@@ -190,7 +191,7 @@ def tracing_facts(kind: str) -> dict[str, Any]:
 
 
 def aot_compiler_like(model: Any, compiler: Any) -> Any:
-    """`compiler` wrapped the way `model` is: AOTAutograd tells cacheable compilers by their class."""
+    """`compiler` wrapped the way `model` is: AOTAutograd recognises cacheable compilers by their class."""
     wrapper = loaded("SerializableAOTDispatchCompiler")
     if wrapper is not None and isinstance(model, wrapper):
         return wrapper(model.output_code_ty, compiler)
@@ -230,7 +231,7 @@ def innermost_backend(compiler_fn: Any) -> Any:
 
 
 def plain_callable(compiled: Any) -> Any:
-    """What Dynamo would take of a compiled callable before wrapping it anew: a lazy graph module's plain forward,
+    """What Dynamo would take of a compiled callable before wrapping it again: a lazy graph module's plain forward,
     recompiled now, from under Dynamo's own `disable` wrapper, whose second layer would cost every step. Public names
     for it are missing."""
     lazy = loaded("LazyGraphModule")
@@ -271,7 +272,7 @@ def changed_settings(
 
 
 def encoded_settings() -> dict[str, dict[str, Any]]:
-    """The same in the saved form."""
+    """The changed settings in the saved form."""
     return {
         room: {name: encoded(value) for name, value in values.items()} for room, values in changed_settings().items()
     }
@@ -339,7 +340,7 @@ def ambient(*, rng: bool = False, seed: bool = True) -> Ambient:
     """The state in force on this thread. With `rng` the states of the CPU and GPU generators are kept whole, as
     `cpu:<base64 of zlib>`, one word per device that is in use already.
 
-    Without `seed` it holds nothing that ranks with the same graph have each their own of.
+    Without `seed` it holds nothing that differs between ranks with the same graph.
     """
     import torch
 

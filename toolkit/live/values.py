@@ -190,7 +190,7 @@ def input_bytes(inputs: Sequence[Any]) -> int:
 
 
 def _storage(value: torch.Tensor) -> int:
-    """Where a tensor's memory begins; 0 for one that has none of its own to tell, as a fake one."""
+    """Where a tensor's memory begins; 0 for one that has no memory of its own, such as a fake tensor."""
     try:
         return value.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):
@@ -198,7 +198,7 @@ def _storage(value: torch.Tensor) -> int:
 
 
 def shares_memory(value: Any, other: Any) -> bool:
-    """Whether two values are strided tensors on one storage that holds anything."""
+    """Whether two values are strided tensors on the same storage, which is not empty."""
     if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
     if value.layout is not torch.strided or other.layout is not torch.strided:
@@ -226,7 +226,8 @@ FARTHEST = 4096
 
 
 def near(offset: int) -> int:
-    """An offset in bytes as it is kept: true up to FARTHEST, else one as well aligned that is not zero."""
+    """An offset in bytes in the form in which it is kept: true up to FARTHEST, else one as well aligned that is not
+    zero."""
     return offset if offset <= FARTHEST else offset % FARTHEST or FARTHEST
 
 

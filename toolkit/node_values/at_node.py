@@ -1,4 +1,4 @@
-"""Asks a child what is at one node of a graph, eagerly and under a rung, and lets a person stand there. Imports no
+"""Asks a child for the inputs and the value of one node, eagerly and under a rung, and opens a prompt there. Imports no
 torch.
 
 The graph is judged as `replay` does it; where that leaves no program to read values out of, eager's are read alone.
@@ -37,8 +37,8 @@ Plain = dict[str, Any]
 
 @dataclass
 class AtNode:
-    """`outcome`: that of the whole graph. `at`: what `standing.task` tells; empty, with `stopped`, where nothing could
-    be read. `alone`: why there are eager's values alone."""
+    """`outcome`: that of the whole graph. `at`: what `standing.task` reports; empty, with `stopped`, where nothing
+    could be read. `alone`: why there are eager's values alone."""
 
     outcome: Outcome
     line: str
@@ -48,7 +48,8 @@ class AtNode:
 
     @property
     def exit_code(self) -> int:
-        """As `replay` exits; 1 for a value that is wrong on right inputs, 4 where nothing could be read."""
+        """The exit code, as of `replay`; 1 also for a value that is wrong on right inputs, 4 where nothing could be
+        read."""
         if self.outcome.verdict.failed or self.at.get("wrong"):
             return 1
         return self.outcome.verdict.exit_code or (4 if self.stopped else 0)
@@ -65,11 +66,11 @@ def at_node(
     imports: Sequence[str] = (),
     check: str = "auto",
     server: ForkServer | None = None,
-    tell: Callable[[AtNode], object] = lambda reading: None,
+    report: Callable[[AtNode], object] = lambda reading: None,
     terminal: tuple[int, int] | None = None,
 ) -> AtNode:
-    """What is at a node. With `terminal` (descriptors to read and to write) a prompt there, once `tell` got what was
-    found.
+    """The inputs and the value of a node. With `terminal` (descriptors to read and to write), a prompt there follows
+    once `report` got them.
 
     Raises UsageError for a node that the graph does not have.
     """
@@ -89,12 +90,12 @@ def at_node(
             )
             reading.alone = partitioned(saved, rung) or why
         payload = {**how.payload(saved), "node": node, "rung": "eager" if reading.alone else rung}
-        _ask(reading, payload, limit_s, used, tell, terminal)
+        _ask(reading, payload, limit_s, used, report, terminal)
         if reading.stopped and payload["rung"] != "eager":  # with the values as outputs it may fail otherwise
             reading.alone, reading.stopped = reading.stopped, ""
-            _ask(reading, payload | {"rung": "eager"}, limit_s, used, tell, terminal)
+            _ask(reading, payload | {"rung": "eager"}, limit_s, used, report, terminal)
     if not reading.at:
-        tell(reading)
+        report(reading)
     return reading
 
 
@@ -103,13 +104,13 @@ def _ask(
     payload: Plain,
     limit_s: float,
     server: ForkServer,
-    tell: Callable[[AtNode], object],
+    report: Callable[[AtNode], object],
     terminal: tuple[int, int] | None,
 ) -> None:
     if terminal is None:
         _take(reading, ask(TASK, payload, limit_s, server=server))
         if reading.at:
-            tell(reading)
+            report(reading)
         return
     with Terminal() as given:
         asked = ask(
@@ -117,7 +118,7 @@ def _ask(
         )
         reading.at = next((message for message in asked if "value" in message), {})
         if reading.at:
-            tell(reading)
+            report(reading)
             given.join(asked, *terminal)
         else:
             _take(reading, asked)
@@ -135,7 +136,7 @@ def _take(reading: AtNode, asked: Any) -> None:
 
 
 def lines(reading: AtNode, node: str, graph: str, rung: str) -> list[str]:
-    """What is at the node, for people."""
+    """What is at the node, as text for people."""
     at = reading.at
     if not at:
         return [f"{node} of {graph}: nothing could be read: {reading.stopped}"]

@@ -1,7 +1,7 @@
 # pyright: basic
 """What a child does for `reading`: runs the graph eagerly and under a rung, reports a row for each node as it goes.
 
->>> ask("graphdbg.toolkit.node_values.child:task", {"path": "case", "rung": "eager", ...}, server=server)
+For example: `ask("graphdbg.toolkit.node_values.child:task", {"path": "case", "rung": "eager", ...}, server=server)`.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ IN_MEMORY_BYTES = 1 << 30
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Rows for the nodes `names` (None: all), read under `rung`; `signature`: how the graph fails with the extra
-    outputs."""
+    """The body of the query: rows for the nodes `names` (None: all), read under `rung`; `signature`: how the graph
+    fails with the extra outputs."""
     mark("load")
     saved = Case.at(payload["path"])
     case = saved.live(seed=payload["seed"], device=payload["device"])
@@ -122,15 +122,14 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("compare")
     _stage("compare")
     with surroundings(case.spec):
-        answer["no_reference"] = measure(case, eager, got, wanted, seed=seed, tell=report)
+        answer["no_reference"] = measure(case, eager, got, wanted, seed=seed, report=report)
         if got and (wrong := wrong_on_right_inputs(case, rung, got, seed)) is not None:
             answer["wrong"] = wrong
     return answer
 
 
 def recorded(case: Live, seed: int, spill: Path | None = None) -> tuple[Values, list[str]]:
-    """Eager's values of every node, with random numbers drawn as kernels do; and what of the settings is not in
-    force."""
+    """Eager's values of every node, with random numbers drawn as kernels do; and which settings are not in force."""
     with surroundings(case.spec) as lost:
         like_kernels = copy_graph(case.gm)
         draw_like_kernels(like_kernels)
@@ -160,7 +159,7 @@ def wrong_on_right_inputs(
 
 @contextlib.contextmanager
 def surroundings(spec: ReplaySpec):
-    """The recorded state, without gradients: values are looked into, gradients have graphs of their own. Yields what
+    """The recorded settings, without gradients: values are looked into, gradients have graphs of their own. Yields what
     `settings` does."""
     with settings(spec.config) as lost, in_force(spec.forward_only), torch.no_grad():
         yield lost

@@ -4,7 +4,7 @@
 The float64 run is gone through once; a node's value is measured when the run comes to it, so that rows come in graph
 order and no float64 value is kept.
 
->>> measure(case, "inductor", eager, got, seed=0, tell=rows.append)
+For example: `measure(case, "inductor", eager, got, seed=0, report=rows.append)`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def measure(
     wanted: set[str] | None,
     *,
     seed: int,
-    tell: Callable[[Row], object],
+    report: Callable[[Row], object],
 ) -> str:
-    """Tells a row for each node in graph order; returns why there is no float64, or "".
+    """Reports a row for each node in graph order; returns why there is no float64, or "".
 
-    `got`: values under a rung; None for eager's own. `wanted`: the nodes to tell of (None: all). Call it under the
-    recorded surroundings.
+    `got`: values under a rung; None for eager's own. `wanted`: the nodes to report (None: all). To be called under the
+    recorded settings.
     """
     nodes = {node.name: (index, node) for index, node in enumerate(case.gm.graph.nodes)}
     given = _given(case)
@@ -53,7 +53,7 @@ def measure(
             return
         reported.add(name)
         own = given.get(name, []) if node.op in INPUTS else _eager(eager, name)
-        tell(_row(index, node, own, _under_rung(node, own, eager, got), tensors_in(truth)))
+        report(_row(index, node, own, _under_rung(node, own, eager, got), tensors_in(truth)))
 
     def hook(node: fx.Node, value: Any) -> Any:
         if node.name in nodes:
@@ -155,7 +155,7 @@ def _given(case: Live) -> dict[str, list[torch.Tensor]]:
 
 
 def target_of(node: fx.Node) -> str:
-    """What a node calls, as a person would write it."""
+    """The target of a node, as a person would write it."""
     if node.op in INPUTS:
         return node.op
     named = isinstance(node.target, str) or hasattr(node.target, "_schema")

@@ -1,4 +1,4 @@
-"""Asks children for the values of a graph's nodes and hands their rows on while they come. Imports no torch here.
+"""Asks children for the values of a graph's nodes and passes their rows on as they come. Imports no torch.
 
 eager: one child, every value beside float64. Another rung: the graph is judged once as it is, then compiled with its
 values as extra outputs, at most BATCH_BYTES of them in one program. A child reports rows as it has them, so that those
@@ -98,7 +98,7 @@ class _Reading:
         }
 
     def events(self) -> Iterator[Event]:
-        """All of them."""
+        """All events of the reading."""
         began = time.monotonic()
         table = self.saved.table
         inputs = {place for place, text in enumerate(table.strings) if text in ("placeholder", "get_attr", "output")}
@@ -212,8 +212,7 @@ class _Reading:
         end["sentence"] = finding(end)
 
     def _next(self) -> list[str]:
-        """What to go on with: the node by cuts and lone compiles, where there is a failure that values alone do not
-        explain."""
+        """The command to go on with: bisect by node, where there is a failure that values alone do not explain."""
         if self.rung == "eager" or self.plain is None or self.plain.undecided or self.plain.stage == "eager":
             return []
         command = f"graphdbg bisect {address(self.saved)} --by node" + (

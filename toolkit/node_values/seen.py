@@ -52,7 +52,7 @@ class NodeValue(msgspec.Struct, gc=False):
 
     @classmethod
     def of(cls, event: Row) -> NodeValue:
-        """The line's fields that are known here."""
+        """The known fields of a "value" line."""
         row = cls(**{name: event[name] for name in cls.__struct_fields__ if event.get(name) is not None})
         row.line, row.reason = sys.intern(row.line), sys.intern(row.reason)
         return row
@@ -73,7 +73,7 @@ class ValuesSeen:
     _wrong: set[int] = field(default_factory=set)
 
     def take(self, event: Row) -> None:
-        """One line."""
+        """Reads one line."""
         kind = event.get("event")
         if kind == "start":
             self.rung, self.nodes = str(event.get("rung", "")), int(event.get("nodes") or 0)
@@ -90,7 +90,7 @@ class ValuesSeen:
             self._wrong = {self._places[name] for name in event.get("wrong") or () if name in self._places}
 
     def lost(self, how: str) -> None:
-        """Its process ended without a last line."""
+        """Records that the process ended without a last line."""
         if not self.end:
             self.stage, self.ended = "", how
 
@@ -106,16 +106,16 @@ class ValuesSeen:
 
     @property
     def bad(self) -> list[int]:
-        """The places of all that are bad by themselves, the first one first."""
+        """The places of all nodes that are bad by themselves, in order."""
         places = sorted(self._wrong) if self.marked else []
         return places or ([] if self.first_bad is None else [self.first_bad])
 
     def place(self, name: str | None) -> int | None:
-        """Where a node is among the rows."""
+        """The place of a node among the rows."""
         return self._places.get(name or "")
 
     def sentence(self) -> str:
-        """The finding, or how far it is."""
+        """The finding, or the progress so far."""
         if self.end:
             return str(self.end.get("sentence", ""))
         if self.ended:
@@ -127,7 +127,7 @@ class ValuesSeen:
         return ", ".join(part for part in (self.stage, far) if part) + " ..." if self.stage or far else "starting ..."
 
     def mark(self, place: int) -> str:
-        """What is said beside a row: "FIRST BAD", "bad", "NaN", or nothing."""
+        """The mark beside a row: "FIRST BAD", "bad", "NaN", or nothing."""
         if place == self.first_bad:
             return "FIRST BAD"
         row = self.rows[place]

@@ -1,8 +1,8 @@
 # pyright: basic
-"""What a child does to stand at a node: reads what the node was given and what it made, eagerly and under a rung, and
-gives a Python prompt there where it has a terminal. Judges nothing.
+"""What a child does at one node: reads what the node was given and what it made, eagerly and under a rung, and gives a
+Python prompt there where it has a terminal. Judges nothing.
 
->>> ask("graphdbg.toolkit.node_values.standing:task", {"path": "case", "node": "mm", ...}, server=server)
+For example: `ask("graphdbg.toolkit.node_values.standing:task", {"path": "case", "node": "mm", ...}, server=server)`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ FIRST = 6
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """What is at the node `node`, as plain data; with a terminal, a prompt there after that was reported."""
+    """The body of the query: what is at the node `node`, as plain data; with a terminal, a prompt there after the
+    report."""
     mark("load")
     whole = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
     name, rung, seed = payload["node"], payload["rung"], payload["seed"]
@@ -63,7 +64,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("compare")
     rows: dict[str, dict[str, Any]] = {}
     with surroundings(case.spec):
-        lacks = measure(case, eager, got, set(names), seed=seed, tell=lambda row: rows.update({row["name"]: row}))
+        lacks = measure(case, eager, got, set(names), seed=seed, report=lambda row: rows.update({row["name"]: row}))
         wrong = wrong_on_right_inputs(case, rung, got, seed) if got else None
     shown = []
     for near_name in names:
@@ -135,11 +136,11 @@ class _Seen(Mapping[str, Any]):
         return f"<eager's values of {counted(len(self), 'node')}: {', '.join(itertools.islice(self.nodes, 4))}, ...>"
 
     def value(self, name: str) -> Any:
-        """What the node made, when it ran."""
+        """The node's value at the time it ran."""
         return self._at(name, self.eager.produced.get(name, -1))
 
     def as_read(self, user: str, name: str) -> Any:
-        """What another node was given of it."""
+        """The node's value as another node read it."""
         return self._at(name, self.eager.read.get((user, name), self.eager.produced.get(name, -1)))
 
     def _at(self, name: str, version: int) -> Any:
@@ -160,7 +161,7 @@ def _loaded(tree: Any) -> Any:
 
 
 def sheet(value: Any) -> list[dict[str, Any]]:
-    """A value as plain data: a row for each tensor in it, and for each thing that is none."""
+    """A value as plain data: a row for each tensor in it, and for each other part."""
     if isinstance(value, (list, tuple)):
         return [row for part in value for row in sheet(part)]
     if not isinstance(value, torch.Tensor):
@@ -190,7 +191,7 @@ def sheet(value: Any) -> list[dict[str, Any]]:
 
 
 def _number(value: Any) -> Any:
-    """JSON has no infinity, no NaN and no complex number."""
+    """The number in a form that JSON has: no infinity, NaN or complex number."""
     finite = isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value))
     return value if finite else str(value)
 

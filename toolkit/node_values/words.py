@@ -3,8 +3,9 @@ failure.
 
 Plain data in, plain data and sentences out; imports no torch.
 
->>> first_bad_of_eager([{"name": "exp", "nan": 0, "inf": 3, "reference_inf": 0, ...}])["name"]
-'exp'
+For example:
+
+    first_bad_of_eager([{"name": "exp", "nan": 0, "inf": 3, "reference_inf": 0, ...}])["name"]  # -> 'exp'
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _bad(row: Row, kind: str, text: str) -> Row:
 
 
 def finding(end: Row) -> str:
-    """The last event in sentences: the first bad node, the largest error, how it was read."""
+    """The last event in sentences: the first bad node, the largest error, how the values were read."""
     parts: list[str] = []
     bad, worst = end.get("first_bad"), end.get("largest")
     if bad is not None:

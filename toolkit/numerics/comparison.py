@@ -24,7 +24,7 @@ decides. Without a reference eager takes its place with NO_REFERENCE times the t
 
 A rung that nothing convicts and that is further from eager than the tolerance differs by `rounding`, but where eager's
 error is BY_THEORY times the result: there the result is zero but for rounding (a key bias's gradient), and says
-nothing. Must not change any tensor.
+nothing. No tensor is changed.
 
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
 'accuracy'
@@ -271,7 +271,7 @@ def _errors(
 
 
 def _all_finite(*values: torch.Tensor) -> list[torch.Tensor]:
-    """In float64, the elements that are finite in all of them."""
+    """The values in float64, at the elements that are finite in all of them."""
     wider = [wide(tensor) for tensor in values]
     finite = torch.isfinite(torch.stack(wider)).all(0)
     return wider if bool(finite.all()) else [tensor[finite] for tensor in wider]

@@ -1,6 +1,5 @@
-"""How far is one tensor from another: relative RMSE, ulp distance, cosine similarity, largest difference; what an error
-relative to a size cannot tell (values that are no numbers, zeros whose sign is wrong); and how much relative error
-rounding explains.
+"""Distances between tensors: relative RMSE, ulp distance, cosine similarity, largest difference; what a relative error
+cannot show (values that are no numbers, zeros whose sign is wrong); and how much relative error rounding explains.
 
 Everything is computed in float64 (complex128) on the CPU over the elements that are finite in both. The ulp distance
 counts the representable numbers between two values: a float's bits, read as a sign and a magnitude, are monotone in its
@@ -13,8 +12,6 @@ and the fixed part of a tolerance is all there is.
 
 >>> ulp_distance(torch.tensor([1.0]), torch.tensor([1.0000001]))
 tensor([1])
->>> reduction_length(node)        # aten.sum.dim_IntList of (8, 4096) over dimension 1
-4096
 """
 
 from __future__ import annotations
@@ -108,7 +105,7 @@ def _finite(got: torch.Tensor, truth: torch.Tensor) -> tuple[torch.Tensor, torch
 
 
 def _cosine(g: torch.Tensor, r: torch.Tensor) -> float:
-    """Of the angle between the two as vectors; 1 for two zeros, 0 for one."""
+    """The cosine of the angle between the two as vectors; 1 for two zeros, 0 for one."""
     a, b = float(rms(g)) if g.numel() else 0.0, float(rms(r)) if r.numel() else 0.0
     if a == 0.0 or b == 0.0:
         return 1.0 if a == b else 0.0
@@ -180,9 +177,9 @@ def not_finite(
     """The first difference in what is finite, NaN or infinite. `noise`: how many elements rounding decides; with
     `rounding` such a difference is returned, too.
 
-    A NaN or Inf where eager is finite is always told. Where eager itself is not finite (NaN, +Inf, -Inf) another value
-    is wrong if the float64 reference agrees with eager and no rounding decides it; without a reference nothing is known
-    (a half that overflows need not overflow in a fused kernel).
+    A NaN or Inf where eager is finite is always reported. Where eager itself is not finite (NaN, +Inf, -Inf) another
+    value is wrong if the float64 reference agrees with eager and no rounding decides it; without a reference nothing is
+    known (a half that overflows need not overflow in a fused kernel).
     """
     if not is_float(want) or not is_float(have) or want.shape != have.shape or not have.numel():
         return None
@@ -228,7 +225,7 @@ def _overflows(truth: Any, want: torch.Tensor, apart: torch.Tensor | None) -> to
 
 
 def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
-    """Zeros whose sign is not that of eager's, where float64 has eager's."""
+    """The difference in zeros whose sign is not eager's, where float64 has eager's."""
     values = (truth, want, have)
     if (
         not all(is_float(tensor) and not tensor.is_complex() for tensor in values)
@@ -396,7 +393,7 @@ def _grain(node: fx.Node) -> float:
 
 
 def _inner(node: fx.Node, name: str) -> int:
-    """The inner dimension: the last one of the first factor."""
+    """The inner dimension of a product: the last dimension of the first factor."""
     factors = [shape for arg in node.args if isinstance(arg, fx.Node) for shape in _shapes(arg)]
     if name in ("addmm", "baddbmm", "addmv", "_addmm_activation"):
         factors = factors[1:]

@@ -3,7 +3,7 @@ kept.
 
 A tensor is read in blocks; mean and variance of blocks are joined by the update of Chan, Golub and LeVeque (Updating
 Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979; the block form of Welford's), which loses
-nothing to a large mean. NaN and Inf are counted and left out of the rest. Must not change the values it sees.
+nothing to a large mean. NaN and Inf are counted and left out of the rest. The values stay as they are.
 
 >>> rows = list(node_statistics(gm, inputs))
 >>> rows[6].name, rows[6].nan
@@ -60,7 +60,7 @@ class Streamed:
         self._finite, self._m2 = 0, 0.0
 
     def add(self, tensor: torch.Tensor) -> None:
-        """Takes the elements of a tensor of any dtype and layout; complex numbers count by their magnitude."""
+        """Adds the elements of a tensor of any dtype and layout; complex numbers count by their magnitude."""
         plain = tensor.detach()
         if plain.layout != torch.strided:
             plain = plain.to_dense()

@@ -1,9 +1,11 @@
 # pyright: basic
-"""What a run beside the program's own must not touch: the program's hooks on saved tensors, files and processes,
-Dynamo's counters, other ranks.
+"""Protects what a run beside the program's own must not touch: the program's hooks on saved tensors, files and
+processes, Dynamo's counters, other ranks.
 
->>> with own_hooks(), no_side_effects(True), counters():
-...     step(*args)
+For example:
+
+    with own_hooks(), no_side_effects(True), counters():
+        step(*args)
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Outside(BaseException):
 
 @contextlib.contextmanager
 def own_hooks() -> Iterator[None]:
-    """What is saved for a backward is not handed to the program's own hooks (a checkpoint counts it)."""
+    """Keeps what is saved for a backward from the program's own hooks (a checkpoint counts it)."""
     if t.look_up("top_saved_tensors_hooks")(False) is None:
         yield
         return
@@ -38,7 +40,7 @@ def own_hooks() -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_hooks(leaves: list[torch.Tensor]) -> Iterator[None]:
-    """The program's own hooks on tensors are not called: what hangs on them is none of the function's."""
+    """Does not call the program's own hooks on tensors, which do not belong to the function."""
     held = [(hooks, dict(hooks)) for leaf in leaves if (hooks := getattr(leaf, "_backward_hooks", None))]
     for hooks, _ in held:
         hooks.clear()  # in place: autograd keeps the dictionary
@@ -82,7 +84,7 @@ def no_side_effects(asked: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def counters() -> Iterator[None]:
-    """What Dynamo counts is what it was."""
+    """Restores Dynamo's counters after the block."""
     known = torch_state.loaded("counters")
     before = {group: dict(held) for group, held in known.items()} if known is not None else {}
     try:
@@ -118,14 +120,14 @@ def alone() -> bool:
 
 @contextlib.contextmanager
 def collectives() -> Iterator[Callable[[], bool]]:
-    """Whether the default process group was asked for something meanwhile."""
+    """Whether the default process group was used meanwhile."""
     count = lambda: 0 if alone() else t.look_up("group_sequence_number")(torch.distributed.group.WORLD)  # noqa: E731
     before = count()
     yield lambda: count() != before
 
 
 def watched_by() -> str:
-    """Why nothing can run beside where a dispatch mode of the program's is at work, or ""."""
+    """Why nothing can run beside a dispatch mode of the program's, where one is active; "" otherwise."""
     modes = t.look_up("dispatch_mode_stack")()
     return f"it is called under {type(modes[-1]).__name__}, which would count what runs beside, too" if modes else ""
 

@@ -2,11 +2,13 @@
 """One call beside the program's own: its rungs from the same start, what they leave beside what eager leaves, and the
 same for the backward that goes through its results.
 
-After that backward each rung runs forward and backward anew, one after the other, so that no more than one is held.
-Must leave everything as the program had it.
+After that backward each rung runs forward and backward again, one after the other, so that no more than one is held.
+Everything is left as the program had it.
 
->>> beside = Beside(shadow, function, call, args, kwargs, start)
->>> beside.forward(); result = compiled(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
+For example:
+
+    beside = Beside(shadow, function, call, args, kwargs, start)
+    beside.forward(); result = compiled(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ class Beside:
         self.outside: list[str] = []
 
     def keep(self) -> None:
-        """What it begins with, for a program that shows it; and that program, where it departs."""
+        """Keeps what the call begins with, for a program that shows the failure, and writes that program where the call
+        departs."""
         with quiet():
             failed = self.call.failed
             self.compiled.kept.call(
@@ -81,7 +84,7 @@ class Beside:
         self.call.repro = "" if self.call.unsaid else str(folder)
 
     def forward(self) -> None:
-        """Each rung, and what it leaves beside what eager leaves."""
+        """Runs each rung, and compares what it leaves with what eager leaves."""
         with collectives() as talked:
             eager, _ = self._run("eager", self.compiled.rungs.call("eager"), alone=True)
         if talked():
@@ -214,13 +217,13 @@ class Beside:
     # the program's own
 
     def now(self, result: Any) -> dict[str, Any]:
-        """What the program's own call has left, of what eager's left: nothing where it drew random numbers."""
+        """What the program's own call left, of the values that eager left; nothing where it drew random numbers."""
         if self.drawn:
             return {}
         return self._left(leaves_of(result, "result"), self.args, self.kwargs, own=True)
 
     def own(self, values: dict[str, Any]) -> None:
-        """That beside what eager left: what was compiled for an earlier call may be taken for this one."""
+        """Compares the program's own call with eager: code compiled for an earlier call may be used for this one."""
         eager, self.eager = self.eager, {}
         named = {name: value for name, value in values.items() if name in eager or name.startswith("result")}
         compared, self.compared = self.compared, None
@@ -355,7 +358,7 @@ class Beside:
     # its backward
 
     def watch(self, result: Any) -> None:
-        """After the next backward that goes through the result, the same with it."""
+        """Does the same for the next backward that goes through the result."""
         roots = [tensor for _, tensor in leaves_of(result) if isinstance(tensor, torch.Tensor) and tensor.requires_grad]
         if not roots or self.call.why or (self.shadow.departed and not self.shadow.go_on):
             return
@@ -372,7 +375,7 @@ class Beside:
             root.register_hook(functools.partial(self._arrived, at))
 
     def _arrived(self, at: int, gradient: torch.Tensor | None) -> None:
-        """`gradient`: None where the loss does not use this one of several results."""
+        """Records a gradient that arrived at a result; None where the loss does not use this one of several results."""
         if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over() or watched_by():
             return
         self.given[at] = gradient.detach().clone()
@@ -437,7 +440,7 @@ class Beside:
     # what departs
 
     def _record(self, part: str) -> Left | None:
-        """The graphs of the call, compiled once more from the start, with what goes in; what that run leaves."""
+        """Compiles the graphs of the call once more from the start, with their inputs; returns what that run leaves."""
         from ..recorder.starting import record
 
         path = self.shadow.folder / f"run-{self.call.key.replace(':', '-')}"

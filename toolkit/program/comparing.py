@@ -6,8 +6,7 @@ Eager is the reference; where it does not repeat itself, a difference is no evid
 eager is run again with what goes in and every result of an operation rounded at random (stochastic arithmetic, see
 `toolkit.comparing.noise`): what stays within that is rounding. Changes nothing.
 
->>> judged("inductor", eager, got, noise).verdict.verdict
-'fails'
+For example: `judged("inductor", eager, got, noise).verdict.verdict` gives `'fails'`.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ class Left(NamedTuple):
 
 
 def kept(value: Any) -> Any:
-    """A value that stays what it is: a tensor's copy, a float as a tensor of 32 bits, the text of what is not looked
-    into."""
+    """A copy that later writes do not change: of a tensor; a float as a tensor of 32 bits; the text of anything
+    else."""
     if isinstance(value, torch.Tensor):
         return wrappers.whole(value.detach()).clone()
     if isinstance(value, float):
@@ -101,7 +100,7 @@ def unsteady(eager: Values, again: Values) -> dict[str, float]:
 
 
 def differences(eager: Values, got: Values) -> dict[str, float]:
-    """How far each float is from eager's."""
+    """How far each float value is from eager's."""
     return {name: apart(value, got.get(name)) for name, value in eager.items() if is_float(value)}
 
 
@@ -157,7 +156,7 @@ def judged(
 
 
 def _left_out(name: str, eager: Values, got: Values) -> str:
-    """What is to be said of a value that is in one of the two alone."""
+    """The sentence about a value that only one of the two has."""
     if not name:
         return "what it leaves comes in another order"
     if name.endswith(REQUIRES):
@@ -262,7 +261,7 @@ def said(error: BaseException | None) -> str:
 
 
 class Rounding(t.TorchDispatchMode):
-    """Every fresh float result of an operation is moved by as much as rounding could, in place."""
+    """Moves every fresh float result of an operation in place, by as much as rounding could."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()

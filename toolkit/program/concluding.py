@@ -1,7 +1,7 @@
-"""What all calls of a program come to: one record, and the sentences, notes and tables about it. Imports no torch.
+"""The conclusion from all calls of a program: one record, and the sentences, notes and tables about it. Imports no
+torch.
 
->>> concluded(program, folder, Judged(), ["python", "train.py"]).verdict.verdict
-'ok'
+For example: `concluded(program, folder, Judged(), ["python", "train.py"]).verdict.verdict` gives `'ok'`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ProgramTriage(msgspec.Struct):
 def concluded(
     program: Program, folder: Path, graphs: JudgedCall, command: list[str], code: int = 0, hung: str = ""
 ) -> ProgramTriage:
-    """What all calls come to, in one record. `command`: empty for a block of a program."""
+    """The conclusion from all calls, in one record. `command`: empty for a block of a program."""
     seen = max((call.number for call in program.calls), default=0) + 1
     more = max(program.counts.values(), default=0)
     later = ["graphdbg", "triage", "--calls", f"{seen}:{min(more, seen + 10)}", "--", *command]
@@ -123,7 +123,7 @@ def _line(call: Call) -> str:
 
 
 def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
-    """The verdict on a call that departs, with what its graphs came to."""
+    """The verdict on a call that departs, with the verdict on its graphs."""
     row = call.failed
     assert row is not None
     own = row.rung == PROGRAM
@@ -171,14 +171,14 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
 
 
 def _shortened(sentence: str) -> str:
-    """What is to blame, without what was looked at and how long it took."""
+    """The sentence on what is to blame, without the counts and the time."""
     parts = re.split(r"\. (?=[A-Z0-9])", sentence.strip().rstrip("."))
     kept = [part for part in parts if not part.startswith("Work around") and not re.match(r"\d+ compiles? \(", part)]
     return ". ".join(kept[:_SHORT])
 
 
 def _agrees(program: Program) -> Verdict:
-    """The worst of the functions, each of which is what its calls that were judged come to."""
+    """The verdict on a program where no call departs: that of the worst function."""
     verdicts: list[Verdict] = []
     for function in dict.fromkeys((call.function, call.file, call.line) for call in program.calls):
         calls = [call for call in program.calls if (call.function, call.file, call.line) == function]

@@ -1,11 +1,13 @@
 # pyright: basic
 """cuDNN's random state of the dropout between recurrent layers on a GPU, read and put back.
 
-torch keeps one a GPU, makes it anew at the first use after the GPU's generator was set, and hands it out only as an
-argument of `_cudnn_rnn`: a tiny LSTM is run to see it.
+torch keeps one per GPU, makes a new one at the first use after the GPU's generator was set, and passes it only to
+`_cudnn_rnn`, so a tiny LSTM is run to see it.
 
->>> dropout = CudnnDropout(torch.device("cuda", 0))
->>> state = dropout.getstate(); train(); dropout.setstate(state)
+For example:
+
+    dropout = CudnnDropout(torch.device("cuda", 0))
+    state = dropout.getstate(); train(); dropout.setstate(state)
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import torch
 from .. import torch_private as t
 
 _DRAWN = 4
-"""By how much the generator's offset grows when the state is made anew."""
+"""By how much the generator's offset grows when the state is made again."""
 
 
 class CudnnDropout(NamedTuple):
@@ -26,8 +28,7 @@ class CudnnDropout(NamedTuple):
     device: torch.device
 
     def getstate(self) -> torch.Tensor:
-        """A copy of it, (bytes,) of uint8 on the GPU; empty where the next use makes it anew, which it then still
-        does."""
+        """A copy of it, (bytes,) of uint8 on the GPU; empty where the next use makes a new one, which stays so."""
         before = torch.cuda.get_rng_state(self.device)
         state = self._held()
         if torch.equal(before, torch.cuda.get_rng_state(self.device)):
@@ -36,7 +37,7 @@ class CudnnDropout(NamedTuple):
         return torch.empty(0)
 
     def setstate(self, state: torch.Tensor) -> None:
-        """Puts a copy back. The generator, which was put back before, is where it was."""
+        """Restores a copy. The generator, restored before, keeps its state."""
         if not state.numel():
             return
         generator = torch.cuda.get_rng_state(self.device)

@@ -1,12 +1,13 @@
 """A drift over steps: how far each step's values are from eager's, from the same start, beside what rounding alone does
 to them.
 
-What two builds may differ by is told by eager itself, run once more with every result rounded at random. From the same
+Eager itself, run once more with every result rounded at random, shows by how much two builds may differ. From the same
 start nothing adds up over steps, so a fault that acts at every step stands above that line from its first step on.
 Imports no torch.
 
->>> print(drift(calls).lines[0])
-step(): result              ▂▂▁▂▂▂▁▂  at most 3.0e-07; rounding alone 2.1e-07
+For example:
+
+    print(drift(calls).lines[0])  # -> step(): result              ▂▂▁▂▂▂▁▂  at most 3.0e-07; rounding alone 2.1e-07
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Drift(msgspec.Struct):
 
     @property
     def lines(self) -> list[str]:
-        """A line for each of the worst, with a picture: a block a step, a factor of ten each."""
+        """A line for each of the worst series, with a picture: one block per step, a factor of ten per height."""
         shown = self.series[:_SHOWN]
         width = max((len(f"{series.function}(): {series.value}") for series in shown), default=0)
         return [f"{f'{series.function}(): {series.value}':<{width}}  {_line(series)}" for series in shown]
@@ -72,7 +73,7 @@ def _block(value: float) -> str:
 
 
 def drift(calls: Sequence[Call]) -> Drift | None:
-    """What the calls that were looked at say together; None for fewer than three of a function."""
+    """The drift of the calls that were looked at; None for fewer than three of a function."""
     by_value: dict[tuple[str, str], Series] = {}
     for call in calls:
         for part in ("", "backward"):

@@ -1,9 +1,10 @@
 """In the user's own process: starts what runs beside each compiled call, where the environment or a block asks for it.
 
->>> with graphdbg.shadow(calls="10") as triaged:
-...     train()
->>> triaged.verdict.verdict
-'ok'
+For example:
+
+    with graphdbg.shadow(calls="10") as triaged:
+        train()
+    triaged.verdict.verdict  # -> 'ok'
 """
 
 from __future__ import annotations
@@ -39,16 +40,18 @@ def shadow(
     """Runs each call of what is given to `torch.compile` inside the block beside eager and under each backend.
 
     What is yielded is filled in when the block ends: `verdict` (a Verdict), `calls`, `summary`, `drift`, as `graphdbg
-    triage -- CMD` tells them. `folder`: a new folder for what departs (default: graphdbg-triage-N); `calls`: "N", the
+    triage -- CMD` reports them. `folder`: a new folder for what departs (default: graphdbg-triage-N); `calls`: "N", the
     first N calls of each function, or "A:B", its calls A to B-1, counted from 0 (default: the first 3, and each that
-    compiles anew, up to the first that departs); `max_time_s`: seconds after which no call is looked at. The block's
+    compiles again, up to the first that departs); `max_time_s`: seconds after which no call is looked at. The block's
     own results are its own.
 
     With several ranks each looks at its own calls, the same ones. Raises UsageError where the folder exists or `calls`
     names none.
 
-    >>> with graphdbg.shadow() as found:
-    ...     torch.compile(model)(batch).sum().backward()
+    For example:
+
+        with graphdbg.shadow() as found:
+            torch.compile(model)(batch).sum().backward()
     """
     from ..verdicts.verdict import cannot_tell
     from .concluding import ProgramTriage, concluded

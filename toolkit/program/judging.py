@@ -1,11 +1,13 @@
-"""The graphs of the first call that departs: which fails, what in it is to blame, and what a process of ours has to
-import to see it.
+"""Judges the graphs of the first call that departs: which fails, what in it is to blame, and what a process of ours has
+to import to see it.
 
 Asked in the program's own process where that became the server, else in one of ours: without, then with the modules
 that the program imported. Imports no torch.
 
->>> judge_graphs(call, None, print).op
-'The decomposition of aten.silu.default. With only that off the graph is right (verified).'
+For example:
+
+    judge_graphs(call, None, print).op
+    # 'The decomposition of aten.silu.default. With only that off the graph is right (verified).'
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from ..triage.run import triage_run
 from ..verdicts.verdict import OK, Verdict
 from .records import PROGRAM, RUNGS, Call
 
-Told = Callable[[str], object]
+Report = Callable[[str], object]
 
 _JUDGING_S, _BLAMING_S = 600.0, 240.0
 MEANS = {
@@ -42,8 +44,8 @@ _MOST = 8
 
 
 class JudgedCall(msgspec.Struct):
-    """What the graphs of a call that departs came to. `verdict`: None where none could be judged; `apart`: judged in a
-    process of ours, where what the program's own script changes in torch is as torch has it."""
+    """The verdict on the graphs of a call that departs. `verdict`: None where none could be judged; `apart`: judged in
+    a process of ours, without what the program's own script changes in torch."""
 
     verdict: Verdict | None = None
     op: str = ""
@@ -58,13 +60,13 @@ class JudgedCall(msgspec.Struct):
 
 
 def judgeable(call: Call | None) -> bool:
-    """Whether its graphs were recorded, and say something: under a backend of the program's own they do not."""
+    """Whether its graphs were recorded and mean something: under a backend of the program's own they do not."""
     failed = call.failed if call is not None else None
     return call is not None and bool(call.run) and failed is not None and failed.rung in (*RUNGS, PROGRAM)
 
 
 def judge_graphs(
-    call: Call, server: ForkServer | None, report: Told, modules: Mapping[str, str] | None = None
+    call: Call, server: ForkServer | None, report: Report, modules: Mapping[str, str] | None = None
 ) -> JudgedCall:
     """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame.
     `modules`: those that the program imported, one of which a process of ours may need before a graph fails there,
@@ -94,7 +96,7 @@ def judge_graphs(
 
 
 def _judge(
-    judged: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, report: Told
+    judged: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, report: Report
 ) -> None:
     with opened(server) as used:
         triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, told=report)
@@ -113,9 +115,9 @@ def _likely(modules: Mapping[str, str]) -> list[str]:
     return sorted(modules, key=lambda file: not _touches_torch(file))[:_MOST]
 
 
-def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: Told) -> Verdict:
+def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: Report) -> Verdict:
     """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail
-    there."""
+    there, too."""
     graph = _graph_of(run, verdict)
     minify = next((line for line in verdict.next if line.startswith("graphdbg minify ")), "")
     named = next((other for other in run.graphs() if minify.endswith(f"/{other.id}")), graph)
@@ -132,7 +134,7 @@ def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: T
 
 
 def _with_words(verdict: Verdict, files: Sequence[str], modules: Mapping[str, str]) -> Verdict:
-    """Its commands with the modules that have to be imported, as the user names them."""
+    """The verdict with commands that import the needed modules, as the user names them."""
     by_file, by_name = option_words(files), option_words([_spelled(file, modules[file]) for file in files])
     lines = [line.replace(f" {shlex.join(by_file)}", "") for line in verdict.next]
     takes = re.compile("graphdbg (bisect|minify|replay|triage|values) (?!-- )").match
@@ -163,7 +165,7 @@ def _graph_of(run: Run, verdict: Verdict) -> SavedGraph | None:
 
 
 def _widest_first(run: Run, verdict: Verdict) -> list[SavedGraph]:
-    """The failing graph's Dynamo graph, which holds what is done before it, and itself."""
+    """The failing graph's Dynamo graph, which holds what is done before it, and the graph itself."""
     failing = _graph_of(run, verdict)
     if failing is None:
         return []

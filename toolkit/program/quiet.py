@@ -1,4 +1,4 @@
-"""What a run beside the program's own prints, logs and warns is not heard; other threads are.
+"""Silences what a run beside the program's own prints, logs and warns; other threads are heard.
 
 >>> with quiet() as heard:
 ...     print("twice")
@@ -35,8 +35,8 @@ class _Here:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[io.StringIO]:
-    """Standard output, error, logging and warnings of this thread go into what is yielded; nothing of it counts as
-    told."""
+    """Sends standard output, error, logging and warnings of this thread into what is yielded; no warning counts as
+    shown."""
     heard, thread, handle = io.StringIO(), threading.get_ident(), logging.Logger.handle
     ours = lambda logger, record: None if threading.get_ident() == thread else handle(logger, record)  # noqa: E731
     unheard: Any = ("ignore", None, Warning, None, 0)

@@ -5,9 +5,9 @@ know.
 From the arguments, the object that a method is bound to, closures, defaults and the globals that the code names. What
 torch, the standard library and installed packages keep in their own modules is not followed. Changes nothing.
 
->>> reached = reach(step, (x,), {})
+>>> reached = reach(model.forward, (x,), {})
 >>> [name for name, _ in reached.tensors]
-['model.fc.weight', 'model.fc.bias', 'x']
+['input', 'weight', 'bias']
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Restorable(NamedTuple):
 
 
 class Reached:
-    """All that was found. `refused`: why the call cannot be run twice, or ""."""
+    """All that a call reaches. `refused`: why the call cannot be run twice, or ""."""
 
     def __init__(self) -> None:
         self.tensors: list[tuple[str, torch.Tensor]] = []
@@ -80,7 +80,7 @@ def callable_of(function: Any) -> tuple[Any, Any]:
 
 
 def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reached:
-    """Everything that a call may read or write."""
+    """All that a call may read or write."""
     reached, seen = Reached(), set[int]()
     inner, owner = callable_of(function)
     if any(
@@ -190,7 +190,7 @@ def _parts(reached: Reached, name: str, value: Any, outside: bool) -> Iterator[t
 
 
 def array_of(value: Any) -> torch.Tensor | None:
-    """A tensor in the memory of a NumPy array that can be written; None of anything else."""
+    """A tensor in the memory of a NumPy array that can be written; None for anything else."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.ndarray) or not value.flags.writeable:
         return None
@@ -200,7 +200,7 @@ def array_of(value: Any) -> torch.Tensor | None:
 
 
 def slots_of(value: Any) -> dict[str, Any]:
-    """What is in the slots of an object's classes."""
+    """The values in the slots of an object's classes."""
     slots = {}
     for base in type(value).__mro__:
         for key, slot in vars(base).items() if "__slots__" in vars(base) else ():
@@ -211,7 +211,7 @@ def slots_of(value: Any) -> dict[str, Any]:
 
 
 def _own_class(value: Any) -> bool:
-    """Whether it is a class of the program's own: what hangs on it can change."""
+    """Whether it is a class of the program's own, whose attributes can change."""
     return isinstance(value, type) and own_file(sys.modules.get(value.__module__)) != ""
 
 

@@ -1,8 +1,7 @@
-"""What is written of a shadowed program, a JSON object a line, and read again by the command that started it. Imports
+"""The records of a shadowed program, one JSON object per line, and read again by the command that started it. Imports
 no torch.
 
->>> [call.function for call in read(folder)]
-['step']
+For example: `[call.function for call in read(folder)]` gives `['step']`.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class Call(msgspec.Struct):
 
     @property
     def place(self) -> str:
-        """`step() (train.py:31), call 2`."""
+        """The call as text: `step() (train.py:31), call 2`."""
         return f"{self.function}() ({Path(self.file).name}:{self.line}), call {self.number}"
 
     @property
@@ -86,7 +85,7 @@ class Call(msgspec.Struct):
 
 
 class Program(msgspec.Struct):
-    """All that one program left: its calls in order, and how often each function was called (by "function file:line").
+    """All records of one program: its calls in order, and how often each function was called (by "function file:line").
     `modules`: the files of those that it imported and that are no library's, with their names."""
 
     calls: list[Call] = []

@@ -1,13 +1,13 @@
 # pyright: basic
-"""Of a call that departs: the program that shows it with torch alone, from what was kept of the function's calls so
-far.
+"""The program that shows a departing call with torch alone, from what was kept of the function's calls so far.
 
-Kept in memory at each call that is looked at, as text and tensors; written when one departs. What cannot be said is
-named, and then there is no program. Must never raise into the program.
+Kept in memory at each call that is looked at, as text and tensors; written when one departs. What cannot be written is
+named, and then there is no program. Never raises into the program.
 
->>> kept = Kept(step); kept.call(0, "step", (x,), {}, start, ambient, set())
->>> kept.write(Path("found/repro"), call, row, rungs, {})
-''
+For example:
+
+    kept = Kept(step); kept.call(0, "step", (x,), {}, start, ambient, set())
+    kept.write(Path("found/repro"), call, row, rungs, {})  # -> ''
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_BYTES = 256 << 20
 
 
 class FunctionCalls:
-    """The calls of one function. `why`: what cannot be said of one of them."""
+    """The calls of one function. `why`: what cannot be written of one of them."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -142,7 +142,7 @@ class FunctionCalls:
         return ""
 
     def _modules(self, folder: Path, names: set[str]) -> list[str]:
-        """Modules of the user's that are one file each, copied beside."""
+        """Copies the user's modules that are one file each beside the program; returns their names."""
         copied = []
         for name in [module for module in sys.modules if module in names]:
             file = Path(getattr(sys.modules[name], "__file__", "") or "")

@@ -4,9 +4,10 @@ and why.
 The program's own output is untouched. What it left is in a folder; the graphs of the first call that departs are judged
 in the program's own process, where its passes and operators are, or here where that is gone. Imports no torch.
 
->>> triaged = triage_program(["train.py"])
->>> triaged.verdict.layer
-'inductor'
+For example:
+
+    triaged = triage_program(["train.py"])
+    triaged.verdict.layer  # -> 'inductor'
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ...dumps.errors import UsageError
 from ..isolation import ForkServer, launch
 from ..isolation.client import JUDGING
 from .concluding import ProgramTriage, concluded
-from .judging import MEANS, JudgedCall, Told, judge_graphs, judgeable
+from .judging import MEANS, JudgedCall, Report, judge_graphs, judgeable
 from .records import DEFAULT_CALLS, FILE, OPTIONS, VARIABLE, Program, departing, read
 from .showing import verified
 
@@ -39,7 +40,7 @@ _TURN_S = 0.2
 
 
 def range_of(text: str | None) -> tuple[int, int]:
-    """The calls that `--calls` names, from and to (excluded). Raises UsageError."""
+    """The range of calls that `--calls` names: (from, to), `to` excluded. Raises UsageError."""
     first, dash, last = (text or str(DEFAULT_CALLS)).partition(":")
     try:
         span = (int(first), int(last)) if dash else (0, int(first))
@@ -70,7 +71,7 @@ def triage_program(
     limit_s: float | None = None,
     max_time_s: float | None = None,
     quiet: bool = False,
-    report: Told = lambda text: None,
+    report: Report = lambda text: None,
 ) -> ProgramTriage:
     """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that
     must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it no call is looked at;
@@ -114,20 +115,20 @@ def _scheduled(first: int, last: int, calls: str | None) -> str:
 
 
 class _Program:
-    """The command while it runs."""
+    """The program while it runs."""
 
-    def __init__(self, words: list[str], folder: Path, limit_s: float | None, report: Told) -> None:
+    def __init__(self, words: list[str], folder: Path, limit_s: float | None, report: Report) -> None:
         self.words, self.folder, self.limit_s, self.report = words, folder, limit_s, report
         self.code, self.hung, self.judging = 0, "", False
         self.signals: list[int] = []
         self.graphs = JudgedCall()
 
     def read(self) -> Program:
-        """What it has left so far."""
+        """The program's records so far."""
         return read(self.folder / FILE)
 
     def run(self, options: dict[str, Any], quiet: bool) -> None:
-        """To its end, with the judging of its graphs before it ends."""
+        """Runs the program to its end, and judges its graphs before it ends."""
         with contextlib.ExitStack() as stack:
             door = stack.enter_context(socket.socket(socket.AF_UNIX))
             address = stack.enter_context(temporary.folder("graphdbg-")) / "s"
@@ -180,7 +181,7 @@ class _Program:
                     self.judging = False
 
     def _look(self, child: subprocess.Popen[bytes]) -> None:
-        """Ends a program in which a rung hangs: nothing was written for so long."""
+        """Ends a program in which a rung hangs: it wrote nothing for longer than the limit."""
         least = COMPILING_S if self.limit_s is None else self.limit_s
         with contextlib.suppress(OSError):
             if time.time() - (self.folder / FILE).stat().st_mtime < least:

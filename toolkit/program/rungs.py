@@ -1,12 +1,14 @@
 # pyright: basic
-"""A function under each of torch's backends in turn, as the program gave it to torch.compile. One context a rung and
-function, as long as the program runs: its guards age as the program's own do.
+"""A function under each of torch's backends in turn, as the program gave it to torch.compile. There is one context per
+rung and function while the program runs, so that its guards age as the program's own do.
 
 Each has a backend of its own identity, so that Dynamo takes no entry of another's. Inductor draws eager's random
 numbers.
 
->>> rungs = Rungs(step, context)
->>> rungs.call("aot_eager", args, kwargs)
+For example:
+
+    rungs = Rungs(step, context)
+    rungs.call("aot_eager", args, kwargs)
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class Rungs:
         self.graphs = 0
 
     def key(self, rung: str) -> str:
-        """The name by which the layer of a rung is known; of another's backend there is none."""
+        """The name of a rung's layer; "" for a backend that is not torch's."""
         keys = {"decomposed": "aot_eager_decomp_partition", "inductor": "as written"}
         return rung if rung in ("dynamo", "aot_eager") else keys.get(rung, "")
 
@@ -59,7 +61,7 @@ class Rungs:
         return self._made[rung]
 
     def fresh(self, rung: str) -> Callable[..., Any]:
-        """The same with nothing compiled so far."""
+        """The function under a rung, with nothing compiled so far."""
         chosen = self.backend if rung == self.last else t.look_up("lookup_backend")(_BACKENDS[rung])
 
         def backend(gm: Any, inputs: Any, **kwargs: Any) -> Any:
@@ -85,7 +87,7 @@ def isolates() -> bool:
 
 
 def uncounted(put: t.Replaced) -> None:
-    """Entries of rungs do not count against the limit at which Dynamo leaves a function of the program uncompiled."""
+    """Keeps entries of rungs out of the count at which Dynamo leaves a function of the program uncompiled."""
     owner, name = t.home("compute_cache_size")
     if isolates() or put.has(owner, name):
         return
@@ -111,7 +113,8 @@ class _Entries:
 
 @contextlib.contextmanager
 def roomy() -> Iterator[None]:
-    """More entries in Dynamo's caches: the rungs' do not count as the program's; eager's numbers of `numpy.random`."""
+    """Allows more entries in Dynamo's caches, so that the rungs' do not count as the program's, and draws eager's
+    numbers for `numpy.random`."""
     dynamo = t.loaded("dynamo_config")
     limits = {name: getattr(dynamo, name) * _ROOM for name in ("recompile_limit", "accumulated_recompile_limit")}
     with dynamo.patch(limits | {"use_numpy_random_stream": True}):
@@ -120,8 +123,8 @@ def roomy() -> Iterator[None]:
 
 @contextlib.contextmanager
 def stance(eager: bool) -> Iterator[None]:
-    """Nothing compiled, or as torch has it by default, whatever the program's stance. CUDA graphs are off in rungs:
-    what they return is overwritten by the next."""
+    """Sets torch's stance: nothing compiled, or torch's default, whatever the program's stance is. CUDA graphs are off
+    in rungs: what they return is overwritten by the next."""
     t.look_up("inductor_config")
     with torch.compiler.set_stance("force_eager" if eager else "default"):
         if eager:

@@ -3,10 +3,10 @@
 (twice where Dynamo alone leaves another bit) and under each rung. The program goes on with its own result; nothing of
 what runs beside is heard or stays.
 
-`Shadow.start` puts our wrapper around what torch.compile returns. A call is looked at from its outside alone: what it
-calls that is compiled runs as it comes. Must never raise into the program.
+`Shadow.start` puts our wrapper around what torch.compile returns. A call is looked at from its outside alone: compiled
+functions that it calls run as usual. Never raises into the program.
 
->>> shadow = Shadow(Path("found"), first=3); shadow.start(); train(); shadow.stop()
+For example: `shadow = Shadow(Path("found"), first=3); shadow.start(); train(); shadow.stop()`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TURN_S = 60.0
 
 
 class CompiledFunction:
-    """One thing that was given to torch.compile."""
+    """One function or module that was given to torch.compile."""
 
     def __init__(self, function: Callable[..., Any], context: Any, made_at: tuple[str, int]) -> None:
         self.function = function
@@ -63,7 +63,7 @@ class CompiledFunction:
 
 
 class Shadow:
-    """`first`, `last`: the calls of each function, from and to (excluded); `anew`: and each that compiled anew;
+    """`first`, `last`: the calls of each function, from and to (excluded); `anew`: also each call that compiled again;
     `go_on`: also after a call that departs; `seconds`: for so long; `address`: the socket of whoever judges the graphs
     of what departs."""
 
@@ -93,7 +93,7 @@ class Shadow:
     # what torch.compile returns
 
     def start(self) -> None:
-        """From now on; nothing of torch is imported for it."""
+        """Looks at calls from now on; imports nothing of torch for it."""
         module = t.NAMES.whole("given_to_dynamo").rpartition(".")[0]
         if module in sys.modules:
             self._install(None)
@@ -119,7 +119,7 @@ class Shadow:
         self._put.put(owner, "__call__", functools.wraps(original)(__call__))
 
     def stop(self) -> None:
-        """Nothing is run beside from now on."""
+        """Runs nothing beside the program from now on."""
         if self.ended or os.getpid() != self.pid:
             return
         self.ended = True
@@ -138,7 +138,7 @@ class Shadow:
             self._serve()
 
     def _serve(self) -> None:
-        """The graphs of what departs are judged here, where passes, decompositions and operators are as the program
+        """Judges the graphs of a departing call here, where passes, decompositions and operators are as the program
         made them."""
         if not fork_computes():
             return
@@ -179,7 +179,7 @@ class Shadow:
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """What is called on this thread meanwhile is not looked at."""
+        """Ignores calls on this thread inside the block."""
         self.here.depth = getattr(self.here, "depth", 0) + 1
         try:
             yield
@@ -188,8 +188,8 @@ class Shadow:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[bool]:
-        """One thread at a time: torch's stance, standard output and the state of a model are all threads'. Whether it
-        came, as what has it may wait for this one."""
+        """One thread at a time: torch's stance, standard output and the state of a model are all threads'. Yields
+        whether the turn came, since the thread that has it may wait for this one."""
         ours = not self.over() and self._lock.acquire(timeout=TURN_S)
         try:
             yield ours
@@ -219,7 +219,7 @@ class Shadow:
     def _watched(
         self, entry: CompiledFunction, compiled: Callable[..., Any], number: int, args: Any, kwargs: Any
     ) -> Any:
-        """A call that is not scheduled, and is run beside if it compiled anew."""
+        """Runs a call that is not scheduled, and runs it beside eager if it compiled again."""
         began = time.monotonic()
         start = None
         if self.anew and number >= self.last and alone() and self.light < LIGHT * (began - self.began):
@@ -252,7 +252,7 @@ class Shadow:
         return result
 
     def guarded(self, work: Callable[[], Any]) -> None:
-        """Does something that must not raise into the program; that it went wrong is noted."""
+        """Calls a function whose errors are recorded and never reach the program."""
         try:
             work()
         except Exception as error:
@@ -306,11 +306,11 @@ class Shadow:
         return [beside] if beside is not None and not call.why else []
 
     def write(self, call: Call) -> None:
-        """A line of what is known of a call so far."""
+        """Writes a line with what is known of a call so far."""
         self._write({"event": "call", **msgspec.to_builtins(call)})
 
     def begun(self, call: Call, rung: str) -> None:
-        """A line before something that may end the process."""
+        """Writes a line before something that may end the process."""
         self._write({"event": "begun", "key": call.key, "rung": rung, "at": time.time()})
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -321,12 +321,12 @@ class Shadow:
 
 
 def _inside(folder: Path) -> str:
-    """How the path of each file in it begins."""
+    """The beginning of the paths of files inside a folder."""
     return f"{folder}{os.sep}"
 
 
 def _by_torch(context: Any) -> bool:
-    """Whether a file of torch's asks for this compile, but for those that every compile goes through."""
+    """Whether a file of torch's asks for this compile, except those that every compile goes through."""
     root = _inside(Path(torch.__file__).parent)
     passed = (_inside(Path(__file__).parents[2]), _inside(Path(inspect.getfile(type(context))).parent), torch.__file__)
     frame: Any = sys._getframe()

@@ -1,10 +1,9 @@
-"""Runs the program that was written of a call, as often as counts, in fresh processes of `python -I`. Imports no torch.
+"""Runs the program that was written for a call several times, in fresh processes of `python -I`. Imports no torch.
 
 The plainest first, with torch alone; where that does not show the failure, the one that imports the modules of the
 user's own.
 
->>> verified(call, "python").says
-'shows'
+For example: `verified(call, "python").says` gives `'shows'`.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ BUG, GONE = 1, 0
 
 
 class Repro(msgspec.Struct, frozen=True):
-    """`says`: shows, passes or none; `codes`: of all runs; `without`: the code with --without-fault; `printed`: what it
-    printed."""
+    """The result of such a program. `says`: shows, passes or none; `codes`: of all runs; `without`: the code with
+    --without-fault; `printed`: what it printed."""
 
     says: str = "none"
     path: str = ""
@@ -40,12 +39,12 @@ class Repro(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> str:
-        """For the text: `3 of 3`."""
+        """The runs that show the failure, for the text: `3 of 3`."""
         return f"{self.codes.count(BUG)} of {len(self.codes)}"
 
     @property
     def sentence(self) -> str:
-        """What is said of it."""
+        """The sentence about the program."""
         if self.says == "none":
             return f"No program that shows it with torch alone was written: {self.why}."
         modules = " with the program's own modules" if self.modules else " with torch alone"
@@ -60,7 +59,7 @@ class Repro(msgspec.Struct, frozen=True):
         )
 
     def plain(self) -> dict[str, Any]:
-        """For JSON, flat."""
+        """The fields for JSON, flat."""
         return {
             "repro": self.says,
             "repro_path": self.path or None,
@@ -72,7 +71,7 @@ class Repro(msgspec.Struct, frozen=True):
 
 
 def verified(call: Call, python: str) -> Repro:
-    """What the programs that were written of a call show."""
+    """The result of the programs that were written for a call."""
     if not call.repro:
         return Repro(why=call.unsaid or "the process ended before it")
     written, folder = Path(call.repro), Path(call.repro).parent / "repro"
@@ -90,7 +89,7 @@ def verified(call: Call, python: str) -> Repro:
 
 
 def shown(program: Path, python: str, times: int = TIMES) -> Repro:
-    """One run, and where that shows it the others, and one with nothing compiled."""
+    """Runs the program once; where that shows the failure, runs it again, and once with nothing compiled."""
     code, printed = run(program, python)
     last = printed.strip().splitlines()[-1][:300] if printed.strip() else ""
     if code != BUG:

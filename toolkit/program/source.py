@@ -1,6 +1,5 @@
 # pyright: basic
-"""Values and functions as Python text that makes them again: what a call was given, what it reaches, the user's own
-definitions.
+"""Python text that makes values and functions again: a call's arguments, what it reaches, the user's own definitions.
 
 A value keeps its name from call to call, and is brought up to date where it changed. Tensors lie beside, in `tensors`;
 small ones stand in the text. Raises CannotSayError, which names what has no text. Changes nothing.
@@ -50,7 +49,7 @@ INLINE = 8
 
 
 class CannotSayError(Exception):
-    """What of a call has no text."""
+    """A part of a call that has no text."""
 
 
 class Source:
@@ -79,8 +78,8 @@ class Source:
         self._assigned: dict[str, str] = {}
 
     def begin(self, start: Start, touched: set[Any]) -> None:
-        """A call begins: everything is looked at again. `touched`: ids of what calls themselves change, and names of
-        globals."""
+        """Starts a call, for which everything is looked at again. `touched`: ids of what calls themselves change, and
+        names of globals."""
         self.lines, self._done, self.start = [], set(), start
         self.touched |= touched
 
@@ -299,7 +298,7 @@ class Source:
         self.definitions.setdefault(name, text)
 
     def _written(self, value: Any, own: set[str]) -> str:
-        """The source of a function or class, without what compiles it; what it reads of its module is seen to."""
+        """The source of a function or class, without what compiles it; what it reads of its module is written, too."""
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
         except (OSError, TypeError, SyntaxError) as error:

@@ -1,12 +1,16 @@
 # pyright: basic
-"""The state that a call begins with: taken before, put back as often as wanted, and what differs from it afterwards.
+"""The state that a call begins with: copied before, restored as often as needed, and compared afterwards.
 
 Memory is copied storage by storage, so that views stay views, and is put back below autograd, which counts nothing. A
 gradient (`.grad`), Python objects and random states are put back as well. Raises NotCopied where something cannot be.
 
->>> start = Start(reach(step, args, kwargs))
->>> step(*args); [name for name, _ in start.written()[0]]; start.put_back()
-['model.bn.running_mean']
+>>> from graphdbg.toolkit.program.reach import reach
+>>> step = torch.nn.BatchNorm1d(4)
+>>> start = Start(reach(step, (x,), {}))
+>>> y = step(x)
+>>> [name for name, _ in start.written()[0]]
+['running_mean', 'running_var', 'num_batches_tracked']
+>>> start.put_back()
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from .reach import Reached, Restorable, class_state, slots_of
 
 
 class NotCopied(Exception):
-    """Why a state cannot be copied."""
+    """The reason why a state cannot be copied."""
 
 
 class Start:
@@ -61,7 +65,7 @@ class Start:
             self.storages[storage._cdata] = (storage, storage.clone())
 
     def put_back(self) -> None:
-        """Everything as it was."""
+        """Restores everything as it was."""
         for storage, kept in self.storages.values():
             if storage.nbytes() != kept.nbytes():
                 storage.resize_(kept.nbytes())
@@ -85,8 +89,8 @@ class Start:
         self.random.put_back()
 
     def written(self) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
-        """The tensors whose memory or form is not what it was, by their first name; and the `.grad` of leaves that is
-        another object, or has other numbers."""
+        """The tensors whose memory or form changed, by their first name; and the `.grad` of leaves that is another
+        object, or has other numbers."""
         changed = {key for key, (storage, kept) in self.storages.items() if not _equal(storage, kept)}
         touched = lambda tensor: any(part.untyped_storage()._cdata in changed for part in _flat(tensor))  # noqa: E731
         tensors = [
@@ -102,8 +106,7 @@ class Start:
         return tensors, gradients
 
     def changed(self) -> list[tuple[Restorable, str, Any]]:
-        """What is not what it was in Python objects: each part by its name, with what it is now (ABSENT: it is
-        gone)."""
+        """The changed parts of Python objects by name, with their present value (ABSENT: it is gone)."""
         return [(box, name, part) for box, kept in self.boxes for name, part in _changes(box, kept, _kept(box))]
 
 
@@ -121,7 +124,7 @@ class Randomness:
         self.numpy = numpy.get_state() if numpy is not None else None
 
     def put_back(self) -> None:
-        """Every generator as it was."""
+        """Restores every generator."""
         for name, state in self.torch:
             torch.set_rng_state(state) if name == "cpu" else torch.cuda.set_rng_state(state, name)
         random.setstate(self.python)
@@ -205,7 +208,7 @@ def _kept(box: Restorable) -> Any:
 
 
 class _Absent:
-    """What is not there."""
+    """Stands for a value that is gone."""
 
 
 ABSENT = _Absent()

@@ -4,10 +4,12 @@ uninitialised memory.
 
 The call runs twice with every operation's arguments and results written down as numbers. The first result that differs
 on equal arguments is the kernel's; an argument that differs and that no operation made was read from elsewhere, or is
-memory that nobody wrote.
+memory that was never written.
 
->>> first_difference(lambda mode: run(mode))
-'torch.empty (train.py:12) returns memory that nothing wrote: ...'
+For example:
+
+    first_difference(lambda mode: run(mode))
+    # 'torch.empty (train.py:12) returns memory that nothing wrote: ...'
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Step(NamedTuple):
 
 
 class Tracing(t.TorchDispatchMode):
-    """Writes down each operation."""
+    """Records each operation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,8 +92,8 @@ def _line() -> str:
 
 
 def first_difference(run: Callable[[Any], object]) -> str:
-    """What is the first not to repeat itself, why, and what to do; "" where two runs of every operation are equal.
-    `run` runs the call once from its start under the mode that it is given."""
+    """The first operation that does not repeat itself, why, and what to do; "" where two runs of every operation are
+    equal. `run` runs the call once from its start under the mode that it is given."""
     traces = []
     for _ in range(2):
         mode = Tracing()

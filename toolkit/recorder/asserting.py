@@ -1,7 +1,7 @@
 """`graphdbg.assert_graphs`: a test that a function compiles to what it should: no graph breaks, no recompiles, one
 graph.
 
->>> graphdbg.assert_graphs(model, batch, then=[(longer_batch,)], recompiles=1)
+For example: `graphdbg.assert_graphs(model, batch, then=[(longer_batch,)], recompiles=1)`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _COMPILED = ("_torchdynamo_orig_callable", "_orig_mod", "_compiled_call_impl")
 
 
 class GraphsDifferError(AssertionError):
-    """What was compiled is not what a test or a baseline says. The program need not be wrong: no repro can show it."""
+    """What was compiled differs from what a test or a baseline expects. The program need not be wrong: no repro can
+    show it."""
 
 
 def assert_graphs(
@@ -43,7 +44,7 @@ def assert_graphs(
 
     `fn` is given to torch.compile unless it was before, or `as_is` says that it compiles inside, as a training step
     does. What was compiled before counts for nothing: it begins with torch.compiler.reset(), and caches on disk are
-    passed over.
+    ignored.
 
     `breaks`, `recompiles`: of all calls. `graphs` and `kernels` (that Inductor generated, each once; calls of libraries
     are none): of all compiles that are no recompile. None: not checked. A backward counts if `fn` runs it.
@@ -51,7 +52,9 @@ def assert_graphs(
     Raises AssertionError with each number that differs, where it comes from, and what to do next; what `fn` raises as
     it is.
 
-    >>> assert_graphs(torch.relu, torch.ones(3), kernels=1)
+    >>> compiled = torch.compile(torch.relu, backend="eager")
+    >>> assert_graphs(compiled, torch.ones(3), graphs=1, breaks=0)
+    tensor([1., 1., 1.])
     """
     import torch
 

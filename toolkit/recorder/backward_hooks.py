@@ -1,11 +1,11 @@
 """Backwards of scripts that compile nothing: `graphdbg dump --compiled-autograd`.
 
-Every top-level call of autograd's engine goes by here. A new one is recorded as `ca<K>_0/compiled_autograd`: inputs as
+Every top-level call of autograd's engine passes here. A new one is recorded as `ca<K>_0/compiled_autograd`: inputs as
 the policy wants them, before anything writes to them; the graph when its first run ended, with its hooks and passes by
 name. Until backwards repeat themselves anomaly mode is on (without its NaN checks), which is how autograd remembers the
-lines of the forward. Must not change a gradient and must not raise into the recorded program.
+lines of the forward. Changes no gradient and never raises into the recorded program.
 
->>> watch(session)
+For example: `watch(session)`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _install(session: Session) -> None:
 
 @hook
 def engine_run_backward(session: Session, original: Function, t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """A top-level call of autograd's engine."""
+    """Wraps a top-level call of autograd's engine."""
     capturer = session.backwards.capturer() if session.backwards is not None else None
     if capturer is None:
         return original(t_outputs, *args, **kwargs)
@@ -72,7 +72,7 @@ class Backwards:
             self._noting_lines = True
 
     def capturer(self) -> Any:
-        """What records the next backward; None when it is not to be."""
+        """The capturer of the next backward; None when that is not recorded."""
         session = self.session
         if not session.wants(STAGE) or session.early:
             return None
@@ -81,16 +81,16 @@ class Backwards:
                 from ..capture.compiled_autograd.capturer import Capturer
 
                 self._capturer = Capturer(self._made, begun=self._begun, kept=self._kept)
-            self._tell_left_out()
+            self._report_left_out()
             if self._capturer.quiet >= QUIET:
                 self._no_more_lines()
         return self._capturer
 
     def stop(self) -> None:
-        """No lines of the forward are kept any more; what was left out is told."""
+        """Stops keeping lines of the forward, and reports what was left out."""
         self._no_more_lines()
         if self._capturer is not None:
-            self._tell_left_out()
+            self._report_left_out()
 
     def _no_more_lines(self) -> None:
         import torch
@@ -101,8 +101,7 @@ class Backwards:
             self._noting_lines = False
 
     def _begun(self, number: int, captured: Any) -> None:
-        """Before a new backward runs torch's own graph of it is written: should the run not end, that is what there
-        is."""
+        """Writes torch's own graph of a new backward before it runs, in case the run does not end."""
         import torch
 
         self._inputs, self._graph = {}, None
@@ -172,7 +171,7 @@ class Backwards:
         self.session.event("note", graph.id, message=message)
 
     def _replace(self, flight: Flight, graph: Graph, backward: Backward) -> None:
-        """Puts what ran in the place of torch's own graph."""
+        """Replaces torch's own graph by the recorded one."""
         if graph.record is not None:
             roles = backward.inputs_described
             record = flight.encoded(backward.module, graph.id, STAGE, None, roles, graph.record.ambient)
@@ -194,13 +193,14 @@ class Backwards:
         )
         self.session.writer().save_inputs(graph.id, seen)
 
-    def _tell_left_out(self) -> None:
+    def _report_left_out(self) -> None:
         for reason in self._capturer.left_out:
             self.session.note(f"a backward was not recorded: {reason}")
 
 
 def _facts(backward: Backward) -> dict[str, Any]:
-    """What is shown of the capture beside the graph: gradients by place, autograd nodes, what each pass did."""
+    """The facts of the capture that are shown beside the graph: gradients by place, autograd nodes, what each pass
+    did."""
     return {
         "outputs": backward.outputs,
         "hooks": backward.hooks,

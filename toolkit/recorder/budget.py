@@ -1,13 +1,14 @@
 """What a recording leaves out to stay within what was asked: `--only`, `--keep`, `--max-disk`, `--after-step`.
 
 How much disk the run takes is kept by each process for itself and read by the others: `<process>/disk.txt` holds one
-number. The unit is a compile (all stages under one compile name). Old compiles go first; one that failed, or that is
-being compiled or run, never goes. Whatever is left out is journalled as `left_out` with its reason, so that it can be
-counted after any death.
+number. The unit is a compile (all stages under one compile name). Old compiles are dropped first; one that failed, or
+that is being compiled or run, never is. Whatever is left out is journalled as `left_out` with its reason, so that it
+can be counted after any death.
 
->>> budget = Budget(Options(run="myrun", only="forward"), left_out=print)
->>> budget.refusal("0_0/backward", "Model.forward model.py:31")
-'--only forward'
+For example:
+
+    budget = Budget(Options(run="myrun", only="forward"), left_out=print)
+    budget.refusal("0_0/backward", "Model.forward model.py:31")  # -> '--only forward'
 """
 
 from __future__ import annotations
@@ -39,8 +40,7 @@ class Disk:
     A process writes down what it is about to take before it looks at the others' numbers, so that two of them never
     both believe that there is room for one. No locks, so it works on network folders.
 
-    >>> Disk(run_path, "rank0_pid12", limit_bytes=10_000_000).reserve(50_000)
-    True
+    For example: `Disk(run_path, "rank0_pid12", limit_bytes=10_000_000).reserve(50_000)` gives `True`.
     """
 
     def __init__(self, run: Path, process: str, limit_bytes: int) -> None:
@@ -61,7 +61,7 @@ class Disk:
             return False
 
     def set(self, own_bytes: int) -> None:
-        """Tells the others what this process takes."""
+        """Publishes the amount that this process takes."""
         with self._lock:
             self._own = max(0, own_bytes)
             path = self.run / self.process / DISK_FILE
@@ -72,7 +72,7 @@ class Disk:
                 os.close(descriptor)
 
     def others(self) -> int:
-        """What all other processes of the run take, as far as they have told."""
+        """The bytes of all other processes of the run, as far as they have reported them."""
         total = 0
         with os.scandir(self.run) as entries:
             names = [entry.name for entry in entries if entry.name != self.process and entry.is_dir()]
@@ -116,7 +116,7 @@ class Budget:
         self._lock = threading.RLock()
 
     def attach(self, writer: ProcessWriter) -> None:
-        """Is asked by a writer from now on."""
+        """Lets a writer ask this budget from now on."""
         if self.keep or self.limit_bytes:
             self.writer, writer.gate = writer, self
         if self.limit_bytes:
@@ -130,7 +130,7 @@ class Budget:
         return None
 
     def event(self, kind: str, local: str) -> bool:
-        """Learns what happened to a graph; says whether the journal should. A failure always goes there."""
+        """Takes note of an event of a graph; says whether it is journalled. A failure always is."""
         with self._lock:
             known = self._compiles.get(local.partition("/")[0])
             if known is not None and local in known.states:
@@ -138,7 +138,7 @@ class Budget:
             return kind == "failed" or local not in self.gone
 
     def admit(self, local: str, size_bytes: int) -> bool:
-        """Makes room for a graph, and knows it from now on; False when there is none, which is journalled."""
+        """Makes room for a graph, and tracks it from now on; False when there is none, which is journalled."""
         with self._lock:
             name = local.partition("/")[0]
             if self.keep and name not in self._compiles:
@@ -156,7 +156,7 @@ class Budget:
             return not self.limit_bytes or self._room(size_bytes, local.partition("/")[0])
 
     def spare(self, size_bytes: int) -> bool:
-        """Whether so much is free, without anything going for it."""
+        """Whether so many bytes are free without dropping anything."""
         with self._lock:
             if self.disk is None or self.writer is None:
                 return True
@@ -168,7 +168,7 @@ class Budget:
         return f"--max-disk {self.limit_bytes}"
 
     def _room(self, size_bytes: int, name: str) -> bool:
-        """Whether there is room, after older compiles went as far as needed."""
+        """Whether there is room, after dropping older compiles as far as needed."""
         if self.disk is None or self.writer is None:
             return True
         while True:
@@ -185,7 +185,7 @@ class Budget:
             self._drop(oldest, self._limit)
 
     def _keep_newest(self, name: str) -> None:
-        """Drops old compiles of the same function until one more may come."""
+        """Drops old compiles of the same function until one more fits."""
         function = name.partition("_")[0]
         alike = [other for other, known in self._compiles.items() if known.function == function]
         surplus = len(alike) + 1 - self.keep

@@ -3,11 +3,13 @@
 
 Torch's capture of each is kept: which autograd node and which hook each of its lines is, and why it was captured again
 (torch's verbose log says the same). Dynamo's graph is saved with the steps of autograd spelt out, so that it can be
-loaded. Must not switch a log on.
+loaded. Switches no log on.
 
->>> spelt_out(flight, gm, scope).meta["custom"]["compiled_autograd"]["hooks"]
-[{'hook': '__main__.clip (train.py:9)', 'kind': 'tensor_pre_hook', 'node': 'torch::autograd::AccumulateGrad (NodeCall
-8)'}]
+For example:
+
+    spelt_out(flight, gm, scope).meta["custom"]["compiled_autograd"]["hooks"]
+    # [{'hook': '__main__.clip (train.py:9)', 'kind': 'tensor_pre_hook', 'node': 'torch::autograd::AccumulateGrad
+    # (NodeCall 8)'}]
 """
 
 from __future__ import annotations
@@ -66,11 +68,11 @@ class Capture:
 
 
 class _Silent:
-    """Torch says why it captures again only where there is a log to say it to."""
+    """A log that hears nothing: torch says why it captures again only where there is one."""
 
     @staticmethod
     def debug(*_: Any) -> None:
-        """Where torch's C++ writes."""
+        """Ignores what torch's C++ writes."""
 
 
 _silent = _Silent()
@@ -82,7 +84,7 @@ _SIZE = re.compile(r"sizes\[\d+\]")
 
 @hook
 def enable(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """Torch's own context that switches compiled autograd on; where its verbose log is on, it is set inside."""
+    """Torch's own context that switches compiled autograd on, after a silent verbose logger is set."""
     with session.guarded("compiled autograd"):
         t.set_verbose_logger(_silent)
     return original(*args, **kwargs)
@@ -99,7 +101,7 @@ def begin_capture(session: Session, original: Function, self: Any, *args: Any) -
 
 @hook
 def log_compile_reasons(session: Session, original: Function, self: Any, compile_reasons: list[str]) -> Any:
-    """Called with the reasons after a capture began."""
+    """Records the reasons of a capture, which come after it began."""
     with session.guarded("compiled autograd"):
         own = f"!{self.id}: "  # torch may repeat those of captures before
         _reasons[self.id] = [str(reason).removeprefix(own) for reason in compile_reasons if str(reason).startswith(own)]
@@ -108,10 +110,12 @@ def log_compile_reasons(session: Session, original: Function, self: Any, compile
 
 @hook
 def create_graph_module(session: Session, original: Function, self: Any, id: str) -> Any:
-    """The capture as a module, when its passes ran."""
+    """Records the capture as a module, when its passes ran."""
     gm = original(self, id)
     with session.guarded("compiled autograd"):
-        if not id.endswith("PreReordering") and not hasattr(self, "told"):  # a capture of ours, which is looked at only
+        if not id.endswith("PreReordering") and not hasattr(
+            self, "record"
+        ):  # a capture of ours, which is looked at only
             session.captures[gm.forward.__code__.co_filename] = Capture(gm)
             reasons, sizes = _reasons.pop(self.id, []), _sizes.pop(self.id, {})
             named = {name: sizes[name] for reason in reasons for name in _SIZE.findall(reason) if name in sizes}
@@ -120,7 +124,8 @@ def create_graph_module(session: Session, original: Function, self: Any, id: str
 
 
 def spelt_out(flight: Flight, gm: Any, scope: Mapping[str, Any] | None = None) -> Any:
-    """Dynamo's graph of a captured backward as it is saved; any other as it is. `scope`: the variables of the frame."""
+    """Dynamo's graph of a captured backward in the form in which it is saved; any other graph unchanged. `scope`: the
+    variables of the frame."""
     session = flight.session
     if not session.captures or not str(flight.compile_id).startswith("!"):
         return gm
@@ -154,7 +159,7 @@ def _called(session: Session, scope: Mapping[str, Any]) -> Capture | None:
 
 
 def _place(session: Session, capture: Capture | None, node: Any) -> dict[str, str]:
-    """Where in the backward a node of Dynamo's graph is."""
+    """The place of a Dynamo node in the backward."""
     whole = node.args[0] if node.op == "call_function" and node.args else None
     if getattr(whole, "name", "") == "l_inputs_" and capture is not None:
         return {"autograd_node": capture.inputs[node.args[1]]} if node.args[1] in capture.inputs else {}
@@ -193,7 +198,7 @@ def _index(node: Any) -> int | None:
 
 
 def _name(function: Any) -> str:
-    """A hook by its function, file and line, as far as it has them."""
+    """A hook by its function, file and line, as far as they are known."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     code = getattr(function, "__code__", None) or getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004

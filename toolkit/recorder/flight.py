@@ -1,13 +1,15 @@
-"""One compiler call in progress: the graphs captured inside it, and what becomes of them when it ends.
+"""One compiler call in progress: the graphs captured inside it, and how they end.
 
 A Flight opens around a call into the compiler. Each graph captured meanwhile is journalled `captured` and `compiling`,
 and settled as `compiled` or `failed` when the innermost flight around it ends. State is per thread; a Flight holds
 records, never graphs or tensors. Of the user's files that a graph's stacks name a copy is kept, as Python knows it: not
 those of torch, of installed packages and of Python itself.
 
->>> with flying(session) as flight:
-...     flight.capture(gm, "joint", {"num_fwd_outputs": 1})
-...     result = original(gm)
+For example:
+
+    with flying(session) as flight:
+        flight.capture(gm, "joint", {"num_fwd_outputs": 1})
+        result = original(gm)
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ _OUTPUT_META = ("user_visible_output_idxs",)
 
 
 class PackedSave:
-    """Saving a graph, maybe later: the record is packed when the compiler is done with it, for as objects it is fifty
-    times as large."""
+    """Saves a graph, maybe later: the record is packed when the compiler is done with it, because its objects take
+    fifty times as much memory."""
 
     def __init__(self, writer: ProcessWriter, record: GraphRecord) -> None:
         self.writer = writer
@@ -55,7 +57,7 @@ class PackedSave:
         self._data = b""
 
     def pack(self) -> None:
-        """Called when nothing is amended any more."""
+        """Packs the record, once nothing will be amended."""
         if self.record is not None:
             self._data = zlib.compress(msgspec.msgpack.encode(self.record), 1)
             self.record = None
@@ -80,7 +82,7 @@ def keep_sources(writer: ProcessWriter, record: GraphRecord) -> None:
 
 
 def _script() -> set[str]:
-    """The program itself, of which no stack need speak."""
+    """The path of the program itself, which no stack needs to name."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     return {os.path.abspath(file)} if file else set()  # noqa: PTH100  only the text of a path is wanted
 
@@ -126,7 +128,7 @@ class Flight:
     ) -> Graph | None:
         """Saves a graph and journals it as being compiled; None when it is not wanted or could not be saved.
 
-        `roles` are those of its inputs, where its stage does not tell them. `grows`: the inner compiler may adopt it.
+        `roles` are those of its inputs, where its stage does not give them. `grows`: the inner compiler may adopt it.
         """
         session = self.session
         if not session.wants(stage):
@@ -167,7 +169,7 @@ class Flight:
         roles: list[InputRecord] | None,
         state: Ambient | None = None,
     ) -> GraphRecord:
-        """The record of a graph under the settings in force, which are told where they cannot be saved."""
+        """The record of a graph under the settings in force, which are reported where they cannot be saved."""
         from ...dumps import live
 
         session = self.session
@@ -201,7 +203,7 @@ class Flight:
             record.graph.meta[NAMES] = {"dict": [["outputs", [list(pair) for pair in outputs]], ["inputs", inputs]]}
 
     def _roles(self, gm: Any, stage: str) -> list[InputRecord] | None:
-        """What the inputs are for, as far as the graph that Dynamo made, and AOTAutograd's descriptions, tell."""
+        """The roles of the inputs, as far as Dynamo's graph and AOTAutograd's descriptions give them."""
         with self.session.guarded("roles of the inputs"):
             if stage in ("dynamo", "pre_grad"):
                 names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
@@ -274,7 +276,7 @@ def current(session: Session) -> Flight | None:
 def flying(session: Session, *, graph_id: int | None = None, compile_id: str | None = None) -> Iterator[Flight]:
     """A compiler call: settles the graphs captured in it when the block ends, and counts the outermost one's seconds.
 
-    `compile_id` is that of a graph that no compiler call frames.
+    `compile_id` is that of a graph outside of any compiler call.
     """
     outer = current(session)
     flight = Flight(session, compile_name(compile_id), compile_id) if compile_id else _named(session, outer, graph_id)

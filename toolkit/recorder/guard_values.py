@@ -1,11 +1,11 @@
-"""What the things that a failed guard names are now: `n == 3` failed, and n is 4. Dynamo's own text has it for tensors
+"""The present values of what a failed guard names: `n == 3` failed, and n is 4. Dynamo's own text has it for tensors
 only.
 
-Looks into dictionaries, lists and sizes without calling anything of the program's own: no property, no __getattr__, no
-__eq__.
+Reads dictionaries, lists and sizes without calling any code of the program: no property, no __getattr__, no __eq__.
 
->>> failing_values(frame, ["0/0: n == 3      # x + n  # train.py:9 in step"])
-{'n': 4}
+For example:
+
+    failing_values(frame, ["0/0: n == 3      # x + n  # train.py:9 in step"])  # -> {'n': 4}
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _inside(value: Any, step: re.Match[str]) -> Any:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute as the object's own dictionary holds it; modules keep their parts in three more."""
+    """An attribute in the object's own dictionary; modules keep their parts in three more."""
     try:
         own = object.__getattribute__(value, "__dict__")
     except AttributeError:

@@ -2,11 +2,12 @@
 
 With the policy `last` the copy lies in a file that survives the process (`dumps.held`), else in memory. A copy is of
 whole storages, each once, and done before the graph may change them; on a GPU it is queued before the graph's kernels
-on the same stream. Must keep no reference to an input, and must hold no more bytes than the limit.
+on the same stream. Keeps no reference to an input, and holds no more bytes than the limit.
 
->>> copy = Copy(budget, names, roles)
->>> copy.take([torch.ones(3)], execution=1); copy.inputs(put=store.put).execution
-1
+For example:
+
+    copy = Copy(budget, names, roles)
+    copy.take([torch.ones(3)], execution=1); copy.inputs(put=store.put).execution  # -> 1
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class CopyBudget:
         self._lock = threading.Lock()
 
     def grant(self, more: int) -> bool:
-        """Takes `more` bytes (or gives them back), if that stays within the limit."""
+        """Reserves `more` bytes (negative: frees them), if that stays within the limit."""
         with self._lock:
             if more > 0 and self.used + more > self.limit:
                 return False
@@ -82,7 +83,7 @@ class Copy:
 
     @property
     def size_bytes(self) -> int:
-        """What the copy takes on the host."""
+        """The bytes that the copy takes on the host."""
         return 0 if self._host is None else self._host.numel()
 
     def take(self, inputs: Sequence[Any], execution: int) -> None:
@@ -177,7 +178,7 @@ class Copy:
             return views
 
     def inputs(self, put: Callable[[Bytes], str]) -> InputsRecord:
-        """The record of the held inputs, their storages handed to `put`. Call it only when the copy is `whole`."""
+        """The record of the held inputs, their storages passed to `put`. For a copy that is `whole` only."""
         with self.lock:
             self.finish()
             assert self._record is not None and self._host is not None
@@ -189,7 +190,7 @@ class Copy:
             return held.settled(held.Held(self.execution, self._record.inputs, list(parts), states), put)
 
     def drop(self) -> None:
-        """Gives the memory back, and deletes the file."""
+        """Frees the memory, and deletes the file."""
         with self.lock:
             self.budget.grant(-self.size_bytes)
             if (
@@ -222,7 +223,7 @@ def _empty(size: int, pinned: bool) -> tuple[torch.Tensor, bool]:
 
 
 def _laid_out(sizes: Sequence[int]) -> tuple[list[tuple[int, int]], int]:
-    """(start, size) of each part after the head, and where the last one ends."""
+    """(start, size) of each part after the head, and the end of the last one."""
     places: list[tuple[int, int]] = []
     at = held.DATA_AT
     for size in sizes:

@@ -2,11 +2,13 @@
 wrong.
 
 One Holder per session, one Hold per compiled callable: its inputs are copied before each execution, tested for NaN
-after it, kept when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. Must not keep an
-input alive while its graph runs, and must not raise into the recorded program.
+after it, kept when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. Keeps no input
+alive while its graph runs, and never raises into the recorded program.
 
->>> hold = session.hold(graphs, record)
->>> execution = hold.before(37, inputs); result = function(inputs); hold.after(execution, result)
+For example:
+
+    hold = session.hold(graphs, record)
+    execution = hold.before(37, inputs); result = function(inputs); hold.after(execution, result)
 """
 
 from __future__ import annotations
@@ -65,15 +67,15 @@ class Holder:
         return hold
 
     def make_room(self, hold: Hold) -> None:
-        """Gives back what graphs hold that have not run for long: others have taken their place, after a recompile
-        say."""
+        """Frees what graphs hold that have not run for long, because others have replaced them, after a recompile for
+        example."""
         for other in self.holds.values():
             if other is not hold and self.executions - other.used > IDLE_EXECUTIONS:
                 other.settle()
 
     def note(self, finding: BadStep, hold: Hold, execution: int, message: str, **fields: Any) -> None:
-        """Journals a finding and keeps the inputs of all graphs of its step so far. "{when}" in the message says when
-        it was."""
+        """Journals a finding and keeps the inputs of all graphs of its step so far. "{when}" in the message becomes the
+        time."""
         when = f"execution {execution}" + (f", step {step()}" if step() else "")
         self.session.event(
             "note",
@@ -89,7 +91,7 @@ class Holder:
             self.holds[member].keep(finding)
 
     def uncaught(self, error: BaseException) -> None:
-        """The program ends with this exception: the inputs of its last step are kept when errors are asked for."""
+        """Keeps the inputs of the last step before this exception ended the program, when errors are asked for."""
         if "error" not in self.when or not isinstance(error, Exception) or os.getpid() != self.pid:
             return
         with self.session.guarded("inputs of the last step"):
@@ -100,7 +102,7 @@ class Holder:
                 self.note(finding, hold, hold.copy_execution, text)
 
     def close(self) -> None:
-        """Turns what the files hold into inputs.json, gives all memory back, and journals what it cost."""
+        """Turns what the files hold into inputs.json, frees all memory, and journals the cost."""
         steps.forget(self.trouble.step_ended)
         self.closed = True
         if os.getpid() != self.pid:
@@ -256,7 +258,7 @@ class Hold:
         return f"{name} ({role.role} {role.source})" if role is not None and role.role in _NAMED else name
 
     def failed(self, error: BaseException) -> None:
-        """The execution raised."""
+        """Records that the execution raised."""
         holder = self.holder
         if "error" not in holder.when or not isinstance(error, Exception):
             return
@@ -300,8 +302,8 @@ class Hold:
                 writer.save_inputs(local, record)
 
     def settle(self) -> None:
-        """The last inputs become inputs.json, unless those of a step that went wrong are there: then they stand beside
-        it. The copy's memory is free afterwards."""
+        """Writes the last inputs as inputs.json, or beside it where those of a step that went wrong are there. The
+        copy's memory is free afterwards."""
         copy = self.copy
         if copy is None:
             return
@@ -322,7 +324,7 @@ def step() -> int:
 
 
 def _changed_in_place(nodes: Sequence[NodeRecord], names: Sequence[str]) -> list[int]:
-    """The places of the inputs that an AOT graph writes into: what `copy_` puts into a placeholder."""
+    """The places of the inputs that an AOT graph writes into: those that a `copy_` writes."""
     targets = [node.args[0] for node in nodes if node.target == "aten.copy_.default" and node.args]
     written = {target.get("node") for target in targets if isinstance(target, dict)}
     return [index for index, name in enumerate(names) if name in written]

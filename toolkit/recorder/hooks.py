@@ -3,10 +3,10 @@ compiler.
 
 The backend gets the same graph and inputs; only the caches that would hide later stages are off while it runs. A
 forward, backward or inference graph and its post-grad form share one compiler call. Compilers and partitioners of AOT
-backends that are not Inductor are wrapped where AOTAutograd gets them; Inductor's own calls come by there too and are
-let pass.
+backends that are not Inductor are wrapped where AOTAutograd gets them; Inductor's own calls pass there too and are left
+alone.
 
->>> OutputGraph.call_user_compiler = call_user_compiler(OutputGraph.call_user_compiler)
+For example: `OutputGraph.call_user_compiler = call_user_compiler(OutputGraph.call_user_compiler)`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from ...dumps import kernels
 from ...dumps.reading import LARGE_BYTES
 from ..live import roles, steps, torch_state
-from ..live.torch_state import bypassed, cached_anew
+from ..live.torch_state import bypassed, cached_apart
 from . import captured, unsaved, why_hooks
 from .flight import Flight, Graph, here, in_flight, in_pass, level
 from .observe import instead_of, watch_callable, watch_inductor
@@ -131,7 +131,7 @@ def _aot_partition(flight: Flight, original: Function, gm: Any, joint_inputs: An
 
 
 def _joint(flight: Flight, gm: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Captures the joint graph that is to be partitioned; what its compiler was told."""
+    """Captures the joint graph that is to be partitioned, with its compiler's arguments."""
     facts = {**{key: kwargs[key] for key in _JOINT_KWARGS if key in kwargs}, **flight.main}
     flight.capture(gm, "joint", facts)
     return facts
@@ -140,7 +140,7 @@ def _joint(flight: Flight, gm: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 @hook
 def standalone_compile(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
     """standalone_compile(gm, example_inputs, ...): what it returns can be saved, of what the caches took meanwhile."""
-    with cached_anew(session):
+    with cached_apart(session):
         return original(*args, **kwargs)
 
 
@@ -294,7 +294,7 @@ def _save_code(session: Session, graphs: list[Graph], compiled: Any) -> None:
     with session.guarded("generated code"):
         files = (
             kernels.split(source) if len(source) < LARGE_BYTES else {kernels.WHOLE: source}
-        )  # large: told apart when read
+        )  # large: distinguished when read
         for graph in graphs:
             save = functools.partial(session.writer().save_code, graph.id, files)
             if not session.postponed(graph.id, save):

@@ -1,5 +1,5 @@
-"""Where a long compile is just now: a thread notes the pass and the Python stack of what is being compiled, seldom and
-ever less often. A thread that holds the interpreter inside C code cannot be looked at; then the last note stands.
+"""Where a long compile is at the moment: a thread records the pass and the Python stack of what is being compiled, at
+growing intervals. A thread that holds the interpreter inside C code cannot be read; then the last record stands.
 
 >>> stacks = Stacks(lambda graph, **fields: session.event("note", graph, **fields))
 >>> stacks.event("compiling", "0_0/forward")
@@ -33,7 +33,7 @@ class Stacks:
         self._thread: threading.Thread | None = None
 
     def event(self, kind: str, graph: str) -> None:
-        """A graph came to that state."""
+        """Records that a graph came to that state."""
         with self._lock:
             if kind != "compiling":
                 self._open.pop(graph, None)

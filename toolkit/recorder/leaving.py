@@ -1,11 +1,13 @@
 """How a process leaves: a child of multiprocessing ends without `atexit`, and an exception that ends the program is
 worth a line, and shows the user's frames and torch's, not the recorder's.
 
-Must not catch a signal, and must not change how the process ends. Only the copy of a traceback that is printed at the
-end is trimmed; the exception object is passed on as it is to whoever set sys.excepthook before.
+Catches no signal, and does not change how the process ends. Only the copy of a traceback that is printed at the end is
+trimmed; the exception object is passed on unchanged to the previous sys.excepthook.
 
->>> close_with_child(session.uncaught, session.close)
->>> install(); 1 / 0
+For example:
+
+    close_with_child(session.uncaught, session.close)
+    install(); 1 / 0
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which tensors of a list hold a NaN: one reduction each and one wait for the device, whatever their number.
 
-On the CPU a sum tells: a NaN anywhere makes it NaN. So does +inf beside -inf, hence a second look then; the -inf of a
-mask alone does not. On accelerators the norms of all tensors are one fused reduction, and no infinity makes them NaN.
-Must keep no tensor.
+On the CPU a sum shows it: a NaN anywhere makes it NaN. So does +inf beside -inf, hence a second look then; the -inf of
+a mask alone does not. On accelerators the norms of all tensors are one fused reduction, and no infinity makes them NaN.
+Keeps no tensor.
 
 >>> test = NanTest(); test.add([torch.ones(2), torch.tensor([1.0, float("nan")])]); test.places()
 {1}
@@ -52,7 +52,7 @@ class NanTest:
                 self._found.add(place)
 
     def places(self) -> set[int]:
-        """Where a NaN is; waits for the devices."""
+        """The places of the values with a NaN; waits for the devices."""
         for places, flags in self._waiting:
             nan = torch.isnan(flags).tolist()
             self._found.update(place for place, is_nan in zip(places, nan, strict=True) if is_nan)

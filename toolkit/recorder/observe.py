@@ -8,7 +8,7 @@ With the policy `all` every execution is watched; the inputs of the second lie b
 so on.
 With `last` and `--when` every execution is watched too, and `hold` copies its inputs.
 
->>> watch_inductor(session, graph, compiled_fx_graph)
+For example: `watch_inductor(session, graph, compiled_fx_graph)`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Watch:
             graph.record = None
 
     def begin(self, inputs: Sequence[Any]) -> int:
-        """The number of this execution, or 0 to let it pass: not to be watched, with fake tensors, or in a CUDA graph
-        capture."""
+        """The number of this execution, or 0 where it is not watched: not asked for, with fake tensors, or in a CUDA
+        graph capture."""
         if self.session.early or any(map(is_fake, inputs)) or is_capturing():
             return 0
         if self.hold is not None and self.hold.holder.closed:
@@ -106,7 +106,7 @@ class Watch:
 def keep_inputs(
     session: Session, number: int, local: str, record: GraphRecord, inputs: Sequence[Any], policy: str
 ) -> None:
-    """Keeps of the inputs of an execution what the policy says, beside the graph, with the state they meet."""
+    """Saves what the policy says of the inputs of an execution beside the graph, with the ambient state."""
     from ...dumps import live
 
     writer = session.writer()
@@ -171,7 +171,7 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
 
 
 def instead_of(compiled: Any, run: Any) -> Any:
-    """`run`, looking like the compiled callable that it calls."""
+    """The function `run` with the attributes of the compiled callable that it calls."""
     functools.update_wrapper(run, compiled, updated=("__dict__",) if hasattr(compiled, "__code__") else ())
     for name in [name for name in vars(run) if name.startswith("_torchdynamo")]:
         delattr(run, name)  # they say that `run` is a wrapper of Dynamo's own, which older versions would take off
@@ -182,7 +182,7 @@ def instead_of(compiled: Any, run: Any) -> Any:
 
 
 def inputs_only(record: GraphRecord) -> GraphRecord:
-    """What of a record is needed to tell its inputs apart."""
+    """The parts of a record that identify its inputs."""
     placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
     graph = GraphBody(nodes=placeholders)
     return msgspec.structs.replace(record, graph=graph, guards=[], strings=[], config={}, compile_kwargs={})

@@ -1,4 +1,4 @@
-"""What a recording was asked for, and its way through the environment into the recorded process.
+"""The options of a recording, and their way through the environment into the recorded process.
 
 Knows nothing of torch. `GRAPHDBG` names the run; `GRAPHDBG_OPTIONS` holds the rest as one JSON object.
 
@@ -25,7 +25,8 @@ LEAST_DISK = 1 << 20
 
 
 class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One recording. `stages` empty means all; `wrapped` says that `graphdbg dump` waits outside and tells the summary.
+    """One recording. `stages` empty means all; `wrapped` says that `graphdbg dump` waits outside and prints the
+    summary.
 
     `when` are occasions at which the inputs of a step are kept whole; `held_limit` bounds the bytes of inputs that a
     process holds for that and for the policy `last`.
@@ -89,7 +90,7 @@ def checked(options: Options) -> Options:
 
 
 def check_inputs(policy: str) -> str:
-    """The policy, when it is one that can be recorded."""
+    """The policy for inputs; raises UsageError for an unknown one."""
     if policy not in INPUT_POLICIES:
         raise UsageError(f"unknown inputs policy {policy!r}", f"there are {', '.join(INPUT_POLICIES)}")
     return policy
@@ -110,7 +111,7 @@ def check_limits(options: Options) -> None:
 
 
 def check_when(occasions: Iterable[str]) -> list[str]:
-    """The occasions, when they are ones that can be noticed."""
+    """The occasions of `--when`; raises UsageError for an unknown one."""
     wanted = set(occasions)
     for name in sorted(wanted - set(OCCASIONS)):
         raise UsageError(f"unknown occasion {name!r} for --when", f"there are {' and '.join(OCCASIONS)}")
@@ -118,7 +119,7 @@ def check_when(occasions: Iterable[str]) -> list[str]:
 
 
 def parts(text: str) -> list[str]:
-    """The parts of "nan,error"."""
+    """The parts of a comma-separated text such as "nan,error"."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 

@@ -3,8 +3,8 @@ where it was started without a wrapper (GRAPHDBG=RUN): its job's own, or a fresh
 
 The processes of one job meet in one folder with no word between them: each takes the first of RUN, RUN-2, ... that is
 free or its own job's. A job is known by its launcher's id, and by its ranks: a folder in which this rank has recorded
-already is another job's, or an earlier command's. A process without a rank makes up an id, which its children inherit
-with the name. Must not touch a folder that is no run; imports nothing heavy.
+already is another job's, or an earlier command's. A process without a rank invents an id, which its children inherit
+with the name. Leaves folders that are no runs alone; imports nothing heavy.
 
 >>> rank_and_restart({"RANK": "1"})
 (1, 0)
@@ -44,8 +44,8 @@ _ATTEMPTS = 100
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, the system and the packages that matter; an imported torch is asked itself: it may be a local
-    build, and knows the processor."""
+    """Versions of Python, the system and the packages that matter; an imported torch gives its own version, since it
+    may be a local build, and the processor."""
     known = dict(_installed())
     torch_version = getattr(sys.modules.get("torch.torch_version"), "__version__", None)
     if torch_version is not None:
@@ -56,7 +56,7 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def processor() -> str:
-    """What torch takes this machine's processor for, which its C++ kernels are written for: "AVX512"."""
+    """The instruction set for which torch's C++ kernels are written on this machine: "AVX512"."""
     import torch
 
     return str(torch.backends.cpu.get_cpu_capability())
@@ -86,8 +86,8 @@ def rank_and_restart(variables: Mapping[str, str] = os.environ) -> tuple[int | N
 
 
 def job(rank: int | None, variables: Mapping[str, str] = os.environ) -> str:
-    """The id of this process's job: inherited, its launcher's (the same in all ranks), made up, or empty: ranks without
-    an id."""
+    """The id of this process's job: inherited, its launcher's (the same in all ranks), invented, or empty for ranks
+    without an id."""
     if JOB in variables:
         return variables[JOB]
     for names in _JOBS if rank is not None else ():

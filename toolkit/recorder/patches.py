@@ -2,7 +2,7 @@
 session.
 
 Each wrapper is a function `(original) -> replacement` that calls `original` exactly once with the caller's own
-arguments, whatever happens to the recording. Must not change any setting, backend or pass of the user.
+arguments, whatever happens to the recording. Changes no setting, backend or pass of the user.
 
 >>> install(); uninstall()
 """
@@ -62,7 +62,7 @@ def install(only: Set[str] = WRAPPERS.keys()) -> None:
 
 
 def uninstall() -> None:
-    """Puts every original back, unless somebody else wrapped ours meanwhile: then ours stays and only passes
+    """Puts every original back, unless other code wrapped ours meanwhile: then ours stays and only passes calls
     through."""
     importing.unwatch()
     installed.put_back()

@@ -1,7 +1,7 @@
 """`graphdbg.observe`: a graph of the program's own pipeline, which no hook sees, becomes a graph of the run.
 
-Graphs of one model stand under one compile name: that of the compile in progress, else one of the model's own. Must
-leave the module, and what it is called with, as they are; unrecorded it does nothing.
+Graphs of one model stand under one compile name: that of the compile in progress, else one of the model's own. The
+module and its arguments stay as they are; outside of a recording it does nothing.
 
 For example: `gm = graphdbg.observe(gm, stage="after_my_pass", inputs=args, model="gpt")`.
 """
@@ -25,12 +25,15 @@ def observe(gm: T, *, stage: str, inputs: Sequence[Any] | None = None, model: st
 
     `stage`: one of torch's (dynamo, pre_grad, joint, joint_passed, forward, backward, inference, post_grad_...), as
     which it is replayed; or a word of your own, which `ls --stages` shows: then it is replayed as `inference` where it
-    holds registered operators alone, else as `dynamo`. `inputs`: what it is called with, in the order of its
-    placeholders; of real ones as much is kept as `--inputs` says, of fake ones the layout. `model`: what its pieces are
-    shown under (default: the function that calls this). `compile_kwargs`: what the compiler of that stage is told, such
-    as num_fwd_outputs of a joint graph.
+    holds registered operators alone, else as `dynamo`. `inputs`: its arguments, in the order of its placeholders; of
+    real ones as much is kept as `--inputs` says, of fake ones the layout. `model`: what its pieces are shown under
+    (default: the function that calls this). `compile_kwargs`: the arguments of that stage's compiler, such as
+    num_fwd_outputs of a joint graph.
 
     Never raises for what cannot be recorded: the run says so.
+
+    >>> observe(gm, stage="after_my_pass", inputs=inputs) is gm
+    True
     """
     recording = sys.modules.get(f"{__package__}.session")
     session: Session | None = recording.active() if recording is not None else None
@@ -94,7 +97,7 @@ def _record(
 
 @contextmanager
 def _laid_out(gm: Any, values: Sequence[Any] | None) -> Iterator[None]:
-    """Placeholders of which nothing is known have the layout of what they get, while the graph is saved."""
+    """Gives placeholders without metadata the layout of their inputs while the graph is saved."""
     pairs: Mapping[Any, Any] = dict(zip(gm.graph.find_nodes(op="placeholder"), values or (), strict=False))
     added = [node for node in pairs if not any(key in node.meta for key in _KNOWN)]
     try:

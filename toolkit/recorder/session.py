@@ -1,8 +1,8 @@
-"""What is being recorded: one Session per recording, its process folder, its errors, and the door by which torch's
-hooks come.
+"""What is being recorded: one Session per recording, its process folder, its errors, and the decorator through which
+torch's hooks enter.
 
 The process folder is made when the first graph comes, so that processes which compile nothing leave no trace; a forked
-child gets a folder of its own. Must never raise into the recorded program.
+child gets a folder of its own. Never raises into the recorded program.
 
 >>> @hook
 ... def function_of_torch(session, original, *args):
@@ -75,8 +75,8 @@ class Session:
         self.afresh()
 
     def afresh(self) -> None:
-        """What belongs to one process. In a forked child: the parent's folder and lock are left alone, a graph compiled
-        here gets a folder of its own."""
+        """Sets up the state of one process; in a forked child, the parent's folder and lock are left alone and graphs
+        get a new folder."""
         self._lock = threading.RLock()
         self._writer: ProcessWriter | None = None
         self.stacks = Stacks(partial(self.event, "note"))
@@ -88,7 +88,7 @@ class Session:
         self.compile_seconds = self.recording_seconds = 0.0
         self.notes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self._untold: list[str] = []
+        self._unreported: list[str] = []
         if self.options.limited:
             from .budget import Budget
 
@@ -179,7 +179,7 @@ class Session:
             self.writer().journal.event(kind, graph, **fields)
 
     def refuses(self, graph: str) -> bool:
-        """Whether a graph is not to be recorded at all, which is journalled."""
+        """Whether a graph is not recorded at all; journals that."""
         function = self.functions.get(graph.partition("/")[0], "")
         reason = self.budget.refusal(graph, function) if self.budget is not None else None
         if reason is not None:
@@ -188,7 +188,7 @@ class Session:
 
     @property
     def early(self) -> bool:
-        """Whether the step after which is recorded has not come yet."""
+        """Whether the step of `--after-step` has not come yet."""
         return self.waiting is not None and self.waiting.now
 
     def waits(self, graph: str, save: Callable[[], object]) -> bool:
@@ -203,14 +203,13 @@ class Session:
         return self.waiting is not None and self.waiting.postpone(graph, action)
 
     def release(self, graph: str) -> None:
-        """Writes what waited: a graph, and all others of its compile."""
+        """Writes the waiting graphs of a compile."""
         if self.waiting is not None:
             with self.guarded(f"what waited with {graph}"):
                 self.waiting.release(graph)
 
     def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold | None:
-        """What holds the inputs of a compiled callable, the form of `graphs` (id, stage); None when nothing is to be
-        held."""
+        """The hold of a compiled callable's inputs, the form of `graphs` (id, stage); None when nothing is held."""
         if not self.holds:
             return None
         if self.holder is None or self.holder.pid != os.getpid():
@@ -240,7 +239,7 @@ class Session:
             yield
         except LeftOutError:
             pass  # the budget has counted it
-        except Exception as error:  # noqa: BLE001 - the recorded program must not die of its recorder; told at the end
+        except Exception as error:  # noqa: BLE001 - the recorded program must not die of its recorder; reported at the end
             self._failed(what, error, fields)
         finally:
             if collecting:
@@ -256,10 +255,10 @@ class Session:
             where = "" if isinstance(error, GraphdbgError) else _innermost(error)
             self.writer().journal.event("note", message=f"not recorded, {text}", error=True, where=where, **fields)
         except (GraphdbgError, OSError):
-            self._tell_outside(text)
+            self._report_outside(text)
 
-    def _tell_outside(self, text: str) -> None:
-        """What the journal cannot take is told to `graphdbg dump` through its own file, else by this process at its
+    def _report_outside(self, text: str) -> None:
+        """Reports what the journal cannot take to `graphdbg dump` through its own file, else from this process at its
         end."""
         try:
             if self.options.seen:
@@ -267,13 +266,13 @@ class Session:
                 return
         except OSError:
             pass
-        if len(self._untold) < _MAX_NOTES:
-            self._untold.append(text)
+        if len(self._unreported) < _MAX_NOTES:
+            self._unreported.append(text)
 
-    def untold(self) -> list[str]:
-        """What was not recorded and stands nowhere else."""
-        untold, self._untold = self._untold, []
-        return untold
+    def unreported(self) -> list[str]:
+        """What was not recorded and has not been reported elsewhere."""
+        unreported, self._unreported = self._unreported, []
+        return unreported
 
     def uncaught(self, error: BaseException) -> None:
         """Journals the exception that ends the program, if this process recorded anything."""
@@ -284,7 +283,7 @@ class Session:
                 self.holder.uncaught(error)
 
     def close(self, *, programs: bool = False) -> None:
-        """Journals what the recording cost and closes the journal. `programs`: nobody outside will write graph.py of
+        """Journals what the recording cost and closes the journal. `programs`: no outer process will write graph.py of
         its graphs.
 
         Not after Ctrl-C: Python exits with 130 then only if nothing is imported meanwhile that compiles code (as
@@ -332,9 +331,9 @@ def active() -> Session | None:
 def hook(
     body: Callable[..., Any], updated: Sequence[str] = functools.WRAPPER_UPDATES
 ) -> Callable[[Function], Function]:
-    """What is put in the place of a function of torch's: it calls `body(session, original, *args, **kwargs)` while
-    something is recorded, else the original. `updated`: the dictionaries that go over from the original. Dynamo sees
-    none of it but the original."""
+    """Replaces a function of torch's by one that calls `body(session, original, *args, **kwargs)` while something is
+    recorded, else the original. `updated`: the dictionaries that go over from the original. Dynamo sees none of it but
+    the original."""
 
     def wrap(original: Function) -> Function:
         theirs = functools.update_wrapper(functools.partial(seen, original), original, updated=())
@@ -350,7 +349,7 @@ def hook(
 
 
 def torch_seed() -> int | None:
-    """The seed of this process, which ranks may have each their own of; None before torch is there."""
+    """The seed of this process, which may differ between ranks; None before torch is imported."""
     torch = sys.modules.get("torch")
     return torch.initial_seed() if torch is not None and hasattr(torch, "initial_seed") else None
 

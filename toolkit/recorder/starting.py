@@ -1,9 +1,9 @@
 """Starts and ends recordings: `record()` around a block, or this process as GRAPHDBG and GRAPHDBG_OPTIONS ask, while
 torch is still being imported.
 
-Under `graphdbg dump` the run is there already. Without it the process picks the run's name (`origin`), hands it to its
-children and tells the summary when it ends. Must import next to nothing: the hooks wait for the modules they wrap. Must
-never raise into the recorded program, except from `record()` for a request that makes no sense.
+Under `graphdbg dump` the run exists already. Without it the process picks the run's name (`origin`), passes it to its
+children and prints the summary when it ends. Imports next to nothing: the hooks wait for the modules they wrap. Never
+raises into the recorded program, except from `record()` for a request that makes no sense.
 
 >>> with record("another", inputs="first"):
 ...     y = torch.compile(torch.sin, backend="eager")(torch.ones(2))
@@ -85,8 +85,13 @@ def record(
 ) -> Iterator[Session]:
     """Records every graph that is compiled inside the block into the new run folder `run`.
 
-    Raises UsageError when `run` exists or an option is unknown. Told at the end on stderr: counts, and the commands to
-    try next.
+    Options are those of `graphdbg dump`; `max_disk` is in bytes. Raises UsageError when `run` exists or an option is
+    unknown. At the end stderr has counts, and the commands to try next.
+
+    >>> with record("recorded", inputs="first"):
+    ...     y = torch.compile(torch.cos, backend="eager")(torch.ones(2))
+    >>> len(open_run("recorded").graphs())
+    1
     """
     options = Options(
         run=os.fspath(run),
@@ -109,7 +114,7 @@ def record(
         raise
     finally:
         end(session)
-        tell(session, in_block=True)
+        print_summary(session, in_block=True)
 
 
 def begin_block(options: Options) -> Session:
@@ -121,9 +126,9 @@ def begin_block(options: Options) -> Session:
     return session
 
 
-def tell(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
-    """The closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are typed
-    there."""
+def print_summary(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
+    """Prints the closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are
+    typed there."""
     closing = partial(
         summary.lines, in_block=in_block, errors=session.errors, created=session.join, reason=reason, typed=typed
     )
@@ -138,7 +143,7 @@ def start_from_environment(run: str) -> Session:
     """Records this process until it ends. Raises GraphdbgError when GRAPHDBG_OPTIONS make no sense."""
     options = from_environment(run)
     if options.wrapped:
-        return _started(Session(options, join=True), tells=False)
+        return _started(Session(options, join=True), prints=False)
     rank, restart = origin.rank_and_restart()
     job, owner = origin.job(rank), origin.OWNER not in os.environ
     wanted = options.run
@@ -147,10 +152,10 @@ def start_from_environment(run: str) -> Session:
         os.environ[origin.OWNER], os.environ[origin.JOB] = options.run, job
     else:
         options.run = os.environ[origin.OWNER]
-    return _started(Session(options, join=not owner, job=job, wanted=wanted), tells=owner and not rank)
+    return _started(Session(options, join=not owner, job=job, wanted=wanted), prints=owner and not rank)
 
 
-def _started(session: Session, *, tells: bool) -> Session:
+def _started(session: Session, *, prints: bool) -> Session:
     if session.options.seen:
         with contextlib.suppress(OSError):  # the file went with `graphdbg dump`, which this process outlives
             summary.leave_trace(session.options.seen)
@@ -159,10 +164,10 @@ def _started(session: Session, *, tells: bool) -> Session:
 
     def at_exit() -> None:
         end(session, programs=not session.options.wrapped)
-        if tells and os.getpid() == pid:
-            tell(session, in_block=False)
+        if prints and os.getpid() == pid:
+            print_summary(session, in_block=False)
         else:
-            for text in session.untold():
+            for text in session.unreported():
                 say(f"graphdbg: process {os.getpid()}: not recorded, {text}")
 
     atexit.register(at_exit)

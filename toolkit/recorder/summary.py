@@ -1,7 +1,7 @@
-"""What is told on stderr when a recording ends: counts, failures, what was missed and why, and the commands to try
+"""What is printed on stderr when a recording ends: counts, failures, what was missed and why, and the commands to try
 next.
 
-Reads the run from disk, like everybody else; never prints itself and never imports torch.
+Reads the run from disk, like any reader; never prints itself and never imports torch.
 
 >>> lines(Path("myrun"))[0]
 'graphdbg: recorded 16 graphs of 1 process in myrun: dynamo 2, pre_grad 2, joint 2, ...'
@@ -50,8 +50,8 @@ def lines(
     created: bool = True,
     typed: Callable[[str], str] = str,
 ) -> list[str]:
-    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `created`: it was
-    there once; `typed`: how its commands are typed where it is read."""
+    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `created`: the run
+    folder existed; `typed`: how its commands are typed where it is read."""
     processes = index.processes(run) if run.is_dir() else []
     rows = index.rows(processes)
     journals = [(process.name, journal.read(process.path / JOURNAL_FILE).events) for process in processes]
@@ -86,7 +86,7 @@ def lines(
 
 
 def settings(run: Path) -> tuple[dict[str, str], dict[str, Any]] | None:
-    """The versions and settings that the first process of a run told; None when none compiled anything."""
+    """The versions and settings that the first process of a run recorded; None when none compiled anything."""
     for process in index.processes(run):
         for event in journal.read(process.path / JOURNAL_FILE).events:
             if event.kind == "note" and event.fields.get("message") == SETTINGS:
@@ -162,7 +162,7 @@ def _cost(notes: list[dict[str, Any]]) -> list[str]:
 
 
 def _held(events: Events, rows: Sequence[index.ListedGraph], run: str) -> list[str]:
-    """About held inputs: which step went wrong and what was kept of it, and what holding cost."""
+    """The sentences on held inputs: which step went wrong, what was kept of it, and the cost of holding."""
     names = {(row.process, row.local): row.id for row in rows}
     findings = [(process, event) for process, of_process in events for event in of_process if "found" in event.fields]
     sentences: list[str] = []
@@ -196,7 +196,7 @@ def _finding(
 
 
 def _distance(local: str, graph: str) -> tuple[bool, bool]:
-    """Partners of the graph first, and graphs as Dynamo made them, which hold the others, last."""
+    """The sort key of graphs near another: its partners first, and Dynamo's graphs, which hold the others, last."""
     compile_name, _, stage = local.partition("/")
     return stage.startswith("dynamo"), compile_name != graph.partition("/")[0]
 
@@ -265,5 +265,5 @@ def leave_trace(path: str, **fields: str) -> None:
 
 
 def read_traces(path: Path) -> list[dict[str, Any]]:
-    """The lines that `leave_trace` left."""
+    """The lines that `leave_trace` wrote."""
     return list(objects(path.read_bytes().splitlines()))

@@ -5,8 +5,10 @@ A NaN is news in an output that had none in the graph's execution before. It is 
 not compiled made it. What follows from a finding is no finding. Graphs of its step are those that ran since the step
 began and those that run until it ends: with an optimizer step, a forward after a backward, or the same graph again.
 
->>> trouble = Trouble(); trouble.begins(member); trouble.judged(member, inputs=set(), outputs={0})
-Finding(...)
+For example:
+
+    trouble = Trouble(); trouble.begins(member); trouble.judged(member, inputs=set(), outputs={0})
+    # Finding(...)
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ class Trouble:
         self._reported: tuple[int, str] | None = None
 
     def begins(self, member: Member) -> BadStep | None:
-        """An execution begins; returns the finding whose step it belongs to, if its inputs are to be kept for that."""
+        """Records that an execution begins; returns the finding whose step it belongs to, if its inputs are to be kept
+        for that."""
         with self._lock:
             self._members[member] = None
             if self._in_backward and not member.backward:
@@ -84,7 +87,7 @@ class Trouble:
             return self.open
 
     def step_ended(self) -> None:
-        """The optimizer made its step."""
+        """Records that the optimizer made its step."""
         with self._lock:
             self._new_step()
             self._in_backward = False
@@ -114,7 +117,7 @@ class Trouble:
             return self._finding(BadStep(member, "nan", rare, sorted(news_in)))
 
     def raised(self, member: Member | None, error: BaseException) -> BadStep | None:
-        """An execution, or with no member the program, ended with this exception; None when it was told before."""
+        """An execution, or with no member the program, ended with this exception; None when it was reported before."""
         with self._lock:
             identity = (id(error), type(error).__name__)
             if identity == self._reported:
@@ -126,8 +129,8 @@ class Trouble:
             return self._finding(BadStep(member, "error"))
 
     def _near(self, member: Member) -> int:
-        """From which execution on a NaN elsewhere may be the reason of one here: since this graph ran last; since the
-        optimizer's step before the last one, for gradients that were NaN reach the parameters with the step."""
+        """The execution from which on a NaN elsewhere may be the cause of one here: since this graph ran last; since
+        the optimizer's step before the last one, for gradients that were NaN reach the parameters with the step."""
         since = member.before or self._began_before
         return min(since, self._stepped_before) if self._stepped_before >= 0 else since
 

@@ -1,8 +1,8 @@
 """Settings of the user's that no record can hold (custom passes, callables) and backends of the user's own: what
 replays lack.
 
-Journalled once in each process, when a graph is saved under them; told when the recording ends. Reads live values only
-to name them, never calls them. The closing words come from the journal alone. Must not import torch.
+Journalled once in each process, when a graph is saved under them; reported when the recording ends. Reads live values
+only to name them, never calls them. The closing words come from the journal alone. Imports no torch.
 
 >>> lines([{"unsaved": "setting inductor.post_grad_custom_post_pass", "what": "mypass.P", "module": "mypass"}])
 ['graphdbg: setting inductor.post_grad_custom_post_pass (mypass.P) cannot be saved: replays run without it; ...']
@@ -38,7 +38,7 @@ def note_settings(session: Session, config: Mapping[str, Mapping[str, Any]], rec
 
 
 def note_backend(session: Session, backend: Any) -> None:
-    """Journals a backend that neither torch nor graphdbg brings: a replay runs what graphdbg has."""
+    """Journals a backend that belongs to neither torch nor graphdbg: a replay runs one of graphdbg's."""
     inner = innermost_backend(backend)
     if _home(inner).__module__.partition(".")[0] not in _NOT_THE_USERS:
         _note(session, "backend", inner)
@@ -73,7 +73,7 @@ def _home(value: Any) -> Any:
 
 
 def lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each of them, over all processes of a run."""
+    """A sentence for each of these notes, over all processes of a run."""
     sentences = list(dict.fromkeys(_sentence(note) for note in notes if "unsaved" in note))
     more = (
         [f"graphdbg: and {len(sentences) - _MOST} more that cannot be saved: replays name them"]

@@ -3,10 +3,10 @@ they die.
 
 A process that imports torch or makes a process folder says so in the `seen` file. A thread here holds each by a pidfd
 and, when it ends, reads its wait status (from /proc while it is a zombie, from the pidfd after that) and writes
-exit.json into its folder. Must not signal, trace or reap anything. Where the system has no pidfd, nothing is known and
+exit.json into its folder. Signals, traces and reaps nothing. Where the system has no pidfd, nothing is known and
 nothing is written.
 
->>> launch.run(["torchrun", "train.py"], {}, watcher=Watcher(Path("myrun"), Path("/tmp/seen")))
+For example: `launch.run(["torchrun", "train.py"], {}, watcher=Watcher(Path("myrun"), Path("/tmp/seen")))`.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Watcher:
         self._thread = threading.Thread(target=self._watch, name="graphdbg-watch", daemon=True)
 
     def started(self, pid: int) -> None:
-        """The command runs as `pid`, our own child."""
+        """Starts watching the command, which runs as `pid`, a child of this process."""
         self._command = (pid, start_ticks(pid) or 0)
         if self.seen is not None and hasattr(os, "pidfd_open"):
             self._thread.start()
 
     def ended(self, code: int) -> None:
-        """The command ended: its own exit.json lies beside run.json."""
+        """Writes the exit.json of the command, beside run.json."""
         self.exits[self._command] = code
         self._stop.set()
         if self._thread.ident is not None:
@@ -89,7 +89,7 @@ class Watcher:
                 self._stop.wait(_EVERY_S)
 
     def _new(self) -> list[int]:
-        """pidfds of processes that told of themselves since the last look."""
+        """The pidfds of processes that reported themselves since the last look."""
         opened: list[int] = []
         for line in self._lines():
             pid, ticks, folder = line.get("pid"), line.get("ticks"), line.get("folder")
@@ -118,7 +118,7 @@ class Watcher:
 
 
 def write_exit(folder: Path, pid: int, code: int) -> None:
-    """Writes exit.json, unless the folder is gone or the disk refuses: then the reader says less."""
+    """Writes exit.json, unless the folder is gone or the disk refuses."""
     if folder.is_dir():
         with contextlib.suppress(GraphdbgError):
             write_file(folder / EXIT_FILE, encode(ExitRecord(format=FORMAT, pid=pid, code=code, time=time.time())))

@@ -2,11 +2,11 @@
 reads them).
 
 Every wrapper but the one for DDP is around a short call that Dynamo makes in passing, never around the tracing itself,
-so no stack and no log of the user has a frame of ours. Must not force text that Dynamo would not make: no log is
-switched on. Must write little, long texts once and functions that were left alone once: a training run may meet the
-same graph break in 500 recompiles.
+so no stack and no log of the user has a frame of ours. Forces no text that Dynamo would not make: no log is switched
+on. Writes little, long texts once and functions that were left alone once: a training run may meet the same graph break
+in 500 recompiles.
 
->>> signpost_event(original)("dynamo", "_convert_frame_assert._compile", {"compile_id": "0/0", ...})
+For example: `signpost_event(original)("dynamo", "_convert_frame_assert._compile", {"compile_id": "0/0", ...})`.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def now() -> str | None:
 
 
 def skip(session: Session, code: CodeType, reason: str) -> None:
-    """A function of the program that was left alone, once for each reason; torch's own, Python's and ours are not
-    told."""
+    """Journals a function of the program that was left alone, once for each reason, but none of torch's, Python's or
+    ours."""
     file = code.co_filename
     if (
         file.startswith((*_HERE, "<"))
@@ -118,7 +118,7 @@ def skip(session: Session, code: CodeType, reason: str) -> None:
 
 
 def text_of(error: Any, otherwise: str) -> str:
-    """What an exception of Dynamo says, without what it adds for logs."""
+    """The text of a Dynamo exception, without what it adds for logs."""
     text = str(getattr(error, "msg", None) or error or otherwise)
     return text if len(text) <= TEXT else text[:TEXT] + "…"
 
@@ -158,8 +158,8 @@ def has_tensor_in_frame(session: Session, result: Any, frame: Any, *_: Any) -> N
 
 @_after
 def signpost_event(session: Session, _: Any, category: str, name: str, parameters: Mapping[str, Any], *__: Any) -> None:
-    """A frame is about to be compiled: Dynamo's own telemetry names its function, its id, and how often it was
-    compiled."""
+    """Records that a frame is about to be compiled: Dynamo's own telemetry names its function, its id, and how often it
+    was compiled."""
     if not (name.endswith("_compile") and "co_name" in parameters and "compile_id" in parameters):
         return
     (code, wrapped), _here.code = (_here.code, _here.wrapped), None
@@ -184,7 +184,7 @@ def signpost_event(session: Session, _: Any, category: str, name: str, parameter
 
 @hook
 def get_and_maybe_log_recompilation_reasons(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """The guards that failed, newest compiled version first; it raises where recompiles are errors."""
+    """Journals the guards that failed, newest compiled version first; it raises where recompiles are errors."""
     given = functools.partial(_signature(original).bind, *args, **kwargs)
     try:
         reasons = original(*args, **kwargs)
@@ -210,7 +210,7 @@ def _recompile(
 
 @_after
 def exceeds_recompile_limit(session: Session, result: Any, *_: Any, **__: Any) -> None:
-    """Whether a frame is given up because it was compiled too often."""
+    """Journals that a frame is given up because it was compiled too often."""
     exceeded, limit = result if isinstance(result, tuple) else (result, None)
     if exceeded:
         journal(session, "limit", compile=now(), limit=limit, value=dynamo_setting(str(limit)))
@@ -247,7 +247,7 @@ def restart_analysis(session: Session, _: Any, self: Any, *__: Any, **___: Any) 
 
 @hook
 def exception_handler(session: Session, original: Function, e: Any, *args: Any, **kwargs: Any) -> Any:
-    """A frame could not be compiled; the exception is seen before Dynamo adds stacks to its message."""
+    """Journals that a frame could not be compiled, before Dynamo adds stacks to the exception's message."""
     with session.guarded("why"):
         if not getattr(e, "logged", False):
             inner = getattr(e, "inner_exception", None)
@@ -266,7 +266,7 @@ def exception_handler(session: Session, original: Function, e: Any, *args: Any, 
 
 @_after
 def handle_skip(session: Session, _: Any, self: Any, result: Any, frame: Any, *__: Any) -> None:
-    """A frame that was left alone, with the reason; those that have an event of their own are not told twice."""
+    """Journals a frame that was left alone, with the reason, unless it has an event of its own."""
     reason = getattr(result, "skip_reason", None)
     if reason is None or getattr(result, "guarded_code", None) is not None:
         return
@@ -304,7 +304,7 @@ def compile_submod(session: Session, original: Function, self: Any, input_mod: A
 
 
 def symbols(session: Session, name: str, graph: Graph | None) -> None:
-    """Journals the symbols of a Dynamo graph, so that a reader can tell which sizes became dynamic without opening
+    """Journals the symbols of a Dynamo graph, so that a reader can see which sizes became dynamic without opening
     records."""
     record = graph.record if graph is not None else None
     if record is None or not record.symbols:

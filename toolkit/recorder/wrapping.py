@@ -37,7 +37,8 @@ def missing_stages() -> dict[str, str]:
 
 
 def wrap(owner: Any, name: str, wrapper: Callable[[Function], Function]) -> Function:
-    """Wraps a function of torch's until the last session ends, unless it is wrapped already; what is there now."""
+    """Wraps a function of torch's until the last session ends, unless it is wrapped already; returns the present
+    function."""
     original = getattr(owner, name)
     if hasattr(original, _MARK):
         return original

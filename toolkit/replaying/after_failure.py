@@ -37,9 +37,9 @@ LIMIT_S = 600.0
 """What minify and report together may take, unless the user says otherwise."""
 
 _SEARCH, _MINIFY = 0.6, 0.8
-"""Parts of the limit: after the first minify stops searching by itself, after the second it is told to."""
+"""Parts of the limit: after the first minify stops searching by itself, after the second it gets a signal to."""
 _GRACE_S = 20.0
-"""What a step that was told to stop gets for keeping what it has."""
+"""The time that a step which must stop gets for keeping what it has."""
 _MOST_TRIED = 3
 
 _NO_FAILURE, _INTERRUPTED = 1, 130

@@ -3,9 +3,10 @@ found.
 
 The calling process imports no torch. Each graph runs twice: the second time with the quick checks of repeated runs.
 
->>> answer = check(load_graph("myrun/0_0/backward"))
->>> answer.headline
-'1 origin, 14 inherited.'
+For example:
+
+    answer = check(load_graph("myrun/0_0/backward"))
+    answer.headline  # -> '1 origin, 14 inherited.'
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
             torch.manual_seed(payload["seed"])
             try:
                 run(clone_inputs(inputs))
-            except Exception as error:  # noqa: BLE001  whatever an op of the user's raises is told
+            except Exception as error:  # noqa: BLE001  whatever a user op raises is reported
                 checkup.failed = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
                 break
     checkup.findings, checkup.values, checkup.unchecked = run.findings, run.graph.values(), run.graph.unchecked()

@@ -1,12 +1,11 @@
 # pyright: basic
-"""Which node takes the process with it where eager itself dies: one more eager run in a child, each node told before it
+"""The node that ends the process where eager itself dies: one more eager run in a child reports each node before it
 runs.
 
 Only asked after a death in eager. An operator of the user's own is convicted; one of torch's only on recorded inputs,
-since made-up values (an index out of range, say) kill a process, too. Imports no torch here.
+since synthesised values (an index out of range, say) kill a process, too. Imports no torch.
 
->>> dies_at(load_graph("myrun/0_0/forward"), How(), server, outcome).verdict.fault
-'custom_op'
+For example: `dies_at(load_graph("myrun/0_0/forward"), How(), server, outcome).verdict.fault` gives `'custom_op'`.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ TASK = f"{__name__}:task"
 
 
 def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -> Outcome:
-    """The outcome of a death in eager with the node, the user's line and whose fault it is; as it was where no node
-    kills."""
+    """The outcome of a death in eager with the node, the user's line and whose fault it is; unchanged where no node
+    dies."""
     assert outcome.signature is not None
     answer = ask(TASK, how.payload(saved), how.limit_s, server=server).end()
     if answer.status != "signal" or not answer.told:
@@ -52,7 +51,7 @@ def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -
 
 
 def task(payload: dict[str, Any]) -> None:
-    """What the child does: tells each node, then runs it."""
+    """The body of the query: reports each node, then runs it."""
     import torch
     from torch import fx
 
@@ -63,14 +62,14 @@ def task(payload: dict[str, Any]) -> None:
     from ..live.eager import each_node
     from ..live.spec import in_force, settings
 
-    def tell(node: fx.Node) -> None:
+    def announce(node: fx.Node) -> None:
         operator = str(node.target) if isinstance(node.target, (t.OpOverload, t.OpOverloadPacket)) else ""
         report({"node": node.name, "line": user_frame(node.meta.get("stack_trace") or "")[0], "operator": operator})
 
     case = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
     with settings(case.spec.config), in_force(case.spec):
         torch.manual_seed(payload["seed"])
-        tell(next(iter(case.gm.graph.nodes)))
+        announce(next(iter(case.gm.graph.nodes)))
         for node, _ in each_node(case.gm, case.inputs):
             if node.next.op != "root":
-                tell(node.next)
+                announce(node.next)

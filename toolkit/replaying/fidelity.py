@@ -1,14 +1,15 @@
-"""Does a replay compile what the live run compiled? Compares post-grad graphs and generated code with the recorded
+"""Whether a replay compiles what the live run compiled: compares post-grad graphs and generated code with the recorded
 ones.
 
 Both sides are written in one normal form: nodes numbered in order, no stacks, comments, provenance, kernel names,
 hashes, paths or addresses. Everything else must be equal: targets, arguments, constants, dtypes, shapes, strides,
 symbols, and each line of code. Reads no more of torch than `dumps.live.encode` needs.
 
->>> watched = Watched(saved)
->>> outcome = judge(case, "inductor", watch=watched.compiling)
->>> watched.compare()
-'same'
+For example:
+
+    watched = Watched(saved)
+    outcome = judge(case, "inductor", watch=watched.compiling)
+    watched.compare()  # -> 'same'
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class CompiledArtifacts:
         self.recorded = [] if saved is None else _siblings(saved)
 
     def compiling(self) -> contextlib.AbstractContextManager[None]:
-        """Watches the compiles inside."""
+        """Records what is compiled inside the block."""
         if isinstance(self.recorded, str):
             return contextlib.nullcontext()
         return watching_compiles(self._post_grad, self._source)
@@ -100,7 +101,7 @@ class CompiledArtifacts:
         return text
 
     def _compared(self, produced: list[tuple[str, SavedGraph]], *, whole: bool, code: bool) -> str:
-        """The same in words. `whole`: it was compiled and run to the end; `code`: each graph became code."""
+        """The comparison in words. `whole`: it was compiled and run to the end; `code`: each graph became code."""
         graphs = [graph for stage, graph in produced if stage.startswith("post_grad")]
         text = ""
         if len(graphs) < len(self.graphs) or (whole and len(graphs) > len(self.graphs)):
@@ -229,7 +230,7 @@ def _body_lines(body: GraphBody, indent: str) -> list[str]:
 
 
 def _attribute(body: GraphBody, target: str) -> str:
-    """A constant by what it is, not by the name that a compile made up for it."""
+    """The text of a constant by its content, not by the name that a compile gave it."""
     stored = body.attrs.get(target)
     return target if stored is None else f"constant {_value(stored.value)} {stored.storage[:12]}"
 
@@ -246,7 +247,7 @@ def _text(value: Any, numbers: dict[str, str]) -> str:
 
 def _value(value: Value | None, *, given: bool = True) -> str:
     """`given`: it is not made by a node, whose fake result torch may have from another one that lay elsewhere (its
-    cache of fake results does not tell `copy` of a view from that of a whole): the code says where it lies."""
+    cache of fake results does not distinguish `copy` of a view from that of a whole): the code says where it lies."""
     if value is None:
         return "?"
     if isinstance(value, SequenceValue):
@@ -273,7 +274,7 @@ _GIVEN = re.compile(r"\s+((?:\w+, )*\w+,?) = args\s*")
 """Where a Python wrapper names what it is given: after nodes, whose numbers tell what a trace dropped on its way."""
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 _BENCHMARK = "\ndef get_args():"
-"""From here on a Python wrapper says how to run it on made up inputs; nothing in the program does."""
+"""From here on a Python wrapper says how to run it on synthesised inputs; nothing in the program does."""
 
 
 def _renamed(names: dict[str, str], match: re.Match[str]) -> str:

@@ -1,13 +1,14 @@
-"""Was it the run's program that was judged? What is known to differ, in one sentence, and what that does to a verdict.
+"""Whether the run's own program was judged: what is known to differ, in one sentence, and what that does to a verdict.
 
 Compared are the post-grad graphs, the generated code, the inputs as memory and autograd know them, and the settings. A
 failure of another program is `cannot_tell`, unless the run had it, too. What is asked by replaying it otherwise is no
 gate: with another torch, on another processor or device, with modules imported first. Imports torch only where the
 inputs are compared.
 
->>> outcome.unlike = unlike(saved, outcome, watched, live.inputs)
->>> gated(saved, outcome, outcome.unlike).verdict
-'cannot_tell'
+For example:
+
+    outcome.unlike = unlike(saved, outcome, watched, live.inputs)
+    gated(saved, outcome, outcome.unlike).verdict  # -> 'cannot_tell'
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _TIMED = (
 
 
 def unlike(saved: SavedGraph, outcome: Outcome, watched: CompiledArtifacts, inputs: Sequence[Any]) -> str:
-    """What is known to be otherwise than in the recorded run under the same torch; empty where nothing is."""
+    """What is known to differ from the recorded run under the same torch, as a sentence; "" where nothing is."""
     if saved.run is None or outcome.verdict.skipped or not same_torch(saved):
         return ""
     if watched.apart and _same_expected(saved, watched):
@@ -62,14 +63,15 @@ def unlike(saved: SavedGraph, outcome: Outcome, watched: CompiledArtifacts, inpu
 
 
 def same_torch(saved: SavedGraph) -> bool:
-    """Whether the run had this torch, whatever it was built for."""
+    """Whether the run had this version of torch, whatever it was built for."""
     return _public(saved.record.versions.get("torch", "")) == _public(version("torch"))
 
 
 def gated(saved: SavedGraph, judged: Outcome | RungResult, unlike: str, imports: Sequence[str] = ()) -> Verdict:
     """The verdict; `cannot_tell` where what fails is not the run's program and the run is not known to have failed so.
 
-    `imports`: what was imported first, which nobody knows of the run: the question is then what they make of the graph.
+    `imports`: what was imported first, which the run's record does not say: the question is then what they make of the
+    graph.
     """
     asked = bool(without_trust(imports)) or judged.verdict.fault == "model"
     if not unlike or not judged.verdict.failed or asked or runs_own(saved, judged):
@@ -104,7 +106,7 @@ def _public(name: str) -> str:
 
 
 def _same_expected(saved: SavedGraph, watched: CompiledArtifacts) -> bool:
-    """Whether the same graph must be made here as in the run: Inductor pads products for a GPU by what it timed. And
+    """Whether this compile must give the same graph as the run: Inductor pads products for a GPU by what it timed. And
     the same code: for one processor, where nothing was timed; of a GPU it is not known which it was."""
     record = saved.record
     on_gpu = any(names_device(record.graph, kind) for kind in ("cuda", "xpu"))
@@ -115,7 +117,7 @@ def _same_expected(saved: SavedGraph, watched: CompiledArtifacts) -> bool:
 
 
 def _other_memory(saved: SavedGraph, inputs: Sequence[Any]) -> str:
-    """The first input that is not what the run's was to memory or to autograd, in words."""
+    """The first input whose memory or autograd state differs from the run's, in words."""
     import torch
 
     from ...dumps.torchside.values import BUFFER, storage_key

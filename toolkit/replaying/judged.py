@@ -1,12 +1,13 @@
-"""What a judgement of a saved graph came to, kept in the cache folder, so that the next command need not make it again.
+"""The outcome of judging a saved graph, kept in the cache folder so that the next command need not judge it again.
 
 Kept under all that it depends on: graph and inputs, rung, check and seed, this torch with the files of its compilers as
-they are now, the environment that torch reads. Only what is sure is kept: no hang, no amount, nothing that could not be
-told, and nothing judged with modules of the user's, which may be other ones next time. Imports no torch.
+they are now, the environment that torch reads. Only sure outcomes are kept: no hang, no amount, nothing that could not
+be decided, and nothing judged with modules of the user's, which may differ next time. Imports no torch.
 
->>> remember(saved, "inductor", "auto", 0, outcome)
->>> known(saved, "inductor", "auto", 0).text
-'fails: wrong numbers'
+For example:
+
+    remember(saved, "inductor", "auto", 0, outcome)
+    known(saved, "inductor", "auto", 0).text  # -> 'fails: wrong numbers'
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MOST_NOTES = 20
 
 
 def digest(saved: SavedGraph) -> str:
-    """Of the graph and its inputs as they lie on the disk."""
+    """A digest of the graph and its inputs as they lie on the disk."""
     seen = hashlib.blake2b(digest_size=16)
     for name in ("graph.json", "inputs.json"):
         if stored(saved.path / name) is not None:
@@ -46,7 +47,7 @@ def digest(saved: SavedGraph) -> str:
 
 
 def remember(saved: SavedGraph, rung: str, check: str, seed: int, outcome: Outcome) -> None:
-    """Keeps an outcome that another judgement would come to as well."""
+    """Keeps an outcome that another judgement would repeat."""
     verdict = outcome.verdict
     if verdict.verdict in ("ok", "rounding") or (verdict.failed and verdict.kind in SURE):
         plain = msgspec.structs.replace(outcome, outputs=None, output="", notes=outcome.notes[:_MOST_NOTES])
@@ -54,7 +55,7 @@ def remember(saved: SavedGraph, rung: str, check: str, seed: int, outcome: Outco
 
 
 def known(saved: SavedGraph, rung: str, check: str, seed: int) -> Outcome | None:
-    """What was kept; None where nothing was."""
+    """The kept outcome; None where there is none."""
     return taken_at(FILE, _key(saved), Outcome).get(f"{rung} {check} {seed}")
 
 
@@ -67,7 +68,7 @@ def _key(saved: SavedGraph) -> str:
 
 @cache
 def _changed() -> int:
-    """When a file of torch's compilers was last changed: who builds torch changes it in place."""
+    """When a file of torch's compilers last changed: whoever builds torch changes it in place."""
     spec = find_spec("torch")
     home = Path(spec.origin).parent if spec is not None and spec.origin else None
     if home is None:

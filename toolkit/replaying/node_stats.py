@@ -56,7 +56,7 @@ def node_rows(
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """What the child does: the rows of the live case, under its recorded surroundings."""
+    """The body of the query: the rows of the live case, under its recorded settings."""
     import torch
 
     from ..isolation.child import mark

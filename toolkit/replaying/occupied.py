@@ -1,7 +1,7 @@
-"""What NVIDIA GPUs here are busy with, as `nvidia-smi` tells it: a replay beside a training run is slow, or has no
+"""How busy the NVIDIA GPUs here are, as `nvidia-smi` reports it: a replay beside a training run is slow, or has no
 memory.
 
-Asks a program for a moment; imports no torch and never touches a device itself.
+Runs that program once; imports no torch and never touches a device itself.
 
 >>> occupied()                          # "", or a sentence about memory that others use
 ''

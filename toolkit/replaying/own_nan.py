@@ -4,8 +4,7 @@
 
 Runs in a child, after a judgement; asks `nan_origins` for the first node that makes one of numbers that were none.
 
->>> with_own_nan(judge(live, "inductor"), live, saved, asked=True).verdict.where.node
-'log'
+For example: `with_own_nan(judge(live, "inductor"), live, saved, asked=True).verdict.where.node` gives `'log'`.
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
 
 
 def with_own_nan(outcome: Outcome, case: Live, saved: SavedGraph, *, asked: bool, seed: int = 0) -> Outcome:
-    """The outcome, a failure of the model's where eager gives NaN and nothing else is wrong. On inputs that were made
-    up it is `cannot_tell` where it was `asked` for, else nothing.
-    """
+    """The outcome, a failure of the model's where eager gives NaN and nothing else is wrong. On synthesised inputs it
+    is `cannot_tell` where it was `asked` for, else nothing."""
     right = outcome.verdict.verdict in ("ok", "rounding") or outcome.verdict.detail == NO_REFERENCE
     if not outcome.eager_nan or not right or not (asked or saw_nan(saved)):
         return outcome
@@ -77,7 +75,7 @@ def _origin(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
 
 
 def _in_backward(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
-    """Of which node the backward makes a NaN of gradients that were none; the gradient's name where no node's does."""
+    """The node whose backward makes a NaN of gradients that held none; the gradient's name where no node's does."""
     name = outcome.eager_nan[0]
     origin = (
         nan_in_backward(case.gm, clone_inputs(case.inputs), case.spec, seed) if case.spec.stage in FULL_STAGES else None
@@ -96,7 +94,7 @@ def _line(node: torch.fx.Node) -> str:
 
 
 def _operation(node: torch.fx.Node) -> str:
-    """What it computes, the same before and after AOTAutograd where that is one operation: "log"."""
+    """The operation of a node, the same before and after AOTAutograd where it is one operation there: "log"."""
     packet = getattr(node.target, "overloadpacket", node.target)
     return node.target if isinstance(node.target, str) else str(getattr(packet, "__name__", packet))
 

@@ -37,12 +37,11 @@ DEFAULT_LIMIT_S = 600.0
 
 
 class How(NamedTuple):
-    """How children are asked of a saved graph: `seed` for inputs that were not stored and for random ops, `device` to
-    move everything to first, `limit_s` of one question, `imports` to import first for the ops that they register;
-    `own_nan`: a NaN of the model's own is asked for, too; `measured`: the memory of compile and first run, beside
-    eager's; `known`: what an earlier command judged need not be judged again; `anyway`: what fails is a failure,
-    whether or not it is the run's program.
-    """
+    """The settings of questions about a saved graph: `seed` for inputs that were not stored and for random ops,
+    `device` to move everything to first, `limit_s` of one question, `imports` to import first for the ops that they
+    register; `own_nan`: a NaN of the model's own is asked for, too; `measured`: the memory of compile and first run,
+    beside eager's; `known`: what an earlier command judged need not be judged again; `anyway`: what fails is a failure,
+    whether or not it is the run's program."""
 
     seed: int = 0
     device: str | None = None
@@ -54,7 +53,7 @@ class How(NamedTuple):
     anyway: bool = False
 
     def payload(self, saved: SavedGraph) -> dict[str, Any]:
-        """What every task is told."""
+        """The payload that every task gets."""
         return {
             "path": str(saved.path.absolute()),
             "seed": self.seed,
@@ -81,21 +80,25 @@ def replay(
     shared: Path | None = None,
     patient: bool = True,
 ) -> Outcome:
-    """Runs a saved graph under a rung in a child with a time limit and judges it.
+    """Runs a saved graph under a rung in a child with a time limit and judges it; returns an Outcome.
 
-    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`:
-    also return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they
-    register. `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
-    `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command came to
-    will do. `anyway`: a failure counts also where it is known that this is not the run's program and that the run had
-    none (see `gate`). `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`.
-    `patient`: a limit that was met on a busy machine is raised by as much as a harmless compile takes longer there, up
-    to the default. A segfault, a hang or running out of memory is an Outcome like any other. Raises GraphdbgError for a
-    graph that cannot be loaded.
+    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `limit_s`:
+    seconds. `outputs`: also return the output tensors (imports torch here). `imports`: modules to import first, for the
+    ops that they register. `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check`
+    "nan". `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command
+    came to will do. `anyway`: a failure counts also where it is known that this is not the run's program and that the
+    run had none (see `gate`). `server`: a fork server to use; by default one is started and closed. `shared`: see
+    `judge`. `patient`: a limit that was met on a busy machine is raised by as much as a harmless compile takes longer
+    there, up to the default. A segfault, a hang or running out of memory is an Outcome like any other. Raises
+    UsageError for an unknown rung, GraphdbgError for a graph that cannot be loaded.
+
+    >>> outcome = replay(saved, rung="eager")
+    >>> outcome.ok, outcome.verdict.verdict, outcome.outputs[0].shape
+    (True, 'ok', torch.Size([2, 4]))
     """
     from ..rungs import rung as named
 
-    named(rung)  # a wrong name is the caller's mistake, told before anything starts
+    named(rung)  # a wrong name is the caller's mistake, reported before anything starts
     plain = not (device or imports or own_nan or measured or anyway)
     if known and plain and not outputs and (before := judged.known(saved, rung, check, seed)) is not None:
         return before
@@ -143,7 +146,7 @@ def replay(
 
 
 def outcome_of(answer: Answer, rung: str) -> Outcome:
-    """The outcome of an isolated judgement, whatever became of its process."""
+    """The outcome of an isolated judgement, however its process ended."""
     if answer.status == "done":
         outcome = msgspec.convert(answer.value, Outcome)
     else:
@@ -155,7 +158,7 @@ def outcome_of(answer: Answer, rung: str) -> Outcome:
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """What the child does: load, judge, compare with the recorded compile."""
+    """The body of the query: loads, judges, and compares with the recorded compile."""
     from ..isolation.child import mark
     from ..judging.judge import judge
     from ..live.case import Case

@@ -1,10 +1,12 @@
-"""Which graphs of a run to look into first, one for each way in which it went wrong: read from journals, no graph is
+"""The graphs of a run to look into first, one for each way in which it went wrong: read from journals, no graph is
 opened.
 
-Says nothing about whether a graph fails again; only a replay can. Must not import torch.
+Says nothing about whether a graph fails again; only a replay can. Imports no torch.
 
->>> [row.id for row in suspects(index.rows(processes), triggered(processes))]
-['0_0/forward']
+>>> from graphdbg.dumps import index
+>>> recorded = processes(Path("myrun"))
+>>> len(suspects(index.rows(recorded), triggered(recorded)))
+0
 """
 
 from __future__ import annotations

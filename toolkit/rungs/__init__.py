@@ -2,9 +2,8 @@
 
 The registry imports no torch; a rung's module is loaded when it is asked for.
 
->>> rung("inductor").unavailable(spec)          # None: it can run here
->>> rung("inductor_cudagraphs").unavailable(spec)
-'there is no CUDA device here'
+>>> from graphdbg.toolkit.live.spec import ReplaySpec
+>>> rung("eager").unavailable(ReplaySpec())          # None: it can run here
 """
 
 from __future__ import annotations

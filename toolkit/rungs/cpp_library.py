@@ -5,8 +5,10 @@ libstdc++ into each library. Beside torch's shared one it crashes while it is lo
 dynamic linker shares the ids of their parts, so std::regex, with which torch's runtime reads the device's name, calls a
 wrong part. Must not change what other compilers build.
 
->>> with shared_standard_library() as notes:
-...     build()
+For example:
+
+    with shared_standard_library() as notes:
+        build()
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ LIMIT_S = 60.0
 def judge_stages(
     graphs: Sequence[SavedGraph], how: How, server: Servers, *, limit_s: float = LIMIT_S
 ) -> tuple[SavedGraph, Verdict] | None:
-    """The first graph that does otherwise than the one that it was made of, with the verdict; None where none is seen
-    to."""
+    """The first graph that computes something else than the one it was made of, with the verdict; None where none
+    does."""
     for pair in pairs(graphs):
         if comparable(pair) and (judged := _judged(pair, how, server, min(limit_s, LIMIT_S))) is not None:
             return judged
@@ -51,8 +51,8 @@ def stages_of(saved: SavedGraph) -> list[SavedGraph]:
 
 
 def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
-    """That a graph was compiled without passes of the user's that were in force in the run, as the notes of a replay
-    tell; None where all were."""
+    """The verdict that a graph was compiled without passes of the user's that were in force in the run, as the notes of
+    a replay say; None where all were applied."""
     lost = [
         dropped
         for dropped in passes(saved, all=True)

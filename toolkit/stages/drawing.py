@@ -2,10 +2,9 @@
 """The random numbers of two stages of one graph: the same ones in both, or it is said that they cannot be.
 
 A source (`rand`, Inductor's seeds) draws from the generator; what Inductor draws from a seed is a function of that seed
-and may be computed twice. Must not run a graph.
+and may be computed twice. Runs no graph.
 
->>> alike(before, after)
-{140: {'rand': (0, 'rand')}, 150: {'inductor_random': (0, 'rand')}}
+For example: `alike(before, after)` gives `{140: {'rand': (0, 'rand')}, 150: {'inductor_random': (0, 'rand')}}`.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def _draws(node: fx.Node) -> bool:
 
 
 def _idle(node: fx.Node) -> bool:
-    """Whether a node of the program's could draw and is told to drop nothing."""
+    """Whether a node of the program's could draw but is set to drop nothing."""
     name = getattr(node.target, "__name__", "")
     place, neutral = {"dropout": ("training", False), "scaled_dot_product_attention": ("dropout_p", 0.0)}.get(
         name, ("", None)

@@ -4,11 +4,13 @@ eager.
 
 Two witnesses have to agree before anything is said: the float64 runs, and eager; only where the second graph computes
 in a narrower dtype than the first does eager alone count. Random numbers are the same ones on both sides, or the pair
-is left out, as is one that cannot be run. Must not compile.
+is left out, as is one that cannot be run. Compiles nothing.
 
->>> task({"before": "myrun/0_0/forward", "after": "myrun/0_0/post_grad_forward", "seed": 0, ...})
-{'kind': 'wrong_numbers', 'reason': 'relative error 0.4 ...', 'node': 'tanh', 'line': 'model.py:3', 'became': '...',
-...}
+For example:
+
+    task({"before": "myrun/0_0/forward", "after": "myrun/0_0/post_grad_forward", "seed": 0, ...})
+    # {'kind': 'wrong_numbers', 'reason': 'relative error 0.4 ...', 'node': 'tanh', 'line': 'model.py:3', 'became':
+    # '...', ...}
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ _CLOSE_IN_EAGER = 1e-2
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any] | None:
-    """What the second of two stages does wrong; None where it is right, or the two cannot be compared."""
+    """The body of the query: what the second of two stages does wrong; None where it is right, or the two cannot be
+    compared."""
     mark("load")
     cases = [Case.at(payload[name]) for name in ("before", "forward", "after") if payload[name]]
     seed, device = payload["seed"], payload["device"]
@@ -85,7 +88,7 @@ class _Comparison:
         self.hooks: dict[int, dict[str, tuple[int, str]]] = {}
 
     def difference(self, custom: bool) -> dict[str, Any] | None:
-        """What differs, with the node where the two part; `custom`: whether a pass of the user's ran between them."""
+        """The difference, with the node where the two part; `custom`: whether a pass of the user's ran between them."""
         drawn = alike(self.before.gm, self.after.gm)
         if drawn is None:
             return None
@@ -158,7 +161,7 @@ class _Comparison:
         return drawing(self.hooks.get(id(side.gm), {}))
 
     def _difference(self, side: StageRun, eager: list[Any], seen: list[Any]) -> Difference | None:
-        """What both witnesses see."""
+        """The difference that both witnesses see."""
         if [type(value) for value in eager] != [type(value) for value in seen]:
             return compare(None, eager, seen, check=("metadata",))
         if not self.truth:
@@ -209,7 +212,7 @@ class _Comparison:
         mark("passes")
         try:
             with t.inductor_config.patch(dict.fromkeys(CUSTOM)):
-                side = self._done_anew()
+                side = self._redone()
                 drawn = None if side is None else alike(self.before.gm, side.gm)
                 if side is None or drawn is None:
                     return None
@@ -221,9 +224,9 @@ class _Comparison:
         except Exception:  # noqa: BLE001  then nothing is known of it
             return None
 
-    def _done_anew(self) -> StageRun | None:
-        """What torch's own decompositions, passes or partition make of the graph before; None where they cannot be run
-        alone."""
+    def _redone(self) -> StageRun | None:
+        """The graph that torch's own decompositions, passes or partition make of the one before; None where they cannot
+        be run alone."""
         spec = self.live.spec
         gm = copy_graph(self.before.gm)
         fakes, mode = shared_fakes(gm, self.live.inputs, spec.dynamic)
@@ -285,7 +288,7 @@ def _dtypes(gm: fx.GraphModule) -> list[torch.dtype]:
 
 
 def _like(value: Any, want: Any) -> Any:
-    """A float64 result as what eager's is."""
+    """A float64 result in the dtype of eager's."""
     return value.to(want.dtype) if is_float(value) and isinstance(want, torch.Tensor) else value
 
 

@@ -1,8 +1,8 @@
-"""Which recorded graphs of a run are compared with which, and which passes of the user's ran between the two. Imports
-no torch.
+"""The pairs of recorded graphs of a run that are compared, and the passes of the user's ran between the two. Imports no
+torch.
 
 Both graphs of a pair take the same inputs and return the same results, whatever ran between them; of a joint graph that
-was cut in two, forward and backward together do. Must not run anything and must not import what it names.
+was cut in two, forward and backward together do. Runs nothing, and imports nothing that it names.
 
 >>> [(pair.before.id, pair.after.id) for pair in pairs(open_run("myrun").graphs())][:2]
 [('0_0/dynamo', '0_0/pre_grad'), ('0_0/pre_grad', '0_0/joint')]
@@ -70,7 +70,7 @@ class Pass(NamedTuple):
 
     @property
     def text(self) -> str:
-        """How a sentence names it."""
+        """The pass as a sentence names it."""
         place = f" in {Path(self.file).name}" + (f":{self.line}" if self.line else "") if self.file else ""
         return f"{self.name}{place} ({self.hook})"
 
@@ -174,7 +174,7 @@ def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
 
 
 def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
-    """What the journal and the recorded definitions know of the pass on a setting."""
+    """The pass on a setting, as the journal and the recorded definitions describe it."""
     said = str(value)
     notes = [note for note in _notes(after) if note.get("unsaved") == f"setting inductor.{hook}"]
     notes = [note for note in notes if str(note.get("what", "")).rpartition(".")[2] in said] or notes

@@ -2,10 +2,12 @@
 """The node where two stages of one graph part: the first that both know by name and that has another value in the
 second.
 
-Values are kept as a few sums, never whole. Must not decide whether anything is wrong: that was seen by the results.
+Values are kept as a few sums, never whole. Does not decide whether anything is wrong: the results have shown that.
 
->>> parting(before, after, [seen_before, seen_after]).text
-'tanh: aten.tanh.default became aten.sigmoid.default'
+For example:
+
+    parting(before, after, [seen_before, seen_after]).text
+    # 'tanh: aten.tanh.default became aten.sigmoid.default'
 """
 
 from __future__ import annotations
@@ -86,8 +88,8 @@ def parting(
     close: float = CLOSE,
     rewritten: bool = False,
 ) -> Parted | None:
-    """Where they part; None where every value that both know is the same. `rewritten`: only nodes with another call
-    count."""
+    """The node where they part; None where every value that both know is the same. `rewritten`: only nodes with another
+    call count."""
     known = {node.name: node for node in before.graph.nodes}
     there = {node.name: node for node in after.graph.nodes}
     of_before, of_after = (item.values for item in seen)

@@ -6,8 +6,7 @@ them.
 `Traced` is a joint or inference graph beside Dynamo's: AOTAutograd wrote on its inputs and outputs which of the
 program's they are. What cannot be matched for sure raises Unmatched.
 
->>> Side(gm, spec).run(gm, inputs, seed=0).outputs
-[tensor([2., 2.])]
+For example: `Side(gm, spec).run(gm, inputs, seed=0).outputs` gives `[tensor([2., 2.])]`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ AGAIN = "__again"
 
 
 class Unmatched(Exception):
-    """Two graphs of which it is not known what in the one is what in the other."""
+    """Two graphs whose inputs or results cannot be matched for sure."""
 
 
 class StageRun:
@@ -94,7 +93,7 @@ class Traced(StageRun):
         self._check(inputs)
 
     def _check(self, inputs: Sequence[Any]) -> None:
-        """That each input of the program's looks as the traced graph has it."""
+        """Checks that each input of the program has the layout that was traced."""
         for node, (kind, which) in zip(self.gm.graph.find_nodes(op="placeholder"), self.given, strict=True):
             if kind != "input":
                 continue
@@ -143,7 +142,7 @@ class Traced(StageRun):
 
 
 def _described(text: Any) -> tuple[str, Any]:
-    """What an input or output of a traced graph is of the program's, as AOTAutograd describes it."""
+    """The program's input or output behind one of a traced graph, as AOTAutograd describes it."""
     forms: list[tuple[str, Callable[[re.Match[str]], tuple[str, Any]]]] = [
         (_INPUT, lambda match: ("input", int(match[1]))),
         (r"(Param|Buffer)AOTInput\(target='([^']*)'\)", lambda match: (match[1].lower(), match[2])),
@@ -217,7 +216,7 @@ def _sunk(part: fx.GraphModule) -> list[fx.Node]:
 def _copied(
     graph: fx.Graph, part: fx.GraphModule, given: dict[str, fx.Node], named: Callable[[str], str]
 ) -> dict[fx.Node, fx.Node]:
-    """A part's nodes in the joined graph."""
+    """Copies a part's nodes into the joined graph; returns the copy of each."""
     known: dict[fx.Node, fx.Node] = {}
     for node in part.graph.nodes:
         if node.op == "placeholder":

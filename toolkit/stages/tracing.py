@@ -1,13 +1,16 @@
 # pyright: basic
-"""The operator whose decomposition makes a traced graph do otherwise than the program: its node there, and its line.
+"""The operator whose decomposition makes a traced graph compute something else than the program: its node there, and
+its line.
 
-A traced node says of which node of the program's and of which operator it was made. A value of the program's that none
+A traced node records which node of the program and which operator it was made from. A value of the program's that none
 of the nodes made of it has, though all before it were found, is where the two part; of gradients, those of the
-program's values are looked for among the nodes of the backward. Must not decide whether anything is wrong: that was
-seen by the results.
+program's values are looked for among the nodes of the backward. Does not decide whether anything is wrong: the results
+have shown that.
 
->>> traced_apart(program, traced, (seen_program, seen_traced)).text
-'aten.hardswish.default became add, clamp_min, clamp_max, mul, div'
+For example:
+
+    traced_apart(program, traced, (seen_program, seen_traced)).text
+    # 'aten.hardswish.default became add, clamp_min, clamp_max, mul, div'
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ _SHOWN = 8
 
 
 def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Seen, Seen]) -> Parted | None:
-    """Where they part; None where every value of the program's is found, or nothing tells."""
+    """The node where they part; None where every value of the program's is found, or nothing shows it."""
     mates: dict[str, list[fx.Node]] = {}
     for node in traced.graph.nodes:
         if node.op == "call_function":
@@ -57,7 +60,7 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
 
 
 def _last_operator(nodes: Sequence[fx.Node]) -> list[fx.Node]:
-    """Of the nodes of one operation's backward those of the operator that most were made of."""
+    """The nodes of one operation's backward that were made from its most frequent operator."""
     operator = Counter(map(_operator, nodes)).most_common(1)[0][0]
     return [node for node in nodes if _operator(node) == operator]
 

@@ -3,7 +3,7 @@
 Must not import the modules itself, must leave their loaders and specs as they would be without it, and is removed with
 the last watched module.
 
->>> watch({"torch._inductor.compile_fx": patch_compile_fx})
+For example: `watch({"torch._inductor.compile_fx": patch_compile_fx})`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Dynamo does not see what is ours: functions that torch or the program calls while a compiled function runs.
+"""Hides our own code from Dynamo: functions that torch or the program calls while a compiled function runs.
 
 A graph break leaves Dynamo at work in everything that is called until the frame goes on: it compiles a backward's
 hooks, and would compile the recorder. Inside an `unseen` function it is off for this thread, and its frame is passed
-over; what belongs to torch or the program is called by `seen`, as if nothing stood between. Must call no Python before
+over; what belongs to torch or the program is called by `seen`, as if nothing stood between. Calls no Python before
 Dynamo is off.
 
 >>> @unseen
@@ -83,7 +83,8 @@ def at_work() -> bool:
 
 
 def passed_over(function: Any) -> None:
-    """Dynamo runs a frame of the function as it is; what it calls is seen. Nothing happens before torch is imported."""
+    """Lets Dynamo run a frame of the function as it is; what it calls is compiled as usual. Nothing happens before
+    torch is imported."""
     global _set
     if _set is None:
         _set = t.loaded("set_eval_frame")

@@ -1,7 +1,9 @@
 """What makes a failure go away, as a part of its verdict: looked for at once where that takes seconds, else when asked.
 
->>> eased(saved, server, How(), verdict, 0.3, 60.0).workaround
-'torch._inductor.config.emulate_precision_casts = True'
+For example:
+
+    eased(saved, server, How(), verdict, 0.3, 60.0).workaround
+    # 'torch._inductor.config.emulate_precision_casts = True'
 """
 
 from __future__ import annotations

@@ -52,13 +52,17 @@ def triage(
     rungs: Sequence[str] = (),
     workaround: bool = False,
 ) -> Triage:
-    """Runs a saved graph up the ladder and says which rung fails first.
+    """Runs a saved graph up the ladder and says which rung fails first; returns a Triage.
 
-    `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is
-    skipped, never a hang. `all`: every rung, and on after the first that fails. `rungs`: only these, in the ladder's
+    `limit_s`: seconds that one rung may take; `max_time_s`: all of them together; a rung that the time is too short for
+    is skipped, never a hang. `all`: every rung, and on after the first that fails. `rungs`: only these, in the ladder's
     order; by default those that the run used. `workaround`: look for one also where that takes more than seconds.
     `seed`, `device`, `imports`, `server`: as for `replay`. `told` is called with each row, `begun` with the name of a
     rung that is about to be run. Raises GraphdbgError for a graph that cannot be loaded.
+
+    >>> ladder = triage(saved, rungs=["eager", "inductor"])
+    >>> [(row.rung, row.verdict.verdict) for row in ladder.rows], ladder.first_failing
+    ([('eager', 'ok'), ('inductor', 'ok')], None)
     """
     if saved.status == "skipped":
         verdict = abandoned(saved.error)

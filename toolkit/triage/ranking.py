@@ -1,7 +1,6 @@
 """The graphs of a run in the order in which to look at them, and what that means in sentences. No torch is imported.
 
->>> sorted(rows, key=rank)[0].verdict.kind
-'crash'
+For example: `sorted(rows, key=rank)[0].verdict.kind` gives `'crash'`.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
 
 Triton's two intermediate forms, LLVM's, PTX, machine code, and what the assembler says of a kernel: registers, spills,
 shared memory. Inductor's own options and candidates of block sizes; nothing is launched, and no GPU is needed. Works on
-the text of the wrapper, so on one that was recorded as well as on one that was just written. Must run in a child: the
-sources are programs.
+the text of the wrapper, recorded or just written. Runs in a child only, because the sources are programs.
 
->>> rows = emitted_kernels(wrapper, target_of("cuda:90"), ["ptx"], folder, recorded={})
->>> rows[0].name, rows[0].registers
-('triton_poi_fused_relu_0', 16)
+For example:
+
+    rows = emitted_kernels(wrapper, target_of("cuda:90"), ["ptx"], folder, recorded={})
+    rows[0].name, rows[0].registers  # -> ('triton_poi_fused_relu_0', 16)
 """
 
 from __future__ import annotations
@@ -67,12 +67,11 @@ def triton_sources(wrapper: str) -> dict[str, str]:
 
 
 def _candidate(name: str, autotuner: Any, config: Any, target: Target) -> tuple[CompiledRow, dict[str, str | bytes]]:
-    """One candidate, compiled for the pretended target, and its forms; one that Triton refuses is told of by
-    `error`."""
+    """One candidate, compiled for the pretended target, and its forms; one that Triton refuses has an `error`."""
     row = CompiledRow(name, _config_text(config, config), dynamic_shared=0)
     try:
         kernel = pretended.compile_config(autotuner, config)
-    except Exception as error:  # noqa: BLE001  a candidate that does not compile is one that is told of
+    except Exception as error:  # noqa: BLE001  a candidate that does not compile is reported
         said = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
         row.error = f"{type(error).__name__}: {said[-1] if said else ''}"
         return row, {}
@@ -87,7 +86,7 @@ def _candidate(name: str, autotuner: Any, config: Any, target: Target) -> tuple[
 
 
 def _config_text(config: Any, launch: Any) -> str:
-    """ "XBLOCK=512 warps=4 stages=1"."""
+    """A configuration as text: "XBLOCK=512 warps=4 stages=1"."""
     blocks = [f"{name}={value}" for name, value in config.kwargs.items() if isinstance(value, int)]
     return " ".join(
         [*blocks, f"warps={getattr(launch, 'num_warps', '?')}", f"stages={getattr(launch, 'num_stages', '?')}"]
@@ -135,8 +134,8 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def resources_of(report: str, shared: int = 0) -> dict[str, int]:
-    """What the report of `ptxas -v` says, by the fields of a CompiledRow; {} where it tells no registers. `shared`:
-    bytes that a launch asks for on top."""
+    """The resources in a report of `ptxas -v`, by the fields of a CompiledRow; {} where it names no registers.
+    `shared`: bytes that a launch asks for on top."""
     registers, frame, fixed = _REGISTERS.search(report), _FRAME.search(report), _SHARED.search(report)
     if registers is None:
         return {}
@@ -162,7 +161,7 @@ _VARYING = re.compile(r"'backend_hash': (?:'[^']*'|None)|# kernel path: .*|filen
 
 
 def same_source(source: str, other: str) -> bool:
-    """Whether two sources are one kernel: comments, empty lines and what names a machine or a cache apart."""
+    """Whether two sources are the same kernel, apart from comments, empty lines and names of a machine or a cache."""
     return _bare(source) == _bare(other)
 
 

@@ -3,9 +3,11 @@
 
 The source is a program and is run: of a graph with a user's own kernels only under `--trust`.
 
->>> with pretending(target):
-...     loaded("triton_poi_fused_relu_0", source, folder).configs
-[<triton.Config>]
+For example:
+
+    with pretending(target):
+        loaded("triton_poi_fused_relu_0", source, folder).configs
+    # [<triton.Config>]
 """
 
 from __future__ import annotations

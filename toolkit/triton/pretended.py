@@ -88,8 +88,8 @@ def interface(answers: Any, capability: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def config_for_emission() -> Iterator[None]:
-    """Compiles in this process, launches nothing by itself, autotunes nothing. Settings that a torch lacks are left
-    out."""
+    """The settings under which Inductor compiles in this process, launches nothing by itself and autotunes nothing.
+    Settings that a torch lacks are left out."""
     config, functorch_config = t.inductor_config, t.functorch_config
     wanted = {
         "compile_threads": 1,
@@ -200,14 +200,14 @@ def allocations(
     return all_replaced((known, name, value) for name, value in wanted.items() if hasattr(known, name))
 
 
-def wrappers_told_of(tell: Callable[[Any, Any], None]) -> contextlib.AbstractContextManager[None]:
-    """Has `tell(lowering, module)` hear of each generated module that is loaded, its Inductor lowering beside it."""
+def wrappers_loaded(report: Callable[[Any, Any], None]) -> contextlib.AbstractContextManager[None]:
+    """Calls `report(lowering, module)` for each generated module that is loaded, with its Inductor lowering."""
     owner, name = t.home("GraphLowering._compile_to_module_lines")
     usual = getattr(owner, name)
 
     def load(self: Any, *arguments: Any) -> Any:
         module = usual(self, *arguments)
-        tell(self, module)
+        report(self, module)
         return module
 
     return replaced(owner, name, load)
@@ -236,8 +236,8 @@ def compile_config(autotuner: Any, config: Any) -> Any:
 
 @contextlib.contextmanager
 def guards_of_gpu() -> Iterator[None]:
-    """Has a torch that was built without CUDA take guards of CUDA devices for nothing, as one that was built with it
-    does where there is no GPU: `~x`, `x.copy_(y)` and indexing of a fake tensor ask for one from C++.
+    """Makes a torch that was built without CUDA ignore guards of CUDA devices, as one that was built with it does where
+    there is no GPU: `~x`, `x.copy_(y)` and indexing of a fake tensor ask for one from C++.
 
     torch's own way to do so (`torch._C._ensureCUDADeviceGuardSet`) leaves such a build out.
     """

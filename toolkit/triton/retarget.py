@@ -4,8 +4,10 @@
 Sizes, strides, symbols and shared memory stay. A CPU scalar (no dimension, on the CPU in a graph of a GPU) stays where
 it is.
 
->>> gm, fakes, added = retargeted(gm, fakes)
->>> compiled([*inputs, *added])
+For example:
+
+    gm, fakes, added = retargeted(gm, fakes)
+    compiled([*inputs, *added])
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ def _there(gm: fx.GraphModule, mixed: bool, seen: set[int]) -> None:
 
 
 def put(gm: fx.GraphModule, fakes: list[Any] | None) -> tuple[list[Any], list[torch.Tensor]]:
-    """A graph of the CPU that Inductor is about to compile, put there: its fake values, and tensors that it takes
-    behind them. Without fake values the graph's own tensors are left where they are."""
+    """Moves a graph of the CPU that Inductor is about to compile to the GPU; returns its fake values, and tensors that
+    it takes behind them. Without fake values the graph's own tensors are left where they are."""
     if fakes is None:
         _there(gm, False, set())
         return [], []

@@ -2,11 +2,13 @@
 """Pretends to Inductor and Triton that a GPU is here, so that they write and compile its code. Nothing can run on it.
 
 Only what is asked while code is written is answered: the driver's target, the properties of the device, whether there
-is one. `torch.cuda.is_available()` stays what it is. Everything is put back at the end. Use it in a child: torch caches
+is one. `torch.cuda.is_available()` stays what it is. Everything is put back at the end. For children only: torch caches
 some answers.
 
->>> with pretending(target_of("cuda:90")):
-...     compile_fx(gm, fakes_on_cuda)
+For example:
+
+    with pretending(target_of("cuda:90")):
+        compile_fx(gm, fakes_on_cuda)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """GPUs by name: what `--target cuda:90` means, and what Inductor asks of such a chip when it chooses block sizes.
 
-Must not import torch or Triton.
+Imports neither torch nor Triton.
 
 >>> target_of("cuda:90")
 Target(backend='cuda', capability=90)
@@ -60,16 +60,16 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def chip(self) -> Chip:
-        """What is known of such a chip."""
+        """The chip of this capability."""
         return CHIPS[self.capability]
 
     @property
     def name(self) -> str:
-        """As it is named on the command line."""
+        """The target as named on the command line."""
         return f"{self.backend}:{self.capability}"
 
     def text(self) -> str:
-        """For a reader: "cuda:90 (H100, 132 SMs)"."""
+        """The target as text: "cuda:90 (H100, 132 SMs)"."""
         return f"{self.name} ({self.chip.name}, {self.chip.processors} SMs)"
 
 

@@ -2,10 +2,10 @@
 dump.
 
 `--trust` travels as the name of this module among those that the user asks to import, so it reaches every process that
-a module reaches: children of the fork server, workers on other machines, a search that is resumed. Nothing but the
-user's word names it.
+a module reaches: children of the fork server, workers on other machines, a search that is resumed. Only the user names
+it.
 
->>> import_modules(["graphdbg.toolkit.triton.trusted"])
+For example: `import_modules(["graphdbg.toolkit.triton.trusted"])`.
 """
 
 from __future__ import annotations

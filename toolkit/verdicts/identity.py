@@ -1,10 +1,10 @@
-"""Which failure it is, in 8 characters: the same on two machines and under two versions of torch, another for another
-failure.
+"""The identity of a failure, in 8 characters: the same on two machines and under two versions of torch, and another for
+another failure.
 
 Made from what neither a machine nor a version changes: the kind, where in the stack, the exception's class and the
 words of its text, and, where the text does not say which bug it is, what the graph calls. So a graph that is not
-minimised has an id of its own for wrong numbers: what else it calls is in it. Must not read a graph for a failure whose
-text says it all. No torch.
+minimised has an id of its own for wrong numbers: what else it calls is in it. Reads no graph for a failure whose text
+is enough. Imports no torch.
 
 >>> identity(Signature("accuracy", "compare"), [("call_function", "aten.amin.default")], reduced=True).id
 '33bf1837'
@@ -101,7 +101,7 @@ class Identity:
 
     @property
     def id(self) -> str:
-        """The 8 characters."""
+        """The identity's 8 characters."""
         text = "\n".join([self.kind, self.stage, self.error, self.detail, self.words, " ".join(self.calls)])
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
@@ -121,17 +121,17 @@ def identity(signature: Signature, calls: Iterable[Call] | Callable[[], Iterable
 
 
 def of_record(signature: Signature, record: GraphRecord, *, reduced: bool) -> Identity:
-    """The same for a graph that is read already."""
+    """The identity of a failure in a graph that is read already."""
     return identity(signature, lambda: _calls(record), reduced=reduced)
 
 
 def of_graph(signature: Signature, saved: SavedGraph) -> Identity:
-    """The same for a saved graph. Raises GraphdbgError where it has to be read and cannot be."""
+    """The identity of a failure in a saved graph. Raises GraphdbgError where the graph has to be read and cannot be."""
     return identity(signature, lambda: _calls(saved.record), reduced=reduced(saved))
 
 
 def known_id(signature: Signature | None, saved: SavedGraph) -> str:
-    """The id, for what is told of a graph; empty where nothing fails or there is none."""
+    """The id for reports on a graph; empty where nothing fails or the failure has none."""
     if signature is None or signature.undecided:
         return ""
     try:
@@ -167,8 +167,8 @@ def text_words(message: str) -> str:
 
 
 def called_by(calls: Iterable[Call]) -> tuple[str, ...]:
-    """What a graph computes, once each and in order of the alphabet; what only makes or unpacks values where that is
-    all."""
+    """The operations of a graph, each once and in alphabetical order; those that only make or unpack values count where
+    there are no others."""
     ops = {base(op, target) for op, target in calls if op.startswith("call_")} - {"getitem"}
     return tuple(sorted((ops - _SOURCES) or ops))
 

@@ -1,8 +1,8 @@
 """What a triage found, as records that cross processes: one row per rung, and the first rung that fails. No torch is
 imported.
 
->>> from graphdbg.toolkit.verdicts.verdict import skipped
->>> Row("inductor", skipped("there is no C++ compiler")).verdict.reason
+>>> RungResult("inductor", seconds=0.4).rung
+'inductor'
 """
 
 from __future__ import annotations
@@ -114,7 +114,11 @@ class Triage(Displayed, msgspec.Struct, omit_defaults=True):
     """The ladder of one graph: a row for each rung in order of trust, and the first rung that fails (None: none does).
 
     `verdict` is that on the graph, with how to go on. `summary` is the finding in a few sentences. `inputs` says which
-    of them were real.
+    of them were real. `seconds`: what all rows took together.
+
+    >>> ladder = Triage(rows=[])
+    >>> ladder.first_failing is None, ladder.verdict.verdict
+    (True, 'ok')
     """
 
     rows: list[RungResult]

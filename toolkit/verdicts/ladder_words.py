@@ -1,8 +1,10 @@
 """The ladder in one sentence: one finding, what it means, one command to go on with.
 
->>> concluded(found, saved).summary
-'`inductor_nofuse` is right, `inductor` is wrong (error 0.03; eager\\'s own 4e-07) at myrun/0_0/dynamo, on recorded
-inputs. ...'
+For example:
+
+    concluded(found, saved).summary
+    # '`inductor_nofuse` is right, `inductor` is wrong (error 0.03; eager\\'s own 4e-07) at myrun/0_0/dynamo, on
+    # recorded inputs. ...'
 """
 
 from __future__ import annotations

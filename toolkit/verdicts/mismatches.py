@@ -4,8 +4,7 @@ A finding is an origin when something about that node itself is wrong: the op's 
 metadata recorded on it. What follows from an origin (the op did right by what it was given) is inherited, and names its
 origins.
 
->>> [finding.node for finding in findings if finding.origin]
-['foo']
+For example: `[finding.node for finding in findings if finding.origin]` gives `['foo']`.
 """
 
 from __future__ import annotations
@@ -199,7 +198,7 @@ def text_report(findings: Sequence[NodeMismatch]) -> str:
 
 
 def headline(findings: Sequence[NodeMismatch]) -> str:
-    """ "1 origin, 14 inherited."."""
+    """The counts as a sentence: "1 origin, 14 inherited."."""
     count = len(origins(findings))
     return f"{counted(count, 'origin')}, {len(findings) - count} inherited."
 

@@ -49,13 +49,14 @@ def with_trust_for(saved: SavedGraph, command: str) -> str:
 
 
 def remember(imports: Sequence[str]) -> None:
-    """Keeps what `--import` came to for the commands that are told."""
+    """Keeps what `--import` came to, for the commands that are suggested."""
     if (context := click.get_current_context(silent=True)) is not None:
         context.meta[_IMPORTS] = tuple(imports)
 
 
 def with_flags(command: str, imports: Sequence[str] = ()) -> str:
-    """The command with the flags typed now that it takes and does not name itself. `imports` besides what was typed."""
+    """The command with the flags of the command now running that it takes and does not name itself. `imports`: besides
+    those typed."""
     words = command.split()
     takes = _TAKES.get(words[1], ()) if len(words) > 1 and words[0] == "graphdbg" else ()
     context = click.get_current_context(silent=True)

@@ -106,9 +106,8 @@ _PLUMBING = frozenset(
 
 
 def library_frames(frames: list[str], keep: int = 4) -> list[str]:
-    """Of `module:function` frames, innermost first, those of torch and triton that say where, without the plumbing
-    around them.
-    """
+    """The frames of torch and triton among `module:function` frames, innermost first, without the plumbing around
+    them."""
     inside = [frame for frame in frames if frame.split(".")[0].split(":")[0] in ("torch", "triton", "sympy")]
     return [frame for frame in inside if frame.split(":")[0] not in _PLUMBING][:keep]
 

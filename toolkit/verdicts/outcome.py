@@ -33,12 +33,15 @@ class OutputError(msgspec.Struct, omit_defaults=True):
 class Outcome(Displayed, msgspec.Struct, omit_defaults=True):
     """The result of running one graph under one rung.
 
-    `verdict` is the record of the judgement, `verdict.verdict` its word. `outputs` is the list of output tensors when
-    they were asked for. `seconds` is the time of compile and run of the rung alone. `fidelity`: "same", or the diff
-    between the recorded compile and this one, or None when it was not compared; `unlike`: why it was not the run's
-    program, in a sentence, where that is known and not asked for (see `gate`). `nan` and `eager_nan` name the results
-    that hold a NaN under the rung and in eager ("logits", "grad of emb.weight"); they are no failure where both have
-    them.
+    `verdict` is the record of the judgement, `verdict.verdict` its word; `ok` is True for ok and rounding. `outputs` is
+    the list of output tensors when they were asked for. `seconds` is the time of compile and run of the rung alone;
+    sizes (`peak_bytes` and the like) are in bytes. `fidelity`: "same", or the diff between the recorded compile and
+    this one, or None when it was not compared; `unlike`: why it was not the run's program, in a sentence, where that is
+    known and not asked for (see `gate`). `nan` and `eager_nan` name the results that hold a NaN under the rung and in
+    eager ("logits", "grad of emb.weight"); they are no failure where both have them.
+
+    >>> Outcome().ok, Outcome().verdict.verdict, Outcome().text
+    (True, 'ok', 'ok')
     """
 
     verdict: Verdict = OK

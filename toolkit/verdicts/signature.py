@@ -4,8 +4,8 @@ changes.
 No torch is imported. `same_as` is what the minifier, the verification of a report and `triage` compare by; the text is
 for people.
 
->>> seen = from_exception(error, stage="compile")
->>> seen.same_as(from_exception(the_same_error_on_a_smaller_graph, stage="compile"))
+>>> seen = from_exception(ValueError("size 4 is not 8"), stage="compile")
+>>> seen.same_as(from_exception(ValueError("size 2 is not 16"), stage="compile"))
 True
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...dumps.likeness import like, telling
+from ...dumps.likeness import like, words_of
 from ..isolation.protocol import Answer, frames_of
 from . import normalise
 
@@ -30,8 +30,8 @@ SHARP = 0.01
 
 
 class Form(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The form of a wrong result: what tells one wrong-number bug from another and from rounding, and survives a
-    reduction. Cutting a graph smears or gathers an error, so only what both forms say sharply must agree.
+    """The form of a wrong result: what distinguishes one wrong-number bug from another and from rounding, and survives
+    a reduction. Cutting a graph smears or gathers an error, so only what both forms say sharply must agree.
 
     `count` elements, `wrong` of them as a share; `over`: the error over what rounding explains, 0 where that has no
     meaning; `factor`, `offset`: what all wrong elements have in common, if anything.
@@ -58,7 +58,7 @@ def alike(wanted: Form | None, got: Form | None) -> bool:
 
 
 def _one_factor(factor: float, other: float) -> bool:
-    """Equal, or what a reciprocal, a square or a root makes of each other."""
+    """Whether two factors are equal, or one is a reciprocal, a square or a root of the other."""
     known = (factor, 1.0 / factor, factor * factor, abs(factor) ** 0.5) if factor else (factor,)
     return any(abs(value - other) <= SHARP * abs(value) for value in known)
 
@@ -133,7 +133,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
             return bool(self.message) or self.frames[:2] == other.frames[:2]
         if not self.frames or self.frames[:2] != other.frames[:2]:
             return False
-        return like(telling(self.message), other.message) and like(telling(other.message), self.message)
+        return like(words_of(self.message), other.message) and like(words_of(other.message), self.message)
 
     def group(self) -> str:
         """The detail, one for what a few nodes make of each other: Inf and NaN, wrong integers and the wrong floats
@@ -186,9 +186,8 @@ def from_exception(error: BaseException, stage: str) -> Signature:
 
 
 def from_answer(answer: Answer) -> Signature | None:
-    """The signature of a whole query: what the task returned under "signature", else what became of its process. None:
-    it passed.
-    """
+    """The signature of a whole query: what the task returned under "signature", else how its process ended. None: it
+    passed."""
     if answer.status == "done":
         signature: Any = answer.value.get("signature") if isinstance(answer.value, dict) else None
         return None if signature is None else msgspec.convert(signature, Signature)
@@ -221,7 +220,7 @@ def _is(error: BaseException, name: str) -> bool:
 
 
 def inside(error: BaseException) -> BaseException | None:
-    """What a wrapper of torch wraps; None for an exception that wraps nothing."""
+    """The exception that a wrapper of torch's wraps; None for an exception that wraps nothing."""
     inner = getattr(error, "inner_exception", None)
     if isinstance(inner, BaseException) and inner is not error:
         return inner

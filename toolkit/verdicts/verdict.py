@@ -1,4 +1,4 @@
-"""The one record of what a judgement came to: made by the child that judged, the same on a screen, in `--json`, in the
+"""The one record of a judgement's result: made by the child that judged, the same on a screen, in `--json`, in the
 journal, and what every exit code is computed from.
 
 Nothing is judged here, and there are no words: those are in `verdict_words`. Imports no torch.
@@ -74,11 +74,14 @@ class Where(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one judgement came to.
+    """The result of one judgement.
 
     `kind`, `fault` and `layer` come with `fails`. `reason`: one sentence. `workaround`: a line to paste that was seen
     to work. `same`: what PyTorch's own comparison of eager, compiled and float64 says, where numbers differ. `next`:
-    whole commands to paste. `detail` decides which of today's words are said of it.
+    whole commands to paste. `detail` decides which of today's words are said of it. `exit_code`: 0, 1 or 4.
+
+    >>> Verdict("fails", kind="crash", fault="compiler", layer="inductor").exit_code
+    1
     """
 
     verdict: Word
@@ -99,15 +102,15 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def differs(self) -> bool:
-        """Whether it goes otherwise than eager: a failure, or rounding."""
+        """Whether it differs from eager: a failure, or rounding."""
         return self.verdict in ("fails", "rounding")
 
     def sought(self, check: str) -> bool:
-        """Whether it is what somebody looks for: a failure, or rounding with `--check rounding`."""
+        """Whether it is what the user looks for: a failure, or rounding with `--check rounding`."""
         return self.failed or (check == ROUNDING and self.verdict == ROUNDING)
 
     def in_layer(self, layer: Layer | None) -> Verdict:
-        """The same failure of the compiler's, which shows in this layer already; None: not known better."""
+        """The verdict with this layer, in which the compiler's failure shows already; unchanged for None."""
         return msgspec.structs.replace(self, layer=layer) if layer and self.fault == "compiler" else self
 
     @property
@@ -117,7 +120,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def undecided(self) -> bool:
-        """Whether it was asked in earnest and there is no verdict."""
+        """Whether the rung could run and there is still no verdict."""
         return self.verdict in _UNDECIDED and not self.skipped
 
     @property
@@ -126,11 +129,12 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         return 1 if self.failed else 4 if self.verdict in _UNDECIDED else 0
 
     def then(self, *commands: str) -> Verdict:
-        """The same with how to go on, under the flags that are in force now; an empty command is none."""
+        """The verdict with the commands to go on with, under the flags that are in force now; an empty command is
+        none."""
         return msgspec.structs.replace(self, next=[with_flags(command) for command in commands if command])
 
     def said_too(self, sentence: str) -> Verdict:
-        """The same where nothing is wrong, with what the judgement went without as its reason."""
+        """The verdict where nothing is wrong, with what the judgement went without as its reason."""
         if self.exit_code:
             return self
         return msgspec.structs.replace(self, reason="; ".join(part for part in (self.reason, sentence) if part))
@@ -155,13 +159,12 @@ _WORST = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The one to look at first of several, as the verdict on all of them; that nothing was judged, where there is
-    none."""
+    """The verdict on several: the one to look at first; without any, that nothing was judged."""
     return min(verdicts, key=lambda verdict: _WORST.index(verdict.verdict), default=cannot_tell("nothing was judged"))
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:
-    """Of several verdicts: 1 wins over 4, and 4 over 0."""
+    """The exit code of several verdicts: 1 wins over 4, and 4 over 0."""
     return worst(verdicts).exit_code
 
 
@@ -177,7 +180,7 @@ def read(plain: Any) -> Verdict | None:
 def judged(
     signature: Signature, rung: str = "", *, reason: str = "", detail: str = "", where: Where | None = None
 ) -> Verdict:
-    """What a signature comes to under a rung: a failure, or why there can be no verdict. `reason`: instead of its
+    """The verdict on a signature under a rung: a failure, or why there can be no verdict. `reason`: instead of its
     text."""
     reason = reason or signature.text()
     if signature.undecided:
@@ -190,14 +193,15 @@ def judged(
 
 
 def died(signature: Signature, rung: str) -> Verdict:
-    """What the end of a process means: a failure of the rung's, once that was entered."""
+    """The verdict on the end of a process: a failure of the rung's, once that was entered."""
     if signature.stage in ("", "eager", "reference"):
         return cannot_tell(signature.text())
     return judged(signature, rung, detail=WHOLE)
 
 
 def fails(kind: Kind | None, rung: str, reason: str, where: Where | None = None, detail: str = "") -> Verdict:
-    """A rung goes wrong: the compiler's fault, unless it is eager's own, in the layer that the rung adds."""
+    """The verdict that a rung goes wrong: the compiler's fault, unless it is eager's own, in the layer that the rung
+    adds."""
     fault: Fault | None = None if not rung else "model" if rung == "eager" else "compiler"
     return Verdict("fails", kind, fault, _LAYERS.get(rung), reason, where, detail=detail)
 
@@ -208,20 +212,20 @@ def backend_layer(backend: str) -> Layer | None:
 
 
 def cannot_tell(reason: str, detail: str = "") -> Verdict:
-    """There is no verdict, and why."""
+    """The verdict that nothing can be decided, and why."""
     return Verdict("cannot_tell", reason=reason, detail=detail)
 
 
 def unloadable(error: Exception, path: Path) -> Verdict:
-    """A saved graph cannot be loaded, and why, without its place, which stands beside."""
+    """The verdict that a saved graph cannot be loaded, and why, without its place, which stands beside."""
     return cannot_tell(str(error).removeprefix(f"{path.absolute()}: ").removeprefix(f"{path}: "))
 
 
 def abandoned(error: str | None) -> Verdict:
-    """Dynamo itself gave the graph up, so that no compiled code of it ever ran."""
+    """The verdict that Dynamo itself gave the graph up, so that no compiled code of it ever ran."""
     return cannot_tell(f"Dynamo abandoned this graph ({(error or 'it started over').splitlines()[0]})", ABANDONED)
 
 
 def skipped(reason: str) -> Verdict:
-    """The rung cannot run here."""
+    """The verdict that the rung cannot run here."""
     return cannot_tell(reason, SKIPPED)

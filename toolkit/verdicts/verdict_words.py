@@ -1,6 +1,6 @@
 """Every word that is said of a verdict: one table for each reader, and the texts made from them. Imports no torch.
 
-Must not decide anything: what was found is in the record.
+Decides nothing: what was found is in the record.
 
 >>> from graphdbg.toolkit.verdicts.verdict import Where, fails, skipped
 >>> text(skipped("there is no CUDA device here")), word(skipped(""))
@@ -67,7 +67,8 @@ RELATIONS = {
 
 
 class QueryWords(NamedTuple):
-    """What a query came to, after "it": `was` then, `does` now; `mark`, `letter` in ASCII, is drawn in `style`."""
+    """The result of a query in words, after "it": `was` then, `does` now; `mark`, `letter` in ASCII, is drawn in
+    `style`."""
 
     was: str
     does: str
@@ -149,7 +150,7 @@ def word(record: Verdict) -> str:
 
 
 def known(record: Verdict) -> tuple[int, str, str]:
-    """What is kept of a verdict (see `dumps.worst`)."""
+    """The part of a verdict that is kept (see `dumps.worst`)."""
     return record.exit_code, word(record), record.reason.partition("\n")[0][:300]
 
 
@@ -199,12 +200,12 @@ def query_words(said: str) -> QueryWords:
 
 
 def without(said: str) -> str:
-    """What a case does that lacks one part; "" where that was not asked."""
+    """What a case without one part does; "" where that was not asked."""
     return "still fails" if said == "same" else QUERIES[said].does if said in QUERIES else ""
 
 
 def needed(said: str) -> str:
-    """What a part of a case is, for a cell of issue.md."""
+    """The words on a part of a case, for a cell of issue.md."""
     return NEEDS.get(said, NEEDS["replaceable"])[1]
 
 
@@ -214,18 +215,18 @@ def happens(signature_kind: str, *, model: bool = False) -> str:
 
 
 def searched(signature_kind: str) -> str:
-    """What a search among issues asks for beside the operations; "" where the error's own text is asked for."""
+    """The words for a search among issues, beside the operations; "" where the error's own text is asked for."""
     return _SEARCHED.get(KINDS.get(signature_kind, ""), "")
 
 
 def expected(record: Verdict) -> tuple[str, str]:
-    """What was expected, and what was got instead, as issue.md says it."""
+    """The sentence of issue.md on what was expected, and what came instead."""
     kind = "wrong_numbers" if record.verdict == "rounding" else record.kind or "command"
     return _REPORTED[kind][1:]
 
 
 def owner(record: Verdict) -> str:
-    """Whose fault it is, where it is not the compiler's."""
+    """The party at fault, where it is not the compiler."""
     unknown = "nothing convicts the compiler" if record.verdict == "rounding" else "whose fault it is, is not known"
     return _OWNERS.get(record.fault or "", unknown)
 

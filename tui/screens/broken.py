@@ -1,6 +1,6 @@
-"""In place of a room that cannot be painted: the error as plain text. Must need nothing that could fail, too.
+"""In place of a room that cannot be painted: the error as plain text. Needs nothing that could fail, too.
 
->>> app.push_screen(Broken("this is a defect ...", "crash.txt", close_room))
+For example: `app.push_screen(Broken("this is a defect ...", "crash.txt", close_room))`.
 """
 
 from __future__ import annotations

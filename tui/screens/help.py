@@ -1,4 +1,4 @@
-"""What can be done on a screen, made from the registry; typed text filters it. Does not know any action itself.
+"""The actions of a screen, from the registry; typed text filters it. Knows no action itself.
 
 >>> [entry.keys for entry in entries("home") if entry.label == "help"]
 ['?']
@@ -61,14 +61,14 @@ def entries(room: str) -> list[HelpLine]:
 
 
 def matching(room: str, text: str) -> list[HelpLine]:
-    """Those that hold every word of the text."""
+    """The lines that hold every word of the text."""
     words = text.lower().split()
     texts = ((entry, f"{entry.keys} {entry.label} {entry.help} {entry.words}".lower()) for entry in entries(room))
     return [entry for entry, entry_text in texts if all(word in entry_text for word in words)]
 
 
 def as_table(entries: Sequence[HelpLine], wide: bool) -> Table | Text:
-    """Keys, what they do, and the command that does the same."""
+    """Keys, what they do, and the command that does the same, as a table."""
     if not entries:
         return Text("Nothing here has these words.")
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=wide, header_style="dim", expand=True)
@@ -107,11 +107,11 @@ class Help(Sheet[None]):
             yield Static(id="keys-table", markup=False)
 
     def on_resize(self) -> None:
-        """Commands have a column only where it is wide."""
+        """Gives commands a column only where there is room."""
         self._fill(self.query_one(Input).value)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Shows what has the words."""
+        """Shows the lines that have the typed words."""
         self._fill(event.value)
 
     def on_key(self, event: events.Key) -> None:

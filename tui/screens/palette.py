@@ -1,6 +1,6 @@
 """Every action of every room by its name, in textual's own palette: whole words first. Knows no action itself.
 
->>> app.push_screen(Palette(providers=[Actions], placeholder="what to do…"))
+For example: `app.push_screen(Palette(providers=[Actions], placeholder="what to do…"))`.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 ITSELF, QUIT = "app.palette", "app.quit"
 OWN_ROOM = 0.5
-"""An action of the room that is seen comes before one that is named as well."""
+"""What an action of the open room gains over another one that matches as well."""
 
 
 class Actions(Provider):
     """The registry as textual's palette wants it: this room's actions, then those of the others."""
 
     async def discover(self) -> Hits:
-        """What this room has, before anything is typed."""
+        """The actions of this room, before anything is typed."""
         for action in self._known():
             if self._here(action):
                 yield DiscoveryHit(named(action), self._run(action), text=action.label, help=action.help)
 
     async def search(self, query: str) -> Hits:
-        """Those whose name, other words or text have the typed words; where none has them, those that are spelt
+        """The actions whose name, other words or text have the typed words; where none has them, those that are spelt
         alike."""
         known = self._known()
         scores = [(likeness(query, action) + self._here(action) * OWN_ROOM, action) for action in known]
@@ -65,7 +65,7 @@ class Actions(Provider):
 
 
 def likeness(query: str, action: Action) -> float:
-    """How well the words of a text name an action: 0 where one of them is not in it, most for whole words of its
+    """How well the words of a text name an action: 0 where one of them does not occur, most for whole words of its
     name."""
     label, also, help_words = (text.lower().split() for text in (action.label, action.also, action.help))
     scores = []
@@ -89,14 +89,14 @@ def likeness(query: str, action: Action) -> float:
 
 
 def named(action: Action) -> str:
-    """How an action is listed: its name, the room that it is in, its key."""
+    """The listing of an action: its name, its room, its key."""
     room = "" if EVERYWHERE in action.rooms else f"{action.rooms[0]}: " if len(action.rooms) == 1 else ""
     return f"{room}{action.label}  ({shown(action.keys[0])})"
 
 
 class Palette(CommandPalette):
-    """Textual's own, which fails at page up and page down where nothing is like the typed text, and in a search that
-    begins when it is being closed."""
+    """Textual's palette without two failures: page up and page down where nothing matches, and a search that begins
+    while it closes."""
 
     def _action_command_list(self, action: str) -> None:
         if self.query_one(CommandList).option_count:

@@ -2,10 +2,12 @@
 
 Each shows what it is given and answers with what was picked; none knows the room behind.
 
->>> app.push_screen(PickNode("users of add_3", [("mul_4", "aten.mul.Tensor [8, 64]", 57)], 12), picked)
->>> app.push_screen(ChooseColumns(COLUMNS, usual(view)), chosen)
->>> app.push_screen(CommandLine(["graphdbg show myrun/0_0/forward"]))
->>> app.push_screen(PickOther("myrun/0_1/forward", others), chosen)
+For example:
+
+    app.push_screen(PickNode("users of add_3", [("mul_4", "aten.mul.Tensor [8, 64]", 57)], 12), picked)
+    app.push_screen(ChooseColumns(COLUMNS, usual(view)), chosen)
+    app.push_screen(CommandLine(["graphdbg show myrun/0_0/forward"]))
+    app.push_screen(PickOther("myrun/0_1/forward", others), chosen)
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ R = TypeVar("R")
 
 
 class Picking(Sheet[R]):
-    """A list of textual's, in which j and k move, too."""
+    """A list of textual's in which j and k move, too."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "move('down')", show=False),
@@ -48,7 +50,7 @@ class Picking(Sheet[R]):
         return self.query_one(OptionList)
 
     def action_move(self, way: str) -> None:
-        """As the arrows."""
+        """Moves as the arrows do."""
         self.listed.action_cursor_down() if way == "down" else self.listed.action_cursor_up()
 
 
@@ -96,7 +98,7 @@ class ChooseColumns(Picking[list[str]]):
         )
 
     def answer(self) -> list[str] | None:
-        """Those that are ticked, where they are others than before."""
+        """The ticked columns, where they differ from before."""
         ticked = [str(key) for key in self.query_one(SelectionList).selected]
         return ticked if ticked and set(ticked) != self.now else None
 
@@ -124,24 +126,24 @@ class CommandLine(Picking[None]):
         yield OptionList(*(Option(Text(printable(line))) for line in self.lines), markup=False)
 
     def on_mount(self) -> None:
-        """The cursor on the first."""
+        """Puts the cursor on the first line."""
         self.listed.highlighted = 0
 
     def on_option_list_option_selected(self) -> None:
-        """Enter and a click copy."""
+        """Copies on Enter and on a click."""
         self.action_copy_line()
 
     @property
     def line(self) -> str:
-        """The one under the cursor."""
+        """The line under the cursor."""
         return self.lines[self.listed.highlighted or 0]
 
     def action_copy_line(self) -> None:
-        """To the clipboard and a file."""
+        """Copies the line to the clipboard and a file."""
         self.workbench.copy(self.line, "command")
 
     def action_write_line(self) -> None:
-        """To a file here."""
+        """Writes the line to a file here."""
         self.workbench.export(self.line + "\n", "command")
 
 
@@ -159,7 +161,7 @@ class PickOther(Sheet[str]):
         self.others = self.shown = others
 
     def inside(self) -> ComposeResult:
-        """What is typed, and what fits it."""
+        """The field to type into, and the graphs that fit."""
         yield Input(placeholder="words to choose by, or RUN/ID of any other graph", compact=True)
         yield Rows(self._paint, id="rows")
 
@@ -184,17 +186,17 @@ class PickOther(Sheet[str]):
         ]
 
     def action_move(self, by: int) -> None:
-        """The cursor of the list, while the field has the keys."""
+        """Moves the cursor of the list while the field has the keys."""
         self.query_one(Rows).move(by)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """What fits the words."""
+        """Shows the graphs that fit the words."""
         words = event.value.lower().split()
         self.shown = [other for other in self.others if matches(f"{other.graph} {other.why}".lower(), words)]
         self._show()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The graph under the cursor, else the name that was typed."""
+        """Answers with the graph under the cursor, else with the typed name."""
         typed = event.value.strip()
         if self.shown:
             self.dismiss(self.shown[self.query_one(Rows).cursor].graph)
@@ -202,5 +204,5 @@ class PickOther(Sheet[str]):
             self.dismiss(typed)
 
     def on_virtual_list_opened(self, message: VirtualList.Opened) -> None:
-        """A double click."""
+        """Handles a double click."""
         self.dismiss(self.shown[message.index].graph)

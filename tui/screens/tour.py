@@ -1,10 +1,9 @@
-"""The tour: on a small recorded run each step tells one key, waits until it was pressed, and goes on. Does nothing
+"""The tour: on a small recorded run each step names one key, waits until it was pressed, and goes on. Does nothing
 itself.
 
 The run and its finished minification are data of the package (`tour.zip`, written by `tests/tui/record_tour.py`). They
 are unpacked into a temporary folder: nothing of the user's is touched, and no torch is needed.
 
->>> start(app)
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 RECORDED = Path(__file__).parent.parent / "tour.zip"
 RUN, OUT = "gpt.packed", "small"
-"""What lies in it: a packed run in which a compile failed, and the folder of a minification of that graph."""
+"""What the archive holds: a packed run in which a compile failed, and the folder of a minification of that graph."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class TourLine(Static):
 
 
 class Tour:
-    """Where the user is in the tour."""
+    """The tour, and the step that the user is at."""
 
     def __init__(self, app: Workbench, folder: Path) -> None:
         self.app, self.folder = app, folder
@@ -85,12 +84,11 @@ class Tour:
 
     @property
     def step(self) -> Step | None:
-        """What is waited for; None after the last."""
+        """The step that is waited for; None after the last."""
         return STEPS[self.at] if self.at < len(STEPS) else None
 
     def did(self, action: str) -> None:
-        """The user did something: the tour goes on where it was what it asked for, and follows to where the user
-        went."""
+        """Takes note of an action: the tour goes on where it was the wanted one, and follows to where the user went."""
         step = self.step
         if step is not None and action == step.action:
             if step.then is not None:
@@ -130,7 +128,7 @@ class Tour:
 
 
 def start(app: Workbench) -> Tour:
-    """Opens the recorded run and tells the first step."""
+    """Opens the recorded run and shows the first step."""
     folder = temporary.make("graphdbg-tour-")
     with zipfile.ZipFile(RECORDED) as packed:
         packed.extractall(folder)

@@ -1,8 +1,10 @@
 """The first line of a screen: the six rooms with their state, where we are, and on the right what runs and what failed.
 Knows no run and no job.
 
->>> crumbs.rooms, crumbs.parts = [("home", ""), ("graph", "")], ["myrun/0_0/forward"]
->>> crumbs.badges = ["2 running", "1 error: E"]
+For example:
+
+    crumbs.rooms, crumbs.parts = [("home", ""), ("graph", "")], ["myrun/0_0/forward"]
+    crumbs.badges = ["2 running", "1 error: E"]
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from textual.widget import Widget
 from .trouble import plain
 
 SMALLEST = (60, 20)
-"""Columns and lines from which on everything has its place."""
+"""Columns and lines from which on everything has room."""
 NAMED = 76
 """Columns from which on every room has its name; below, only the one that is seen."""
 
 
 class Crumbs(Widget):
-    """One line; where we are loses its beginning where it is too long, for the end of a path says more."""
+    """One line; a path that is too long loses its beginning, for its end says more."""
 
     can_focus = False
 
@@ -36,7 +38,7 @@ class Crumbs(Widget):
     """
 
     rooms: reactive[Sequence[tuple[str, str]]] = reactive(())
-    """Name and state of each, in the order of their keys."""
+    """Name and state of each room, in the order of their keys."""
     seen: reactive[str] = reactive("")
     parts: reactive[Sequence[str]] = reactive(())
     badges: reactive[Sequence[str]] = reactive(())

@@ -3,10 +3,11 @@ chosen.
 
 Knows textual and no file. Lines are rich Text made once by whoever shows them, or on demand by a function.
 
->>> lines = Lines()
->>> lines.show([Text("one"), Text("two")], cursor=True)
->>> lines.move(1); lines.cursor
-1
+For example:
+
+    lines = Lines()
+    lines.show([Text("one"), Text("two")], cursor=True)
+    lines.move(1); lines.cursor  # -> 1
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from textual.strip import Strip
 from .virtual_list import VirtualList
 
 ACROSS = 80
-"""The width to scroll in grows by so much, since all is painted again when it does."""
+"""The step in which the scroll width grows, since everything is painted again when it does."""
 
 
 class Made(Sequence[Text]):
-    """Lines that are made when they are seen; `width` is what the widest may have."""
+    """Lines that are built when they are seen; `width` is the most that the widest may have."""
 
     def __init__(self, count: int, make: Callable[[int], Text], width: int) -> None:
         self._count, self._make, self.width = count, make, width
@@ -41,13 +42,13 @@ class Made(Sequence[Text]):
 
 
 def _over(base: Style, tone: Style) -> Style:
-    """A tone on the background that is there, where it names none of its own."""
+    """A style over the existing background, where it names none of its own."""
     style = base + tone
     return style + Style(bgcolor=base.bgcolor) if tone.bgcolor is not None and tone.bgcolor.is_default else style
 
 
 def wrapped(texts: Sequence[Text], width: int) -> list[Text]:
-    """The same lines, those that are longer broken at words; what comes after the first piece is set in by two."""
+    """The lines, those that are too long broken at words; continuations are indented by two."""
     lines: list[Text] = []
     for text in texts:
         if width < 20 or text.cell_len <= width:
@@ -66,8 +67,8 @@ def wrapped(texts: Sequence[Text], width: int) -> list[Text]:
 
 
 class Lines(VirtualList):
-    """Lines of text; `cursor` is the position of the chosen one, -1 where none can be. Keys go to the screen around
-    it."""
+    """Lines of text; `cursor` is the position of the chosen one, -1 where none can be chosen. Keys go to the screen
+    around it."""
 
     can_focus = False
     DEFAULT_CSS = """
@@ -109,5 +110,5 @@ class Lines(VirtualList):
         return Strip(segments).crop_extend(across, across + width, style)
 
     def opens(self, index: int, chain: int) -> bool:
-        """The line that was chosen already."""
+        """Whether a click opens the line: it was chosen already."""
         return index == self.cursor

@@ -1,7 +1,4 @@
-"""Texts in a frame, hidden until there is something to read: why a graph exists, what a job said. Knows no screen.
-
->>> panel.show("why myrun", text)
-"""
+"""Texts in a frame, hidden until there is something to read: why a graph exists, what a job said. Knows no screen."""
 
 from __future__ import annotations
 
@@ -21,40 +18,40 @@ class Panel(VerticalScroll):
     """
 
     text = ""
-    """What it says, or said last."""
+    """The text that it shows, or showed last."""
 
     def compose(self):
-        """One text."""
+        """One text widget."""
         yield Static(markup=False)
 
     @property
     def shown(self) -> bool:
-        """Whether it is seen."""
+        """Whether it is visible."""
         return self.display
 
     def write(self, title: str, below: str, text: str) -> None:
-        """Shows a text, and on the frame its title and what can be done."""
+        """Shows a text, and on the frame its title and its keys."""
         self.text, self.border_title, self.border_subtitle = text, Text(title), Text(below)
         self.query_one(Static).update(Text(text))
         self.display = True
 
     def hide(self) -> bool:
-        """Closes it; whether it was open."""
+        """Closes it; returns whether it was open."""
         was, self.display = self.display, False
         return was
 
 
 class NotePanel(Panel):
-    """In front of a list."""
+    """A panel in front of a list."""
 
     title_text = ""
 
     def show(self, title: str, text: str) -> None:
         """Shows a text in place of an earlier one, and takes the keys."""
-        self.tell(title, text)
+        self.put(title, text)
         self.focus()
 
-    def tell(self, title: str, text: str) -> None:
-        """Another text, where it is read already."""
+    def put(self, title: str, text: str) -> None:
+        """Replaces the text, which is being read already."""
         self.title_text = title
         self.write(plain(title), "esc closes", "\n".join(plain(line) for line in text.splitlines()))

@@ -25,7 +25,7 @@ DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 BRAILLE = 0x2800
 _STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
 _ENDS_S = [unit * step for unit in (10, 60, 600, 3600, 36_000, 360_000) for step in (1, 1.5, 2, 3, 4, 5, 6, 8)]
-"""Where an axis of time ends: rarely another, so that what is drawn stays where it is."""
+"""Ends of a time axis: few, so that the picture seldom moves."""
 LEAST_S = 5.0
 """Seconds below which time says less than the number of queries."""
 LEAST = 10
@@ -41,12 +41,12 @@ class Series:
     style: str = ""
     mark: str = "*"
     labels: tuple[str, str] = ("", "")
-    """At the top and the bottom of its axis; the scale goes from 1 to the largest value."""
+    """The labels at the top and the bottom of its axis; the scale goes from 1 to the largest value."""
     ticks: Mapping[int, str] = field(default_factory=dict[int, str])
-    """What else is written at its axis, by value, where there is room."""
+    """Other labels at its axis, by value, where there is room."""
 
     def axis(self, down: int) -> dict[int, str]:
-        """What stands beside each of so many rows."""
+        """The labels beside each of so many rows."""
         shown = {down - 1: self.labels[1], 0: self.labels[0]}
         span = log(max(2, max(self.values, default=2))) if self.ticks else 1.0
         for value, text in self.ticks.items():
@@ -58,12 +58,12 @@ class Series:
 
 @dataclass
 class Marks:
-    """What stands below: a character and style per query, and words at queries where something began."""
+    """The marks below: a character and style per query, and words at queries where something began."""
 
     verdicts: Sequence[tuple[str, str]] = ()
     turns: Sequence[tuple[int, str]] = ()
     times: Sequence[float] = ()
-    """Seconds from the start to each query: then they are what goes across."""
+    """Seconds from the start to each query; where given, time is the horizontal axis."""
 
 
 def drawn(
@@ -100,7 +100,7 @@ def drawn(
 
 
 def _places(count: int, across: int) -> list[int]:
-    """For each dot column the query that it shows: all fit, or the last of those that share it."""
+    """For each dot column the query that it shows: one each where all fit, else the last of those that share it."""
     if count <= 0:
         return []
     if count == 1:
@@ -109,8 +109,7 @@ def _places(count: int, across: int) -> list[int]:
 
 
 def _in_time(times: Sequence[float], end: float, across: int) -> list[int]:
-    """The same where the columns are times from the start to the end; -1 before the first, their number after the
-    last."""
+    """For each dot column the query at its time; -1 before the first, their number after the last."""
     last = -int(-times[-1] / end * across // 1)
     answered = [bisect_right(times, end * (column + 1) / across) - 1 for column in range(across)]
     return [query if column < last else len(times) for column, query in enumerate(answered)]
@@ -128,7 +127,7 @@ def _clock(seconds: float, across: int, left: int, ascii_only: bool) -> Text:
 
 
 def _levels(line: Series, places: list[int], dots: int) -> list[int | None]:
-    """How many dots from below each column stands; None where there is no value."""
+    """How many dots from below each column is; None where there is no value."""
     span = log(max([*line.values, 2]))
     levels: list[int | None] = []
     for query in places:
@@ -138,8 +137,8 @@ def _levels(line: Series, places: list[int], dots: int) -> list[int | None]:
 
 
 def _strokes(series: Sequence[Series], places: list[int], dots: int) -> Iterator[tuple[Series, int, int, int]]:
-    """For each column of dots of each series, the first series last: it is in front: where it stands, and stood
-    before."""
+    """For each column of dots of each series: its level and the level before. The first series comes last, so that it
+    is in front."""
     for line in reversed(series):
         before: int | None = None
         for column, level in enumerate(_levels(line, places, dots)):
@@ -182,7 +181,7 @@ def _row(
     turns: dict[int, str],
     ascii_only: bool,
 ) -> Text:
-    """One row with the ends of the axes; where a step began a thin line shows through what is empty."""
+    """One row with the ends of the axes; where a step began, a thin line is drawn through empty cells."""
     text = Text(no_wrap=True, end="")
     label = axes[0].get(row, "")
     text.append(f"{label:>{left}}", series[0].style)
@@ -217,7 +216,7 @@ def _verdicts(verdicts: Sequence[tuple[str, str]], places: list[int], across: in
 
 
 def _words(turns: dict[int, str], across: int, left: int) -> Text:
-    """The words at their columns, those left out that would run into the one before."""
+    """The words at their columns, without those that would run into the one before."""
     line = ""
     for column, words in sorted(turns.items()):
         if column >= len(line) + (1 if line else 0) and column + len(words) <= across:
@@ -227,14 +226,14 @@ def _words(turns: dict[int, str], across: int, left: int) -> Text:
 
 @dataclass
 class Picture:
-    """What a plot shows."""
+    """The contents of a plot."""
 
     series: list[Series] = field(default_factory=list[Series])
     marks: Marks = field(default_factory=Marks)
 
 
 class Plot(Lines):
-    """The plot at the size that it has; `draw` gives it new numbers."""
+    """The plot at its present size; `draw` gives it new numbers."""
 
     DEFAULT_CSS = "Plot { height: 1fr; width: 1fr; background: $background; }"
 
@@ -253,5 +252,5 @@ class Plot(Lines):
         self.show(drawn(picture.series, size.width, size.height, picture.marks, ascii_only=self.ascii_only))
 
     def on_resize(self) -> None:
-        """As many rows and columns as there are now."""
+        """Draws again at the new size."""
         self.draw(self.picture)

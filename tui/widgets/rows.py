@@ -2,8 +2,10 @@
 
 `paint(index, width)` gives the parts of one line, each with a style.
 
->>> rows = Rows(lambda index, width: [(names[index], "bold")])
->>> rows.show(len(names), cursor=3)
+For example:
+
+    rows = Rows(lambda index, width: [(names[index], "bold")])
+    rows.show(len(names), cursor=3)
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ Parts = Sequence[tuple[str, str]]
 
 
 class Rows(VirtualList):
-    """One line per item."""
+    """A list with one line per item."""
 
     COMPONENT_CLASSES = {"rows--cursor"}
     DEFAULT_CSS = """
@@ -33,7 +35,7 @@ class Rows(VirtualList):
         self._paint = paint
 
     def show(self, count: int, cursor: int | None = None) -> None:
-        """Takes a new list; the cursor stays where it is unless told."""
+        """Takes a new list; the cursor stays where it is unless `cursor` is given."""
         before = self.cursor
         self.cursor = max(0, min(self.cursor if cursor is None else cursor, count - 1))
         self.resize_to(count)

@@ -1,5 +1,5 @@
-"""Texts of files as lines for `Lines`: Python with colours, Markdown lightly: headings, code, comments and lists told
-apart.
+"""Texts of files as lines for `Lines`: Python with colours, Markdown lightly: headings, code, comments and lists are
+set apart.
 
 Only what is asked for is made; control characters become escapes. Knows no room.
 
@@ -22,7 +22,7 @@ _MOST_COLOURED = 200_000
 
 
 def python(text: str, *, dark: bool = True) -> list[Text]:
-    """A program, a line each."""
+    """A program, one text for each line."""
     lines = [plain(line) for line in text.split("\n")]
     if len(text) > _MOST_COLOURED:
         return [Text(line) for line in lines]
@@ -30,7 +30,7 @@ def python(text: str, *, dark: bool = True) -> list[Text]:
 
 
 def highlighted(lines: Sequence[str], language: str, *, dark: bool) -> list[Text]:
-    """Lines of code with colours; as they are where there is no lexer of that name. rich's are imported with the
+    """Lines of code with colours; unchanged where there is no lexer of that name. rich's lexers are imported with the
     first."""
     from rich.syntax import Syntax
 
@@ -39,7 +39,7 @@ def highlighted(lines: Sequence[str], language: str, *, dark: bool) -> list[Text
 
 
 def markdown(text: str, *, dark: bool = True) -> list[Text]:
-    """An issue text: its marks are gone where the look says the same; code blocks in Python are coloured."""
+    """An issue text: its marks are removed where the style says the same; code blocks in Python are coloured."""
     lines: list[Text] = []
     block: list[str] | None = None
     fence = language = ""

@@ -1,6 +1,6 @@
 """The panel of errors: what failed, why, what to do. Everything behind it goes on working; it never takes the focus.
 
->>> trouble.show(Told(UsageError("cannot write into out", "it is a file", "choose another -o"), "report"))
+For example: `trouble.show(Told(UsageError("cannot write into out", "it is a file", "choose another -o"), "report"))`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from ...dumps.wording import counted
 from .note_panel import Panel
 
 LAST_LINES = 20
-"""Of what a process said before it failed."""
+"""Lines that are kept of what a process said before it failed."""
 
 
 @dataclass
 class ShownError:
-    """One error as it was told: `said` is the narration of the process that failed; `retry` does again what failed."""
+    """One error as it was reported: `said` is the narration of the process that failed; `retry` runs again what
+    failed."""
 
     error: BaseException
     doing: str = ""
@@ -31,7 +32,7 @@ class ShownError:
 
     @cached_property
     def text(self) -> str:
-        """As people read it."""
+        """The error as people read it."""
         return described(self.error, self.said)
 
 
@@ -75,5 +76,5 @@ def described(error: BaseException, said: Sequence[str] = ()) -> str:
 
 
 def plain(text: str) -> str:
-    """With the control characters that a dump or a process may have put in as escapes."""
+    """The text with control characters, which a dump or a process may have put in, as escapes."""
     return visible(text).expandtabs()

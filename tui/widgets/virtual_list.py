@@ -3,8 +3,6 @@ lists.
 
 A subclass says in `line` how one line looks. A move of the cursor paints the line it left and the one it came to.
 
->>> rows.move(1); rows.cursor
-1
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from textual.strip import Strip
 
 
 def _cells(strip: Strip) -> list[tuple[str, Any]]:
-    """A strip cell by cell; of a wide letter the second one is empty."""
+    """A strip cell by cell; the second cell of a wide letter is empty."""
     return [
         (cell, style)
         for text, style, _ in strip
@@ -30,7 +28,7 @@ def _cells(strip: Strip) -> list[tuple[str, Any]]:
 
 
 class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
-    """`count` lines; `cursor` is the one that is chosen, below 0 where none can be: then a move scrolls."""
+    """A list of `count` lines; `cursor` is the chosen one, below 0 where none can be chosen: then a move scrolls."""
 
     count = 0
     cursor = 0
@@ -74,7 +72,7 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
         self._fit()
 
     def _fit(self) -> None:
-        """Takes the size to scroll in; what fits before and after needs none, and all would be painted for it."""
+        """Sets the size to scroll in, without painting everything where only the scrollbar moves."""
         size = Size(self._widest, self.count + self.head)
         new, old = (
             Size(max(extent.width, self.size.width), max(extent.height, self.size.height))
@@ -89,16 +87,16 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
             self.virtual_size = size
 
     def on_resize(self) -> None:
-        """What did fit may not fit any more."""
+        """Fits the list to the new size."""
         self._fit()
 
     @property
     def page(self) -> int:
-        """So many lines are seen at once, but for one."""
+        """How many lines a page moves: those in sight, less one."""
         return max(1, self.size.height - self.head - 1)
 
     def go(self, where: str) -> None:
-        """Moves as a key asks for: down, up, page_down, page_up, top, end."""
+        """Moves as a key asks: down, up, page_down, page_up, top, end."""
         far = {
             "down": 1,
             "up": -1,
@@ -110,14 +108,14 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
         self.move(far[where])
 
     def move(self, by: int) -> None:
-        """Moves the cursor; where there is none, the text."""
+        """Moves the cursor; where there is none, scrolls."""
         if self.chooses:
             self.move_to(self.cursor + by)
         else:
             self.scroll_to(y=self.scroll_offset.y + by, animate=False)
 
     def move_to(self, index: int, *, margin: int = 0) -> None:
-        """Moves the cursor to a line, or the nearest there is, with so many lines around it seen."""
+        """Moves the cursor to a line, or the nearest there is, with some lines around it in sight."""
         index = max(self.first, min(index, self.count - 1))
         if index == self.cursor or not self.chooses or self.count <= self.first:
             return
@@ -132,7 +130,7 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
         self.to_cursor(margin)
 
     def to_cursor(self, margin: int = 0) -> None:
-        """Scrolls to where the cursor is seen; where it went far, with lines around it."""
+        """Scrolls until the cursor is in sight; after a far move, with lines around it."""
         top, height = round(self.scroll_target_y), max(1, self.size.height - self.head)
         margin = min(margin, (height - 1) // 2)
         if top + margin + bool(self.first) <= self.cursor < top + height - margin:
@@ -144,7 +142,7 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
         self.scroll_to(y=0 if self.cursor == self.first else max(0, y), animate=False, force=True)
 
     def center(self) -> None:
-        """Scrolls to where the cursor has lines around it."""
+        """Scrolls until the cursor has lines around it."""
         height = max(1, self.size.height - self.head)
         self.scroll_to(y=max(0, self.cursor - height // 3), animate=False, force=True)
 
@@ -158,7 +156,7 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
         return self.line(index) if 0 <= index < self.count else Strip.blank(self.size.width, self.rich_style)
 
     def repaint_changed(self) -> None:
-        """Paints those cells that do not look as they did: on a slow line every byte is seen."""
+        """Paints only the cells that have changed: on a slow line every byte is seen."""
         for y in range(self.size.height):
             old, new = self._painted.get(y), self._row(y)
             if old is None or old.cell_length != new.cell_length:
@@ -171,7 +169,7 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
                     self.refresh(Region(first, y, last - first + 1, 1))
 
     def on_click(self, event: events.Click) -> None:
-        """A click puts the cursor there, a second one opens."""
+        """Puts the cursor on the clicked line; a second click opens it."""
         index = event.y - self.head + self.scroll_offset.y
         if self.chooses and self.first <= index < self.count:
             opens = self.opens(index, event.chain)

@@ -1,6 +1,6 @@
 """Real bugs as failing pytest tests: does `pytest --graphdbg` end in a verified repro, after how long, by which route.
 
-    python tests/minifier/in_pytest/case_suite.py OUT CASES/common.py CASES/[01]*.py
+    python -m tests.minifier.in_pytest.case_suite OUT CASES/common.py CASES/[01]*.py
 
 `child(CASE, "inductor")` of common.py runs one case in the process that calls it. Each has a folder below OUT, with the
 test and all that came of it, and a row of OUT/results.jsonl; one that has its row is not run again. `by`: run (what the

@@ -117,7 +117,7 @@ def test_the_simplest_operators_exist() -> None:
 def test_a_bug_that_needs_some_operator_before_a_sum_is_shown_with_the_simplest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[2] / "planted")
     monkeypatch.setenv("PYTHONPATH", here)
     monkeypatch.syspath_prepend(here)
 

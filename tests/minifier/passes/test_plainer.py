@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graphdbg.minifier.search.problem import Answer, Candidate
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from abstract import Abstract, run
-from generated import needs, transformer
+from tests.minifier.abstract import Abstract, run
+from tests.minifier.generated import needs, transformer
 
 
 class Wider(Abstract):

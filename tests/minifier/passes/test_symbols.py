@@ -19,7 +19,7 @@ from graphdbg.toolkit.cutting.atoms import fake_of
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 
-PLANTED = Path(__file__).parents[2] / "toolkit" / "planted"
+PLANTED = Path(__file__).parents[2] / "planted"
 symbols, dims = pass_of("symbols"), pass_of("dims")
 
 

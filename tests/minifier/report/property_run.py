@@ -38,7 +38,7 @@ from graphdbg.toolkit.replaying.replay import replay
 from .small_graphs import FAULTS, case_of
 
 TESTS = Path(__file__).resolve().parents[2]
-PLANTED = TESTS / "toolkit" / "planted"
+PLANTED = TESTS / "planted"
 EACH = 20
 ALONE = """import runpy, sys
 sys.modules["graphdbg"] = None
@@ -83,7 +83,7 @@ def in_children(server: ForkServer) -> Iterator[None]:
 
 def _in_child(server: ForkServer, program: Path, *flags: str, **_: Any) -> verify.Trial:
     payload = {"program": str(program.resolve()), "flags": list(flags), "folder": str(program.resolve().parent)}
-    answer = ask("property_child:run", payload, 120.0, server=server).answer()
+    answer = ask("tests.minifier.property_child:run", payload, 120.0, server=server).answer()
     if answer.status != "done":
         return verify.Trial(None, answer.output, 0.0)
     return verify.Trial(answer.value["code"], answer.value["output"], 0.0)
@@ -177,7 +177,7 @@ def main() -> int:
     chosen.rows.parent.mkdir(parents=True, exist_ok=True)
     known = [Row(**json.loads(line)) for line in chosen.rows.read_text().splitlines()] if chosen.rows.exists() else []
     there = {row.seed for row in known}
-    sys.path += [str(PLANTED), str(TESTS / "minifier")]
+    sys.path.append(str(PLANTED))
 
     def tell(row: Row) -> None:
         with chosen.rows.open("a") as file:

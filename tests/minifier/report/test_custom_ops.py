@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -81,9 +80,9 @@ def ops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """A user's module that registers two operators."""
     folder = tmp_path_factory.mktemp("ops")
     (folder / "report_test_ops.py").write_text(MODULE)
-    sys.path.insert(0, str(folder))
-    yield importlib.import_module("report_test_ops")
-    sys.path.remove(str(folder))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield importlib.import_module("report_test_ops")
 
 
 def using(name: str, *args: object, value: object = None, **kwargs: object) -> GraphRecord:

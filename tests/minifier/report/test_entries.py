@@ -30,7 +30,7 @@ from graphdbg.toolkit.verdicts.signature import Signature
 from ...dumps.graphs import MemoryTensors
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, stored, tensor
 
-PLANTED = Path(__file__).parents[2] / "toolkit" / "planted"
+PLANTED = Path(__file__).parents[2] / "planted"
 
 
 def joint(folder: Path) -> SavedGraph:

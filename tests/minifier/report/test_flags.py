@@ -18,7 +18,7 @@ from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, tensor
 
-PLANTED = Path(__file__).resolve().parents[2] / "toolkit" / "planted"
+PLANTED = Path(__file__).resolve().parents[2] / "planted"
 WORKAROUND = """import torch
 from torch._inductor.lowering import make_fallback
 make_fallback(torch.ops.aten.relu.default, warn=False, override_decomp=True)

@@ -26,7 +26,7 @@ from graphdbg.toolkit.blame.bisect_words import next_for
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from graphdbg.toolkit.verdicts.signature import Signature
 
-PLANTED = Path(__file__).resolve().parent.parent / "planted"
+PLANTED = Path(__file__).resolve().parents[2] / "planted"
 
 SCRIPT = """
 import sys

@@ -27,7 +27,7 @@ from graphdbg.toolkit.triage.run import triage_run
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import Where, fails, judged
 
-PLANTED = Path(__file__).resolve().parent.parent / "planted"
+PLANTED = Path(__file__).resolve().parents[2] / "planted"
 TRIP = """
 import torch
 torch.manual_seed(0)

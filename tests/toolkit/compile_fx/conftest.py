@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,9 +54,9 @@ def planted_modules(one_server: Lender) -> Iterator[Path]:
         (one_server.modules / f"planted_{how}.py").write_text(
             f"import planted_compile\n\nplanted_compile.plant({how!r})\n"
         )
-    sys.path.append(str(one_server.modules))  # a command looks for the modules of --import before it asks
-    yield one_server.modules
-    sys.path.remove(str(one_server.modules))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(one_server.modules))  # a command looks for the modules of --import before it asks
+        yield one_server.modules
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +10,7 @@ import torch
 import torch._inductor.config as inductor_config
 from torch._inductor import compile_fx as stock_module
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-from compile_models import MODELS
-from same_code import (
+from tests.matrix.same_code import (
     OURS,
     STOCK,
     Cell,
@@ -27,6 +22,7 @@ from same_code import (
     run_by,
     torch_raising,
 )
+from tests.models.compile_models import MODELS
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import graphdbg
-
-from .lying_ops import OPS
+from tests.planted.lying_ops import OPS
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "graphdbg", "check", *arguments]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "planted")}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
 
 

@@ -16,8 +16,7 @@ from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.verdicts.mismatches import MetadataMismatch, NodeMismatch
-
-from .lying_ops import OPS
+from tests.planted.lying_ops import OPS
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

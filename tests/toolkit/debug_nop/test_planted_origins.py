@@ -10,8 +10,7 @@ import torch
 
 from graphdbg.toolkit.compilers.debug_nop import MetadataMismatch, collecting
 from graphdbg.toolkit.verdicts.mismatches import NodeMismatch, folded, origins, text_report
-
-from . import lying_ops
+from tests.planted import lying_ops
 
 PLANTED = {
     "size forward": "size",

@@ -1,5 +1,5 @@
 """Faults of Dynamo and AOTAutograd outside the graphs, and of graphs, found beside eager. The programs are those of
-tests/bench/planted_calls.py, with a backend that compiles in no time, and the shadow alone unless a test says
+tests/matrix/planted_calls.py, with a backend that compiles in no time, and the shadow alone unless a test says
 otherwise."""
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ from graphdbg.toolkit.program.concluding import departs
 from graphdbg.toolkit.program.judging import JudgedCall, judge_graphs
 from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Program, departing, read
 from graphdbg.toolkit.verdicts.verdict import Verdict
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-import called_programs
-import planted_calls
+from tests.matrix import planted_calls
+from tests.models import called_programs
 
 
 def shadowed(tmp_path: Path, program: str, fault: str = "", backend: str = "eager", **options: int | bool) -> Program:

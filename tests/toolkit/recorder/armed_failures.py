@@ -1,7 +1,7 @@
 """Failures of armed programs at random steps, each to a verified repro: crash, NaN, an assertion against eager, a
 segfault.
 
-    python tests/toolkit/recorder/armed_failures.py FOLDER [--first 0] [--count 100] [--jobs 2] [--max-time 120]
+    python -m tests.toolkit.recorder.armed_failures FOLDER [--first 0] [--count 100] [--jobs 2] [--max-time 120]
 
 One line of FOLDER/results.jsonl for each: what the repro said (`repro`: shows), the verdict, and what was told of
 inputs that were overwritten. Resumable: a failure that has its line is not run again. Exits with 1 when fewer than 95

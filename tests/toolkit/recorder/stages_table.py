@@ -1,7 +1,7 @@
 """What the installed torch gives to the recorder: graphs of each stage, and which of the hooks exist. No test.
 
-    python tests/toolkit/recorder/stages_table.py                    # some minutes on the CPU
-    python tests/toolkit/recorder/stages_table.py --device cuda --replay
+    python -m tests.toolkit.recorder.stages_table                    # some minutes on the CPU
+    python -m tests.toolkit.recorder.stages_table --device cuda --replay
 
 Records scripts/stages.py with two backends and compares what it prints with a plain run. docs/torch-versions.md is made
 of these lines; run it with another Python to try another torch. Must not know any version of torch itself.

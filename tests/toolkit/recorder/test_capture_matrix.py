@@ -1,17 +1,14 @@
 """Rows of the capture matrix: recorded in one process, loaded, run and replayed in another
-(tests/bench/capture_matrix.py)."""
+(tests/matrix/capture_matrix.py)."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-from capture_matrix import matrix, table
-from capture_programs import PROGRAMS, ROWS
+from tests.matrix.capture_matrix import matrix, table
+from tests.models.capture_programs import PROGRAMS, ROWS
 
 FEW = ("expanded_input", "sparse", "inference_graph")
 

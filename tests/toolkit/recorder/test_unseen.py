@@ -1,5 +1,5 @@
 """Dynamo does not see the recorder: what it counts is the same with and without a recording
-(tests/bench/unseen_matrix.py)."""
+(tests/matrix/unseen_matrix.py)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from graphdbg import open_run, record
 from graphdbg.toolkit.live import steps
 from graphdbg.toolkit.torch_private.unseen import alone, seen, unseen
 
-BENCH = Path(__file__).parents[2] / "bench"
+ROOT = Path(__file__).parents[3]
 
 ALONE = """
 import sys
 import graphdbg.toolkit.torch_private.unseen as unseen
-sys.path.insert(0, sys.argv[1])
-if sys.argv[2] == "without":
+if sys.argv[1] == "without":
     unseen.passed_over = lambda function: None  # so Dynamo is never switched off
-import unseen_matrix
+from tests.matrix import unseen_matrix
 unseen_matrix.prepare()
 list(unseen_matrix.matrix([("eager_backward_inside", "aot_eager")]))
 """
@@ -34,7 +33,8 @@ list(unseen_matrix.matrix([("eager_backward_inside", "aot_eager")]))
 
 def different(rows: Path, *words: str) -> dict[str, list[str]]:
     done = subprocess.run(
-        [sys.executable, str(BENCH / "unseen_matrix.py"), "--out", str(rows), *words],
+        [sys.executable, "-m", "tests.matrix.unseen_matrix", "--out", str(rows), *words],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
@@ -51,7 +51,7 @@ def test_a_compiled_training_step_is_counted_alike(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_it_would_be_seen() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, str(BENCH), "without"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", ALONE, "without"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "Dynamo saw [" in done.stderr and "Capturer" in done.stderr
 

@@ -1,7 +1,7 @@
 """Lightning, transformers' Trainer and Accelerate, unmodified: the same losses and graphs alone, dumped and armed; a
 planted fault of an armed training to its repro.
 
-    python tests/toolkit/recorder/trainers.py OUT [--max-time 240] NAME...
+    python -m tests.toolkit.recorder.trainers OUT [--max-time 240] NAME...
 
 The Python that runs it has the libraries. A row for each NAME on stdout; 1 when one falls short. `graphs`: those that
 the imported trace of the training alone and its recording have both; `equal`: of these, those with the same nodes;

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,33 +18,16 @@ from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs import rung
+from tests.matrix import triton_matrix
+from tests.models import compile_models_more  # noqa: F401
+from tests.models.compile_models import MODELS
 
-BENCH = str(Path(__file__).parents[2] / "bench")
-
-
-def matrix() -> Any:
-    """The benchmark's module: its models are shared."""
-    sys.path.insert(0, BENCH)
-    try:
-        import triton_matrix
-    finally:
-        sys.path.remove(BENCH)
-    return triton_matrix
-
-
-def models() -> list[str]:
-    sys.path.insert(0, BENCH)
-    try:
-        import compile_models_more  # noqa: F401
-        from compile_models import MODELS
-    finally:
-        sys.path.remove(BENCH)
-    return list(MODELS)
+models = list(MODELS)
 
 
 @pytest.mark.parametrize(("way", "stages"), [("static", ("dynamo", "forward", "backward")), ("dynamic", ("joint",))])
 def test_a_small_model_agrees_at_its_stages(way: str, stages: tuple[str, ...]) -> None:
-    rows = list(matrix().rows("graph_convolution", way, stages))
+    rows = list(triton_matrix.rows("graph_convolution", way, stages))
     assert [row.graph.stage for row in rows] == list(stages)
     for row in rows:
         assert row.verdict == "ok", row.cells()
@@ -54,11 +36,11 @@ def test_a_small_model_agrees_at_its_stages(way: str, stages: tuple[str, ...]) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["static", "dynamic", "bfloat16"])
-@pytest.mark.parametrize("model", models())
+@pytest.mark.parametrize("model", models)
 def test_a_model_agrees_with_eager(model: str, way: str) -> None:
-    if (model, way) in matrix().UNTRACED:
+    if (model, way) in triton_matrix.UNTRACED:
         pytest.skip("torch refuses it: a scatter of two types")
-    rows = list(matrix().rows(model, way))
+    rows = list(triton_matrix.rows(model, way))
     assert {row.graph.stage for row in rows} >= {"dynamo", "forward", "backward", "joint"}
     wrong = [row.cells() for row in rows if row.verdict != "ok" or not row.count.launches]
     assert not wrong, wrong
@@ -95,7 +77,7 @@ def test_flex_attention_is_a_template_with_the_users_function() -> None:
 
     torch._dynamo.reset()
     torch.compile(attend, backend=backend)(*(torch.randn(1, 2, 128, 16) for _ in "qkv"))
-    counted = matrix().Counted()
+    counted = triton_matrix.Counted()
     assert judge(Live(*caught[0], ReplaySpec("dynamo")), counted).text == "ok"
     assert any("triton_tem" in name for name in counted.count.kernels)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 
-PLANTED = Path(__file__).parents[1] / "planted"
+PLANTED = Path(__file__).parents[2] / "planted"
 
 SCRIPT = """
 import torch
@@ -28,10 +27,8 @@ def recorded(recorded_script: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
-    sys.path.append(str(PLANTED))  # the server searches where we search
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PLANTED))  # the server searches where we search
         with ForkServer(warm_inductor_cache, threads=2, preload=JUDGING) as server:
             server.wait_ready()
             yield server
-    finally:
-        sys.path.remove(str(PLANTED))

@@ -97,7 +97,7 @@ def test_at_a_terminal_a_prompt_in_a_child_has_it_all_at_hand(tmp_path: Path, se
 
     sitting = threading.Thread(target=sit, daemon=True)
     sitting.start()
-    found = at_node(graph, "relu", "eager", server=server, tell=told.append, terminal=(ours, ours))
+    found = at_node(graph, "relu", "eager", server=server, report=told.append, terminal=(ours, ours))
     os.write(ours, b"end")
     sitting.join(20)
     text = said.decode()

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("triton")
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
-from triton_false_reports import rows
-from triton_graphs import MODELS
+from tests.matrix.triton_false_reports import rows
+from tests.models.triton_graphs import MODELS
 
 
 @pytest.mark.slow

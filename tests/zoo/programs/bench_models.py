@@ -7,13 +7,11 @@ python bench_models.py gpt_block train|infer|dynamic|bf16|bfloat16|float16
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import torch
 from torch.utils import _pytree as pytree
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-from compile_models import MODELS
+from tests.models.compile_models import MODELS
 
 
 def _loss(made: object) -> torch.Tensor:

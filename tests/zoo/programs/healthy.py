@@ -6,13 +6,11 @@ python healthy.py lstm
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import torch
 from torch.utils import _pytree as pytree
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-from healthy_models import PROGRAMS
+from tests.models.healthy_models import PROGRAMS
 
 
 def _main(name: str) -> None:

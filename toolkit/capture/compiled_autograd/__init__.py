@@ -3,9 +3,11 @@
 Torch's own AutogradCompilerInstance captures; ours are the contexts, the passes that can be seen and left out
 (`passes.PASSES`), and the tape that writes what really ran. Importing this package imports no torch.
 
+>>> from graphdbg.toolkit.capture.compiled_autograd.capturer import capturing
 >>> with capturing() as captures:
-...     loss.backward()
->>> captures[0].module.print_readable()
+...     model(x).sum().backward()
+>>> len(captures)
+1
 """
 
 from __future__ import annotations

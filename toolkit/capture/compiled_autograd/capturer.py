@@ -7,10 +7,10 @@ eager engine's own, once each, and the order of additions too, which a run of th
 others just run.
 
 >>> with capturing() as captures:
-...     loss.backward()
+...     model(x).sum().backward()
 >>> [(item.source, item.role) for item in captures[0].inputs_described]
-[('the gradient that the backward began with', 'tangent'), ('MulBackward0 (NodeCall 2)', 'saved'), ('net.0.weight',
-'parameter')]
+[('the gradient that the backward began with', 'tangent'), ('AddmmBackward0 (NodeCall 2)', 'saved'), ('bias.grad',
+'saved'), ('weight.grad', 'saved')]
 """
 
 from __future__ import annotations

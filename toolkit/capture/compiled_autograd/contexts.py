@@ -4,10 +4,12 @@
 A nested block restores exactly what the outer one had: compiler, whether sizes are dynamic, torch's own flags, and the
 engine's multithreading, which is off while a compiler is set.
 
->>> with enable(lambda gm: gm):          # runs each captured graph as it is
-...     loss.backward()
-...     with disable():
-...         other.backward()             # eager
+For example:
+
+    with enable(lambda gm: gm):          # runs each captured graph as it is
+        loss.backward()
+        with disable():
+            other.backward()             # eager
 """
 
 from __future__ import annotations

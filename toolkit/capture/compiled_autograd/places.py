@@ -7,8 +7,7 @@ feed it are done; `walk` goes the same way over `next_functions`. Source of the 
 torch/csrc/dynamo/python_compiled_autograd.cpp. The forward's lines are those that anomaly mode keeps, where that was
 on.
 
->>> [node and node.name() for node in walk(edges)][:3]
-[None, 'SumBackward0', 'MulBackward0']
+For example: `[node and node.name() for node in walk(edges)][:3]` gives `[None, 'SumBackward0', 'MulBackward0']`.
 """
 
 from __future__ import annotations
@@ -180,7 +179,7 @@ def shape_of(order: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         structure.append(
             (node.name(), tuple((numbers.get(following, -1), slot) for following, slot in node.next_functions))
         )
-        sizes.append((_fed_sizes(node), _told_apart_by(node)))
+        sizes.append((_fed_sizes(node), _distinguished_by(node)))
     return tuple(structure), tuple(sizes)
 
 
@@ -271,7 +270,7 @@ def _fed_sizes(node: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(item.shape) for item in getattr(node, "_input_metadata", ()))
 
 
-def _told_apart_by(node: Any) -> tuple[Any, ...]:
+def _distinguished_by(node: Any) -> tuple[Any, ...]:
     """What else distinguishes two nodes of one name and size: dtypes, the parameter, the layout of its gradient."""
     variable = getattr(node, "variable", None)
     if variable is not None:

@@ -6,8 +6,10 @@ a compiled part, the accumulation of a gradient. They are functions of this proc
 captured, so a saved graph could not call them. Each is traced with the fake values that Dynamo gave its arguments, as
 AOTAutograd traces it next. A step that cannot be traced stays what it is.
 
->>> spelt_out(gm).graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)[0].meta["autograd_node"]
-'MulBackward0 (NodeCall 2)'
+For example:
+
+    spelt_out(gm).graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)[0].meta["autograd_node"]
+    # 'MulBackward0 (NodeCall 2)'
 """
 
 from __future__ import annotations

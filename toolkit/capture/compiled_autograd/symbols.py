@@ -7,7 +7,9 @@ is run on fake tensors: every value must get the recorded shape at both recorded
 number, else there is no such graph. Two points do not prove an expression; what Inductor compiles from it is guarded by
 it.
 
->>> gm = with_symbols(first.module, second.module)      # hints are the second's sizes; a text where it does not work
+For example:
+
+    gm = with_symbols(first.module, second.module)      # hints are the second's sizes; a text where it does not work
 """
 
 from __future__ import annotations

@@ -7,9 +7,11 @@ at its first use, before anything in this backward wrote to it. Holds no tensor:
 references. A number read from a tensor (`.item()`) is what it was in this run, `fixed` counts those; random numbers (a
 checkpoint draws them again, from a state of its own) are inputs.
 
->>> with Tape(where) as tape:
-...     loss.backward()
->>> gm = tape.finish([tape.seen(parameter.grad)])
+For example:
+
+    with Tape(where) as tape:
+        loss.backward()
+    gm = tape.finish([tape.seen(parameter.grad)])
 """
 
 from __future__ import annotations
@@ -133,7 +135,7 @@ class Tape(t.TorchDispatchMode):
             return None
         try:
             return step(*args)
-        except Exception as error:  # noqa: BLE001 - told by `error`
+        except Exception as error:  # noqa: BLE001 - reported by `error`
             self.error = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             return None
 

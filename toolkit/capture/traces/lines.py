@@ -1,7 +1,9 @@
 """The lines of a structured trace: a glog prefix with a JSON object, then the lines of its payload, each after a tab.
 
->>> [entry.kind for entry in read(Path("dedicated_log_torch_trace_rank_0_abc.log")).entries]
-['dynamo_start', 'dynamo_output_graph', 'artifact']
+For example:
+
+    [entry.kind for entry in read(Path("dedicated_log_torch_trace_rank_0_abc.log")).entries]
+    # ['dynamo_start', 'dynamo_output_graph', 'artifact']
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """One process as its trace records it: which graphs it compiled, in their order, with what is known of their inputs,
 how each compile ended, and why it came to be.
 
->>> process = Process(0); process.take(trace.entries); [graph.stage for graph in process.graphs]
-['dynamo', 'pre_grad', 'joint', 'forward', 'backward', 'post_grad_forward', 'post_grad_backward']
+For example:
+
+    process = Process(0); process.take(trace.entries); [graph.stage for graph in process.graphs]
+    # ['dynamo', 'pre_grad', 'joint', 'forward', 'backward', 'post_grad_forward', 'post_grad_backward']
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class TraceGraph:
 
     @property
     def names(self) -> list[str]:
-        """The names of its inputs."""
+        """The names of the graph's inputs."""
         return [node.name for node in self.text.inputs]
 
 
@@ -81,7 +83,7 @@ class Process:
 
     @property
     def graphs(self) -> list[TraceGraph]:
-        """Its graphs."""
+        """The graphs of the process, in order."""
         return [entry for entry in self.entries if isinstance(entry, TraceGraph)]
 
     def take(self, entries: list[TraceLine]) -> None:
@@ -309,7 +311,7 @@ def _refine(graph: TraceGraph, script: runnable.Runnable) -> None:
 
 
 def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
-    """What is known of each input: what the user calls it, and what it is for."""
+    """The record of each input, with the user's name for it and its role."""
     dynamo = next(
         (other for other in compiled.graphs if other.stage == "dynamo" and other.compile_id == graph.compile_id), None
     )

@@ -2,8 +2,10 @@
 
 Nothing of a trace is run: its graphs are parsed, and loaded by the names on the allow-list like those of any other run.
 
->>> import_trace(Path("trace"), Path("graphdbg-run-1"))
-ImportedRun(path='graphdbg-run-1', kind='structured trace', graphs=14, processes=2, left_out=[])
+For example:
+
+    import_trace(Path("trace"), Path("graphdbg-run-1"))
+    # ImportedRun(path='graphdbg-run-1', kind='structured trace', graphs=14, processes=2, left_out=[])
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@ symbols.
 
 It is a script that torch wrote; its assignments and the calls in its `load_args` are read, nothing of it runs.
 
->>> read(script).inputs["primals_1"]
-TensorValue(dtype='float32', shape=[4, 4], stride=[4, 1], storage=0)
+For example:
+
+    read(script).inputs["primals_1"]  # -> TensorValue(dtype='float32', shape=[4, 4], stride=[4, 1], storage=0)
 """
 
 from __future__ import annotations

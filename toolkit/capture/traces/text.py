@@ -70,12 +70,12 @@ class GraphText:
 
     @property
     def inputs(self) -> list[NodeRecord]:
-        """Its placeholders."""
+        """The placeholders of the graph."""
         return [node for node in self.body.nodes if node.op == "placeholder"]
 
     @property
     def results(self) -> list[Arg]:
-        """What it returns."""
+        """The results of the graph."""
         returned = self.body.nodes[-1].args[0]
         several = returned.get("tuple") if isinstance(returned, dict) else returned
         return several if isinstance(several, list) else [returned]

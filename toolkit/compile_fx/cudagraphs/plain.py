@@ -6,9 +6,10 @@ after each replay, so that one call writes once. Must not record inputs on the C
 of two inputs that overlap (they would part). What is prepared once is prepared once: a copy in each call is one
 operation per input, and one for all of those that are plain.
 
->>> run = Recording(call, [x, weight], static=[1])
->>> run([x, weight])
-[tensor(...)]
+For example:
+
+    run = Recording(call, [x, weight], static=[1])
+    run([x, weight])  # -> [tensor(...)]
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ another part made: these are no inputs of the graph, they have no name of the us
 Torch's trees warm up at the first call and record at the second, and record again when a static input has moved. All of
 that is torch's; here it is called, and told that a backward runs although it is not recorded.
 
->>> facts = facts_of(compiled, constants, names)
->>> put_on_partitions(compiled, facts, report.notes.append)
-2
+For example:
+
+    facts = facts_of(compiled, constants, names)
+    put_on_partitions(compiled, facts, report.notes.append)  # -> 2
 """
 
 from __future__ import annotations

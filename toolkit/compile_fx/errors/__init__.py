@@ -5,8 +5,7 @@ as its attribute, and from Python 3.11 on as a note, which tracebacks show below
 exception changes. Torch wraps errors in others; the note moves to the outermost, so that it is shown once. Must not
 import torch before there is an error.
 
->>> told(error, work, "load").kind
-'C++ compile error'
+For example: `told(error, work, "load").kind` gives `'C++ compile error'`.
 """
 
 from __future__ import annotations

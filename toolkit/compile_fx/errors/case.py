@@ -4,11 +4,12 @@ it wraps, the frames it came through, the work of its stage, and the nodes that 
 Frames keep their local variables while the exception lives: that is how the node being lowered and the pass being run
 are known. Must not import torch before there is an error: reports cross processes.
 
->>> case = Case.of(error, work, "lower")
->>> case.find("LoweringException")
-LoweringException(...)
->>> print(Explained("recursion", "stage joint failed", "it recursed too deep", "raise the limit").text())
-stage joint failed: it recursed too deep. Raise the limit.
+For example:
+
+    case = Case.of(error, work, "lower")
+    case.find("LoweringException")  # -> LoweringException(...)
+    print(Explained("recursion", "stage joint failed", "it recursed too deep", "raise the limit").text())
+    # stage joint failed: it recursed too deep. Raise the limit.
 """
 
 from __future__ import annotations

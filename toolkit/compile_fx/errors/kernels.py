@@ -3,8 +3,10 @@ code that is no Python, a kernel that needs more than the GPU has.
 
 Triton compiles here or in a worker process, whose error arrives as text. Must not import Triton.
 
->>> cpp_refused(case, case.find("CppCompileError")).compiler_line
-'main.cpp:37:41: error: expected primary-expression'
+For example:
+
+    cpp_refused(case, case.find("CppCompileError")).compiler_line
+    # 'main.cpp:37:41: error: expected primary-expression'
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 a compiler that is not there, a GPU that is too old (for bfloat16 torch then leaves the graph uncompiled without an
 error).
 
->>> memory(case, None).kind
-'out of memory'
+For example: `memory(case, None).kind` gives `'out of memory'`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Operators that the path cannot take: no fake kernel, no lowering, no call in their place; values known at run time
 alone; operands on different devices, with the inputs from which they come.
 
->>> no_fake(case, None).fix
-'register a fake kernel: @torch.library.register_fake("mylib::foo")'
+For example: `no_fake(case, None).fix` gives `'register a fake kernel: @torch.library.register_fake("mylib::foo")'`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """An exception inside a pass, a lowering, or any other part of a stage: which pass, which node, raised where.
 
->>> of_a_pass(case, None).pass_name
-'post_grad.post_grad_custom_post_pass'
+For example: `of_a_pass(case, None).pass_name` gives `'post_grad.post_grad_custom_post_pass'`.
 """
 
 from __future__ import annotations

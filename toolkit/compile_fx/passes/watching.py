@@ -5,10 +5,12 @@ the graph before and after a pass by its nodes' identities: it reads the graph a
 of a single pass: torch has `config.disabled_passes`, which compares parts of names and is one for all stages, and its
 bisector, which works through files and environment variables. What a torch lacks is left out.
 
->>> with watched("joint", reports, skip={("joint", "remove_noop_ops")}):
-...     joint_graph_passes(gm)
->>> [(one.name, one.nodes_after, one.skipped_because) for one in reports]
-[('canonicalize_aten_ir_passes', 12, ''), ('remove_noop_ops', 12, 'asked for'), ...]
+For example:
+
+    with watched("joint", reports, skip={("joint", "remove_noop_ops")}):
+        joint_graph_passes(gm)
+    [(one.name, one.nodes_after, one.skipped_because) for one in reports]
+    # [('canonicalize_aten_ir_passes', 12, ''), ('remove_noop_ops', 12, 'asked for'), ...]
 """
 
 from __future__ import annotations

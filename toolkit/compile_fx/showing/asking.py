@@ -4,9 +4,10 @@ torch.
 The child reports before and after each stage, so that a segfault, a hang, or memory that ran out leaves every row from
 before it, and the name of the stage that did not end.
 
->>> told = compiled(saved, Request(until="lower"), server, watch=print)
->>> [row.stage for part in told.parts for row in part.stages]
-['post_grad', 'lower']
+For example:
+
+    told = compiled(saved, Request(until="lower"), server, watch=print)
+    [row.stage for part in told.parts for row in part.stages]  # -> ['post_grad', 'lower']
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 No tensor of the graph's inputs is made, and nothing is run; with `device` everything is moved, for which inputs are
 made up. Must run in a child: a compile may not live through it. No compile cache is read or written.
 
->>> ask("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "run/0_0/forward", ...}, server=server)
+For example: `ask("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "run/0_0/forward", ...}, server=server)`.
 """
 
 from __future__ import annotations

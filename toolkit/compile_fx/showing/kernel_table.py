@@ -1,8 +1,10 @@
 """The table of kernels: what each is made of, moves and computes. View models in, text out.
 
->>> print(kernel_table(part))
-kernel               kind  nodes     read  written    FLOPs  FLOP/byte  fused (first user line)
-extern_kernels.addmm extern    1  2.0 MiB 512.0 KiB  134M        51.5  addmm  model.py:41
+For example:
+
+    print(kernel_table(part))
+    # kernel               kind  nodes     read  written    FLOPs  FLOP/byte  fused (first user line)
+    # extern_kernels.addmm extern    1  2.0 MiB 512.0 KiB  134M        51.5  addmm  model.py:41
 """
 
 from __future__ import annotations

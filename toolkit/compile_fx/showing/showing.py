@@ -3,8 +3,7 @@
 stdout has the data and stderr what is said about it; with code on stdout the tables go to stderr. Logic of stages and
 kernels is elsewhere.
 
->>> shown(saved, Request(until="lower"), Options("run/0_0/forward"))
-0
+For example: `shown(saved, Request(until="lower"), Options("run/0_0/forward"))` gives `0`.
 """
 
 from __future__ import annotations

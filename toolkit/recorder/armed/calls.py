@@ -1,14 +1,15 @@
-"""What each compiled graph was called with last: by reference, with proof of what has been written since, and by value
-where it is small.
+"""The arguments of each compiled graph's last call: by reference, with proof of what has been written since, and by
+value where it is small.
 
 Strong references hold what the program passes in, until the graph runs again or has not run for 64 calls of others;
 weak ones hold parameters and buffers, which their model holds, and what compiled code made (an activation that goes on
 behind a graph break). Small inputs from the program, and small ones that the graph writes to, are copied into a file
-that outlives the process, before each call. Must not keep an activation alive, and must not raise into the program.
+that outlives the process, before each call. Keeps no activation alive, and never raises into the program.
 
->>> session.watch = calls.watch
->>> calls.last_step()
-[<ArmedGraph 0_0/dynamo>]
+For example:
+
+    session.watch = calls.watch
+    calls.last_step()  # -> [<ArmedGraph 0_0/dynamo>]
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Newest(NamedTuple):
 
 
 class FailedCall(NamedTuple):
-    """A call that raised, as it was."""
+    """A call that raised, with its inputs."""
 
     kept: ArmedGraph
     newest: Newest
@@ -98,7 +99,7 @@ class Calls:
         """By id: an output of a compiled graph, which may be an input of another."""
 
     def watch(self, session: Any, graphs: Sequence[Graph], compiled: Any) -> Any:
-        """What runs in the place of what Dynamo's backend returned."""
+        """The callable that runs in place of what Dynamo's backend returned."""
         (graph,) = graphs
         assert graph.record is not None
         kept = ArmedGraph(self, inputs_only(graph.record), _draws(graph.record))
@@ -142,7 +143,7 @@ class Calls:
                 small.drop()
 
     def let_go(self) -> None:
-        """Takes the references of graphs that have not run for long."""
+        """Releases the references of graphs that have not run for long."""
         for graph in tuple(self.kept):
             if graph.newest is not None and self.sequence - graph.sequence > _IDLE_CALLS:
                 graph.newest = None
@@ -178,7 +179,7 @@ class ArmedGraph:
         self._passes = False
 
     def begins(self, inputs: tuple[Any, ...]) -> bool:
-        """Keeps the inputs of a call; False where it is not to be watched."""
+        """Keeps the inputs of a call; False where the call is not watched."""
         calls = self.calls
         if self._passes or calls.forked:
             return False
@@ -236,7 +237,7 @@ class ArmedGraph:
         )
 
     def _meets(self, inputs: tuple[Any, ...]) -> bool:
-        """Looks at the first inputs: which are tensors, which are weak, what they are like."""
+        """Looks at the first inputs: which are tensors, which are held weakly, their layout."""
         if any(map(is_fake, inputs)) or len(inputs) != len(self.names):
             self._passes = len(inputs) != len(self.names)
             return False
@@ -270,7 +271,7 @@ class ArmedGraph:
         return [by_place[place] for place in range(len(self.names))]
 
     def failed(self, error: BaseException, inputs: tuple[Any, ...]) -> None:
-        """The call raised: it is held as it was, until another fails."""
+        """Records that the call raised: its inputs are held until another call fails."""
         calls = self.calls
         calls.mark.state(rings.IDLE)
         if self.newest is None or not isinstance(error, Exception):
@@ -280,7 +281,7 @@ class ArmedGraph:
         calls.session.event("failed", self.local, at="run", **failure_fields(error, "dynamo"))
 
     def ended(self, result: Any) -> None:
-        """The call returned."""
+        """Records that the call returned."""
         calls = self.calls
         calls.mark.state(rings.IDLE)
         if (calls.breaks or self.execution < _FIRST) and isinstance(result, (list, tuple)):
@@ -293,7 +294,7 @@ class ArmedGraph:
                 self._writes(self.newest)
 
     def _writes(self, newest: Newest) -> None:
-        """Which inputs the first call wrote to; small ones are copied before each other call."""
+        """Finds the inputs that the first call wrote to; small ones are copied before each later call."""
         values = self.values(newest)
         if any(values[place] is None for place in self.tensors):
             return
@@ -331,7 +332,7 @@ class Small:
 
     @classmethod
     def of(cls, kept: ArmedGraph, inputs: Sequence[Any], places: Sequence[int]) -> Small | None:
-        """Those of the places that are small; None when there are none."""
+        """The inputs at these places that are small; None when there are none."""
         chosen: list[int] = []
         total = 0
         storages = [inputs[place].untyped_storage().data_ptr() for place in places if _is_plain(inputs[place])]
@@ -352,7 +353,7 @@ class Small:
         return cls(kept, chosen) if chosen else None
 
     def copy(self, kept: ArmedGraph, inputs: Sequence[Any]) -> None:
-        """Copies them, where there is time for it: a few always, unless their shapes are others than before."""
+        """Copies the inputs where there is time for it: a few always, unless their shapes changed."""
         allowance = kept.calls.allowance
         if self._spans and self._start > _FREE_BYTES and not allowance.may(self._key):
             return
@@ -416,7 +417,7 @@ class Small:
 
 
 def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """What takes the values at these places, quickly."""
+    """A fast function that takes the values at these places."""
     if not places:
         return lambda _: ()
     pick = operator.itemgetter(*places)
@@ -449,7 +450,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_replayed(tensor: torch.Tensor) -> bool:
-    """Whether it may lie in the memory of a CUDA graph, which the next replay writes to."""
+    """Whether a tensor may lie in the memory of a CUDA graph, which the next replay overwrites."""
     from ...torch_private import loaded
 
     config = loaded("inductor_config")

@@ -1,10 +1,12 @@
 """`graphdbg.arm()` and `graphdbg.save_repro()`; GRAPHDBG_ARM=1 arms a process when it imports torch.
 
->>> import graphdbg; graphdbg.arm()
->>> try:
-...     train()
-... except FloatingPointError:
-...     graphdbg.save_repro(minify=True)
+For example:
+
+    import graphdbg; graphdbg.arm()
+    try:
+        train()
+    except FloatingPointError:
+        graphdbg.save_repro(minify=True)
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def arm(*, minify: bool = False, max_time: float = 300.0) -> None:
 
 
 def begin(*, at_end: bool = True, minify: bool = False, max_time: float = 300.0) -> Armed:
-    """The ring of this process, which goes with it. Imports nothing of torch's."""
+    """Starts the ring of this process, which is removed when it ends. Imports nothing of torch's."""
     there = armed()
     if there is not None:
         there.at_end, there.minify, there.max_time = at_end, minify, max_time
@@ -58,12 +60,12 @@ def begin(*, at_end: bool = True, minify: bool = False, max_time: float = 300.0)
 
 
 def armed() -> Armed | None:
-    """The ring of this process."""
+    """The ring of this process, or None."""
     return next((session for session in sessions if isinstance(session, Armed)), None)
 
 
 def end() -> None:
-    """Writes what went wrong, and takes the ring away."""
+    """Writes what went wrong, and removes the ring."""
     session = armed()
     if session is None:
         return
@@ -99,7 +101,7 @@ def save_repro(
     Where a call raised, that graph alone. `fn`: only graphs of this function or module (compiled, or what was
     compiled). `run`: a new folder; default graphdbg-armed-N here. With `minify` a process of its own minifies it,
     within `max_time` seconds, into RUN-minified (case/, repro.py, issue.md). What was overwritten since the calls is
-    told on stderr and in the run's journal. Raises UsageError where nothing was compiled since `arm()`, nothing of
+    reported on stderr and in the run's journal. Raises UsageError where nothing was compiled since `arm()`, nothing of
     `fn`, or `run` exists.
     """
     session = armed()

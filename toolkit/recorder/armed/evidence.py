@@ -6,9 +6,10 @@ fingerprint of the call does. Counters are read, and fingerprints taken, as ofte
 allows:
 before each call of 10 ms, before some of shorter ones.
 
->>> seen = Seen.of(tuple, [tensor], allowance, "0_0/dynamo")
->>> tensor.add_(1); seen.word(0, tensor)
-'was written to (version 0, now 1)'
+For example:
+
+    seen = Seen.of(tuple, [tensor], allowance, "0_0/dynamo")
+    tensor.add_(1); seen.word(0, tensor)  # -> 'was written to (version 0, now 1)'
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _address = torch.Tensor.data_ptr
 
 
 class Allowance:
-    """The time that may be spent on what is not needed for every call."""
+    """The time that may be spent on checks that not every call needs."""
 
     def __init__(self) -> None:
         self._left = _MOST_S
@@ -40,7 +41,7 @@ class Allowance:
         self._costs: dict[str, float] = {}
 
     def may(self, what: str) -> bool:
-        """Whether there is time for it, by what it took last."""
+        """Whether there is time for a check, by what it took last."""
         now = time.perf_counter()
         self._left = min(self._left + (now - self._last) * SHARE, _MOST_S)
         self._last = now
@@ -48,7 +49,7 @@ class Allowance:
         return self._left >= min(cost, _MOST_S)
 
     def took(self, what: str, seconds: float) -> None:
-        """It took so long."""
+        """Records how long a check took."""
         self._costs[what] = seconds
         self._left -= seconds
 
@@ -65,7 +66,7 @@ class Seen(NamedTuple):
     def of(
         cls, pick: Callable[[Any], tuple[torch.Tensor, ...]], inputs: Sequence[Any], allowance: Allowance, key: str
     ) -> Seen:
-        """Looks at the tensors that `pick` takes of the inputs; `key` names what is asked about time for."""
+        """Looks at the tensors that `pick` takes of the inputs; `key` names the check whose time is asked for."""
         if not allowance.may(key):
             return NOT_SEEN
         start = time.perf_counter()

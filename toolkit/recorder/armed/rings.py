@@ -1,5 +1,5 @@
-"""Where rings lie, and what becomes of one whose process is gone: a run, where a compiled call, a backward or a compile
-was in progress. Must not import torch; a ring of a process that may live is left alone.
+"""Where rings lie, and the run made from one whose process is gone while a compiled call, a backward or a compile was
+in progress. Imports no torch; a ring whose process may live is left alone.
 
 >>> recovered()                         # no recording held a ring here
 []
@@ -39,7 +39,7 @@ _TAKEN = ".taken"
 
 
 class Mark:
-    """What runs just now, in memory that outlives this process."""
+    """What runs at the moment, in memory that outlives this process."""
 
     def __init__(self, folder: Path) -> None:
         descriptor = os.open(folder / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -50,16 +50,16 @@ class Mark:
             os.close(descriptor)
 
     def call(self, local: bytes, execution: int) -> None:
-        """A graph is about to run."""
+        """Records that a graph is about to run."""
         _STATE.pack_into(self.buffer, 0, CALL, execution, local)
 
     def state(self, state: int) -> None:
-        """It ended, or a backward began."""
+        """Records that the graph ended, or a backward began."""
         self.buffer[0] = state
 
 
 class Recovered(NamedTuple):
-    """A ring that was made a run: the graph that its process was last at, and what it did."""
+    """A ring made into a run: the graph that its process was last at, and what it did."""
 
     run: Path
     graph: str
@@ -68,7 +68,7 @@ class Recovered(NamedTuple):
 
 
 def fresh() -> Path:
-    """A ring for this process, not made yet. Raises GraphdbgError where none can be."""
+    """A path for this process's ring, not made yet. Raises GraphdbgError where none can be."""
     folder = bound.place().parent / bound.RINGS
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return free_path(str(folder / f"{os.getpid()}"))
@@ -84,8 +84,8 @@ def recovered() -> list[Recovered]:
     return runs
 
 
-def tell() -> None:
-    """Says what `recovered` made, and what to do with it."""
+def report() -> None:
+    """Reports what `recovered` made, and what to do with it."""
     for run in recovered():
         name = summary.shown_path(run.run)
         who = run.command or "a process"
@@ -98,7 +98,7 @@ def tell() -> None:
 
 
 def _recovered(ring: Path) -> Recovered | None:
-    """The run that a ring was made; None where its process may live."""
+    """The run made from a ring; None where its process may live."""
     if ring.name.endswith(_TAKEN) or not (ring / RUN_FILE).exists():
         return None
     processes = index.processes(ring)
@@ -125,8 +125,8 @@ def _made_a_run(taken: Path, process: index.Process | None) -> Recovered | None:
 
 
 def _last(process: index.Process, mark: Path) -> tuple[str, bool, str, list[dict[str, Any]]]:
-    """The graph that a process was last at, and whether no other comes into question; what it did; the events that say
-    so."""
+    """The graph that a process was last at, whether no other graph is possible; what the process did; the events that
+    say so."""
     compiling = next((local for local, state in process.states.items() if state.status == "compiling"), None)
     if compiling is not None:
         return compiling, True, "it was being compiled", []

@@ -1,12 +1,13 @@
 """Writes what a ring holds as a run: the graphs of the last step, or the one that raised, with the inputs of their last
 calls.
 
-Of each input: its copy where it was small, else the tensor itself if it is there still, else what the graph that made
-it makes again from its own inputs. What was written since the call is named, with who wrote it as far as that can be
-known.
+Of each input: its copy where it was small, else the tensor itself if it is still there, else the value that its graph
+computes again from its own inputs. What was written since the call is named, with its writer as far as that is known.
 
->>> save(session, None, None).notes
-['0_0/dynamo: fc.weight was written to (version 3, now 4) after execution 3, by 1_0/dynamo']
+For example:
+
+    save(session, None, None).notes
+    # ['0_0/dynamo: fc.weight was written to (version 3, now 4) after execution 3, by 1_0/dynamo']
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def _called(kept: ArmedGraph, name: str) -> str:
 
 
 def _by(kept: ArmedGraph, place: int, tensor: torch.Tensor) -> str:
-    """Who may have written to it: an optimizer that has it, a graph that is known to write to it."""
+    """The likely writer of a tensor, in words: an optimizer that has it, a graph that is known to write to it."""
     if place in kept.written:
         return f", by {kept.local} itself"
     for other in kept.calls.kept:
@@ -190,7 +191,7 @@ def _by(kept: ArmedGraph, place: int, tensor: torch.Tensor) -> str:
 
 
 def _made_again(producer: Any, known: dict[ArmedGraph, Any], depth: int) -> Any:
-    """What the graph that made an activation makes of its own last inputs, in eager."""
+    """The activation computed again in eager, by the graph that made it, from that graph's own last inputs."""
     if producer is None or depth > _MOST_DEEP:
         return _MISSING
     kept, execution, place = producer
@@ -199,7 +200,7 @@ def _made_again(producer: Any, known: dict[ArmedGraph, Any], depth: int) -> Any:
         return _MISSING
     if kept not in known:
         known[kept] = None
-        with contextlib.suppress(Exception):  # it is a help, and what it cannot do is made up
+        with contextlib.suppress(Exception):  # optional: what it cannot do is synthesised
             read = _inputs(kept, newest, known, depth + 1)
             if _MISSING not in read.values:
                 saved = load_graph(kept.calls.session.writer().graph_path(kept.local))
@@ -260,7 +261,7 @@ def _record(reading: _Read, policy: str, tensors: TensorStore) -> InputsRecord:
 
 
 def said(session: Armed) -> list[str]:
-    """Writes what went wrong when the process ends; what to say of it."""
+    """Writes what went wrong when the process ends; returns the sentences about it."""
     try:
         saved = save(session, None, None)
         said_of(session, saved, minify=session.minify, max_time=session.max_time)
@@ -273,7 +274,7 @@ def said(session: Armed) -> list[str]:
 
 
 def said_of(session: Armed, saved: Saved, *, minify: bool, max_time: float) -> None:
-    """Tells what was saved and what to do with it, and minifies it where that is asked for."""
+    """Reports what was saved and what to do with it, and minifies it where asked."""
     name = shown_path(saved.path)
     why = f": {saved.why}" if saved.why else ""
     say(f"graphdbg: {counted(len(saved.graphs), 'graph')} of the last step and their inputs are in {name}{why}")

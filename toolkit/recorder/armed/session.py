@@ -45,7 +45,7 @@ class Armed(Session):
         self.watch = self._watched
 
     def afresh(self) -> None:
-        """A forked child has a ring of its own."""
+        """Gives a forked child a ring of its own."""
         self.pid = os.getpid()
         if self.calls is not None:
             self.calls.forked = True
@@ -55,7 +55,7 @@ class Armed(Session):
         super().afresh()
 
     def _watched(self, session: Session, graphs: Any, compiled: Any) -> Any:
-        """See `Session.watch`."""
+        """The callable that watches a compiled graph; see `Session.watch`."""
         from .calls import Calls
 
         if self.calls is None:
@@ -64,14 +64,14 @@ class Armed(Session):
         return self.calls.watch(session, graphs, compiled)
 
     def event(self, kind: str, graph: str | None = None, **fields: Any) -> None:
-        """Journals it, and learns of what failed."""
+        """Journals an event, and notes failures."""
         if kind == "failed" and graph is not None:
             self.unfit.add(graph)
             self.saved.discard(graph)
         super().event(kind, graph, **fields)
 
     def forget(self) -> None:
-        """What was called and failed so far is past: a test ended."""
+        """Forgets what was called and failed so far, because a test ended."""
         self.saved |= self.unfit
         if self.calls is not None:
             self.calls.failure = None
@@ -79,16 +79,16 @@ class Armed(Session):
                 graph.newest = None
 
     def holds_graph(self, graph: str) -> None:
-        """A graph is compiled; a failure of an earlier one of that name is past."""
+        """Records that a graph is compiled; the failure of an earlier one with that name is past."""
         self.saved.discard(graph)
 
     def uncaught(self, error: BaseException) -> None:
-        """The exception that ends the program."""
+        """Records the exception that ends the program."""
         if isinstance(error, Exception) and os.getpid() == self.pid:
             self.error = error
 
     def close(self, *, programs: bool = False) -> None:
-        """Writes what went wrong, where that was asked for, and takes the ring away."""
+        """Writes what went wrong, where that was asked for, and removes the ring."""
         if os.getpid() != self.pid:
             return
         unsaved: list[str] = []
@@ -108,7 +108,7 @@ class Armed(Session):
                 shutil.rmtree(self.path, ignore_errors=True)
 
     def went_wrong(self) -> str:
-        """What went wrong and was not written yet, in a line; empty for nothing."""
+        """A line on what went wrong and is not written yet; "" for nothing."""
         failure = self.calls.failure if self.calls is not None else None
         if failure is not None and failure.kept.local not in self.saved:
             return f"{failure.kept.local} raised {failure.error}"
@@ -139,7 +139,7 @@ def _backward(session: Session) -> Iterator[None]:
 
 @hook
 def engine(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """A top-level call of autograd's engine, which may run compiled backwards."""
+    """Wraps a top-level call of autograd's engine, which may run compiled backwards."""
     with _backward(session):
         return original(*args, **kwargs)
 

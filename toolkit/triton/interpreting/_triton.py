@@ -1,6 +1,6 @@
 # pyright: basic
-"""The interpreter's own names inside Triton, none of them public. Read on Triton 3.6 to 3.9; a missing one is told by a
-sentence.
+"""The interpreter's own names inside Triton, none of them public. Read on Triton 3.6 to 3.9; a missing one is reported
+by a sentence.
 
 Importing this module imports Triton.
 """
@@ -38,7 +38,7 @@ _numpy_types: dict[Any, np.dtype] = {}
 
 
 def atomic_name(operation: Any) -> str:
-    """`add`, `fadd`, `umax`, ..."""
+    """The name of an atomic operation: `add`, `fadd`, `umax`, ..."""
     return _ATOMICS[operation]
 
 

@@ -1,9 +1,9 @@
 # pyright: basic
-"""Inline assembly of PTX on NumPy arrays: single instructions that Inductor emits itself, and their like.
+"""Inline assembly of PTX on NumPy arrays: single instructions that Inductor emits itself, and similar ones.
 
 Approximations are computed exactly and rounded once. Anything else is refused by its text, never guessed.
 
->>> function("fma.rn.f32 $0, $1, $2, $3;")(x, y, z)
+For example: `function("fma.rn.f32 $0, $1, $2, $3;")(x, y, z)`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # pyright: basic
-"""What Triton's interpreter computes with, mended where it is not what a GPU does: rounding, 16- and 8-bit floats,
-integer division, atomics, memory.
+"""The builder of Triton's interpreter, corrected where it differs from a GPU: rounding, 16- and 8-bit floats, integer
+division, atomics, memory.
 
 A subclass of Triton's own InterpreterBuilder (3.6 to 3.9), which Triton's language calls for every operation of a
 kernel. `memory` is set while a kernel runs.
@@ -29,11 +29,11 @@ def alone() -> None:
 
 
 class Endless(RuntimeError):
-    """A loop of a kernel that waits for what another program would have to do at the same time, or for ever."""
+    """A loop of a kernel that never ends, or waits for another program that would have to run at the same time."""
 
 
 class Builder(InterpreterBuilder):
-    """One operation a method, named as Triton's own. Handles hold NumPy arrays; coded floats hold bits."""
+    """One method per operation, named as Triton's own. Handles hold NumPy arrays; coded floats hold bits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class Builder(InterpreterBuilder):
 
 
 class _Results(list):
-    """What an instruction gives, as the language asks for it."""
+    """The results of an instruction in the form that the language expects."""
 
     def get_result(self, index: int) -> Any:
         return self[index]
@@ -277,7 +277,7 @@ _UPDATES = {
 
 
 def _unsigned(old: Any, value: Any, choose: Any) -> Any:
-    """Integers compared by their bits."""
+    """The result of `choose` on integers whose bits are read as unsigned."""
     kind = np.dtype(f"u{old.dtype.itemsize}")
     return choose(np.asarray(old).view(kind)[()], np.asarray(value).view(kind)[()]).view(old.dtype)
 

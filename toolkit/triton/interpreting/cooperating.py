@@ -4,7 +4,7 @@
 A program runs until it waits or ends; when all have, those that wait go on. Kernels of independent programs need none
 of it.
 
->>> Programs(start, resumed).run(12)
+For example: `Programs(start, resumed).run(12)`.
 """
 
 from __future__ import annotations

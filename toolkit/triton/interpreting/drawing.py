@@ -6,8 +6,10 @@ Triton's functions fold the same Philox words into other numbers. Replaced are t
 call, for the time of a judgement; everything around them runs as it is. A kernel that calls `tl.philox` itself is left
 alone.
 
->>> with interpreted(), drawing_like_cpu():
-...     run(kernel, arguments, constants, grid, memory)
+For example:
+
+    with interpreted(), drawing_like_cpu():
+        run(kernel, arguments, constants, grid, memory)
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _LOW = 0xFFFFFFFF
 
 
 def drawing_like_cpu() -> contextlib.AbstractContextManager[None]:
-    """Open inside `interpreted()`."""
+    """Draws as Inductor's C++ kernels do inside the block; to be opened inside `interpreted()`."""
     functions: list[tuple[Any, str, Callable[..., Any]]] = [
         (tl, "rand", _rand),
         (tl, "randn", _randn),

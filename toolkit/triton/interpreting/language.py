@@ -4,8 +4,10 @@
 Every compiled function of Triton's standard library and of Inductor's helpers is replaced by one that runs as Python,
 library functions by our table, reductions by ours. Everything is put back at the end.
 
->>> with interpreted():
-...     run(kernel, arguments, grid)
+For example:
+
+    with interpreted():
+        run(kernel, arguments, grid)
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ _made: dict[int, Interpreted] = {}
 
 
 def of(compiled: Any) -> Interpreted:
-    """The one for a compiled function."""
+    """The interpreted form of a compiled function."""
     known = _made.get(id(compiled))
     if known is None or known.fn is not compiled.fn:
         known = _made[id(compiled)] = Interpreted(compiled)
@@ -61,7 +63,7 @@ def of(compiled: Any) -> Interpreted:
 
 @contextlib.contextmanager
 def interpreted() -> Iterator[None]:
-    """Open around runs of kernels; may be nested."""
+    """Lets Triton's language compute with this builder inside the block; may be nested."""
     global _ACTIVE
     if _ACTIVE:
         yield
@@ -85,7 +87,7 @@ def interpreted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def functions_of(space: dict[str, Any]) -> Iterator[None]:
-    """Compiled functions among a kernel's globals run as Python, too: helpers that a user's kernel calls."""
+    """Runs compiled functions among a kernel's globals as Python, too: helpers that a user's kernel calls."""
     helpers = {name: value for name, value in space.items() if isinstance(value, JITFunction)}
     space.update({name: of(value) for name, value in helpers.items()})
     try:
@@ -147,8 +149,8 @@ def _at_compile_time(function: Any) -> Any:
 
 
 def _truth(self: Any) -> bool:
-    """A kernel's condition. Triton's own code asks an operand whether it is there (`if mask:`), and it is, whatever its
-    value."""
+    """The truth of a kernel's condition. Triton's own code asks whether an operand exists (`if mask:`), which is true
+    whatever its value."""
     if sys._getframe(1).f_globals.get("__name__") in _OWN_CODE:
         return True
     BUILDER.asked += 1

@@ -1,10 +1,9 @@
 # pyright: basic
 """Runs one interpreted kernel over its grid, program after program.
 
-Tensors become addresses of a fresh Memory; numbers become what the signature says. Must be called inside
-`interpreted()`.
+Tensors become addresses of a fresh Memory; numbers become what the signature says. Runs inside `interpreted()` only.
 
->>> run(function, {"in_ptr0": x, "out_ptr0": y, "xnumel": 8, "XBLOCK": 8}, {"XBLOCK"}, (1, 1, 1), Memory())
+For example: `run(function, {"in_ptr0": x, "out_ptr0": y, "xnumel": 8, "XBLOCK": 8}, {"XBLOCK"}, (1, 1, 1), Memory())`.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class KernelError(RuntimeError):
 
 @contextlib.contextmanager
 def located(function: Any) -> Iterator[None]:
-    """Errors of a kernel name it, and the line of its source. A reason why it cannot run stays what it is."""
+    """Adds the kernel and the line of its source to its errors. A reason why it cannot run stays unchanged."""
     try:
         yield
     except CannotRun:

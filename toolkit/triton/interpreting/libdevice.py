@@ -46,7 +46,7 @@ def function(symbol: str) -> Function:
 
 
 def _rounded(wide: Function) -> Function:
-    """Computed in float64, given in the type of the first floating argument."""
+    """A function that computes in float64 and rounds to the type of the first floating argument."""
 
     def call(*arguments: np.ndarray) -> np.ndarray:
         kind = next((array.dtype for array in arguments if array.dtype.kind == "f"), np.dtype(np.float64))
@@ -81,7 +81,7 @@ def _logb(x: np.ndarray) -> np.ndarray:
 
 
 def integer(x: np.ndarray, kind: Any) -> np.ndarray:
-    """Whole numbers as integers: saturated, NaN is zero."""
+    """Whole numbers as integers: saturated, with NaN as zero."""
     limits = np.iinfo(kind)
     safe = np.nan_to_num(x, nan=0.0, posinf=float(limits.max), neginf=float(limits.min))
     high, low = safe >= float(limits.max), safe <= float(limits.min)
@@ -191,7 +191,7 @@ WHOLE: dict[str, Function] = {
 
 
 def _conversions() -> dict[str, Function]:
-    """`__nv_float2int_rn` and its kin: rounded as the last two letters say."""
+    """`__nv_float2int_rn` and similar functions, rounded as their last two letters say."""
     rounding = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
     kinds = {"int": np.int32, "uint": np.uint32, "ll": np.int64, "ull": np.uint64}
     functions: dict[str, Function] = {}

@@ -1,13 +1,15 @@
 # pyright: basic
-"""The memory that interpreted kernels see: each tensor's storage lies alone in a zone of made-up addresses.
+"""The memory that interpreted kernels see: each tensor's storage lies alone in a zone of invented addresses.
 
-An address names its storage whatever was added to it, up to 2^43 bytes either way, so an access out of bounds is known
-for what it is, of which argument, and can neither crash nor read another tensor. Values go to and from the real storage
-by NumPy.
+An address names its storage whatever was added to it, up to 2^43 bytes either way, so an access out of bounds is
+recognised, with its argument, and can neither crash nor read another tensor. Values go to and from the real storage by
+NumPy.
 
->>> memory = Memory()
->>> pointer = memory.address(torch.zeros(4))
->>> memory.load(np.array([pointer + 16]), np.array([True]), None, np.dtype(np.float32))   # Fault: element 4 of 4
+For example:
+
+    memory = Memory()
+    pointer = memory.address(torch.zeros(4))
+    memory.load(np.array([pointer + 16]), np.array([True]), None, np.dtype(np.float32))   # Fault: element 4 of 4
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class KernelMistake(ValueError):
 
 
 class Fault(Exception):
-    """An access outside of a storage, while nobody collects findings. `access` says which."""
+    """An access outside of a storage, while no findings are collected. `access` says which."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -73,11 +75,11 @@ class Access:
 
     @property
     def outside(self) -> np.ndarray:
-        """Live lanes out of bounds."""
+        """A mask of the live lanes out of bounds."""
         return self.live & ~self.inside
 
     def sentence(self) -> str:
-        """For a reader."""
+        """The access as a sentence."""
         bad = self.index[self.outside]
         if self.zone is None:
             return f"{self.kind} at an address that belongs to no argument of the kernel"
@@ -88,18 +90,18 @@ class Access:
 
 
 class AccessWatch:
-    """Sees accesses. `access` comes before values are read or written; True: the fault is noted, go on without those
+    """Sees accesses. `access` comes before values are read or written; True: the fault is recorded, go on without those
     lanes."""
 
     def access(self, access: Access) -> bool:
-        """One access."""
+        """Called with each access."""
         return False
 
     def stored(self, access: Access) -> None:
-        """A store was done."""
+        """Called after a store."""
 
     def ended(self, number: int) -> None:
-        """That program ran to its end."""
+        """Called when a program ran to its end."""
 
 
 class Memory:
@@ -125,7 +127,7 @@ class Memory:
         return zone
 
     def address(self, tensor: torch.Tensor) -> int:
-        """The made-up address of a tensor's first element: aligned as its real one within 16 bytes of a fresh
+        """The invented address of a tensor's first element: aligned as its real one within 16 bytes of a fresh
         storage."""
         zone = self.zone_of(tensor)
         return ((zone.number + 1) << ZONE_BITS) + _HALF + int(tensor.storage_offset()) * tensor.element_size()

@@ -1,15 +1,17 @@
 # pyright: basic
 """What a wrapper written for a GPU asks of it while it runs, answered on the CPU.
 
-Allocation functions give CPU tensors; device guards and streams do nothing; operators that are told `device=cuda` make
+Allocation functions give CPU tensors; device guards and streams do nothing; operators called with `device=cuda` make
 their result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of
 failing. Library calls that only a GPU has are those of `toolkit.live.gpu_only`; one that is missing there is refused by
 its name.
 
->>> with answers(session):
-...     module = load(wrapper)
->>> with running(session):
-...     module.call(inputs)
+For example:
+
+    with answers(session):
+        module = load(wrapper)
+    with running(session):
+        module.call(inputs)
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from .. import pretended
 
 
 class _Calls(t.TorchDispatchMode):
-    """Moves device arguments, replaces operators that only a GPU has, and tells the session of what ran."""
+    """Moves device arguments, replaces operators that only a GPU has, and reports to the session what ran."""
 
     supports_higher_order_operators = True
 
@@ -82,7 +84,7 @@ of a backward is such a one)."""
 
 
 def called(operator: Any, args: Any, kwargs: Any) -> Any:
-    """What an operator gives on the CPU. Raises CannotRun, by its name, for one that only a GPU has."""
+    """The result of an operator on the CPU. Raises CannotRun, by its name, for one that only a GPU has."""
     if getattr(getattr(operator, "overloadpacket", None), "__name__", "") in gpu_only.KERNELS:
         gpu_only.register()
     try:
@@ -118,13 +120,12 @@ def laid_out(tensor: Any, size: Sequence[int], stride: Sequence[int], name: str 
 
 
 def devices_on_cpu() -> contextlib.AbstractContextManager[Any]:
-    """While it is open, operators that are told of a GPU make their results on the CPU, and others stand for a GPU's
-    own."""
+    """While it is open, operators called for a GPU make their results on the CPU, and others stand for a GPU's own."""
     return _Calls(SimpleNamespace(observers=()))
 
 
 def answers(session: Any) -> contextlib.AbstractContextManager[None]:
-    """Open while wrappers are loaded: they take their allocation functions and checks from torch when they are."""
+    """Replaces the allocation functions and checks that wrappers take from torch while they are loaded."""
 
     def allocate(size: Any, stride: Any, dtype: Any) -> torch.Tensor:
         tensor = torch.empty_strided(tuple(size), tuple(stride), dtype=dtype)
@@ -137,7 +138,7 @@ def answers(session: Any) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def running(session: Any) -> Iterator[None]:
-    """Open while a wrapper runs."""
+    """Answers on the CPU what a running wrapper asks of the GPU."""
     answered = {
         "_DeviceGuard": contextlib.nullcontext,
         "set_device": lambda device: None,

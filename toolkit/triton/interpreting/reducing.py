@@ -4,7 +4,7 @@
 Triton's interpreter calls the combine function once for each element. The order of operands is kept (argmax needs it);
 floating-point sums associate as a tree, like a GPU's.
 
->>> reduce(tensor, 1, combine)
+For example: `reduce(tensor, 1, combine)`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: 
 
 
 def scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_: Any) -> Any:
-    """`tl.associative_scan`, inclusive."""
+    """`tl.associative_scan`, an inclusive scan."""
     given = tuple(input) if isinstance(input, (tuple, tl.tuple)) else (input,)
     arrays, kinds = [tensor.handle.data for tensor in given], [tensor.dtype for tensor in given]
     place = _plain(axis) % arrays[0].ndim

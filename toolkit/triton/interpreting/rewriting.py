@@ -5,7 +5,7 @@
 Python asks a block whether it is true, which it has no answer to; Triton computes element by element. Everything else
 stays as it is written, with its lines. A function whose source cannot be read runs unchanged.
 
->>> rewritten(kernel.fn)(*arguments)
+For example: `rewritten(kernel.fn)(*arguments)`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _made: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def rewritten(function: Any) -> Any:
-    """The function, or one in its place."""
+    """The function with Triton's meaning, or the function itself where nothing changes."""
     known = _made.get(function)
     if known is None:
         known = _made[function] = _rewritten(function)
@@ -110,7 +110,7 @@ def _no_arguments() -> ast.arguments:
 
 
 def _tensor(value: Any) -> Any:
-    """What a name holds that a value is assigned to, as Triton's `visit_Assign`."""
+    """The value that an assigned name holds, as in Triton's `visit_Assign`."""
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(_tensor(part) for part in value)
     return _SEMANTIC.to_tensor(value, False)
@@ -121,7 +121,7 @@ def _not(value: Any) -> Any:
 
 
 def _joined(method: str, stops_at: bool) -> Callable[..., Any]:
-    """As Triton's `visit_BoolOp`: numbers cut short, tensors are joined element by element."""
+    """Joins operands as Triton's `visit_BoolOp` does: numbers short-circuit, tensors are joined element by element."""
 
     def join(*later: Callable[[], Any]) -> Any:
         tensors: list[Any] = []

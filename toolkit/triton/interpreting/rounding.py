@@ -33,7 +33,7 @@ def is_coded(dtype: Any) -> bool:
 
 
 def values(bits: np.ndarray, dtype: Any) -> np.ndarray:
-    """float32 values of coded ones; others as they are."""
+    """The float32 values of coded bits; other values unchanged."""
     if dtype not in CODED:
         return bits
     known, integers = CODED[dtype]
@@ -48,7 +48,7 @@ def is_float(handle: Any) -> bool:
 
 
 def numbers(handle: Any) -> np.ndarray:
-    """What a value of a kernel holds, as numbers."""
+    """The content of a kernel's value as numbers."""
     return values(handle.data, handle.dtype.scalar)
 
 
@@ -72,8 +72,8 @@ def to_bits(floats: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def saturated(floats: np.ndarray, dtype: Any) -> np.ndarray:
-    """The same for 8-bit floats as NVIDIA's conversion instructions do it: beyond the largest number comes the largest
-    number."""
+    """Bits of 8-bit floats as NVIDIA's conversion instructions give them: values beyond the largest number become
+    it."""
     known, _ = CODED[dtype]
     largest = torch.finfo(known).max
     kept = np.where(np.isnan(floats), floats, np.clip(floats, -largest, largest))

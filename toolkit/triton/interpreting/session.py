@@ -2,10 +2,12 @@
 """Runs generated wrappers on CPU tensors: every kernel that they define is interpreted, everything else runs as it is.
 
 The wrapper was written for device cuda:0. Its allocations, device guards, streams and device arguments are answered on
-the CPU; results of library calls are laid out as the wrapper expects them. `Launch`es are told to observers.
+the CPU; results of library calls are laid out as the wrapper expects them. `Launch`es are reported to observers.
 
->>> with Session().open():
-...     compiled(inputs)
+For example:
+
+    with Session().open():
+        compiled(inputs)
 """
 
 from __future__ import annotations
@@ -60,26 +62,26 @@ class Observer:
     """Sees launches and library calls. A `watch` for the memory of a launch may be given."""
 
     def kernel(self, kernel: Kernel) -> None:
-        """A wrapper is being loaded, and has this kernel."""
+        """Called while a wrapper with this kernel is loaded."""
 
     def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
-        """A wrapper is about to be called."""
+        """Called before a wrapper runs."""
 
     def ended(self, outputs: Any) -> None:
-        """A wrapper has returned."""
+        """Called when a wrapper has returned."""
 
     def before(self, launch: Launch) -> AccessWatch | None:
         """Called before a kernel runs."""
         return None
 
     def after(self, launch: Launch) -> None:
-        """Called when it has run."""
+        """Called when the kernel has run."""
 
     def allocated(self, tensor: torch.Tensor) -> None:
-        """The wrapper allocated memory that holds nothing yet."""
+        """Called when the wrapper allocated memory that holds nothing yet."""
 
     def called(self, operator: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> None:
-        """A library call ran, outside of kernels."""
+        """Called after a library call, outside of kernels."""
 
 
 class Kernel:
@@ -94,7 +96,7 @@ class Kernel:
         self.signature = dict(self.autotuner.triton_meta["signature"])
 
     def run(self, *arguments: Any, stream: Any = None, benchmark_run: bool = False, **named: Any) -> None:
-        """What Inductor's launcher does, on the interpreter."""
+        """Does what Inductor's launcher does, on the interpreter."""
         self.session.launch(self._launch(arguments, named, sys._getframe(1).f_locals))
 
     def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> Launch:
@@ -161,13 +163,13 @@ class Interpretation:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Interpretation]:
-        """Kernels that are defined from now on are interpreted. Open it inside `pretending`."""
+        """Interprets the kernels that are defined inside the block. To be opened inside `pretending`."""
         from .drawing import drawing_like_cpu
         from .language import interpreted
         from .on_cpu import answers
 
         draws = drawing_like_cpu() if self.draws_like_cpu else contextlib.nullcontext()
-        making, loaded = pretended.kernels_made_by(self.make), pretended.wrappers_told_of(self._loaded)
+        making, loaded = pretended.kernels_made_by(self.make), pretended.wrappers_loaded(self._loaded)
         with making, interpreted(), draws, answers(self), loaded:
             yield self
 
@@ -186,7 +188,7 @@ class Interpretation:
         return outputs
 
     def make(self, name: str, source: str) -> Kernel:
-        """A kernel of a wrapper."""
+        """Makes a kernel of a wrapper."""
         if self.edit is not None:
             source = self.edit(name, source)
         kernel = self.kernels[name] = Kernel(self, name, source)

@@ -1,7 +1,9 @@
 """How one line of two graphs side by side is painted: a sign and a word for the kind of difference, then both nodes.
 
->>> Layout.of(120).parts(made, 3)
-[('~ changed  ', 'bold yellow'), ('   3 mul_1   aten.mul.Tensor  f32[8, 64]', ''), ...]
+For example:
+
+    Layout.of(120).parts(made, 3)
+    # [('~ changed  ', 'bold yellow'), ('   3 mul_1   aten.mul.Tensor  f32[8, 64]', ''), ...]
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ STYLES = {
 
 @dataclass(frozen=True)
 class DiffWidths:
-    """The widths of what a line holds, by the width of the screen; 0 leaves it out."""
+    """The widths of the parts of a line, by the width of the screen; 0 leaves a part out."""
 
     mark: int
     number: int

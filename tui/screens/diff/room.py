@@ -3,7 +3,6 @@ key.
 
 The screen keeps cursor and other graph; which nodes belong together, and what differs, `dumps/diff` says.
 
-For example: `DiffRoom(Here(run="myrun", graph="myrun/0_1/forward", other="myrun/0_0/forward"))`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from .line import DiffWidths
 QUIET = (MARKS.index(""), MARKS.index("moved"))
 DIFFERENCE_EXIT = 1
 LOOK_S = 1.0
-"""While a graph is judged, it is looked at so often."""
+"""How often a graph that is being judged is looked at."""
 
 
 class DiffRoom(ListRoom):
@@ -54,18 +53,18 @@ class DiffRoom(ListRoom):
         super().__init__(here)
         self.sideways: Sideways | None = None
         self.shown: list[int] = []
-        """The lines of `made` that are listed."""
+        """The listed lines of `sideways`."""
         self.starts: list[int] = []
         self.only = False
         self.joined: bool | None = None
-        """By seq_nr or not; None: by what the two stages are."""
+        """Whether lines are joined by seq_nr; None: by the stages of both graphs."""
         self.job: Job | None = None
         self.judged = ""
         """The verdicts on A and B."""
         self._layout = DiffWidths.of(80)
 
     def content(self) -> ComposeResult:
-        """In a sentence how they differ, both names, the lines, the difference under the cursor."""
+        """How they differ in a sentence, both names, the lines, the difference under the cursor."""
         yield Static(id="summary", markup=False)
         yield Static(id="heads", markup=False)
         yield Rows(self._paint, id="rows")
@@ -83,16 +82,16 @@ class DiffRoom(ListRoom):
             self.do_diff_choose()
 
     def on_unmount(self) -> None:
-        """What only this screen wanted ends with it."""
+        """Ends the jobs that only this screen wanted."""
         if self.job is not None:
             self.job.stop()
 
     def crumbs(self) -> list[str]:
-        """Both graphs."""
+        """The names of both graphs."""
         return [part for part in (self.here.graph, self.here.other) if part]
 
     def looked_at(self) -> Here:
-        """B, the newer one of a graph and its variant; else A."""
+        """The graph and node that are looked at: B, the newer one of a graph and its variant, else A."""
         node = None
         if self.sideways is not None and self.shown:
             row = self.sideways.row(self.shown[self.rows.cursor])
@@ -100,14 +99,14 @@ class DiffRoom(ListRoom):
         return self.here.at(graph=self.here.other or self.here.graph, other=None, node=node)
 
     def equivalent(self) -> list[str]:
-        """The words of `@`."""
+        """The words that `@` shows."""
         words = ["diff", self.here.graph or "A", self.here.other or "B"]
         if self.joined:
             return [*words, "--by-seq-nr"]
         return [*words, "--side-by-side", *([] if self.only else ["--all"])]
 
     def on_screen_resume(self) -> None:
-        """Back from another screen: a graph may have been judged meanwhile."""
+        """Looks for new verdicts when the screen comes back."""
         super().on_screen_resume()
         self._look()
 
@@ -154,7 +153,7 @@ class DiffRoom(ListRoom):
         ]
 
         def take(batch: list[dict[str, Any]]) -> None:
-            """In a thread of the job."""
+            """Takes the comparison, in a thread of the job."""
             sideways = msgspec.convert(batch[-1].get("side_by_side"), Sideways)
             self.call_later(self._show_sideways, job, sideways)
 
@@ -199,7 +198,7 @@ class DiffRoom(ListRoom):
             self.query_one("#heads", Static).update(self._layout.head(self.sideways))
 
     def on_resize(self) -> None:
-        """Other columns may fit."""
+        """Lays the columns out for the new size."""
         self._lay_out()
 
     def _paint(self, index: int, width: int) -> Parts:
@@ -208,7 +207,7 @@ class DiffRoom(ListRoom):
         return self._layout.parts(self.sideways, self.shown[index], left_out)
 
     def on_virtual_list_moved(self, message: VirtualList.Moved) -> None:
-        """Another line: its difference in words."""
+        """Shows the difference of the line under the cursor in words."""
         self._say_place()
 
     def _say(self, text: str) -> None:
@@ -240,13 +239,13 @@ class DiffRoom(ListRoom):
         self.hint.update(f"{plain(what)}\n{plain('   '.join(users))}")
 
     def _to(self, line: int) -> None:
-        """The cursor to a line of `made`, or the nearest that is listed."""
+        """Moves the cursor to a line of `sideways`, or the nearest that is listed."""
         self.rows.move_to(bisect_left(self.shown, line), margin=4)
 
     # -- actions
 
     def do_diff_step(self, step: int) -> None:
-        """To the next difference, or the one before."""
+        """Moves to the next difference, or the one before."""
         if self.sideways is None or not self.starts:
             if self.sideways is not None:
                 text = "joined by seq_nr, which tells no differences" if self.joined else "no node departs"
@@ -257,7 +256,7 @@ class DiffRoom(ListRoom):
         self._to(self.starts[place % len(self.starts)])
 
     def do_diff_only(self) -> None:
-        """Only differences, or all lines; the cursor stays on its line."""
+        """Shows only differences, or all lines; the cursor stays on its line."""
         at = self.shown[self.rows.cursor] if self.shown else 0
         self.only = not self.only
         self._list()
@@ -265,13 +264,13 @@ class DiffRoom(ListRoom):
         self._say_place()
 
     def do_diff_join(self) -> None:
-        """By seq_nr or aligned."""
+        """Joins the lines by seq_nr, or aligns them."""
         self._needs_other()
         self.joined = not self.joined
         self._compare()
 
     def do_diff_swap(self) -> None:
-        """A and B change places."""
+        """Exchanges A and B."""
         self._needs_other()
         self._beside(self.here.at(graph=self.here.other, other=self.here.graph))
 
@@ -305,7 +304,7 @@ class DiffRoom(ListRoom):
             self._beside(self.here.at(other=graph))
 
     def do_diff_open(self, side: int) -> None:
-        """The node of A (0) or B in its graph; where it has no partner there, the other."""
+        """Opens the node of A (0) or B in its graph; where it has no partner there, the other node."""
         if self.sideways is None or not self.shown:
             raise UsageError("no line is shown", "nothing was compared yet", "c chooses the other graph")
         row = self.sideways.row(self.shown[self.rows.cursor])
@@ -317,7 +316,7 @@ class DiffRoom(ListRoom):
 
 
 def candidates(graph: str, run: str | None) -> list[Other]:
-    """What a graph can be compared with."""
+    """The graphs that a graph can be compared with."""
     saved = resolve_graph(graph)
     name = run or (str(saved.run.path) if saved.run is not None else "")
     return others(saved, name)

@@ -1,9 +1,11 @@
 """What keys do with the tabs of the graph screen: other tab, next kernel, partner, editor, picture. The tabs are a
 widget.
 
-Does not read or compute: the tabs' `about()` does, in a thread.
+The tabs' `about()` reads and computes, in a thread.
 
->>> room.tab_keys.do_tabs_partner()      # to the node's partner; again: the next one, then back to where it began
+For example:
+
+    room.tab_keys.do_tabs_partner()      # to the node's partner; again: the next one, then back to where it began
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from .tabs.node_tabs import NodeTabs
 
 LEAST_SPLIT = 20
-"""Per cent of the screen that the table and its tabs keep."""
+"""The least per cent of the screen for the table and for its tabs."""
 EXPORTS = {"s": ".svg, a picture that shows details under the mouse", "p": ".png", "t": ".txt, as it is drawn here"}
 
 
@@ -50,7 +52,7 @@ _rounds: WeakKeyDictionary[Any, _Round] = WeakKeyDictionary()
 
 @dataclass
 class GraphTabs:
-    """The part of the graph screen that has to do with the tabs."""
+    """The part of the graph screen that handles the tabs."""
 
     room: GraphRoom
 
@@ -62,7 +64,7 @@ class GraphTabs:
         return self.room.tabs
 
     def _in_sight(self) -> NodeTabs:
-        """The tabs, which are made visible where there is place for one of both only."""
+        """The tabs, made visible where there is room for only one of both."""
         tabs = self.side
         if not self.room.query_one("#side").display:
             self.do_graph_zoom()
@@ -92,7 +94,7 @@ class GraphTabs:
             self.room.marks.place()
 
     def do_graph_zoom(self) -> None:
-        """Tabs alone, table alone, both."""
+        """Shows the tabs alone, the table alone, or both."""
         room = self.room
         steps = ("tabs", "") if room.has_class("low") else ("tabs", "table", "")
         now = next((step for step in steps if step and room.has_class(step)), "")
@@ -106,7 +108,7 @@ class GraphTabs:
         room.rest()
 
     def do_graph_split(self, by: int) -> None:
-        """The table gets more of the screen, or less; remembered."""
+        """Gives the table more of the screen, or less; remembered."""
         room, settings = self.room, self.room.workbench.settings
         settings.split = max(LEAST_SPLIT, min(100 - LEAST_SPLIT, settings.split + by))
         room.remove_class("table")
@@ -114,18 +116,18 @@ class GraphTabs:
         settings.save()
 
     def do_tabs_next(self) -> None:
-        """The next tab; where the tabs are not seen, they are shown."""
+        """Shows the next tab; where the tabs are hidden, shows them."""
         hidden = not self.room.query_one("#side").display
         tabs = self._in_sight()
         if not hidden:
             tabs.step(1)
 
     def do_tabs_previous(self) -> None:
-        """The tab before."""
+        """Shows the tab before."""
         self._in_sight().step(-1)
 
     def do_tabs_more(self, step: int) -> None:
-        """The next frame or kernel, or the one before; one hop more or less."""
+        """Shows the next frame or kernel, or the one before; one hop more or less."""
         self._in_sight().more(step)
 
     def do_tabs_scroll(self, by: int) -> None:
@@ -146,7 +148,7 @@ class GraphTabs:
     # -- jumps
 
     def visit(self, graph: str, node: str) -> None:
-        """To a node of this graph, or of another one of the same run."""
+        """Goes to a node of this graph, or of another one of the same run."""
         if graph and self.room.saved is not None and self.room.saved.run is not None and graph != self.room.saved.id:
             run = self.room.here.run or str(self.room.saved.run.path)
             self.room.workbench.go("graph", self.room.here.at(graph=f"{run}/{graph}", node=node))
@@ -157,7 +159,7 @@ class GraphTabs:
         self.room.find.jump(place)
 
     def do_tabs_partner(self) -> None:
-        """To the partner; again: to the next one, at last back to where it began."""
+        """Goes to the partner; again: to the next one, and at last back to the beginning."""
         if self.room.saved is None or self.room.table.node < 0:
             return
         node, view = self.room.table.node, self.room.needed()
@@ -198,7 +200,7 @@ class GraphTabs:
     # -- out of the workbench
 
     def do_tabs_editor(self) -> None:
-        """Opens the file of the tab at its line; on the other tabs the user's file."""
+        """Opens the file of the tab at its line; on other tabs the user's file."""
         tabs = self.side
         if tabs.sheet.language:
             self._open(
@@ -240,7 +242,7 @@ class GraphTabs:
         self.room.workbench.edit(path, line)
 
     def do_tabs_export(self) -> None:
-        """Asks for the form, then draws."""
+        """Asks for the form of a picture, then draws it."""
         if self.room.table.node < 0 or self.room.saved is None:
             return
         name = self.room.needed().table.name[self.room.table.node]

@@ -1,8 +1,8 @@
 """Going places on the graph screen: filter as you type, search with n and N, go to, users and inputs, back and forth.
 
-Does not search itself (`dumps/browse` does).
+`dumps/browse` does the search.
 
->>> room.find.jump(57)      # shows node 57 wherever it is, and remembers where we came from
+For example, `room.find.jump(57)`: shows node 57 wherever it is, and remembers where we came from.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEPT_JUMPS = 500
 
 
 class GraphFind:
-    """The part of the graph screen that goes places."""
+    """The part of the graph screen that filters, searches and jumps."""
 
     def __init__(self, room: GraphRoom, rows: GraphRows) -> None:
         self.room, self.rows = room, rows
@@ -36,18 +36,18 @@ class GraphFind:
         self.ahead: list[int] = []
         """Where going back came from."""
         self._before = ("", -1)
-        """The filter, and the node under the cursor, before something was typed."""
+        """The filter, and the node under the cursor, before typing began."""
 
     # -- the line that is typed into
 
     def do_graph_filter(self) -> None:
-        """Opens the line; rows follow what is typed."""
+        """Opens the filter's line; rows follow the text as it is typed."""
         self.room.needed()
         self._before = (self.rows.filter_text, self.room.table.node)
         self.room.prompt.open("filter", self.rows.filter_text, HELP)
 
     def do_graph_search(self) -> None:
-        """Opens the line; the cursor goes to the first hit as it is typed."""
+        """Opens the search line; the cursor follows to the first hit as it is typed."""
         self.room.needed()
         self._before = (self.sought, self.room.table.node)
         self.room.prompt.open(
@@ -55,14 +55,14 @@ class GraphFind:
         )
 
     def typed(self, text: str) -> None:
-        """Filters or searches with what there is so far."""
+        """Filters or searches with the text so far."""
         purpose = self.room.prompt.purpose
         if purpose:
             does = self._filter if purpose == "filter" else self._search
             self.room.guarded(lambda: does(text, self._before[1]), doing=purpose)
 
     def entered(self, text: str) -> None:
-        """Keeps what was typed."""
+        """Keeps the typed text."""
         purpose = self.room.prompt.purpose
         if purpose == "filter":
             try:
@@ -77,7 +77,7 @@ class GraphFind:
         self._close_prompt()
 
     def leave_prompt(self) -> bool:
-        """Escape: the line closes and all is as before; whether it was open."""
+        """Closes the line on Escape and restores what was before; returns whether it was open."""
         prompt = self.room.prompt
         if not prompt.is_open:
             return False
@@ -103,7 +103,7 @@ class GraphFind:
             self.room.trouble(error, doing="filter")
 
     def _filter(self, text: str, node: int | None = None) -> None:
-        """Rows that fit; where the text cannot be read, the rows stay and the note says why."""
+        """Shows the rows that fit; where the text cannot be parsed, the rows stay and the note says why."""
         try:
             terms = parse(text)
         except FilterError as error:
@@ -151,13 +151,13 @@ class GraphFind:
         self.room.status.show(None, hit_text)
 
     def do_graph_hit(self, step: int) -> None:
-        """The next hit, or the one before."""
+        """Goes to the next hit, or the one before."""
         self._to_hit(self.room.table.node, forward=step > 0)
 
     # -- jumps
 
     def goto(self, node: int) -> bool:
-        """Puts the cursor on a node, opening the folded module that holds it; whether it can be seen."""
+        """Puts the cursor on a node, opening the folded module that holds it; returns whether it can be seen."""
         selection = self.rows.selection
         if selection is None or node < 0:
             return False
@@ -180,7 +180,7 @@ class GraphFind:
         return True
 
     def jump(self, node: int) -> None:
-        """As `goto`, and `<` comes back."""
+        """Goes to a node as `goto` does, so that `<` comes back."""
         before = self.room.table.node
         if self.goto(node) and before != node:
             self._remember(before)
@@ -191,7 +191,7 @@ class GraphFind:
             self.ahead = []
 
     def do_graph_trail(self, step: int) -> None:
-        """To where the last jump began (-1), or again to where it went."""
+        """Goes to where the last jump began (-1), or again to where it led."""
         source, other = (self.trail, self.ahead) if step < 0 else (self.ahead, self.trail)
         if not source:
             self.room.status.show(None, "no jump to go back from" if step < 0 else "no jump to do again")
@@ -202,7 +202,7 @@ class GraphFind:
             other.append(here)
 
     def do_graph_neighbours(self, what: str) -> None:
-        """To one of the nodes that use this one (users), or that it uses (inputs)."""
+        """Goes to one of the nodes that use this one (users), or that it uses (inputs)."""
         from ..picking import PickNode
 
         nodes: Sequence[int] = getattr(self.room.needed(), what)(self.room.table.node)

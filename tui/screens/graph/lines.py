@@ -1,7 +1,9 @@
 """The lines under the node table: one that says what is shown, and the one that is typed into with its note. No logic.
 
->>> line.show("312 of 100,018", "3/17, wrapped")
->>> prompt.open("filter", "op:mm", FILTER_HELP)
+For example:
+
+    line.show("312 of 100,018", "3/17, wrapped")
+    prompt.open("filter", "op:mm", FILTER_HELP)
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from ....dumps.tables import plain
 
 
 class StatusLine(Widget):
-    """One line: how many rows on the left, what was found or said last on the right."""
+    """One line: how many rows on the left, the last finding or message on the right."""
 
     can_focus = False
     DEFAULT_CSS = "StatusLine { height: 1; background: $boost; color: $text; padding: 0 1; }"
@@ -28,13 +30,13 @@ class StatusLine(Widget):
     alarm: reactive[bool] = reactive(False)
 
     def show(self, left: str | None = None, right: str | None = None, *, alarm: bool = False) -> None:
-        """Takes what it shows; None leaves that side as it is."""
+        """Sets what it shows; None leaves that side unchanged."""
         self.left = self.left if left is None else plain(left)
         self.right = self.right if right is None else plain(right)
         self.alarm = alarm
 
     def render(self) -> Text:
-        """The line for the width there is; the right side goes first where there is no place."""
+        """The line for the available width; the right side is dropped first."""
         width = self.size.width
         line = Text(self.left, no_wrap=True, end="", overflow="ellipsis")
         room = width - cell_len(self.left) - 2
@@ -49,7 +51,7 @@ class StatusLine(Widget):
 
 
 class PromptInput(Input):
-    """Up and down walk through what was typed before."""
+    """An input in which up and down walk through earlier texts."""
 
     def __init__(self) -> None:
         super().__init__(compact=True, select_on_focus=False)
@@ -57,11 +59,11 @@ class PromptInput(Input):
         self._at = 0
 
     def begin(self, history: list[str]) -> None:
-        """Takes the history of what is asked for now."""
+        """Takes the history of the present question."""
         self.history, self._at = history, len(history)
 
     def on_key(self, event: events.Key) -> None:
-        """Up and down."""
+        """Handles up and down."""
         if event.key in ("up", "down") and self.history:
             event.stop()
             self._at = max(0, min(self._at + (-1 if event.key == "up" else 1), len(self.history)))
@@ -94,7 +96,7 @@ class Prompt(Vertical):
 
     @property
     def is_open(self) -> bool:
-        """Whether something is typed now."""
+        """Whether something is being typed now."""
         return bool(self.purpose)
 
     def open(self, purpose: str, text: str, help: str) -> None:
@@ -109,7 +111,7 @@ class Prompt(Vertical):
         self.input.focus()
 
     def close(self) -> None:
-        """Asks no more."""
+        """Closes the line."""
         typed = self.input.value.strip()
         history = self.histories.setdefault(self.purpose, [])
         if typed and typed not in history[-1:]:
@@ -118,7 +120,7 @@ class Prompt(Vertical):
         self.display = False
 
     def say(self, text: str = "", start: int = -1, end: int = -1) -> None:
-        """Shows what is wrong, with carets where; nothing: the help."""
+        """Shows what is wrong, with carets below it; with nothing wrong, the help."""
         if start >= 0:
             said = Text(" " * start + "^" * max(1, end - start) + " " + plain(text), "bold", no_wrap=True)
         else:

@@ -1,9 +1,9 @@
-"""What jobs found of the nodes on the graph screen: marks, the way from one to the next, values of rungs as columns.
+"""Findings of jobs on the nodes of the graph screen: marks, the way from one to the next, values of rungs as columns.
 
-Read in a thread when the screen is seen, and while a job runs. Does not judge: `tui/verdicts.py` reads what jobs said.
+Read in a thread when the screen is seen, and while a job runs. It does not judge: `tui/verdicts.py` reads what jobs
+said.
 
->>> room.marks.at(57)
-['triage: wrong numbers: result: relative error 2']
+For example: `room.marks.at(57)` gives `['triage: wrong numbers: result: relative error 2']`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from .room import GraphRoom
 
 LOOK_S = 2.0
-"""So often it is looked whether jobs, or commands in a shell, found more."""
+"""How often it is checked whether jobs, or commands in a shell, found more."""
 
 
 class GraphMarks:
-    """The part of the graph screen that knows what was found."""
+    """The part of the graph screen that shows findings."""
 
     def __init__(self, room: GraphRoom) -> None:
         self.room = room
@@ -33,10 +33,10 @@ class GraphMarks:
         self.live: ValuesSeen | None = None
         """Values that Replay reads now, or read last."""
         self.was_read = self.wanted = False
-        """Whether what jobs found was read once, and whether a key wants to go there as soon as it is."""
+        """Whether findings of jobs were read once, and whether a key goes to one as soon as they are."""
 
     def begin(self) -> None:
-        """Looks now, and again while jobs run or where one came."""
+        """Looks now, and again while jobs run or after one came."""
         self.look()
         self.room.set_interval(LOOK_S, self._look_again)
 
@@ -46,7 +46,7 @@ class GraphMarks:
             self.look()
 
     def look(self) -> None:
-        """Reads what jobs said since."""
+        """Reads what jobs have said since."""
         graph, view = self.room.here.graph, self.room.view
         live = self.room.workbench.values.get(graph or "")
         if graph is None or view is None or not view.whole:
@@ -70,7 +70,7 @@ class GraphMarks:
             self.do_graph_bad()
 
     def _values(self) -> None:
-        """The values that were read last as columns, those of another rung beside them."""
+        """Shows the values that were read last as columns, those of another rung beside them."""
         values_of_rung = dict(self.nodes_found.values)
         if self.live is not None and self.live.rung not in values_of_rung:
             values_of_rung[self.live.rung] = self.live
@@ -79,7 +79,7 @@ class GraphMarks:
             self.room.rows.value_columns(shown[0].columns(shown[1]), shown[2])
 
     def place(self) -> None:
-        """Marks the nodes; what is about no node is at the result."""
+        """Marks the nodes; findings on no node are at the result."""
         view = self.room.needed()
         known = {name: at for at, name in view.known.items()}
         marks_of_node: dict[int, list[str]] = {}
@@ -99,14 +99,14 @@ class GraphMarks:
             if self.room.tabs is not None:
                 self.room.tabs.notes_of = self.notes
                 self.room.tabs.again()
-            self.tell()
+            self.show_findings()
 
     def at(self, node: int) -> list[str]:
-        """What was found at a node."""
+        """The findings at a node."""
         return self.by_node.get(node, [])
 
     def notes(self, node: int, source: bool = False) -> list[str]:
-        """The same for a tab; over the source also what was found at other nodes of that line."""
+        """The findings for a tab; over the source also those at other nodes of that line."""
         view = self.room.needed()
         where = view.table.where
         alike = [
@@ -114,8 +114,8 @@ class GraphMarks:
         ]
         return [*self.at(node), *(f"{view.table.name[at]}, {text}" for at in alike for text in self.by_node[at])]
 
-    def tell(self) -> None:
-        """Says on the line below what was found at the node under the cursor, else how many nodes are marked."""
+    def show_findings(self) -> None:
+        """Shows the findings at the node under the cursor on the line below, else clears that line."""
         node = self.room.table.node
         if texts := self.at(node):
             self.room.status.show(None, f"{mark('bad')} {' · '.join(texts)}", alarm=True)
@@ -123,7 +123,7 @@ class GraphMarks:
             self.room.status.show(None, "")
 
     def do_graph_bad(self) -> None:
-        """To the next marked node, after the last to the first."""
+        """Goes to the next marked node, after the last to the first."""
         places = sorted(self.by_node)
         if not places and not self.was_read:
             self.wanted = True
@@ -138,4 +138,4 @@ class GraphMarks:
             return
         now = self.room.table.node
         self.room.find.jump(next((at for at in places if at > now), places[0]))
-        self.tell()
+        self.show_findings()

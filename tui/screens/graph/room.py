@@ -3,7 +3,6 @@ slices.
 
 What it shows is computed in `dumps/browse`; what most keys do lies in its parts: rows with their folds, finding, tabs.
 
-For example: `GraphRoom(Here(graph="myrun/0_0/forward"))`.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from ....dumps.browse.table import GraphView
 from ....dumps.errors import UsageError
 from ....dumps.store import SavedGraph
 from ... import collecting
+from ...base_screen import in_thread
 from ...here import Here
 from ...room import Room
 from ...settings import ascii_only
 from ...slices import Slices
-from ...telling import in_thread
 from ...widgets.virtual_list import VirtualList
 from .beside import GraphTabs
 from .find import GraphFind
@@ -41,11 +40,11 @@ if TYPE_CHECKING:
     from .tabs.node_tabs import NodeTabs
 
 REST_S = 0.04
-"""The cursor rests so long before the tabs and the path follow it."""
+"""How long the cursor rests before the tabs and the path follow it."""
 WIDE = 150
-"""From so many columns on the tabs stand beside the table, else below it."""
+"""The columns from which on the tabs stand beside the table, else below it."""
 LOW = 30
-"""Below so many lines (or where it is narrow) there is place for one of them only."""
+"""The lines below which (or where it is narrow) there is room for only one of them."""
 NARROW = 70
 
 
@@ -57,7 +56,7 @@ class GraphRoom(Room):
     status = getters.query_one(StatusLine)
     """The line under it."""
     prompt = getters.query_one(Prompt)
-    """What is typed into."""
+    """The line to type into."""
 
     DEFAULT_CSS = """
     GraphRoom { layers: base front; }
@@ -96,8 +95,8 @@ class GraphRoom(Room):
     # -- what a room says
 
     def content(self) -> ComposeResult:
-        """Table and tabs, the line that says what is shown; what is typed lies over it and the keys, so that nothing
-        moves."""
+        """The table and tabs, and the line that says what is shown; the typing line lies over it and the keys, so that
+        nothing moves."""
         with Container(id="both"):
             yield NodeTable(id="rows", ascii_only=ascii_only())
             yield Container(id="side")
@@ -105,7 +104,7 @@ class GraphRoom(Room):
         yield Prompt()
 
     def equivalent(self) -> list[str]:
-        """`show` with the same rows and columns."""
+        """The `show` command with the same rows and columns."""
         words = ["show", self.here.graph or ""]
         if self.rows.filter_text:
             words += ["--filter", self.rows.filter_text]
@@ -121,7 +120,7 @@ class GraphRoom(Room):
         return words
 
     def looked_at(self) -> Here:
-        """The node may be of a cursor that has not rested yet."""
+        """The graph, and the node even of a cursor that has not rested yet."""
         node = self._node
         return self.here if self.view is None or node < 0 else self.here.at(node=self.view.table.name[node])
 
@@ -138,7 +137,7 @@ class GraphRoom(Room):
         return tables.first().node if tables else -1
 
     def arrive(self, here: Here) -> None:
-        """Shown again, perhaps for another node."""
+        """Shows the graph again, perhaps at another node."""
         super().arrive(here)
         self.marks.look()
         if here.node and self.view is not None:
@@ -197,7 +196,7 @@ class GraphRoom(Room):
             )
 
     def on_screen_resume(self) -> None:
-        """Back from another screen: the table has the keys, and there may be values."""
+        """Gives the keys to the table when the screen comes back, and looks for values."""
         super().on_screen_resume()
         if not self.prompt.is_open and not self.has_class("tabs"):
             self.table.focus()
@@ -219,28 +218,28 @@ class GraphRoom(Room):
     # -- the tabs
 
     def on_virtual_list_moved(self, event: VirtualList.Moved) -> None:
-        """The tabs and the path follow once the cursor rests."""
+        """Lets the tabs and the path follow once the cursor rests."""
         if self.resting is not None:
             self.resting.stop()
         self.resting = self.set_timer(REST_S, self.rest)
 
     def rest(self) -> None:
-        """The tabs and the path show the node under the cursor."""
+        """Shows the node under the cursor in the tabs and the path."""
         node = self._node
         if self.view is None or node < 0:
             return
         self.here = self.here.at(node=self.view.table.name[node])
         self.tell_where()
-        self.marks.tell()
+        self.marks.show_findings()
         if self.tabs is not None and self.query_one("#side").display:
             self.tabs.show_node(node)
 
     def on_virtual_list_opened(self, event: VirtualList.Opened) -> None:
-        """Clicked twice."""
+        """Handles a double click."""
         self.guarded(self.do_graph_open, doing="open")
 
     def do_graph_open(self) -> None:
-        """Opens a folded module; of a node its detail."""
+        """Opens a folded module, or the detail of a node."""
         if self.table.row < 0:
             self.rows.do_graph_unfold()
         elif not self.query_one("#side").display:
@@ -249,7 +248,7 @@ class GraphRoom(Room):
     # -- the rest
 
     def do_app_back(self) -> None:
-        """Escape: what is typed, the tabs alone, then the filter; then as everywhere."""
+        """Handles Escape: leaves the typing line, the tabs alone, then the filter; then as everywhere."""
         if self.prompt.is_open:
             self.find.leave_prompt()
         elif self.panel is not None and self.panel.shown:
@@ -263,31 +262,31 @@ class GraphRoom(Room):
             self.workbench.do_app_back()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """What is typed is done at once."""
+        """Applies the text as it is typed."""
         self.find.typed(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """What is typed stays."""
+        """Keeps the typed text."""
         self.find.entered(event.value)
 
     def on_node_table_headed(self, event: NodeTable.Headed) -> None:
-        """A title was clicked."""
+        """Handles a click on a title."""
         self.guarded(lambda: self.rows.sort_by(event.key), doing="sort")
 
     def action_visit(self, graph: str, node: str) -> None:
-        """A node in a tab was clicked."""
+        """Handles a click on a node in a tab."""
         self.guarded(lambda: self.tab_keys.visit(graph, node), doing="jump")
 
     def action_tab(self, name: str) -> None:
-        """The name of a tab was clicked."""
+        """Handles a click on the name of a tab."""
         self.tab_keys.side.choose(name)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Tabs beside or below the table, or away."""
+        """Places the tabs beside or below the table, or hides them."""
         self.place()
 
     def place(self) -> None:
-        """Divides the screen."""
+        """Divides the screen between table and tabs."""
         width, height = self.app.size
         self.set_class(width >= WIDE, "wide")
         split = self.workbench.settings.split

@@ -1,9 +1,9 @@
 """Which rows the graph screen shows: filter, sorting, folds, columns and values. Each change is a new question to
 `dumps/browse`.
 
-The cursor sticks to its node whatever changes. Does not compute anything itself.
+The cursor sticks to its node whatever changes. It computes nothing itself.
 
->>> room.rows.ask(sort=usual("bytes"))
+For example: `room.rows.ask(sort=usual("bytes"))`.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ SORT_KEYS = {
     "i": "inf",
     "e": "error",
 }
-"""What is pressed behind `s`; g is the order of the graph."""
+"""The key behind `s` -> the column; g is the order of the graph."""
 
 
 FEW_INPUTS = 4
-"""So many inputs are not folded."""
+"""Up to this many inputs are not folded."""
 
 
 def early(name: str, saved: SavedGraph | None) -> tuple[SavedGraph, bytes | None]:
-    """A graph and the bytes of its table, where it has one; read in a thread while textual still starts."""
+    """A graph and the bytes of its table, if it has one; read in a thread while textual still starts."""
     saved = saved or resolve_graph(name)
     if saved.has_table:
         return saved, sidecar_bytes(saved)
@@ -65,18 +65,18 @@ def early(name: str, saved: SavedGraph | None) -> tuple[SavedGraph, bytes | None
 
 
 class GraphRows:
-    """The part of the graph screen that knows rows."""
+    """The part of the graph screen that chooses rows."""
 
     def __init__(self, room: GraphRoom) -> None:
         self.room = room
         self.question = Question()
         self.filter_text = ""
         self.depth: int | None = None
-        """How deep modules are open; None: as single folds say."""
+        """How deep modules are open; None: by single folds."""
         self.groups: Groups | None = None
         self.lanes: Lanes | None = None
         self.chosen: tuple[Column, ...] | None = None
-        """Columns that the user chose; None: those that are usual."""
+        """Columns that the user chose; None: the default ones."""
 
     @property
     def _inputs(self) -> frozenset[int]:
@@ -85,7 +85,7 @@ class GraphRows:
 
     @property
     def selection(self) -> Selection | None:
-        """What is shown."""
+        """The selection that is shown."""
         return self.room.table.selection
 
     # -- questions
@@ -123,7 +123,7 @@ class GraphRows:
         self.show_counts()
 
     def show_counts(self) -> None:
-        """Writes how many rows there are, and what shapes them."""
+        """Writes how many rows there are, and what filters, sorts and folds them."""
         selection = self.selection
         if selection is None:
             return
@@ -161,7 +161,7 @@ class GraphRows:
         self.ask(node, terms=tuple(terms), then=done, on_error=on_error)
 
     def do_graph_clear(self) -> None:
-        """All nodes again, in the order of the graph."""
+        """Shows all nodes again, in the order of the graph."""
         text, question = self.filter_text, self.question
         if text or question.sort is not None:
             again = lambda: self.filter_by(question.terms, text)  # noqa: E731
@@ -173,7 +173,7 @@ class GraphRows:
     # -- sorting
 
     def sort_by(self, key: str) -> None:
-        """By a column; the same one again turns it round."""
+        """Sorts by a column; the same one again reverses the order."""
         now = self.question.sort
         if key in ("", "index") and now is not None and key != now.key:
             self.ask(sort=None)
@@ -214,12 +214,12 @@ class GraphRows:
             self.room.guarded(self.again, doing="columns")
 
     def again(self) -> None:
-        """Shows the rows that there are, with what has come since."""
+        """Shows the present rows, with what was read since."""
         if self.selection is not None:
             self.show_rows(self.selection, self.room.table.node)
 
     def value_columns(self, seen: Mapping[str, Sequence[float | None]], rungs: Sequence[str] = ()) -> None:
-        """Takes min, max, nan, inf and errors of nodes by their names: they become columns, and words of the filter."""
+        """Takes min, max, nan, inf and errors of nodes by their names: they become columns, and terms of the filter."""
         view = self.room.needed()
         view.take_values(seen)
         view.rungs = rungs
@@ -230,7 +230,7 @@ class GraphRows:
                 self.ask()
 
     def kernel_column(self, kernels: Mapping[int, str]) -> None:
-        """Takes the kernel of nodes by their places."""
+        """Takes the kernels of nodes by their positions."""
         self.room.needed().kernels = kernels
         if self.selection is not None and kernels:
             self.show_rows(self.selection, self.room.table.node)
@@ -243,7 +243,7 @@ class GraphRows:
         self.ask(node, folded=folded)
 
     def do_graph_fold(self) -> None:
-        """The innermost open module around the cursor."""
+        """Folds the innermost open module around the cursor."""
 
         def fold(groups: Groups) -> None:
             row, node = self.room.table.row, self.room.table.node
@@ -260,20 +260,20 @@ class GraphRows:
         self.grouped(fold)
 
     def do_graph_unfold(self) -> None:
-        """The module under the cursor."""
+        """Unfolds the module under the cursor."""
         if self.room.table.row < 0:
             self.depth = None
             self._fold(self.question.folded - {~self.room.table.row}, self.room.table.node)
 
     def do_graph_toggle(self) -> None:
-        """The one or the other."""
+        """Folds or unfolds the module under the cursor."""
         if self.room.table.row < 0:
             self.do_graph_unfold()
         else:
             self.do_graph_fold()
 
     def do_graph_depth(self, step: int | None, to: int | None = None) -> None:
-        """All modules so many levels further down (below 0: up), or open to a depth; None: all of them."""
+        """Opens all modules so many levels further (below 0: closes them), or to a depth; None: all of them."""
 
         def fold(groups: Groups) -> None:
             now = groups.deepest if self.depth is None and not self.question.folded else self.depth or 0
@@ -288,7 +288,7 @@ class GraphRows:
     # -- what takes a while, behind the first paint
 
     def prepare(self) -> None:
-        """Finds lanes, groups and what searching needs, in slices."""
+        """Finds lanes, groups and the tables of the search, in slices."""
         view = self.room.needed()
 
         def laid(lanes: Lanes) -> None:
@@ -300,15 +300,14 @@ class GraphRows:
         self.room.slices.run("lanes", laying(view), laid)
 
     def _fold_inputs(self, groups: Groups) -> None:
-        """Folds the inputs in front into one line, unless a key went among them or something else is asked for
-        already."""
+        """Folds the inputs in front into one line, unless a key went among them or other rows are asked for already."""
         if not len(groups) or groups.labels[0] != INPUTS or groups.starts[0] or groups.ends[0] < FEW_INPUTS:
             return
         if self.question == Question() and self.room.table.cursor == 0 and self.room.prompt.purpose == "":
             self.ask(groups.ends[0], folded=frozenset([0]), then=lambda: self.room.table.scroll_home(animate=False))
 
     def grouped(self, then: Callable[[Groups], object]) -> None:
-        """Calls `then` with the groups, which are found once."""
+        """Calls `then` with the groups, which are computed once."""
         if self.groups is not None:
             then(self.groups)
             return
@@ -321,7 +320,7 @@ class GraphRows:
 
 
 def _warm(view: GraphView):
-    """What the first search would otherwise wait for."""
+    """Prepares what the first search would otherwise wait for."""
     for column in ("target", "module", "where", "code", "dtype", "shape"):
         view.distinct(column)
         yield

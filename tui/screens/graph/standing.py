@@ -1,6 +1,8 @@
 """Standing at a node of Graph: a Python prompt with its inputs and value over the screen, and nodes that become a case.
 
->>> room.standing.do_graph_stand()      # `graphdbg replay RUN/ID --at NODE`, in this terminal
+For example:
+
+    room.standing.do_graph_stand()      # `graphdbg replay RUN/ID --at NODE`, in this terminal
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class GraphStanding:
         return self.room.needed().table.name[node]
 
     def do_graph_stand(self) -> None:
-        """A prompt at the node under the cursor; back when it ends."""
+        """Opens a prompt at the node under the cursor, and returns when it ends."""
         words = ["replay", self.room.here.graph or "", "--at", self._name()]
         over(self.room.workbench, command_of(words), f"graphdbg {' '.join(words)}", "run it in a terminal")
 

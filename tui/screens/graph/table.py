@@ -4,9 +4,10 @@ file.
 A move of the cursor paints the lines that change and nothing else. Cells beside each other in one style are one
 segment, texts of rows are kept while the columns stay the same. The first line is the heading; a click on it sorts.
 
->>> table.show(selection, columns, lanes)
->>> table.move(1); table.node
-58
+For example:
+
+    table.show(selection, columns, lanes)
+    table.move(1); table.node  # -> 58
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from ....dumps.browse.selection import Selection
 from ...widgets.virtual_list import VirtualList
 
 KEPT = 3000
-"""Texts of rows that are kept."""
+"""How many texts of rows are kept."""
 STYLES = ("head", "quiet", "op", "group", "cursor", "near", "bad", "hot", "warm")
 EPSILON = {"float64": 2.3e-16, "float16": 9.8e-4, "bfloat16": 7.9e-3}
-"""Of a type the step after 1; of others that of float32."""
+"""The step after 1 of each dtype; other dtypes have that of float32."""
 WARM = 0.1
-"""Beyond the square root of that step an error has lost half of the digits and is hot; beyond this part of it, warm."""
+"""Beyond the square root of that step an error has lost half of the digits and is hot; beyond this part of it, it is
+warm."""
 
 
 class NodeTable(VirtualList):
@@ -55,7 +57,7 @@ class NodeTable(VirtualList):
     """
 
     class Headed(Message):
-        """The title of a column was clicked."""
+        """A title of a column was clicked."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
@@ -75,15 +77,15 @@ class NodeTable(VirtualList):
         self.bad_lines: set[int] = set()
         """The user's lines of those, as positions among the texts."""
         self._heated: list[tuple[str, int, int]] = []
-        """Columns that are painted by what they hold, from letter to letter of the line."""
+        """The columns that are painted by their values, from letter to letter of the line."""
         self._wide: dict[int, dict[str, int]] = {}
-        """How wide the columns want to be, by the node behind what is folded in front."""
+        """The wanted widths of the columns, by the node behind the folded rows in front."""
         self._strips: dict[int, Strip] = {}
 
     # -- what is shown
 
     def show(self, selection: Selection, columns: Sequence[Column], lanes: Lanes | None, cursor: int) -> None:
-        """Shows these rows with the cursor on that one."""
+        """Shows these rows with the cursor on one of them."""
         if self.selection is None or self.selection.view is not selection.view or tuple(columns) != tuple(self.columns):
             self._wide.clear()
         self.selection, self.columns, self.lanes = selection, columns, lanes
@@ -95,12 +97,12 @@ class NodeTable(VirtualList):
         self.post_message(self.Moved(self, self.cursor))
 
     def measure(self) -> None:
-        """Takes the widths of columns again: what they hold has changed."""
+        """Measures the widths of columns again, after their contents changed."""
         self._wide.clear()
         self._lay()
 
     def _lay(self) -> None:
-        """Finds which columns fit; all texts are made again."""
+        """Finds which columns fit; all texts are written again."""
         self._strips.clear()
         if self.selection is None:
             return
@@ -122,12 +124,12 @@ class NodeTable(VirtualList):
         self.refresh()
 
     def on_resize(self) -> None:
-        """Other columns fit."""
+        """Lays the columns out for the new size."""
         self._lay()
         self.to_cursor()
 
     def notify_style_update(self) -> None:
-        """Another theme."""
+        """Takes the styles of another theme."""
         super().notify_style_update()
         self._strips.clear()
 
@@ -140,11 +142,11 @@ class NodeTable(VirtualList):
 
     @property
     def row(self) -> int:
-        """What the cursor is on: a node, or ~g for a group."""
+        """The row under the cursor: a node, or ~g for a group."""
         return self.selection.rows[self.cursor] if self.selection is not None and len(self.selection) else 0
 
     def repaint(self, old: int, new: int, margin: int) -> None:
-        """Both lines, and those whose mark comes or goes."""
+        """Paints both lines, and those whose mark comes or goes."""
         changed = {old, new, *self._near_rows()}
         self._mark()
         changed.update(self._near_rows())
@@ -156,7 +158,7 @@ class NodeTable(VirtualList):
                 self.refresh_line(at + 1)
 
     def _mark(self) -> None:
-        """Notes what the node under the cursor uses and is used by."""
+        """Notes which nodes the one under the cursor uses and is used by."""
         self.near = {}
         if self.selection is None or not len(self.selection) or self.row < 0:
             return
@@ -181,7 +183,7 @@ class NodeTable(VirtualList):
         return self.rich_style if name == "base" else self.get_component_rich_style(f"nodes--{name}")
 
     def render_line(self, y: int) -> Strip:
-        """The heading, else a row."""
+        """Paints the heading or a row."""
         if y or self.texts is None or self.selection is None:
             return super().render_line(y - 1)
         width = self.scrollable_content_region.width
@@ -189,7 +191,7 @@ class NodeTable(VirtualList):
         return Strip([Segment(text[:width].ljust(width), self.style_of("head"))], width)
 
     def line(self, index: int) -> Strip:
-        """One row, made once."""
+        """The strip of one row, which is kept."""
         strip = self._strips.get(index)
         if strip is None:
             if len(self._strips) > KEPT:
@@ -226,7 +228,7 @@ class NodeTable(VirtualList):
         return Strip([*segments, Segment(rest[done:], base)]).adjust_cell_length(width, base)
 
     def _heat(self, node: int, key: str) -> str:
-        """How an error is painted, and the user's line of a bad node."""
+        """How an error, and the user's line of a bad node, is painted."""
         assert self.selection is not None
         view = self.selection.view
         if key == "file":
@@ -241,18 +243,18 @@ class NodeTable(VirtualList):
     # -- the mouse
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a title sorts."""
+        """Sorts on a click on a title."""
         if event.y:
             super().on_click(event)
         elif self.texts is not None and (key := self.texts.key_at(event.x)) is not None:
             self.post_message(self.Headed(key))
 
     def opens(self, index: int, chain: int) -> bool:
-        """A second click; on a group once more after the cursor was there."""
+        """Whether a click opens the row: a second click, on a group once more after the cursor was there."""
         return index == self.cursor and (chain == 2 or self.row < 0)
 
 
 def _start(selection: Selection) -> int:
-    """Where the nodes begin that have rows of their own, where what is in front is folded."""
+    """The first node that has a row of its own, where those in front are folded."""
     first = selection.rows[0] if len(selection) else 0
     return selection.groups.ends[~first] if first < 0 and selection.groups is not None else 0

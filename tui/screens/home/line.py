@@ -1,9 +1,11 @@
 """How one line of Home is painted: columns for compiles and graphs, one text for all else. Knows no widget and reads
 nothing.
 
->>> layout = Layout.of(lines, width=80)
->>> "".join(text for text, _ in layout.parts(line, folded=False, kernels=3))
-'  0_0      113  ✗ failed        5.48  CppCompileError: ...'
+For example:
+
+    layout = Layout.of(lines, width=80)
+    "".join(text for text, _ in layout.parts(line, folded=False, kernels=3))
+    # '  0_0      113  ✗ failed        5.48  CppCompileError: ...'
 """
 
 from __future__ import annotations
@@ -32,15 +34,15 @@ MARKS = {
 """A glyph beside the word of a status, so that neither needs a colour."""
 
 _DROPPED = ((124, "stage"), (112, "kernels"), (60, "seconds"))
-"""Below so many columns of the terminal these are left out."""
+"""The columns of the terminal below which each of these columns is left out."""
 _BOTH = 100
-"""Columns from which function and error have columns of their own; below, what went wrong stands in place of the
+"""The width from which function and error have columns of their own; below it, an error stands in place of the
 function."""
 
 
 @dataclass(frozen=True)
 class HomeColumns:
-    """Which columns there are, and how wide: by the compiles and graphs there are and the width of the screen."""
+    """Which columns there are, and how wide: by the listed compiles and graphs and the width of the screen."""
 
     name: int
     stage: int
@@ -52,7 +54,7 @@ class HomeColumns:
 
     @classmethod
     def of(cls, lines: Sequence[ListingLine], width: int) -> HomeColumns:
-        """The layout for these lines."""
+        """The layout for some lines."""
         graphs = [line for line in lines if line.kind in GRAPHS]
         gone = {name for limit, name in _DROPPED if width < limit}
         name = max((2 * line.depth + len(_name(line)) + 3 for line in graphs), default=9)
@@ -118,7 +120,7 @@ class HomeColumns:
             right.append(f"{'' if kernels is None else kernels:>7}")
         function, error = plain(line.function), plain(line.error)
         if line.kind == "graph" and line.compiled is not None and line.name != line.compiled.main.id:
-            error = error if line.status != line.compiled.main.status else ""  # told once
+            error = error if line.status != line.compiled.main.status else ""  # shown once
         if self.function:
             right.append(set_cell_size(middle(function, self.function), self.function))
         elif not (line.bad and error):
@@ -132,12 +134,12 @@ class HomeColumns:
 
 
 def _name(line: ListingLine) -> str:
-    """A graph is shown below its compile by its stage alone."""
+    """The name of a line: a graph below its compile is shown by its stage alone."""
     return line.name.partition("/")[2] or line.name if line.kind == "graph" else line.name
 
 
 def middle(text: str, width: int) -> str:
-    """A name shortened in its middle: both ends tell names apart."""
+    """A name shortened in its middle, so that both ends are visible."""
     if cell_len(text) <= width:
         return text
     keep = max(1, width - 1)

@@ -1,12 +1,12 @@
-"""What Home lists: the runs of a folder or one run, minifications, jobs, each read on in a thread. Knows no widget.
+"""The list of Home: the runs of a folder or one run, minifications, jobs, each read on in a thread. Knows no widget.
 
 Nothing that is wrong with one of them stops the others: it becomes a line that says so.
 
-For example:
-
-    overview = Overview(None)
-    overview.look()          # in a thread, again and again; the first time it reads, later only what changed
-    overview.lines[0].name  # -> 'myrun'
+>>> overview = Overview(None)
+>>> overview.look()          # in a thread, again and again; the first time it reads, later only what changed
+True
+>>> overview.lines[0].name
+'myrun'
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RECENT_JOBS = 12
 
 
 class Overview:
-    """Everything Home shows, as of the last `look`. The one run may not be there yet."""
+    """Everything that Home shows, as of the last `look`. The run may not exist yet."""
 
     def __init__(self, run: str | None) -> None:
         self.run = run
@@ -50,7 +50,8 @@ class Overview:
         self.verdicts = Verdicts()
 
     def look(self, publish: Callable[[], object] = lambda: None) -> bool:
-        """Looks again; whether anything changed. `publish` is called now and then while a first look takes its time."""
+        """Looks again; returns whether anything changed. `publish` is called now and then while a first look takes its
+        time."""
         changed = self._find_runs()
         last = time.monotonic()
         for name, run in list(self.runs.items()):
@@ -123,7 +124,7 @@ class Overview:
         ]
 
     def _with_verdict(self, line: ListingLine) -> ListingLine:
-        """What was found of a graph that ran says more than that it ran."""
+        """The line with the verdict on a graph that ran, which says more than that it ran."""
         judged = self.verdicts.of(line.target) if line.kind in GRAPHS and not line.bad and not line.since else None
         if judged is None or (line.kind == "compile" and line.folds):
             return line
@@ -132,12 +133,12 @@ class Overview:
         )
 
     def _run_of(self, target: str) -> str:
-        """The run of those listed that a graph lies in, as it was typed here; empty where it lies in none."""
+        """The listed run that a graph lies in, as it was typed here; empty where it lies in none."""
         path = Path(target).absolute()
         return next((name for name in self.runs if target and path.is_relative_to(Path(name).absolute())), "")
 
-    def told_of(self, out: str) -> list[str]:
-        """What is known of a minification that is listed, in sentences."""
+    def sentences_of(self, out: str) -> list[str]:
+        """What is known of a listed minification, in sentences."""
         return self._outs.standing_lines(out) if self._outs is not None else []
 
     def _find_runs(self) -> bool:

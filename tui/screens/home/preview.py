@@ -1,10 +1,12 @@
-"""What Home says of the line under the cursor: the error with its source, the last verdict, why it is there, what to do
-next.
+"""What Home says of the line under the cursor: the error with its source, the last verdict, why it is there, the next
+commands.
 
 Called in a thread; reads the run's own files, journals no second time. Knows no widget and decides nothing.
 
->>> [text.plain for text in preview(line, overview, width=80)][0]
-'LoweringException: NotImplementedError: no erfinv on this target'
+For example:
+
+    [text.plain for text in preview(line, overview, width=80)][0]
+    # 'LoweringException: NotImplementedError: no erfinv on this target'
 """
 
 from __future__ import annotations
@@ -35,21 +37,21 @@ from ...verdicts import Judged
 from .overview import Overview
 
 AROUND = 2
-"""Lines of source before and behind the one that it is about; one less where there are few rows."""
+"""Lines of source before and after the one to show; one less where there are few rows."""
 FEW, SHORT = 12, 3
 _SAID_BYTES = 4000
 
 
 def preview(line: ListingLine, overview: Overview, width: int, rows: int = 20) -> list[Text]:
-    """What there is to say of a line, the most telling first. Raises nothing for what cannot be read: it is left
-    out."""
+    """The texts on a line, the most important first. What cannot be read is left out; nothing is raised."""
     if line.kind in GRAPHS and line.compiled is not None:
         return _graph(line, overview, width, AROUND - (rows < FEW))
     if line.kind == "run" and line.target in overview.runs:
         return _run(line, overview)
     if line.kind == "out":
         return [
-            Text(plain(said), "bold" if not place else "") for place, said in enumerate(overview.told_of(line.name))
+            Text(plain(said), "bold" if not place else "")
+            for place, said in enumerate(overview.sentences_of(line.name))
         ]
     if line.kind == "job" and line.path is not None:
         return _job(line)
@@ -72,7 +74,7 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
     todo = [_do(*text) for text in [*_minified(line, overview), *_next(line, row, judged)]]
     texts, todo = texts + todo[:1] * line.bad, todo[line.bad :]  # what to do stands where a small screen shows it
     why = of_compile(*compiled.by_dynamo, max(20, width - 7)).splitlines() if compiled.by_dynamo is not None else []
-    if line.bad:  # the error is told above
+    if line.bad:  # the error is shown above
         why = list(itertools.takewhile(lambda text: not text.lstrip().startswith(("FAILED, ", "ERROR to ")), why))
     heads = ["  why  ", *["       "] * len(why)]
     reasons = [Text(head, "bold").append(plain(text), "not bold") for head, text in zip(heads, why, strict=False)]
@@ -100,7 +102,7 @@ def _verdict(judged: Judged) -> list[Text]:
 
 
 def _frame(line: ListingLine, stack: list[Frame], judged: Judged | None) -> Frame | None:
-    """The user's line that the failure, the verdict or else the compile is about."""
+    """The user's line that the failure, the verdict, or else the compile is about."""
     program_lines = line.compiled.by_dynamo if line.compiled else None
     mine = [frame for frame in stack if frame.user]
     if mine:
@@ -118,7 +120,7 @@ def _frame(line: ListingLine, stack: list[Frame], judged: Judged | None) -> Fram
 
 
 def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
-    """The lines around that one, from the copy that the run keeps; else what the stack quotes."""
+    """The lines around that one, from the copy that the run keeps; else the quoted lines of the stack."""
     from ....dumps.sources import Sources
 
     if frame is None:
@@ -141,7 +143,7 @@ def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
 
 
 def _next(line: ListingLine, row: ListedGraph, judged: Judged | None) -> list[tuple[str, str, str]]:
-    """Key, what it does, the command that does the same."""
+    """Next steps: key, what it does, the command that does the same."""
     target = shlex.quote(line.target)
     triage = ("t", "judge it at every rung", f"graphdbg triage {target}")
     if not row.saved:
@@ -219,7 +221,7 @@ def _run(line: ListingLine, overview: Overview) -> list[Text]:
 
 
 def _job(line: ListingLine) -> list[Text]:
-    """What a job said to people, its last lines; what it found stands in front."""
+    """The messages of a job, its last lines; its finding stands in front."""
     assert line.path is not None
     texts = [Text("$ ", "dim").append(plain(line.name), "bold"), *([Text(plain(line.text))] if line.text else [])]
     with contextlib.suppress(OSError), opened(line.path / ERR_FILE) as file:

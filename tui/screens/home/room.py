@@ -4,7 +4,6 @@ come.
 Everything is read in a thread and painted from `Overview`; the screen keeps the cursor, folds and filter, and decides
 nothing.
 
-For example: `HomeRoom(Here(run="myrun"), follow=True)`.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ from .overview import Overview
 from .preview import preview
 
 LOOK_S = 1.0
-"""Between two looks at the folder, without --follow."""
+"""Seconds between two looks at the folder, without --follow."""
 RESTS_S = 0.08
-"""So long the cursor rests on a line before more is read of it."""
+"""How long the cursor rests on a line before more is read of it."""
 LEAST_ROWS = 18
-"""Rows of the terminal below which the list has all of them."""
+"""Rows of the terminal below which the list takes all of them."""
 
 
 class HomeRoom(ListRoom):
@@ -75,16 +74,16 @@ class HomeRoom(ListRoom):
         self.follow = follow
         self.overview = Overview(here.run)
         self.words = ""
-        """Of the filter."""
+        """The text of the filter."""
         self.lines: list[ListingLine] = []
-        """What is listed now: folded and filtered."""
+        """The lines that are listed: folded and filtered."""
         self.folded: set[str] = set()
         self.pinned = False
         self.looking = False
         self.looked = False
         self._rests_until = 0.0
         self._placed = False
-        """Whether the cursor was put on what failed; after that only keys move it."""
+        """Whether the cursor was put on a failure; after that only keys move it."""
         self._seen: set[str] = set()
         self._layout = HomeColumns.of([], 80)
         self._kernels: dict[Path, int | None] = {}
@@ -118,7 +117,7 @@ class HomeRoom(ListRoom):
     # -- reading
 
     def do_home_again(self) -> None:
-        """Looks now."""
+        """Looks at once."""
         if self.looking or not self.is_current or time.monotonic() < self._rests_until:
             return
         self.looking = True
@@ -142,7 +141,7 @@ class HomeRoom(ListRoom):
             self._advise()
 
     def show_lines(self) -> None:
-        """Takes over what was read; the cursor stays on its line."""
+        """Takes the lines that were read; the cursor stays on its line."""
         if not self.query("#heads"):  # the screen is being taken down
             return
         at = self.line.key if self.line else None
@@ -171,7 +170,7 @@ class HomeRoom(ListRoom):
         self.tell_where()
 
     def _fold(self, lines: list[ListingLine]) -> None:
-        """Of several runs all but one begin folded, and compiles and ended jobs."""
+        """Folds, at first, all of several runs but one, and compiles and ended jobs."""
         inner = {line.key for line in lines if line.folds and line.kind in ("compile", "section")}
         self.folded |= inner - self._seen
         self._seen |= inner
@@ -195,7 +194,7 @@ class HomeRoom(ListRoom):
         return self._layout.parts(line, folded=not self._opened(index), kernels=kernels)
 
     def _opened(self, index: int) -> bool:
-        """Whether what is below of a line is shown."""
+        """Whether the lines below a line are shown."""
         return index + 1 < len(self.lines) and self.lines[index + 1].depth > self.lines[index].depth
 
     def _kernels_of(self, line: ListingLine) -> int | None:
@@ -213,7 +212,7 @@ class HomeRoom(ListRoom):
         return self._kernels[line.path]
 
     def on_resize(self) -> None:
-        """Other columns may fit."""
+        """Lays the columns out for the new size."""
         if not self.query("#heads"):  # the screen is not there yet, or being taken down
             return
         self._lay_out()
@@ -229,7 +228,7 @@ class HomeRoom(ListRoom):
         )
 
     def _stand_on(self) -> None:
-        """The graph under the cursor is what the other screens are about."""
+        """Makes the graph under the cursor the one that the other screens are about."""
         line = self.line
         graph = line.target if line is not None and line.kind in GRAPHS and line.saved else None
         out = line.target if line is not None and line.kind == "out" else None
@@ -246,7 +245,7 @@ class HomeRoom(ListRoom):
             self.hint.update(f" {text}", layout=False)
 
     def _preview(self) -> None:
-        """What is known of the line under the cursor, once it rests there for a moment."""
+        """Shows what is known of the line under the cursor, once it rests there for a moment."""
         if not self.query("#preview"):  # the screen is being taken down
             return
         line, (width, rows) = self.line, self.below.scrollable_content_region.size
@@ -317,7 +316,7 @@ class HomeRoom(ListRoom):
     # -- what commands say the same
 
     def equivalent(self) -> list[str]:
-        """The words of `@`."""
+        """The words that `@` shows."""
         words = ["ls"] + ([self.here.run] if self.here.run else [])
         if self.follow:
             return [*words, "--follow"]
@@ -330,15 +329,15 @@ class HomeRoom(ListRoom):
     # -- actions
 
     def on_virtual_list_moved(self, message: VirtualList.Moved) -> None:
-        """The cursor is on another line."""
+        """Handles a move of the cursor."""
         self._stand_on()
 
     async def on_virtual_list_opened(self, message: VirtualList.Opened) -> None:
-        """A double click."""
+        """Handles a double click."""
         await self.perform("home.open")
 
     def do_home_open(self) -> None:
-        """Opens what is under the cursor."""
+        """Opens the line under the cursor."""
         line = self.line
         if line is None:
             raise UsageError("nothing is listed", self._advice(), "record a run: graphdbg dump -o myrun train.py")
@@ -360,7 +359,7 @@ class HomeRoom(ListRoom):
             raise UsageError(f"{line.name} cannot be opened", line.text or line.name, "the others can")
 
     def _to_graph_of(self, line: ListingLine) -> None:
-        """Of a compile that was opened, the graph to look at."""
+        """Moves from an opened compile to the graph to look at."""
         inside = self.lines[self.rows.cursor + 1 :]
         graph_row = next(
             (place for place, below in enumerate(inside, self.rows.cursor + 1) if below.target == line.target), None
@@ -369,7 +368,7 @@ class HomeRoom(ListRoom):
             self.rows.move_to(graph_row)
 
     def do_home_fold(self, fold: bool | None = None) -> None:
-        """Folds, unfolds, or the one or the other."""
+        """Folds, unfolds, or switches between both."""
         line = self.line
         if line is None or fold is (line.key in self.folded and line.folds):
             return
@@ -384,7 +383,7 @@ class HomeRoom(ListRoom):
         self.show_lines()
 
     def do_home_failed(self, step: int) -> None:
-        """To the next failed graph, or the one before."""
+        """Goes to the next failed graph, or the one before."""
         count = len(self.lines)
         order = [(self.rows.cursor + step * far) % count for far in range(1, count + 1)] if count else []
         bad = [
@@ -404,14 +403,14 @@ class HomeRoom(ListRoom):
         self.show_lines()
 
     def do_move(self, where: str) -> None:
-        """Lets go of the newest graph; nothing but keys moves the cursor from now on."""
+        """Releases the pin to the newest graph and moves: from now on only keys move the cursor."""
         self.pinned, self._placed = False, True
         super().do_move(where)
 
     # -- what opens in front of the list
 
     def do_home_filter(self) -> None:
-        """Opens the field of the filter."""
+        """Opens the filter's field."""
         self.field.display = True
         self.field.focus()
 
@@ -424,12 +423,12 @@ class HomeRoom(ListRoom):
         self.show_lines()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Back to the list; the filter stays."""
+        """Goes back to the list; the filter stays."""
         self.rows.focus()
         self.field.display = bool(event.value)
 
     def do_app_back(self) -> None:
-        """Closes what is open in front: the panel, the filter's field with the filter; else as everywhere."""
+        """Closes what is open in front: the panel, or the filter's field with the filter; else as everywhere."""
         shown = self.panel is not None and self.panel.shown
         if not shown and self.note.hide():
             self.rows.focus()
@@ -442,7 +441,7 @@ class HomeRoom(ListRoom):
             self.workbench.do_app_back()
 
     def do_home_why(self) -> None:
-        """Why the graphs of the run, or this graph's compile, exist: what `ls TARGET --why` prints."""
+        """Shows why the graphs of the run, or this graph's compile, exist: what `ls TARGET --why` prints."""
         from ....dumps.why.show import text_of
 
         line = self.line
@@ -454,7 +453,7 @@ class HomeRoom(ListRoom):
         self.work(lambda: text_of(target, width), lambda text: self.note.show(title, text), group="why", doing="why")
 
     def do_home_zoom(self) -> None:
-        """More of what is known of the line; then the list alone; then both."""
+        """Shows more of what is known of the line; then the list alone; then both."""
         sizes = ("", "large", "none")
         self._zoom = sizes[(sizes.index(self._zoom) + 1) % len(sizes)]
         self.below.set_class(self._zoom == "large", "large")
@@ -491,7 +490,8 @@ class HomeRoom(ListRoom):
             self.job_failed(job, code, "t tries again", doing="triage")
 
     def _open_job(self, line: ListingLine) -> None:
-        """The screen that shows jobs of its kind; of others what they say, as long as the panel is open."""
+        """Opens the screen that shows jobs of its kind; for others shows their messages, as long as the panel is
+        open."""
         assert line.path is not None
         there = self._room_of(line.path)
         if there is not None:
@@ -509,12 +509,13 @@ class HomeRoom(ListRoom):
                 timer.stop()
             elif text != shown_text:
                 shown_text = text
-                panel.tell(line.name, text)
+                panel.put(line.name, text)
 
         timer = self.set_interval(0.2, tell)
 
     def _room_of(self, folder: Path) -> tuple[str, Here] | None:
-        """Replay and Minify attach by themselves to what runs about their graph, where its names mean the same here."""
+        """The screen for a job: Replay and Minify attach by themselves to the jobs of their graph, where its names mean
+        the same here."""
         record = look(folder).record
         command, *words = record.words or [""]
         if not words or words[0].startswith("-"):

@@ -2,9 +2,6 @@
 
 Shows and edits a `minifier.starting.Start`; decides nothing.
 
->>> form.base = proposed("myrun/0_0/forward")
->>> form.start().words()
-['minify', 'myrun/0_0/forward', '-o', 'minified-forward', '--json']
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Follows OUT by reading it three times a second. The search never depends on this screen: it goes on when the workbench
 is left, and `graphdbg tui OUT` comes back to it. What steers it is in `steering`. Decides nothing about a minification.
 
-For example: `MinifyRoom(Here(out="small"))`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@ too.
 
 An order counts as asked until the search says what became of it. Decides nothing about a minification.
 
->>> room.steering.do_minify_pause()     # `graphdbg steer OUT pause`
+For example:
+
+    room.steering.do_minify_pause()     # `graphdbg steer OUT pause`
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from ....dumps.errors import UsageError
 from ....dumps.wording import counted
 from ....minifier.options import MinifyOptions
 from ....minifier.progress import telling
-from ....minifier.progress.story import StepCount
 from ....minifier.progress.watched import Watched
 from ....minifier.starting import resumed
+from ....minifier.story import StepCount
 from ...here import Here
 from ...jobs import Job
 from ...sheet import Choose

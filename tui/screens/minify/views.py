@@ -1,8 +1,10 @@
 """The plot of the minify screen as numbers, and the lists below it, each a function from what is known. Decides
 nothing.
 
->>> VIEWS[1].name, [text.plain for text in VIEWS[1].lines(watched, looked)]
-('History', ['  0  query 1  53 nodes ...'])
+For example:
+
+    VIEWS[1].name, [text.plain for text in VIEWS[1].lines(watched, looked)]
+    # ('History', ['  0  query 1  53 nodes ...'])
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from ....minifier.minified import Also
 from ....minifier.progress import telling
 from ....minifier.progress.candidates import NUMBERS_ONLY, Atoms, Line, difference, parsed, state, whole
 from ....minifier.progress.outcome import Conclusion, others_on_disk, outcome_of
-from ....minifier.progress.story import Story
 from ....minifier.progress.watched import Watched
+from ....minifier.story import Story
 from ....toolkit.verdicts.verdict_words import query_words
 from ...widgets.lines import Made
 from ...widgets.plot import Marks, Picture, Series
@@ -205,7 +207,7 @@ def _said(watched: Watched, looked: Looked) -> list[Text]:
         )
         for one in watched.story.steers.values()
     ]
-    return lines or [Text("an old folder keeps no words" if watched.old else "nothing was said yet", "dim")]
+    return lines or [Text("nothing was said yet", "dim")]
 
 
 def _result(watched: Watched, looked: Looked) -> list[Text]:

@@ -1,7 +1,9 @@
 """The commands of Replay: the words of each as the options and ticked rungs make them, and the keys that start or stop
 one.
 
->>> room.commands.do_replay_run()       # `graphdbg triage RUN/ID --json-lines`, as a job
+For example:
+
+    room.commands.do_replay_run()       # `graphdbg triage RUN/ID --json-lines`, as a job
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Check = Callable[[str], str]
 
 
 class ReplayCommands:
-    """The part of Replay that knows what to run and with which options."""
+    """The part of Replay that chooses commands and their options."""
 
     def __init__(self, room: ReplayRoom) -> None:
         self.room = room
@@ -31,7 +33,7 @@ class ReplayCommands:
 
     @property
     def graph(self) -> str:
-        """The graph that this is about. Raises UsageError where there is none."""
+        """The graph that the screen is about. Raises UsageError where there is none."""
         if (graph := self.room.here.graph) is None:
             raise UsageError("no graph is chosen", "a replay needs one", "press 1 for Home; enter on a graph picks it")
         return graph
@@ -53,7 +55,7 @@ class ReplayCommands:
         return words + [word for name in self.imports.split() for word in ("--import", name)]
 
     def ladder_words(self) -> list[str]:
-        """The ticked rungs; all of them: until the first that fails."""
+        """The words for the ticked rungs; with all ticked: until the first that fails."""
         chosen = [name for name in NAMES if name in self.ticked]
         if not chosen:
             raise UsageError(
@@ -63,12 +65,12 @@ class ReplayCommands:
         return ["triage", self.graph, *some, *self._options()]
 
     def failing(self) -> str:
-        """The rung to look into: the one under the cursor if it failed, else the first that did, else inductor."""
+        """The rung to look into: the one under the cursor if it failed, else the first that failed, else inductor."""
         ladder, rung = self.room.jobs.ladder, self.room.rung
         return rung if ladder.cells(rung).failed else ladder.first_failing or "inductor"
 
     def of_what_is_seen(self) -> list[str]:
-        """The words of `@`: of what the lower view shows where the keys are there, else of the ladder."""
+        """The words that `@` shows: of the lower view where it has the keys, else of the ladder."""
         if self.room.here.graph is None:
             return ["triage", "RUN/ID"]
         if not self.room.upper or self.room.kind == "bisect":
@@ -80,7 +82,7 @@ class ReplayCommands:
         return self.ladder_words() if self.ticked else ["triage", self.graph]
 
     def bisect_words(self) -> list[str]:
-        """Bisects under the failing rung."""
+        """The words that bisect under the failing rung."""
         return ["bisect", self.graph, "--rung", self.failing(), *self._options()]
 
     def do_replay_run(self) -> None:
@@ -89,7 +91,7 @@ class ReplayCommands:
         self.room.about = "triage"
         if "values" not in self.room.jobs.slots:
             self.room.to_view(KINDS.index("triage"))
-        self.room.tell()
+        self.room.show_state()
         self.room.look_at_gpus()
 
     def do_replay_values(self) -> None:
@@ -102,33 +104,33 @@ class ReplayCommands:
         self.room.look_at_gpus()
 
     def do_replay_bisect(self) -> None:
-        """Names the node or the pass, under the failing rung."""
+        """Bisects to the node or the pass, under the failing rung."""
         self.room.jobs.start("bisect", [*self.bisect_words(), "--json"])
         self.room.to_view(KINDS.index("bisect"))
 
     def do_replay_stop(self) -> None:
-        """Stops what the view shows, else whatever runs here."""
+        """Stops the job of the view, else whatever runs here."""
         if not any(self.room.jobs.stop(kind) for kind in (self.room.kind, "triage", *KINDS)):
             raise UsageError("nothing runs here", "", "r runs the ticked rungs")
-        self.room.tell()
+        self.room.show_state()
 
     def do_replay_minify(self) -> None:
-        """The form of Minify for this graph; it proposes the failing rung."""
+        """Opens Minify's form for this graph with the failing rung."""
         self.room.workbench.go("minify", Here(run=self.room.here.run, graph=self.graph))
 
     # -- actions: choosing
 
     def do_replay_tick(self) -> None:
-        """Ticks or unticks."""
+        """Ticks or unticks the rung under the cursor."""
         self.ticked ^= {self.room.rung}
         self.room.rungs.refresh()
-        self.room.tell()
+        self.room.show_state()
 
     def do_replay_tick_all(self) -> None:
-        """All or none."""
+        """Ticks all rungs or none."""
         self.ticked = set() if self.ticked >= set(NAMES) else set(NAMES)
         self.room.rungs.refresh()
-        self.room.tell()
+        self.room.show_state()
 
     def _ask(
         self, name: str, title: str, hint: str, read: Callable[[str], object], check: Check = lambda text: ""
@@ -136,7 +138,7 @@ class ReplayCommands:
         def chosen(text: str | None) -> None:
             if text is not None:
                 setattr(self, name, read(text))
-            self.room.tell()
+            self.room.show_state()
 
         self.room.app.push_screen(Ask(title, hint=hint, value=str(getattr(self, name)), check=check), chosen)
 

@@ -1,9 +1,9 @@
-"""The jobs of the replay screen: started, attached to again, their lines taken as they come, their end told.
+"""The jobs of the replay screen: started, attached to again, their lines taken as they come, their end reported.
 
 What lines mean is known by `LadderSeen` and `ValuesSeen`; a job that dies leaves what it had said. Paints nothing
 itself.
 
->>> ReplayJobs(room).start("triage", ["triage", "myrun/0_0/forward", "--json-lines"])
+For example: `ReplayJobs(room).start("triage", ["triage", "myrun/0_0/forward", "--json-lines"])`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Data = dict[str, Any]
 
 @dataclass
 class Slot:
-    """One command and what it said: `document` is the JSON that a command prints at its end."""
+    """One command and its output: `document` is the JSON that a command prints at its end."""
 
     kind: str
     words: list[str]
@@ -54,11 +54,11 @@ class Slot:
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the command has not ended."""
         return self.code is None
 
     def state(self) -> str:
-        """One word or two for a tab."""
+        """The state in one or two words, for a tab."""
         if self.runs:
             return f"{mark('runs')} {time.time() - self.began:.0f} s"
         if self.stopped or self.code in STOPPED:
@@ -69,7 +69,7 @@ class Slot:
 
 
 class ReplayJobs:
-    """The part of Replay that runs commands, and what was found."""
+    """The part of Replay that runs commands, and holds their findings."""
 
     def __init__(self, room: ReplayRoom) -> None:
         self.room = room
@@ -79,7 +79,7 @@ class ReplayJobs:
 
     @property
     def running(self) -> bool:
-        """Whether one has not ended."""
+        """Whether any command has not ended."""
         return any(slot.runs for slot in self.slots.values())
 
     # -- starting and stopping
@@ -96,7 +96,7 @@ class ReplayJobs:
         self.room.changed(kind)
 
     def stop(self, kind: str) -> bool:
-        """Stops the command of a kind; whether there was one that runs."""
+        """Stops the command of a kind; returns whether one was running."""
         slot = self.slots.get(kind)
         if slot is None or not slot.runs or slot.job is None:
             return False
@@ -138,7 +138,7 @@ class ReplayJobs:
     # -- what comes
 
     def _hearing(self, slot: Slot) -> dict[str, Any]:
-        """What the job says goes to the screen; what an older job of the kind says is left out."""
+        """Callbacks that pass the output of a job to the screen; that of an older job of the kind is dropped."""
 
         def heard(take: Callable[[Slot, Any], None]) -> Callable[[Any], None]:
             return lambda what: self.room.home(

@@ -1,7 +1,6 @@
 """How a rung of the ladder and a node's value are painted as lines. Knows no widget and decides nothing.
 
->>> rung_parts(ladder.cells("inductor"), ticked=True, width=100)[0]
-('[x] ', 'bold')
+For example: `rung_parts(ladder.cells("inductor"), ticked=True, width=100)[0]` gives `('[x] ', 'bold')`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Parts = list[tuple[str, str]]
 
 
 _RUNG_NUMBERS = (("error", 8, 0), ("eager's", 8, 100), ("seconds", 8, 76), ("peak", 10, 110))
-"""Title, width, and from which width of the screen on a column is shown."""
+"""Title, width, and the width of the screen from which on a column is shown."""
 
 
 def rung_head(width: int) -> str:
@@ -30,7 +29,7 @@ def rung_head(width: int) -> str:
 
 
 def rung_parts(cells: RungCells, *, ticked: bool, width: int) -> Parts:
-    """One rung."""
+    """The parts of a rung's line."""
     style = STYLES[cells.tone]
     numbers = (cells.error, cells.eager, cells.seconds, cells.peak)
     shown = [
@@ -47,7 +46,7 @@ def rung_parts(cells: RungCells, *, ticked: bool, width: int) -> Parts:
 
 _NUMBERS = (("min", 9, 0), ("max", 9, 0), ("NaN", 5, 0), ("Inf", 5, 90), ("error", 7, 0), ("eager's", 7, 76))
 _LINE = 110
-"""From this width on the user's line is shown."""
+"""The width from which on the user's line is shown."""
 SIGNS = {"FIRST BAD": "✗1", "bad": "✗ ", "NaN": "! "}
 
 
@@ -65,7 +64,7 @@ def value_head(width: int) -> str:
 
 
 def value_parts(seen: ValuesSeen, place: int, width: int) -> Parts:
-    """One node."""
+    """The parts of a node's line."""
     row, mark = seen.rows[place], seen.mark(place)
     *numbers, reason = seen.cells(place)
     style = "bold red" if mark in ("FIRST BAD", "bad") else "bold yellow" if mark else "" if seen.marked else "dim"

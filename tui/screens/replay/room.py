@@ -1,9 +1,8 @@
-"""Replay: the ladder of rungs as they end, the value of each node as it comes, bisect; everything as jobs.
+"""Replay: the ladder of rungs as they end, the value of each node as it comes, bisect; all of them as jobs.
 
 The rungs above, the finding, one of three views below; which list has the keys. What runs is in `jobs`, with which
 words in `commands`.
 
-For example: `ReplayRoom(Here(run="myrun", graph="myrun/0_0/forward"))`.
 """
 
 from __future__ import annotations
@@ -62,15 +61,15 @@ class ReplayRoom(ViewsRoom):
         self.parts = (self.commands,)
         self.busy = ""
         self.upper = True
-        """Whether keys move in the rungs, and not in the view below."""
+        """Whether keys move in the rungs, not in the view below."""
         self.about = "triage"
-        """Whose finding is told: what was started last, or has the keys."""
+        """Whose finding is shown: what was started last, or has the keys."""
         self.moved = self._chose = False
-        """Whether a key moved the cursor of the values, of the rungs."""
+        """Whether a key moved the cursor of the values, and of the rungs."""
         self._width = 80
 
     def content(self) -> ComposeResult:
-        """The rungs; what is found and chosen; the views."""
+        """The rungs; findings and choices; the views."""
         yield Static(id="rung-head", classes="replay-head", markup=False)
         yield Rows(self._paint_rung, id="rungs")
         yield Static(id="facts", markup=False)
@@ -81,7 +80,7 @@ class ReplayRoom(ViewsRoom):
         yield Lines(id="said")
 
     def on_mount(self) -> None:
-        """Shows the rungs, and what was found the last time."""
+        """Shows the rungs, and the last findings."""
         super().on_mount()
         self.rungs.show(len(NAMES), cursor=NAMES.index("inductor"))
         self.rungs.focus()
@@ -89,7 +88,7 @@ class ReplayRoom(ViewsRoom):
         self.show()
         self.jobs.find_last()
         self.look_at_gpus()
-        self.set_interval(1.0, self.tell)
+        self.set_interval(1.0, self.show_state)
 
     @property
     def rung(self) -> str:
@@ -98,15 +97,15 @@ class ReplayRoom(ViewsRoom):
 
     @property
     def kind(self) -> str:
-        """What the lower view is about."""
+        """The subject of the lower view."""
         return KINDS[self.view]
 
     def look_at_gpus(self) -> None:
-        """Tells which GPUs others use."""
+        """Shows which GPUs others use."""
 
         def seen(busy: str) -> None:
             self.busy = busy
-            self.tell()
+            self.show_state()
 
         self.work(occupied, seen, group="gpu", doing="nvidia-smi")
 
@@ -120,7 +119,7 @@ class ReplayRoom(ViewsRoom):
         return value_parts(self.jobs.values, index, width)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Fewer rungs are seen on a low screen, fewer columns on a narrow one."""
+        """Shows fewer rungs on a low screen, fewer columns on a narrow one."""
         self._fit()
 
     def _fit(self) -> None:
@@ -132,7 +131,7 @@ class ReplayRoom(ViewsRoom):
         self._show_said()
 
     def equivalent(self) -> list[str]:
-        """The command of what the lower view shows where the keys are there, else of the ladder."""
+        """The command of the lower view where it has the keys, else of the ladder."""
         return self.commands.of_what_is_seen()
 
     def state(self) -> str:
@@ -143,7 +142,7 @@ class ReplayRoom(ViewsRoom):
         return mark("bad") if ladder.first_failing else mark("ok") if ladder.end else ""
 
     def changed(self, kind: str, *, ended: bool = False) -> None:
-        """Paints what came; at its end the cursor goes to the first bad node, if no key has moved it."""
+        """Paints new output; at its end the cursor goes to the first bad node, unless a key has moved it."""
         if not self.is_mounted:
             return
         if kind == "triage":
@@ -155,7 +154,7 @@ class ReplayRoom(ViewsRoom):
             self.nodes.show(len(self.jobs.values.rows), cursor=bad)
         if kind == self.kind and kind != "values":
             self._show_said()
-        self.tell()
+        self.show_state()
         if ended:
             self.refresh_bindings()
 
@@ -166,10 +165,10 @@ class ReplayRoom(ViewsRoom):
         self.nodes.display = values
         self.said.display = not values
         self._show_said(keep=keep)
-        self.tell()
+        self.show_state()
 
-    def tell(self) -> None:
-        """The finding of what is looked at, what is chosen, and the state of each view."""
+    def show_state(self) -> None:
+        """Shows the finding, what is chosen, and the state of each view."""
         facts = " · ".join([*self.commands.facts(), *([self.busy] if self.busy else [])])
         self.query_one("#finding", Static).update(Text(plain(self._finding())))
         self.query_one("#facts", Static).update(Text(plain(facts), no_wrap=True, overflow="ellipsis"))
@@ -226,7 +225,7 @@ class ReplayRoom(ViewsRoom):
         self.upper, self.about = False, self.kind
         if self.kind == "values":
             self.nodes.focus()
-        self.tell()
+        self.show_state()
 
     @property
     def moving(self) -> VirtualList:
@@ -234,29 +233,29 @@ class ReplayRoom(ViewsRoom):
         return self.rungs if self.upper else self.nodes if self.kind == "values" else self.said
 
     def do_move(self, where: str) -> None:
-        """A key in the values holds the cursor there."""
+        """Moves in the list; a key in the values keeps the cursor there."""
         self.moved = self.moved or self.moving is self.nodes
         self._chose = self._chose or self.moving is self.rungs
         super().do_move(where)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """A click or tab chose a list."""
+        """Handles the choice of a list by a click or tab."""
         if event.widget in (self.rungs, self.nodes):
             self.upper = event.widget is self.rungs
 
     def on_virtual_list_moved(self, message: VirtualList.Moved) -> None:
-        """A click or a key moved a cursor."""
+        """Handles a move of a cursor by a click or a key."""
         self.upper = message.rows is self.rungs
         if not self.upper:
             self.moved = True
 
     def on_screen_resume(self) -> None:
-        """Back from another screen: a list has the keys."""
+        """Gives the keys to a list when the screen comes back."""
         super().on_screen_resume()
         (self.rungs if self.upper or self.kind != "values" else self.nodes).focus()
 
     def can(self, action: str) -> bool:
-        """Stopping needs something that runs, jumping something bad."""
+        """Whether an action makes sense: stopping needs a running job, jumping a bad node."""
         if action == "replay.stop":
             return self.jobs.running
         if action == "replay.next_bad":
@@ -266,7 +265,7 @@ class ReplayRoom(ViewsRoom):
     # -- actions
 
     def do_replay_open(self) -> None:
-        """Of a rung what was said about it; of a value its node in the graph."""
+        """Opens what was said about a rung, or the node of a value in the graph."""
         if not self.upper and self.kind == "values" and self.jobs.values.rows:
             self.to_graph()
         elif "triage" in self.jobs.slots:
@@ -275,12 +274,12 @@ class ReplayRoom(ViewsRoom):
             self.notify(f"r  run {counted(len(self.commands.ticked), 'ticked rung')}", timeout=3)
 
     def looked_at(self) -> Here:
-        """The node is that of the value under the cursor."""
+        """The graph, and the node of the value under the cursor."""
         rows = self.jobs.values.rows
         return self.here.at(node=rows[self.nodes.cursor].name) if rows else self.here
 
     def to_graph(self) -> bool:
-        """The node under the cursor in the graph, with the values as columns; without values the node that was
+        """Shows the node under the cursor in the graph, with the values as columns; without values the node that was
         found."""
         rows = self.jobs.values.rows
         return self._to_node(rows[self.nodes.cursor].name if rows else self._found_node() or self.here.node)
@@ -292,7 +291,7 @@ class ReplayRoom(ViewsRoom):
         return True
 
     def _judged_bad(self) -> list[Data]:
-        """What bisect and the ladder concluded, where that is a failure."""
+        """The failures that bisect and the ladder concluded."""
         documents = [self.jobs.slots["bisect"].document] if "bisect" in self.jobs.slots else []
         return [document for document in [*documents, self.jobs.ladder.end] if document.get("verdict") == "fails"]
 
@@ -308,7 +307,7 @@ class ReplayRoom(ViewsRoom):
         )
 
     async def do_replay_bad(self, step: int) -> None:
-        """To the next bad node, the first one after the last; or to the one before. Without values to that of the
+        """Goes to the next bad node, after the last to the first, or to the one before; without values to that of the
         graph."""
         bad = self.jobs.values.bad
         if not bad and (node := self._found_node()):
@@ -327,23 +326,23 @@ class ReplayRoom(ViewsRoom):
         self.nodes.move_to((on[0] if step > 0 else on[-1]) if on else (bad[0] if step > 0 else bad[-1]))
 
     def do_replay_switch(self) -> None:
-        """The other list."""
+        """Gives the keys to the other list."""
         if self.upper:
             self._use_lower()
         else:
             self.remove_class("alone")
             self.upper, self.about = True, "triage"
             self.rungs.focus()
-            self.tell()
+            self.show_state()
 
     def do_replay_zoom(self) -> None:
-        """The lower view alone, or with the rungs."""
+        """Shows the lower view alone, or with the rungs."""
         self.toggle_class("alone")
         if self.has_class("alone"):
             self._use_lower()
 
     def do_replay_copy(self) -> None:
-        """The lower view as text."""
+        """Copies the lower view as text."""
         if self.kind == "values":
             parts = [value_parts(self.jobs.values, place, 120) for place in range(len(self.jobs.values.rows))]
             lines = [
@@ -357,6 +356,6 @@ class ReplayRoom(ViewsRoom):
         self.workbench.copy("\n".join(lines) + "\n", self.kind)
 
     async def on_virtual_list_opened(self, message: VirtualList.Opened) -> None:
-        """A double click: ticks a rung, opens a node."""
+        """Ticks a rung or opens a node on a double click."""
         self.upper = message.rows is self.rungs
         await self.perform("replay.tick" if self.upper else "replay.open")

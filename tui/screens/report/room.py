@@ -1,9 +1,8 @@
-"""The report screen: what would be published of a graph or a minification, and how sure it is; `graphdbg report` writes
-and verifies, as a job.
+"""The report screen: what would be published about a graph or a minification, and how sure it is; `graphdbg report`
+writes and verifies, as a job.
 
 Reads the report that is there. Writes nothing itself, overwrites nothing and sends nothing.
 
-For example: `ReportRoom(Here(out="small"))`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ FILES = {"Privacy": ISSUE, "Issue": ISSUE, "Repro": REPRO, "Artifacts": ARTIFACT
 
 
 class ReportRoom(ViewsRoom):
-    """One report: as it is, or as it could be written."""
+    """One report: as it is written, or as it could be."""
 
     ROOM = "report"
     AUTO_FOCUS = ""
@@ -56,14 +55,14 @@ class ReportRoom(ViewsRoom):
         self._ahead: list[str] = []
 
     def content(self) -> ComposeResult:
-        """How it stands, the views, the text."""
+        """The state, the views, the text."""
         yield Static(id="report-state", markup=False)
         yield Static(id="report-tabs", markup=False)
         yield Lines(id="report-lines")
 
     @property
     def subject(self) -> str:
-        """What the report is about, as the command names it."""
+        """The subject of the report, as the command names it."""
         named = self.here.out or self.here.graph
         if named is None:
             raise UsageError(
@@ -72,7 +71,7 @@ class ReportRoom(ViewsRoom):
         return named
 
     def equivalent(self) -> list[str]:
-        """What shows this, or would write it."""
+        """The command that shows this, or would write it."""
         if self.shown is not None and self.shown.is_there:
             return ["report", str(self.shown.folder), "--preview"]
         return ["report", self.here.out or self.here.graph or "RUN/ID"]
@@ -82,7 +81,7 @@ class ReportRoom(ViewsRoom):
         return mark("runs") if self.running else mark("ok") if self.shown is not None and self.shown.is_there else ""
 
     def can(self, action: str) -> bool:
-        """A report that is there can be verified, copied and edited; what runs can be stopped."""
+        """Whether an action makes sense: a written report can be verified, copied and edited, a running job stopped."""
         there = self.shown is not None and self.shown.is_there
         running = self.running is not None
         known = {"stop": running, "write": not running, "verify": there and not running}
@@ -95,18 +94,18 @@ class ReportRoom(ViewsRoom):
         return self.job if self.job is not None and self.job.running else None
 
     def on_mount(self) -> None:
-        """Looks for a report that is there."""
+        """Looks for a written report."""
         super().on_mount()
         self._look()
 
     def on_screen_resume(self) -> None:
-        """A minification may have written its report meanwhile."""
+        """Looks again when the screen comes back: a minification may have written its report."""
         super().on_screen_resume()
         if self.shown is not None and not self.shown.is_there:
             self._look()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lines break elsewhere."""
+        """Wraps the lines for the new size."""
         self.call_after_refresh(self.show)
 
     def _look(self, folder: Path | None = None) -> None:
@@ -127,7 +126,7 @@ class ReportRoom(ViewsRoom):
         self.show(keep=False)
 
     def _look_ahead(self) -> None:
-        """What a report would share: told by the command, since a large graph takes a while to read."""
+        """Shows what a report would share, from the command, since a large graph takes a while to read."""
         self._ahead = ["reading the graph ..."]
 
         def ended(job: Job, code: int) -> None:
@@ -141,7 +140,7 @@ class ReportRoom(ViewsRoom):
     # -- showing
 
     def show(self, *, keep: bool = True) -> None:
-        """How it stands, the names of the views, the text."""
+        """Shows the state, the names of the views, the text."""
         if not self.is_mounted or self.shown is None:
             return
         self.query_one("#report-state", Static).update(self._state(self.shown))
@@ -203,7 +202,7 @@ class ReportRoom(ViewsRoom):
     # -- writing and verifying
 
     def do_report_write(self) -> None:
-        """Asks for the folder, then writes as a job; what is there is never overwritten."""
+        """Asks for the folder, then writes as a job; an existing report is never overwritten."""
         self._refuse_two()
         subject = self.subject
 
@@ -304,7 +303,7 @@ class ReportRoom(ViewsRoom):
         return path
 
     def do_report_copy(self) -> None:
-        """The text of the view as it is in the file."""
+        """Copies the text of the view as it is in the file."""
         preview, view = self._there(), VIEWS[self.view]
         if view == "Repro":
             self.workbench.copy(preview.repro, "repro")
@@ -314,14 +313,14 @@ class ReportRoom(ViewsRoom):
             self.workbench.copy("\n".join(line.plain for line in self.lines.texts), f"report-{view.lower()}")
 
     def do_report_copy_path(self) -> None:
-        """Where the file lies."""
+        """Copies the path of the file."""
         self.workbench.copy(str(self._file().resolve()), "path")
 
     def do_report_edit(self) -> None:
-        """The file in the editor."""
+        """Opens the file in the editor."""
         self.workbench.edit(self._file())
 
     def to_graph(self) -> bool:
-        """The case as a graph."""
+        """Shows the case as a graph."""
         self.workbench.go("graph", Here(graph=self.subject))
         return True

@@ -177,7 +177,7 @@ def test_processes_that_died_and_what_was_left_out(tmp_path: Path, monkeypatch) 
 def test_packed_runs_minifications_and_jobs_are_listed_and_opened(work: Path) -> None:
     pack_here()
     Path("out").mkdir()
-    Path("out/journal.jsonl").write_text('{"header": {}}\n')
+    Path("out/events.jsonl").write_text('{"event":"conditions"}\n')
     job = Job(["ls", "not there"])
     assert job.wait(20)
     home = HomeRoom(Here())

@@ -100,19 +100,6 @@ def test_a_finished_one_shows_its_result_and_every_view(out: Path) -> None:
     play(story, room, size=(160, 50))
 
 
-def test_an_old_folder_shows_what_its_journal_knows(out: Path) -> None:
-    (out / "events.jsonl").unlink()
-    room = MinifyRoom(Here(out="small"))
-
-    async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: room.watched is not None and room.watched.story.history, "the journal")
-        await until(app, lambda: "ended after" in shown(app), "that it ended")
-        await to_view(app, "Log")
-        assert lines(app) == ["an old folder keeps no words"]
-
-    play(story, room, size=(80, 24))
-
-
 def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

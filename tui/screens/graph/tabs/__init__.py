@@ -1,6 +1,8 @@
 """What the graph screen shows of one node: Detail, Source, Code, IR, Near. Mounted beside the table; shows, decides
 nothing.
 
->>> tabs = NodeTabs(saved, view)
->>> tabs.show_node(57); tabs.step(1)
+For example:
+
+    tabs = NodeTabs(saved, view)
+    tabs.show_node(57); tabs.step(1)
 """

@@ -2,10 +2,9 @@
 asked for.
 
 A piece is coloured by itself, so a text that goes over many lines may be coloured wrongly below the start of a piece; a
-whole file of generated code would take seconds. Does not know widgets.
+whole file of generated code would take seconds. Knows no widget.
 
->>> [len(texts) for texts in (coloured(lines[:200], "python", dark=True),)]
-[200]
+For example: `[len(texts) for texts in (coloured(lines[:200], "python", dark=True),)]` gives `[200]`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LONGEST = 400
 
 
 def pieces(sheet: Sheet, first: int, last: int) -> list[tuple[range, str]]:
-    """The pieces of a sheet that lie in sight, each in one language."""
+    """The pieces of a sheet that are in sight, each in one language."""
     pieces_in_sight: list[tuple[range, str]] = []
     for start in range(first // PIECE * PIECE, last, PIECE):
         end = min(start + PIECE, len(sheet.lines))
@@ -39,7 +38,7 @@ def pieces(sheet: Sheet, first: int, last: int) -> list[tuple[range, str]]:
 
 
 def coloured(lines: Sequence[object], language: str, *, dark: bool) -> list[Text]:
-    """The lines with colours; as they are where there is no lexer of that name."""
+    """The lines with colours; unchanged where there is no lexer of that name."""
     texts = [plain_code(line_text(line)) for line in lines]  # type: ignore[arg-type]
     shown = highlighted([text[:LONGEST] for text in texts], language, dark=dark)
     for text, line in zip(shown, texts, strict=False):

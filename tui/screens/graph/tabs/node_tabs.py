@@ -2,10 +2,12 @@
 comes.
 
 Whoever moves the cursor calls `show_node` once it rests. An answer for a node that is no longer wanted is thrown away.
-Does not read or compute anything in a key's handler, and does not know the table.
+A key's handler reads and computes nothing; the table is unknown here.
 
->>> tabs = NodeTabs(saved, view)
->>> tabs.show_node(57); tabs.choose("code"); tabs.more(1)
+For example:
+
+    tabs = NodeTabs(saved, view)
+    tabs.show_node(57); tabs.choose("code"); tabs.more(1)
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from .....dumps.browse.boxes import ASCII
 from .....dumps.browse.near import HOPS, MOST_HOPS
 from .....dumps.browse.sheet import DIM, Sheet, line
 from .....dumps.browse.table import GraphView
+from ....base_screen import BaseScreen
 from ....settings import ascii_only, mark
-from ....telling import Telling
 from .colours import coloured
 from .page import Page
 from .tab_line import TabLine
@@ -39,7 +41,7 @@ NAMES = {DETAIL: "Detail", SOURCE: "Source", CODE: "Code", STAGES: "IR", NEAR: "
 
 
 class NodeTabs(Vertical):
-    """`node` is the position of the node that is shown; None: none."""
+    """The tabs of one node; `node` is the position of the node that is shown, or None."""
 
     DEFAULT_CSS = "NodeTabs { height: 1fr; width: 1fr; }"
     BINDINGS = [
@@ -57,11 +59,11 @@ class NodeTabs(Vertical):
         self.tab = DETAIL
         self.kinds: Sequence[str] = tuple(NAMES)
         self.numbers = {SOURCE: 0, CODE: 0, NEAR: HOPS}
-        """Which frame, which kernel, how many hops."""
+        """Which frame, which kernel, and how many hops are shown."""
         self.notes_of: Callable[[int, bool], list[str]] = lambda node, source: []
-        """What jobs found of a node; with its other argument, of the source line."""
+        """The findings of jobs at a node; with the other argument, at its source line."""
         self.shown: tuple[str, int | None, int] = ("", None, 0)
-        """Tab, node and number of the sheet that is seen."""
+        """Tab, node and number of the sheet that is shown."""
 
     def compose(self) -> ComposeResult:
         """The line of names and the page."""
@@ -70,7 +72,7 @@ class NodeTabs(Vertical):
 
     def on_mount(self) -> None:
         """Shows what was asked for before it was mounted."""
-        self._tell("")
+        self._show_title("")
         self._work(self._kinds, self._take_kinds, "tabs")
         self._ask()
 
@@ -78,7 +80,7 @@ class NodeTabs(Vertical):
 
     @property
     def sheet(self) -> Sheet:
-        """What is seen."""
+        """The sheet that is shown."""
         return self.page.sheet
 
     def show_node(self, index: int | None) -> None:
@@ -91,7 +93,7 @@ class NodeTabs(Vertical):
             self._ask()
 
     def again(self) -> None:
-        """The same again: something was found."""
+        """Shows the same sheet again after new findings."""
         if self.is_mounted:
             self._ask()
 
@@ -99,15 +101,15 @@ class NodeTabs(Vertical):
         """Shows another tab."""
         if tab != self.tab and tab in self.kinds:
             self.tab = tab
-            self._tell("")
+            self._show_title("")
             self._ask()
 
     def step(self, by: int) -> None:
-        """So many tabs to the right, after the last the first."""
+        """Moves so many tabs to the right, after the last to the first."""
         self.choose(self.kinds[(self.kinds.index(self.tab) + by) % len(self.kinds)])
 
     def more(self, by: int) -> None:
-        """The next frame or kernel; of the neighbourhood a hop more. Nothing on the other tabs."""
+        """Shows the next frame or kernel, or one hop more; does nothing on the other tabs."""
         if self.tab == NEAR:
             self.action_hops(by)
         elif self.tab in self.numbers:
@@ -115,7 +117,7 @@ class NodeTabs(Vertical):
             self._ask()
 
     def action_hops(self, by: int) -> None:
-        """A wider or narrower neighbourhood, which is shown then."""
+        """Shows a wider or narrower neighbourhood."""
         self.numbers[NEAR] = max(1, min(MOST_HOPS, self.numbers[NEAR] + by))
         if self.tab == NEAR:
             self._ask()
@@ -123,14 +125,15 @@ class NodeTabs(Vertical):
             self.choose(NEAR)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """+ and - are hops where the neighbourhood is seen; else they mean what they mean on the screen."""
+        """Lets + and - change the hops where the neighbourhood is shown; elsewhere they keep their meaning on the
+        screen."""
         return self.tab == NEAR if action == "hops" else super().check_action(action, parameters)
 
     # -- asking and showing
 
     @cached_property
     def about(self) -> About:
-        """What is asked; in a thread."""
+        """The views that are asked, in a thread."""
         return About(self.saved, self._view)
 
     def _kinds(self) -> Sequence[str]:
@@ -141,7 +144,7 @@ class NodeTabs(Vertical):
         self.kinds = kinds
         if self.tab not in kinds:
             self.choose(DETAIL)
-        self._tell(self.sheet.title)
+        self._show_title(self.sheet.title)
 
     def _ask(self) -> None:
         tab, node, number = wanted = self.tab, self.node, self.numbers.get(self.tab, 0)
@@ -157,16 +160,16 @@ class NodeTabs(Vertical):
         self.shown = wanted
         if wanted[1] is not None and (texts := self.notes_of(wanted[1], wanted[0] == SOURCE)):
             sheet = replace(sheet, notes=[*(f"{mark('bad')} {text}" for text in texts), *sheet.notes])
-        self._tell(sheet.title, sheet.choice)
+        self._show_title(sheet.title, sheet.choice)
         self.page.show(sheet, stay=stay)
 
-    def _tell(self, title: str, choice: str = "") -> None:
+    def _show_title(self, title: str, choice: str = "") -> None:
         now = self.tab if self.tab in self.kinds else self.kinds[0]
         self.query_one(TabLine).show({kind: NAMES[kind] for kind in self.kinds}, now, title, choice)
 
     @property
-    def _screen(self) -> Telling[Any]:
-        return cast("Telling[Any]", self.screen)
+    def _screen(self) -> BaseScreen[Any]:
+        return cast("BaseScreen[Any]", self.screen)
 
     def _work(self, function: Callable[[], object], then: Callable[..., object], doing: str) -> None:
         def show(answer: object) -> None:

@@ -1,9 +1,8 @@
 """One sheet on the screen: only the lines that are seen are made and painted; nodes in it can be clicked.
 
-Marked lines have a sign in front, so that they are seen without colours. Texts are wrapped, code is not. Does not read
+Marked lines have a sign in front, so that they are seen without colours. Texts are wrapped, code is not. Reads no
 files.
 
->>> page.show(sheet)
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ KINDS = (TITLE, DIM, LINK, BAD, HERE)
 MARK = "▸"
 _SET_IN = 9
 _ABOVE = 5
-"""Lines in sight above the one to look at."""
+"""Lines in sight above the first one to look at."""
 
 
 class Page(VirtualList):
-    """A sheet. `colour(range, language, take)` is asked for colours of lines and gives them to `take` when it has
-    them."""
+    """A sheet on the screen. `colour(range, language, take)` is asked for the colours of lines and passes them to
+    `take`."""
 
     chooses = False
     auto_links = Reactive(False)
@@ -76,7 +75,7 @@ class Page(VirtualList):
     # -- what is shown
 
     def show(self, sheet: Sheet, *, stay: bool = False) -> None:
-        """Shows a sheet from the line to look at; `stay`: where the last one was."""
+        """Shows a sheet from the line to look at; `stay`: from the place of the last sheet."""
         same_file = bool(sheet.language and sheet.lines is self.sheet.lines)
         self.sheet = sheet
         if not same_file:
@@ -97,7 +96,7 @@ class Page(VirtualList):
         return next((row for row, (at, _) in enumerate(self._rows) if at >= position), 0)
 
     def _lay(self) -> None:
-        """Notes, then the lines, broken where they are texts."""
+        """Lays out notes, then the lines, which are wrapped where they are texts."""
         self._strips.clear()
         sheet = self.sheet
         notes: list[tuple[int, Line | str]] = [(-1, line((_note(note), BAD))) for note in sheet.notes]
@@ -127,12 +126,12 @@ class Page(VirtualList):
         return len(str(len(self.sheet.lines) + self.sheet.first)) + 3 if self.sheet.language else 0
 
     def on_resize(self) -> None:
-        """Other lines fit."""
+        """Wraps the lines for the new size."""
         self._lay()
         self.refresh()
 
     def notify_style_update(self) -> None:
-        """Another theme."""
+        """Takes the styles of another theme."""
         super().notify_style_update()
         self._strips.clear()
         self._colours.clear()
@@ -145,7 +144,7 @@ class Page(VirtualList):
         return self.get_component_rich_style(f"page--{kind}") if kind else self.rich_style
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen."""
+        """Paints one line of the screen."""
         across, down = self.scroll_offset
         width = self.size.width
         row = y if y < len(self._notes) else y + down  # notes stay in sight
@@ -213,17 +212,17 @@ def _note(note: str) -> str:
 
 
 def found_bad(note: str) -> bool:
-    """Whether a note says what a job found bad, and not what the sheet lacks."""
+    """Whether a note reports a finding of a job, and not what the sheet lacks."""
     return note.startswith(f"{mark('bad')} ")
 
 
 def _leading(piece: Span) -> Style:
-    """To the node that a click on the piece asks for."""
+    """The link of a piece to its node."""
     return Style(meta={"@click": ("screen.visit", (piece.graph, piece.node))}) if piece.node else Style.null()
 
 
 def broken(row: tuple[int, Line | str], width: int) -> list[tuple[int, Line | str]]:
-    """A line as several that fit, broken between words where it can be; the pieces stay what they were."""
+    """A line as several that fit, broken between words where possible; the pieces keep their kinds."""
     position, line = row
     if isinstance(line, str) or sum(cell_len(piece.text) for piece in line) <= width:
         return [row]

@@ -30,7 +30,7 @@ class TabLine(Widget):
     _now = _title = _choice = ""
 
     def show(self, names: Mapping[str, str], now: str, title: str = "", choice: str = "") -> None:
-        """Shows these names of tabs with one of them open."""
+        """Shows these names of tabs, one of them open."""
         self._names, self._now, self._title, self._choice = names, now, title, choice
         self.refresh()
 

@@ -1,0 +1,198 @@
+"""OUT/events.jsonl, the one log of a minification: what happens is a line, and what was answered is never asked again.
+
+A line that a process going on needs (`events.KEPT`) is on the disk before the search does anything else; the others say
+what it is at, and where the disk refuses them one sentence says so: they never end a search. Resuming is a replay: the
+search starts over, and each answer that the log has is taken from it. Only ever appended to. Must not search or judge.
+
+>>> log = Log(Path("small"))
+>>> log.begin({"graph": "c0ffee", "torch": "2.13.0"})
+>>> log.answer("0-2", 0, lambda: Answer(Ruling.SAME, nodes=5))
+(Answer(verdict=<Ruling.SAME: 'same'>, ..., nodes=5, ...), False)
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..dumps import opening
+from ..dumps.atomic import cannot_write
+from ..dumps.errors import UsageError
+from ..dumps.lines import LineWriter, decoded
+from ..dumps.wording import counted
+from .events import EVENTS_FILE, KEPT, Answered, Conditions, Happening, Said, Started
+from .search.problem import Answer, Ruling
+from .story import Story
+
+OTHER_NAME = "journal.jsonl"
+"""The same file once more, where the file system has hard links. In a folder of an earlier graphdbg it is a file of
+its own with the answers."""
+FORMAT = 2
+
+
+class Log:
+    """Appends the events of one process, and knows the answers of earlier ones. Safe from several threads.
+
+    `complain` takes sentences about what is wrong with the file. The file is made when the first line comes.
+    """
+
+    def __init__(self, out: Path, complain: Callable[[str], None] = lambda text: None) -> None:
+        self.path = out / EVENTS_FILE
+        self.story = Story(out=str(out))
+        """What this process has told so far."""
+        self.earlier = Story(out=str(out))
+        """What earlier processes did, once the file is open."""
+        self.damage = 0
+        """Their lines that cannot be read."""
+        self._life = 0
+        self._complain = complain
+        self._lines: LineWriter | None = None
+        self._closed = self._broken = False
+        self._lock = RLock()
+
+    def begin(self, header: Mapping[str, Any], about: Mapping[str, Any] | None = None, *, resume: bool = False) -> None:
+        """Writes what the answers depend on (`header`), and what else is worth knowing in order to go on (`about`).
+
+        With `resume` reads the answers of earlier processes. Raises UsageError where these depend on something else,
+        where there are none, and without `resume` where there are some.
+        """
+        whole = {"format": FORMAT, **header}
+        with self._lock:
+            self._opened(True)
+        before = self.earlier.conditions
+        if before is None:
+            if resume:
+                raise nothing_to_resume(self.path.parent)
+            self.tell(Conditions(whole, dict(about or {})))
+        elif not resume:
+            what = f"{self.path} exists"
+            raise UsageError(what, "another minification wrote it", "choose another -o, or pass --resume")
+        else:
+            self._compare(before.header, whole)
+            if self.damage:
+                what = f"{counted(self.damage, 'line')} of {self.path} cannot be read"
+                self._complain(f"{what}: what it answered, if anything, is asked again")
+        with suppress(OSError):  # there already, or no such thing on this file system
+            os.link(self.path, self.path.with_name(OTHER_NAME))
+
+    def _compare(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        now = json.loads(json.dumps(now))
+        for key in sorted({*before, *now}):
+            if before.get(key) != now.get(key):
+                raise UsageError(
+                    f"cannot resume from {self.path}",
+                    f"its {key} is {before.get(key)!r}, now it is {now.get(key)!r}",
+                    "run it under the same conditions, or start anew with another -o",
+                )
+
+    # -- answers
+
+    @property
+    def known(self) -> int:
+        """How many answers of earlier processes there are."""
+        return len(self.earlier.answers)
+
+    def recall(self, case: str, run: int) -> Answer | None:
+        """The answer of an earlier process to this very query, or None."""
+        return self.earlier.answers.get((case, run))
+
+    def answer(self, case: str, run: int, ask: Callable[[], Answer]) -> tuple[Answer, bool]:
+        """The answer to a query, on the disk where it is a new one and our own machinery did not fail; whether it was
+        known."""
+        known = self.recall(case, run)
+        answer = known or ask()
+        if known is None and answer.verdict is not Ruling.INFRA:
+            self.tell(Answered.of(case, run, answer))
+        return answer, known is not None
+
+    # -- writing
+
+    def tell(self, event: Happening) -> None:
+        """Writes one event. Raises EnvironmentLackError where one of `KEPT` cannot be written."""
+        with self._lock:
+            kept = isinstance(event, KEPT)
+            self._opened(kept)
+            self._life += isinstance(event, Started)
+            event = replace(event, time=round(time.time(), 3), life=self._life)
+            if not isinstance(event, Answered):
+                self.story.hear(event)
+            self._write(event.to_json(), kept=kept)
+
+    def say(self, text: str) -> None:
+        """Writes a sentence for those who look on."""
+        self.tell(Said(text))
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Writes a line that is no event of the search, such as `done`."""
+        with self._lock:
+            self._write(line, kept=False)
+
+    def close(self) -> None:
+        """Lets go of the file; later events are dropped."""
+        with self._lock:
+            if self._lines is not None:
+                self._lines.close()
+            self._lines, self._closed = None, True
+
+    def _opened(self, kept: bool) -> LineWriter | None:
+        """The file, open; None where it is not, or is written no more. Knows what earlier processes did from then
+        on."""
+        if self._lines is None and not self._closed and (kept or not self._broken):
+            try:
+                lines = LineWriter(self.path)
+                if self.path.stat().st_size:  # of a device it is 0, whatever can be read
+                    self.earlier, self.damage = read(self.path.parent)
+                    self._life += self.earlier.life
+                self._lines = lines
+            except OSError as error:
+                self._fail(error, kept)
+        return self._lines
+
+    def _write(self, line: dict[str, Any], *, kept: bool) -> None:
+        lines = self._opened(kept)
+        if lines is None or (self._broken and not kept):
+            return
+        try:
+            now = {"time": round(time.time(), 3), "life": self._life}
+            lines.write(msgspec.json.encode({**line, **now}))
+            if lines.torn:
+                raise OSError(errno.ENOSPC, "the disk is full")
+            if kept:
+                lines.sync()
+        except OSError as error:
+            self._fail(error, kept)
+
+    def _fail(self, error: OSError, kept: bool) -> None:
+        if kept:
+            raise cannot_write(self.path, error) from error
+        self._broken = True
+        why = error.strerror or str(error)
+        self._complain(f"{self.path} is written no more ({why}): who follows it sees nothing new, the search goes on")
+
+
+def read(out: Path) -> tuple[Story, int]:
+    """All that the log of a folder says, added up, and how many of its lines are none. Raises OSError."""
+    story, damage = Story(out=str(out)), 0
+    for line in opening.read(out / EVENTS_FILE).split(b"\n"):
+        fields = decoded(line) if line else None
+        damage += bool(line) and fields is None
+        story.take(fields or {})
+    return story, damage
+
+
+def nothing_to_resume(out: Path) -> UsageError:
+    """Why there is nothing to go on with in a folder."""
+    why = "it has no events.jsonl with answers" if out.is_dir() else "there is no such folder"
+    if (out / OTHER_NAME).is_file():
+        why = f"an earlier graphdbg wrote its answers, into {OTHER_NAME}, which this one does not read"
+    return UsageError(f"there is nothing to go on with in {out}", why, "minify without --resume, into another -o")

@@ -1,0 +1,61 @@
+"""What the checks say of kernels that have no fault: the twenty models' graphs, which should be nothing.
+
+    python -m tests.matrix.triton_false_reports [MODEL...] [--ways static,dynamic,bfloat16] [--stages forward,backward]
+
+Numbers are judged by `triton_matrix.py`; here a finding is a report, whatever it says. Exit code: 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from graphdbg.dumps.schema import Ambient
+from graphdbg.toolkit.kernel_checks.findings import Checked
+from graphdbg.toolkit.kernel_checks.run import checked
+from graphdbg.toolkit.live.spec import ReplaySpec
+from tests.matrix.triton_matrix import WAYS
+from tests.models.triton_graphs import MODELS, Graph, graphs_of
+
+REFUSED = {("graph_convolution", "bfloat16")}
+"""Eager itself refuses these."""
+STAGES = ("forward", "backward", "joint", "dynamo", "inference")
+
+
+def rows(model: str, way: str, stages: tuple[str, ...]) -> Iterator[tuple[Graph, Checked]]:
+    """Each graph of a model, checked. Graphs of one capture share symbols, so each is of its own."""
+    present = [index for index, one in enumerate(graphs_of(model, **WAYS[way])) if one.stage in stages]
+    for index in present:
+        graph = graphs_of(model, **WAYS[way])[index]
+        ambient = Ambient(autocast={"cpu": "bfloat16"} if way == "bfloat16" and graph.stage == "dynamo" else {})
+        spec = ReplaySpec(graph.stage, graph.kwargs, ambient, dynamic=graph.dynamic)
+        yield graph, checked(graph.gm, graph.inputs, spec, plain=False)
+
+
+def main() -> None:
+    """Prints a line for each graph."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=list(MODELS))
+    parser.add_argument("--ways", default="static,dynamic,bfloat16")
+    parser.add_argument("--stages", default=",".join(STAGES[:2]))
+    asked = parser.parse_args()
+    graphs = reports = launches = 0
+    for model in asked.models or list(MODELS):
+        for way in asked.ways.split(","):
+            if (model, way) in REFUSED:
+                continue
+            for graph, found in rows(model, way, tuple(asked.stages.split(","))):
+                graphs, launches = graphs + 1, launches + found.launches
+                reports += len(found.findings)
+                said = f"{len(found.findings)} findings, {len(found.notes)} notes"
+                said += f", {found.verdict[:150]}" if found.cannot or found.wrong else ""
+                print(f"{model:24} {way:9} {graph.stage:9} {found.launches:3} launches  {said}", flush=True)
+                for one in (*found.findings, *found.notes):
+                    print(f"    {one}")
+    print(f"{reports} reports in {graphs} graphs, {launches} launches")
+    sys.exit(1 if reports else 0)
+
+
+if __name__ == "__main__":
+    main()
