@@ -326,5 +326,5 @@ def _slow_seconds(reply: Reply) -> float | None:
     """The time of a query that was too slow; None for any other."""
     if reply.status != "done":
         return None
-    found = from_answer(reply)
-    return found.size if found is not None and found.kind == "slow" else None
+    signature = from_answer(reply)
+    return signature.size if signature is not None and signature.kind == "slow" else None

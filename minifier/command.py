@@ -101,9 +101,9 @@ class CommandOracle(Oracle):
 
     def emit(self, candidate: Candidate | None, path: Path) -> Any:
         """Writes a candidate as a case folder; remembers its size, which the folder alone does not tell."""
-        made = self.ask("emit", candidate, out=str(path))
-        self._sizes[str(path)] = made["input_bytes"]
-        return made["spec"]
+        emitted = self.ask("emit", candidate, out=str(path))
+        self._sizes[str(path)] = emitted["input_bytes"]
+        return emitted["spec"]
 
     def _answer(self, reply: Reply) -> Answer:
         """The verdict of one run; its size is filled in later."""
@@ -173,5 +173,5 @@ def _last_line(output: str) -> str:
 def _environment() -> dict[str, str]:
     """The user's variables, those left out that have no JSON form; what graphdbg finds of a candidate is of no interest
     later."""
-    told = {name: value for name, value in os.environ.items() if (name + value).isprintable() or value.isascii()}
-    return told | {KEPT_ELSEWHERE: "1"}
+    printable = {name: value for name, value in os.environ.items() if (name + value).isprintable() or value.isascii()}
+    return printable | {KEPT_ELSEWHERE: "1"}

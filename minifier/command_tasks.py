@@ -35,10 +35,10 @@ def run(payload: dict[str, Any]) -> dict[str, Any]:
     case = Path(payload["folder"]) / "case"
     if payload["ready"] is None:
         try:
-            made = emit({**payload, "out": str(case)})
+            emitted = emit({**payload, "out": str(case)})
         except Invalid as error:
             return {"invalid": str(error)}
-        report({"nodes": made["nodes"], "input_bytes": made["input_bytes"]})
+        report({"nodes": emitted["nodes"], "input_bytes": emitted["input_bytes"]})
     else:
         shutil.copytree(payload["ready"], case)
         report({"nodes": len(load_graph(case).record.graph.nodes), "input_bytes": payload["input_bytes"]})

@@ -92,14 +92,14 @@ class Orders:
 
     def new(self) -> list[Order]:
         """Those that came since the last call."""
-        found: list[Order] = []
-        for told in lines.objects(self._tail.read()):
+        orders: list[Order] = []
+        for fields in lines.objects(self._tail.read()):
             with suppress(msgspec.ValidationError):
-                order = msgspec.convert(told, Order)
+                order = msgspec.convert(fields, Order)
                 if order.what in WHATS and order.id not in self._seen:
                     self._seen.add(order.id)
-                    found.append(order)
-        return found
+                    orders.append(order)
+        return orders
 
 
 class NobodyThereError(UsageError):
@@ -145,9 +145,9 @@ def outcome(out: Path, given: Given, wait_s: float) -> Steered | None:
         if not tail.there:
             return None
         for line in lines:
-            found = from_json(json.loads(line)) if b'"event":"steered"' in line else None
-            if isinstance(found, Steered) and found.id == given.order.id:
-                return found
+            event = from_json(json.loads(line)) if b'"event":"steered"' in line else None
+            if isinstance(event, Steered) and event.id == given.order.id:
+                return event
         if time.monotonic() >= deadline or (not lines and at_work(out)[0] == "dead"):
             return None
         time.sleep(LOOK_S)

@@ -63,11 +63,11 @@ def cut(
     """
     check_folder(out)
     with opened(server, warmth("eager"), TASK) as used, temporary.folder("graphdbg-cut-") as work:
-        made = work / "made" / "case"
+        written = work / "made" / "case"
         payload = {
             "case": str(saved.path.absolute()),
             "work": str(work),
-            "out": str(made),
+            "out": str(written),
             "names": list(names),
             "seed": seed,
             "imports": list(imports),
@@ -86,19 +86,29 @@ def cut(
             )
         _must_be_done(reply, work)
         with new_folder(out) as fresh:
-            shutil.copytree(made, fresh, dirs_exist_ok=True)
+            shutil.copytree(written, fresh, dirs_exist_ok=True)
         if trust.trusted(saved.path):
             bound.bind(out)
-    told = reply.value
-    notes += told["notes"]
-    if told["random"]:
-        notes.append(f"{', '.join(told['random'])}: random numbers are drawn anew here, from the seed")
+    reported = reply.value
+    notes += reported["notes"]
+    if reported["random"]:
+        notes.append(f"{', '.join(reported['random'])}: random numbers are drawn anew here, from the seed")
     there = {node.name for node in saved.record.graph.nodes if node.op == "placeholder"}
     case = load_graph(out)
     table = case.table
     inputs = [(row.name, "graph" if row.name in there else "node") for row in table.rows() if row.op == "placeholder"]
     outputs = [table.name[place] for row in table.rows() if row.op == "output" for place in row.inputs]
-    return Cut(out, saved.id, told["nodes"], told["kept"], inputs, outputs, told["input_bytes"], told["came"], notes)
+    return Cut(
+        out,
+        saved.id,
+        reported["nodes"],
+        reported["kept"],
+        inputs,
+        outputs,
+        reported["input_bytes"],
+        reported["came"],
+        notes,
+    )
 
 
 def _must_be_done(reply: Reply, work: Path) -> None:

@@ -114,17 +114,17 @@ class Demo:
         """The id of the failing graph nearest to the bug, as triage ranks them."""
         allowed_s = PATIENCE * self.recorded_s
         slow = ["--max-time", f"{allowed_s:.0f}", "--limit", f"{allowed_s:.0f}"] if allowed_s > USUAL_S else []
-        found = json.loads(self.step(["triage", run, "--json", *slow], (0, 1)))
-        if not found["graphs"]:
+        triaged = json.loads(self.step(["triage", run, "--json", *slow], (0, 1)))
+        if not triaged["graphs"]:
             raise DemoFailedError(
                 "the demo recorded no compiled graph", "torch.compile did not run", "see graphdbg doctor"
             )
-        self.narrate(f"-> {found['summary']}")
-        for row in found["graphs"]:
+        self.narrate(f"-> {triaged['summary']}")
+        for row in triaged["graphs"]:
             signature = row.get("signature")
             if signature and signature["kind"] == KINDS[plant] and row["id"].endswith(COMPILED_STAGES):
                 return row["id"]
-        ids = ", ".join(f"{row['id']} ({row['verdict']})" for row in found["graphs"])
+        ids = ", ".join(f"{row['id']} ({row['verdict']})" for row in triaged["graphs"])
         raise DemoFailedError(f"the demo's {plant} bug was not found", f"triage says: {ids}", "see graphdbg doctor")
 
     def nodes(self, path: str) -> int:
@@ -142,8 +142,8 @@ class Demo:
         graphdbg says and the exception (g++ prints pages). There is no time limit, for this machine may be slow or
         busy; a step that says nothing is said to be at work.
         """
-        told = f"graphdbg {shlex.join(arguments)}"
-        self.narrate(f"\n$ {told}")
+        typed = f"graphdbg {shlex.join(arguments)}"
+        self.narrate(f"\n$ {typed}")
         began = time.monotonic()
         output: list[str] = []
         narration: list[str] = []
@@ -177,8 +177,8 @@ class Demo:
             wanted = " or ".join(map(str, codes))
             why = f"exit code {process.returncode} instead of {wanted}"
             tail = "".join(narration[-15:])
-            fix = f"what it left is in {self.folder}; try it there: {told}"
-            raise DemoFailedError(f"the demo's step `{told}` failed", f"{why}\n{tail}".rstrip(), fix)
+            fix = f"what it left is in {self.folder}; try it there: {typed}"
+            raise DemoFailedError(f"the demo's step `{typed}` failed", f"{why}\n{tail}".rstrip(), fix)
         return "".join(output)
 
 

@@ -145,8 +145,8 @@ class Engine:
                 continue
             wave.append((position, candidate))
             if len(wave) == self.jobs or candidate in self._answers:
-                if (found := self._first_of(wave)) is not None:
-                    return found
+                if (failing := self._first_of(wave)) is not None:
+                    return failing
                 wave = []
         return self._first_of(wave)
 
@@ -201,8 +201,8 @@ class Engine:
 
         From there a search begins anew: an edit may not apply to fewer atoms, which would then seem to be needed.
         """
-        known = [one for one in self.bests if one is not None and self.fails(one)]
-        plain = [one for one in known if all(edit.startswith("switches ") for edit in one.edits)]
+        known = [best for best in self.bests if best is not None and self.fails(best)]
+        plain = [best for best in known if all(edit.startswith("switches ") for edit in best.edits)]
         return plain[-1] if plain else self.best
 
     def answer(self, candidate: Candidate) -> Answer | None:
@@ -493,7 +493,7 @@ class Engine:
         """The failure is flaky after all: measures it, forgets what passed too few times, and has the search begin
         anew."""
         self.repeats = max(2, self._measure(self))
-        for candidate in [one for one, answer in self._answers.items() if answer.verdict in UNSURE]:
+        for candidate in [asked for asked, answer in self._answers.items() if answer.verdict in UNSURE]:
             if len(self._runs.get(candidate, ())) < self.repeats:
                 del self._answers[candidate]
         self._monotony.forget()

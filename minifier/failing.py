@@ -49,14 +49,14 @@ def failing_graph(
     if saved:
         return saved, known
     rows = index.rows(index.processes(run.path))
-    found = suspects(rows, triggered(index.processes(run.path))) if amount is None else []
-    if found:
+    suspected = suspects(rows, triggered(index.processes(run.path))) if amount is None else []
+    if suspected:
         others = (
-            f"; {counted(len(found) - 1, 'other failure')}: graphdbg ls {shown_path(run.path)}"
-            if len(found) > 1
+            f"; {counted(len(suspected) - 1, 'other failure')}: graphdbg ls {shown_path(run.path)}"
+            if len(suspected) > 1
             else ""
         )
-        return run.graph(found[0].id), _why(found[0], rows) + others
+        return run.graph(suspected[0].id), _why(suspected[0], rows) + others
     if not run.graphs():
         raise UsageError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
     told(
@@ -80,8 +80,8 @@ def _why(row: index.ListedGraph, rows: Sequence[index.ListedGraph]) -> str:
         return f"it was in flight when its process ended ({row.status}){error}"
     if row.status != "failed":
         return "what was asked for with --when was seen there"
-    alike = [one for one in rows if compile_of(one) == compile_of(row)]
-    inner = [one for one in alike if one.stage in ("forward", "backward", "inference")]
+    alike = [other for other in rows if compile_of(other) == compile_of(row)]
+    inner = [other for other in alike if other.stage in ("forward", "backward", "inference")]
     if row.stage == "dynamo" and not inner:
         return f"AOT tracing failed and no later graph was made{error}"
     if row.stage == "dynamo":

@@ -44,9 +44,13 @@ def allowed(options: MinifyOptions) -> bool:
     )
 
 
-def eager_cannot(found: Signature) -> bool:
+def eager_cannot(signature: Signature) -> bool:
     """Whether a judgement ended because eager could not run the graph, and not with what the compiler raises, too."""
-    return found.kind in ("error", "memory") and found.stage in ("eager", "build") and found.detail != RAISED_TOO
+    return (
+        signature.kind in ("error", "memory")
+        and signature.stage in ("eager", "build")
+        and signature.detail != RAISED_TOO
+    )
 
 
 def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answer | None:
@@ -56,30 +60,32 @@ def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answe
     shown.
     """
     try:
-        answer, found = oracle.judge(None, made_up=True)
+        answer, signature = oracle.judge(None, made_up=True)
     except EnvironmentLackError:
-        found = answer = None
+        signature = answer = None
     if (
         answer is None
-        or found is None
-        or (found.kind, found.stage) != ("crash", "compile")
-        or _first_line(found.raw) in why
+        or signature is None
+        or (signature.kind, signature.stage) != ("crash", "compile")
+        or _first_line(signature.raw) in why
     ):
         if lack is None:
             return None
-        seen = "" if answer is None else f"; compiled on made-up values, it {_ended(found)}"
+        seen = "" if answer is None else f"; compiled on made-up values, it {_ended(signature)}"
         raise EnvironmentLackError("cannot minify this graph here", f"{lack.why or lack.what}{seen}") from lack
-    control = None if lacks_device(found) else oracle.judge(None, made_up=True, control=True)[1]
-    if lacks_device(found) or (control is not None and found.same_as(control)):
-        told = f"without the device the compile ends before the case's own failure, with {_first_line(found.text())}"
+    control = None if lacks_device(signature) else oracle.judge(None, made_up=True, control=True)[1]
+    if lacks_device(signature) or (control is not None and signature.same_as(control)):
+        told = (
+            f"without the device the compile ends before the case's own failure, with {_first_line(signature.text())}"
+        )
         reason = f"{_first_line(why)}; {told}"
         raise EnvironmentLackError("cannot minify this graph here", reason, "minify it where the device is")
     return replace(answer, detail=f"{_MARK}{_first_line(why)}")
 
 
-def lacks_device(found: Signature) -> bool:
+def lacks_device(signature: Signature) -> bool:
     """Whether it is not the case that failed but a question for the device."""
-    return bool(_LACKS.search(found.raw))
+    return bool(_LACKS.search(signature.raw))
 
 
 def why(answer: Answer) -> str:
@@ -92,8 +98,8 @@ def sentence(why: str) -> str:
     return f"eager cannot run this graph here ({why}): only crashes of the compiler are judged, on made-up values"
 
 
-def _ended(found: Signature | None) -> str:
-    return "compiles" if found is None else f"ends with {_first_line(found.text())}"
+def _ended(signature: Signature | None) -> str:
+    return "compiles" if signature is None else f"ends with {_first_line(signature.text())}"
 
 
 def _first_line(text: str) -> str:

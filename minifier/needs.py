@@ -117,12 +117,12 @@ class Needs:
     def _wanted(self, engine: Engine, soon: str) -> list[Candidate]:
         """What is to be asked now: of a part that is replaceable already, nothing more."""
         replaceable = self._replaceable(engine)
-        found = [
+        wanted = [
             self.candidate(probe)
             for probe in self.probes
             if probe.soon == soon and not self._pointless(probe) and not _within(probe.part, replaceable)
         ]
-        return [one for one in dict.fromkeys(found) if not engine.known(one)]
+        return [candidate for candidate in dict.fromkeys(wanted) if not engine.known(candidate)]
 
     def _replaceable(self, engine: Engine) -> set[tuple[str, str, str]]:
         return {probe.part for probe in self.probes if probe.edit and engine.fails(self.candidate(probe))}
@@ -152,12 +152,12 @@ class Needs:
         tried: list[dict[str, Any]] = []
         for probe in probes:
             answer = engine.answer(self.candidate(probe)) if probe.edit else None
-            if answer is not None and probe.tried not in [one["value"] for one in tried]:
+            if answer is not None and probe.tried not in [attempt["value"] for attempt in tried]:
                 tried.append({"value": probe.tried, **_answered(answer)})
         if first.what == "node":
             node = first.name.strip("{}")
             part = cuts.get(node)
-            asked = any(one["value"] == LEFT_OUT for one in tried)
+            asked = any(attempt["value"] == LEFT_OUT for attempt in tried)
             if part is not None and part.verdict in ("same", "pass", "other") and not asked:
                 tried.append({"value": LEFT_OUT_BEFORE, "verdict": part.verdict, "signature": part.signature})
             tried += [
@@ -166,7 +166,7 @@ class Needs:
                 if edit.startswith(f"operators {node} to ")
             ]
         verdict, why = self._verdict(first, tried, tied=any(probe.soon == "-" for probe in probes))
-        signature = next((one["signature"] for one in tried if one["signature"]), "")
+        signature = next((attempt["signature"] for attempt in tried if attempt["signature"]), "")
         name = first.name.format_map(_Names(self.names))
         return {
             "what": first.what,
@@ -179,10 +179,10 @@ class Needs:
         }
 
     def _verdict(self, probe: Probe, tried: list[dict[str, Any]], *, tied: bool) -> tuple[str, str]:
-        found = {one["verdict"] for one in tried}
-        if Ruling.SAME.value in found:
+        verdicts = {attempt["verdict"] for attempt in tried}
+        if Ruling.SAME.value in verdicts:
             return REPLACEABLE, ""
-        if Ruling.PASS.value in found:
+        if Ruling.PASS.value in verdicts:
             inexact = probe.value.startswith(("float", "bfloat", "complex"))
             if probe.what == "dtype" and inexact and self.kind in ("accuracy", "nan"):
                 return UNKNOWN, OTHER_REFERENCE
@@ -230,20 +230,22 @@ def base_of(case: Candidate) -> Candidate:
 
 def unneeded(edits: Sequence[str]) -> list[str]:
     """What the original had and the case has not, by the edits that were kept."""
-    found = [lost_by(edit) for edit in edits]
+    lost = [lost_by(edit) for edit in edits]
     settings = [edit.split(" ") for edit in edits if edit.startswith("switches config")]
-    found += ["all non-default settings" if len(words) == 2 else f"{words[2]}.{words[3]}" for words in settings]
-    found += [edit.split(" ")[1] for edit in edits if edit.startswith("dtypes ")]
-    return [told for told in dict.fromkeys(found) if told]
+    lost += ["all non-default settings" if len(words) == 2 else f"{words[2]}.{words[3]}" for words in settings]
+    lost += [edit.split(" ")[1] for edit in edits if edit.startswith("dtypes ")]
+    return [text for text in dict.fromkeys(lost) if text]
 
 
 def facts(row: Mapping[str, Any]) -> str:
     """What was tried in the place of a part, in words: "9, 16: fails the same way; 4: passes"."""
-    told: dict[str, list[str]] = {}
-    for one in row["tried"]:
-        text = query_words(one["verdict"]).does + (f" ({_short(one['signature'])})" if one["signature"] else "")
-        told.setdefault(text, []).append(str(one["value"]))
-    said = "; ".join(f"{', '.join(values)}: {text}" for text, values in told.items())
+    values_of: dict[str, list[str]] = {}
+    for attempt in row["tried"]:
+        text = query_words(attempt["verdict"]).does + (
+            f" ({_short(attempt['signature'])})" if attempt["signature"] else ""
+        )
+        values_of.setdefault(text, []).append(str(attempt["value"]))
+    said = "; ".join(f"{', '.join(values)}: {text}" for text, values in values_of.items())
     return "; ".join(part for part in (said, row.get("why", "")) if part)
 
 
@@ -261,17 +263,17 @@ def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """At most three lines for a terminal: what is needed, what is not, what cannot be told."""
     lines: list[str] = []
     for verdict, (head, _) in NEEDS.items():
-        found = [row for row in rows if row["verdict"] == verdict]
+        alike = [row for row in rows if row["verdict"] == verdict]
         if verdict == UNKNOWN:
-            told = [f"{part_words(row)} [{facts(row)}]" for row in found if row["tried"]]
+            texts = [f"{part_words(row)} [{facts(row)}]" for row in alike if row["tried"]]
             rest: dict[str, list[str]] = {}
-            for row in found:
+            for row in alike:
                 if not row["tried"]:
                     rest.setdefault(row["why"] or "nothing was asked", []).append(part_words(row))
-            told += [f"{', '.join(parts)} [{why}]" for why, parts in rest.items()]
+            texts += [f"{', '.join(parts)} [{why}]" for why, parts in rest.items()]
         else:
-            told = [f"{part_words(row)} [{facts(row)}]" for row in found]
-        lines += [f"{head}: {'; '.join(told)}"] if told else []
+            texts = [f"{part_words(row)} [{facts(row)}]" for row in alike]
+        lines += [f"{head}: {'; '.join(texts)}"] if texts else []
     return lines
 
 
@@ -362,7 +364,7 @@ def _sampled(engine: Engine, state: Candidate) -> Candidate:
 
 def parts(engine: Engine, case: Candidate) -> list[AtomNeed]:
     """What is known of each atom: of its cut from the case as it is, or from a case that differs in edits alone."""
-    found: list[AtomNeed] = []
+    needs: list[AtomNeed] = []
     for atom in sorted(case.keep):
         smaller = without(case, atom)
         answer = (
@@ -371,8 +373,8 @@ def parts(engine: Engine, case: Candidate) -> list[AtomNeed]:
             else engine.answer(smaller) or engine.answer(replace(smaller, edits=(), returned=None))
         )
         verdict = "all" if smaller is None else "unknown" if answer is None else answer.verdict.value
-        found.append(AtomNeed(atom, verdict, answer.signature if answer and answer.verdict is Ruling.OTHER else ""))
-    return found
+        needs.append(AtomNeed(atom, verdict, answer.signature if answer and answer.verdict is Ruling.OTHER else ""))
+    return needs
 
 
 def neighbour(engine: Engine, case: Candidate) -> Neighbour | None:

@@ -147,8 +147,8 @@ class MinifyOptions:
             if value is True:
                 words.append(FLAGS[field.name])
                 continue
-            for one in value if field.name == "without" else (value,):
-                words += [FLAGS[field.name], f"{one:g}" if isinstance(one, float) else str(one)]
+            for item in value if field.name == "without" else (value,):
+                words += [FLAGS[field.name], f"{item:g}" if isinstance(item, float) else str(item)]
         return words
 
 

@@ -146,11 +146,11 @@ class Oracle:
             if not inner.exists():
                 self.ask("inline", None, out=str(inner))
             (self.work / CULPRITS).unlink(missing_ok=True)  # the inlined graph has names of its own
-            found = self.judge(None, inner)[1]
+            signature = self.judge(None, inner)[1]
         except errors.GraphdbgError as error:
-            found = None
+            signature = None
             self.notes.append(f"{names} stay one node each, what is inside cannot be inlined: {error}")
-        if found is not None and self._same(found, self.signature):
+        if signature is not None and self._same(signature, self.signature):
             self.case = inner
             try:
                 self.prepare()
@@ -184,9 +184,9 @@ class Oracle:
         if candidate is None and value.get("culprits") and not (self.work / CULPRITS).exists():
             write_file(self.work / CULPRITS, msgspec.json.encode(value["culprits"]))
         signature = None if reply.status == "lost" else from_answer(reply)
-        told: dict[str, Any] = value or reply.told or {}
-        size = (told["nodes"], told["input_bytes"]) if told else self._size(candidate)
-        self.asking.learn(reply, size[0], cuda=told.get("cuda", False))
+        reported: dict[str, Any] = value or reply.told or {}
+        size = (reported["nodes"], reported["input_bytes"]) if reported else self._size(candidate)
+        self.asking.learn(reply, size[0], cuda=reported.get("cuda", False))
         text = "" if signature is None else signature.text()
         if record is None and signature is not None:
             record = verdict.died(signature, self.options.rung)
@@ -215,11 +215,11 @@ class Oracle:
         lack: errors.EnvironmentLackError | None = None
         answer: Answer | None = None
         try:
-            answer, found = self.judge(None)
-            self._remember(answer, found)
-            if self.made_up or not (found and made_up.eager_cannot(found)):
+            answer, signature = self.judge(None)
+            self._remember(answer, signature)
+            if self.made_up or not (signature and made_up.eager_cannot(signature)):
                 return answer
-            why = found.raw or found.text()
+            why = signature.raw or signature.text()
         except errors.EnvironmentLackError as error:
             lack, why = error, str(error)
         compiled = made_up.judged(self, why, lack) if made_up.allowed(self.options) else None
@@ -230,17 +230,17 @@ class Oracle:
     def before(self) -> Answer | None:
         """What an earlier command judged of the whole case, where it was asked the same."""
         options = self.options
-        found = (
+        outcome = (
             judged.known(load_graph(self.case), options.rung, options.judged, options.seed) if self._lasting else None
         )
-        if found is None or found.signature is None:
+        if outcome is None or outcome.signature is None:
             return None
-        return Answer(Ruling.OTHER, found.signature.text(), seconds=found.seconds)
+        return Answer(Ruling.OTHER, outcome.signature.text(), seconds=outcome.seconds)
 
-    def _remember(self, answer: Answer, found: Signature | None) -> None:
+    def _remember(self, answer: Answer, signature: Signature | None) -> None:
         options, record = self.options, verdict.read(answer.record)
         if self._lasting and record is not None and self.case.is_dir():
-            outcome = Outcome(record, found, seconds=answer.seconds, rung=options.rung)
+            outcome = Outcome(record, signature, seconds=answer.seconds, rung=options.rung)
             judged.remember(load_graph(self.case), options.rung, options.judged, options.seed, outcome)
 
     @property
@@ -260,30 +260,30 @@ class Oracle:
         """Verdicts on runs of the whole case: the first failure among them sets the signature and the time limit."""
         if self.signature is None:
             for answer in answers:
-                found = _signature(answer)
-                if found is not None and self._asked_for(found) and self._same(found, found):
-                    self.signature = found
-                    self.asking.want(found, answer.seconds)
+                signature = _signature(answer)
+                if signature is not None and self._asked_for(signature) and self._same(signature, signature):
+                    self.signature = signature
+                    self.asking.want(signature, answer.seconds)
                     break
         if self.signature is not None and not self.made_up:
             self.made_up = next((why for answer in answers if (why := made_up.why(answer))), "")
         return [self._settled(answer) for answer in answers]
 
-    def _asked_for(self, found: Signature) -> bool:
+    def _asked_for(self, signature: Signature) -> bool:
         """Whether a failure of the original is of the kind that was asked for."""
-        if found.undecided:
+        if signature.undecided:
             return False
         if self.options.slower_than is not None:
-            return found.kind == "slow"
+            return signature.kind == "slow"
         if self.options.memory_over is not None:
-            return (found.kind, found.detail) == ("memory", "peak")
-        return found.kind == "hang" or self.options.judged != "hang"
+            return (signature.kind, signature.detail) == ("memory", "peak")
+        return signature.kind == "hang" or self.options.judged != "hang"
 
     def _settled(self, answer: Answer) -> Answer:
-        found = _signature(answer)
-        if found is None or found.undecided:
+        signature = _signature(answer)
+        if signature is None or signature.undecided:
             return answer
-        same = self.signature is not None and self._same(found, self.signature)
+        same = self.signature is not None and self._same(signature, self.signature)
         return replace(answer, verdict=Ruling.SAME if same else Ruling.OTHER)
 
     def refusal(self, answers: Sequence[Answer]) -> NothingToReduceError:
@@ -361,8 +361,8 @@ class Oracle:
                     break
         elif asking.out_of_bounds():
             asking.uncached = True
-            answer, found = self.judge(None)
-            if found is None or self.signature is None or not self._same(found, self.signature):
+            answer, ready = self.judge(None)
+            if ready is None or self.signature is None or not self._same(ready, self.signature):
                 asking.uncached = False
                 self.notes.append(
                     f"CUDA memory stays pooled: without a pool the failure is {answer.signature or 'gone'}"
@@ -380,8 +380,8 @@ class Oracle:
 
     def outputs(self, candidate: Candidate) -> tuple[Sequence[int], Sequence[int]]:
         """Positions that a candidate returns, and those that it could do without."""
-        found = self.ask("outputs", candidate)
-        return found["returned"], found["loose"]
+        reply = self.ask("outputs", candidate)
+        return reply["returned"], reply["loose"]
 
     def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
         """The edits that one pass proposes, in rounds."""
@@ -393,8 +393,8 @@ class Oracle:
         """The plainest edits of several passes at once, and the passes that would propose more after them."""
         if self.made_up:
             return [], list(made_up.PASSES)
-        found = self.ask("together", candidate)
-        return found["edits"], found["left"]
+        reply = self.ask("together", candidate)
+        return reply["edits"], reply["left"]
 
     def emit(self, candidate: Candidate | None, path: Path) -> Any:
         """Writes a candidate as a case folder; returns how it is entered."""
@@ -494,11 +494,11 @@ class Oracle:
             return Ruling.INVALID
         return Ruling.TIMEOUT if reply.status == "timeout" else Ruling.OTHER
 
-    def _same(self, found: Signature, wanted: Signature) -> bool:
+    def _same(self, signature: Signature, wanted: Signature) -> bool:
         match = self.options.pattern()
         if match is not None:
-            return found.kind == wanted.kind and bool(match.search(f"{found.text()}\n{found.raw}"))
-        return wanted.same_as(found)
+            return signature.kind == wanted.kind and bool(match.search(f"{signature.text()}\n{signature.raw}"))
+        return wanted.same_as(signature)
 
     @property
     def _dies_in_eager(self) -> bool:
@@ -517,18 +517,18 @@ class Oracle:
         """Atoms of the nodes that the first failure named, most telling first."""
         kept = self.work / CULPRITS
         names: list[str] = msgspec.json.decode(read(kept)) if kept.exists() else []
-        found = [self.atoms["of_node"].get(name) for name in names]
-        return [atom for atom in dict.fromkeys(found) if atom is not None]
+        atoms = [self.atoms["of_node"].get(name) for name in names]
+        return [atom for atom in dict.fromkeys(atoms) if atom is not None]
 
     def _named(self, text: str) -> list[int]:
         """Atoms whose operator the failure names, where it names few operators."""
-        found: dict[int, set[str]] = {}
+        named: dict[int, set[str]] = {}
         for number, label in enumerate(self.atoms["labels"]):
             words = {word for word in re.findall(r"'([\w.]+\.\w+)'", label) if len(word) > 5 and word in text}
             if words:
-                found[number] = words
-        operators = {word for words in found.values() for word in words}
-        return list(found) if len(operators) <= HINTS else []
+                named[number] = words
+        operators = {word for words in named.values() for word in words}
+        return list(named) if len(operators) <= HINTS else []
 
     def _size(self, candidate: Candidate | None) -> tuple[int, int]:
         """Where a child died before it could tell: an estimate from the atoms, so that fewer atoms are still

@@ -24,8 +24,8 @@ _PASSES = ("custom_pass", "custom_pre_pass", "custom_post_pass")
 
 def place_of(record: GraphRecord, text: str) -> str:
     """The output that the text begins with, as a node and a user line; empty where it names none of the graph's own."""
-    found, name = next((one for one in outputs(record) if text.startswith(f"{one[1]}: ")), ("", ""))
-    node = next((node for node in record.graph.nodes if node.name == found), None)
+    node_name, name = next((output for output in outputs(record) if text.startswith(f"{output[1]}: ")), ("", ""))
+    node = next((node for node in record.graph.nodes if node.name == node_name), None)
     if node is None:
         return ""
     where, code = user_frame(record.strings[node.stack]) if node.stack >= 0 else ("", "")
@@ -34,16 +34,16 @@ def place_of(record: GraphRecord, text: str) -> str:
     return f"{called}{node.name} ({node.target}){line}"
 
 
-def blamed(found: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Verdict:
+def blamed(verdict: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Verdict:
     """The verdict on the case in a folder; a pass of the user's is at fault where the case fails with it and passes
     without."""
     needed = [row["name"] for row in needs if row["what"] == "setting" and row["verdict"] == "needed"]
     name = next((name for name in needed if name.endswith(_PASSES)), "")
-    if found.fault != "compiler" or not name:
-        return found
+    if verdict.fault != "compiler" or not name:
+        return verdict
     homes = [
         (one.values[name], Path(one.file).name) for one in load_graph(case).record.definitions if name in one.values
     ]
     node, line = homes[0] if homes else ("", "")
-    where = Where(node, found.where.graph if found.where else "", line, name)
-    return msgspec.structs.replace(found, fault="custom_pass", layer=None, where=where)
+    where = Where(node, verdict.where.graph if verdict.where else "", line, name)
+    return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, where=where)

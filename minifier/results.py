@@ -90,11 +90,11 @@ class Results:
         best = engine.best
         if best is None:
             return
-        found = parts(engine, best)
-        minified.parts = [{**asdict(part), "name": self.subject.name(part.atom)} for part in found]
+        passing = parts(engine, best)
+        minified.parts = [{**asdict(part), "name": self.subject.name(part.atom)} for part in passing]
         minified.unneeded = unneeded(best.edits)
         if needs is not None:
-            minified.needs = needs.told(engine, [(part, self.subject.about(part.atom)["nodes"]) for part in found])
+            minified.needs = needs.told(engine, [(part, self.subject.about(part.atom)["nodes"]) for part in passing])
             minified.verdict = blamed(minified.verdict, minified.needs, self.case)
         near = neighbour(engine, best)
         if near is not None:
@@ -106,15 +106,15 @@ class Results:
     def _tell(self, minified: Minified) -> None:
         """Adds to the case what is known of it now; a report tells it."""
         path = self.case / CASE_FILE
-        told = [] if minified.needs else needed(minified.parts)
-        told += [f"the nearest case that passes: {minified.difference}"] if minified.passing else []
-        told += [
+        texts = [] if minified.needs else needed(minified.parts)
+        texts += [f"the nearest case that passes: {minified.difference}"] if minified.passing else []
+        texts += [
             f"met on the way and not followed ({counted(also.count, 'time')}): {also.signature}"
             for also in minified.also
         ]
         data = {
             **msgspec.json.decode(opening.read(path)),
-            "told": told,
+            "told": texts,
             "verified": minified.verified,
             "needs": minified.needs,
             "unneeded": minified.unneeded,
@@ -179,15 +179,15 @@ class Results:
 
     def _difference(self, near: Neighbour, needs: Needs | None) -> str:
         """What differs from the failing case, in words."""
-        if needs is not None and len(near.edits) == 1 and not near.dropped and (told := needs.changed(near.edits[0])):
-            return told
+        if needs is not None and len(near.edits) == 1 and not near.dropped and (texts := needs.changed(near.edits[0])):
+            return texts
         gone = [atom for atom in near.dropped if atom not in near.candidate.keep]
         more = [atom for atom in near.dropped if atom in near.candidate.keep]
-        told = [f"without {_listed([self.subject.name(atom) for atom in gone])}"] if gone else []
-        told += [f"with {_listed([self.subject.name(atom) for atom in more])}"] if more else []
-        told += [f"with {edit_words(edit)}" for edit in near.edits if edit in near.candidate.edits]
-        told += [f"without {edit_words(edit)}" for edit in near.edits if edit not in near.candidate.edits]
-        return " and ".join(told) + (", shapes and values as they were" if near.plain else "")
+        texts = [f"without {_listed([self.subject.name(atom) for atom in gone])}"] if gone else []
+        texts += [f"with {_listed([self.subject.name(atom) for atom in more])}"] if more else []
+        texts += [f"with {edit_words(edit)}" for edit in near.edits if edit in near.candidate.edits]
+        texts += [f"without {edit_words(edit)}" for edit in near.edits if edit not in near.candidate.edits]
+        return " and ".join(texts) + (", shapes and values as they were" if near.plain else "")
 
     def _describe(self, path: Path, signature: Signature | None, spec: Any, **more: Any) -> None:
         """case.json: what the report, and whoever opens the case, needs to know besides graph and inputs."""
@@ -207,18 +207,18 @@ class Results:
 
 def _merged(others: list[Other]) -> list[Other]:
     """One entry per failure: texts may differ in a number where the failure is the same."""
-    found: list[tuple[Signature | None, Other]] = []
+    merged: list[tuple[Signature | None, Other]] = []
     for other in others:
         signature = None if other.failure is None else msgspec.convert(other.failure, Signature)
-        twin = next((known for kind, known in found if signature and kind and kind.same_as(signature)), None)
+        twin = next((known for kind, known in merged if signature and kind and kind.same_as(signature)), None)
         if twin is None:
-            found.append((signature, other))
+            merged.append((signature, other))
             continue
         twin.count += other.count
         if other.nodes < twin.nodes:
             twin.candidate, twin.nodes, twin.failure = other.candidate, other.nodes, other.failure
             twin.signature = other.signature
-    return sorted((other for _, other in found), key=lambda other: -other.count)
+    return sorted((other for _, other in merged), key=lambda other: -other.count)
 
 
 def needed(parts: list[dict[str, Any]]) -> list[str]:

@@ -76,8 +76,8 @@ class Compared:
 
     def plain(self) -> dict[str, Any]:
         """For --json."""
-        one, other = self.sides
-        return {"says": self.says, "reason": self.reason, "a": one.plain(), "b": other.plain(), "next": self.next}
+        failure, other = self.sides
+        return {"says": self.says, "reason": self.reason, "a": failure.plain(), "b": other.plain(), "next": self.next}
 
 
 def compared(one: ComparedFailure, other: ComparedFailure) -> Compared:
@@ -134,19 +134,19 @@ def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str
     path = Path(text)
     if path.suffix == ".py" and path.is_file():
         return _of_program(path)
-    found = resolve(text)
-    if isinstance(found, Run):
+    resolved = resolve(text)
+    if isinstance(resolved, Run):
         try:
-            found, _ = failing_graph(found)
+            resolved, _ = failing_graph(resolved)
         except NothingToReduceError as error:
             return ComparedFailure(text, why=str(error), next=error.verdict.next)
-    known = casefile.read(found.path)
+    known = casefile.read(resolved.path)
     if known is not None and known.signature is not None:
-        return ComparedFailure.seen(text, known.signature, found)
-    signature, why = judge(found)
+        return ComparedFailure.seen(text, known.signature, resolved)
+    signature, why = judge(resolved)
     if signature is not None:
-        return ComparedFailure.seen(found.name, signature, found)
-    return ComparedFailure(text, why=why, next=[with_flags(shlex.join(["graphdbg", "triage", found.name]))])
+        return ComparedFailure.seen(resolved.name, signature, resolved)
+    return ComparedFailure(text, why=why, next=[with_flags(shlex.join(["graphdbg", "triage", resolved.name]))])
 
 
 def rung_of(text: str) -> str:

@@ -340,10 +340,10 @@ class Minification:
     def _together(self, engine: Engine, state: Candidate) -> Candidate:
         state = engine.case
         self.left = set(PASS_NAMES)
-        found = self._told("axes were changed one by one only", lambda: self.subject.together(state))
-        if found is None:
+        proposed = self._told("axes were changed one by one only", lambda: self.subject.together(state))
+        if proposed is None:
             return state
-        edits, left = found
+        edits, left = proposed
         kept = [edit for edit in edits if engine.may(edit.partition(" ")[0])]
         unsaid = {edit.partition(" ")[0] for edit in edits if edit not in kept}
         plain = replace(state, edits=(*state.edits, *kept))
@@ -400,10 +400,10 @@ class Minification:
         key = f"verify {engine.best.text() if engine.best else 'original'}"
         for run in range(times):
             self._announce("verification", key, run, engine.queries + run + 1)
-        made, engine.step = 0, "verification"
+        judged, engine.step = 0, "verification"
         try:
             for answer, known in self._saved(engine, key, times):
-                made += 1
+                judged += 1
                 shown += answer.verdict is Ruling.SAME
                 self.shown = answer if answer.verdict is Ruling.SAME else self.shown
                 engine.queries += 1
@@ -413,7 +413,7 @@ class Minification:
             self.cut = str(error) or "skipped"
         finally:
             engine.step = ""
-        return shown, made
+        return shown, judged
 
     def _saved(self, engine: Engine, key: str, times: int) -> Iterator[tuple[Answer, bool]]:
         """Judgements of the saved case, and whether the log had them; at the same time where none disturbs

@@ -110,11 +110,11 @@ def proposed(
     """
     from ..dumps.store import Run, resolve
 
-    found = resolve(graph, cwd)
-    if isinstance(found, Run):
+    resolved = resolve(graph, cwd)
+    if isinstance(resolved, Run):
         return Start(graph, free_folder("graph", cwd), why="the graph of the run that failed")
-    stage = found.stage
-    options, why = _of_case(found.path), "as it was found" if (found.path / "case.json").is_file() else ""
+    stage = resolved.stage
+    options, why = _of_case(resolved.path), "as it was found" if (resolved.path / "case.json").is_file() else ""
     if why and needs_saying(options):
         left = [
             word for word in (options.command and "its command", *map(shown, without_trust(options.imports))) if word
@@ -166,7 +166,7 @@ def _of_case(folder: Path) -> MinifyOptions:
         known = MinifyOptions.from_json(
             data.get("options") or {name: data[name] for name in ("rung", "check", "seed") if name in data}
         )
-        kept = {one.name for one in fields(MinifyOptions)} - {"max_time", "max_queries", "executor", "verify"}
+        kept = {option.name for option in fields(MinifyOptions)} - {"max_time", "max_queries", "executor", "verify"}
         return MinifyOptions(**{name: getattr(known, name) for name in kept}).checked()
     except (OSError, msgspec.MsgspecError, GraphdbgError, AttributeError, KeyError, TypeError):
         return MinifyOptions()
@@ -204,7 +204,7 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     if kept.get("max_time"):
         kept["max_time"] = None
     directory, trusted = str(known.get("directory", "")), TRUST in options.imports
-    graph, found = str(known.get("graph", "")), replace(options, **kept)
+    graph, chosen = str(known.get("graph", "")), replace(options, **kept)
     _said(out, old, directory, typed, trusted=trusted)
     if TRUST in old.imports and not trusted:  # no file gives it, only the user
         what = "the graph calls Triton kernels of the user's own, whose source is in the dump"
@@ -212,7 +212,7 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     ours = trusted and (
         TRUST in old.imports or not needs_saying(old)
     )  # else it was said of these, not of the graph's source
-    return Unfinished(graph, replace(found, imports=with_trust(without_trust(found.imports), ours)), directory)
+    return Unfinished(graph, replace(chosen, imports=with_trust(without_trust(chosen.imports), ours)), directory)
 
 
 def needs_saying(options: MinifyOptions) -> bool:

@@ -187,8 +187,8 @@ class Story:
             case Restarted():
                 self._parent, self.best, self.best_case = event.number, (event.nodes, event.input_bytes), event.case
             case Ended():
-                told = f"{event.verdict}: {event.why}" if event.why and event.why != event.verdict else event.verdict
-                self.ended, self.flying, self.paused = told, {}, False
+                words = f"{event.verdict}: {event.why}" if event.why and event.why != event.verdict else event.verdict
+                self.ended, self.flying, self.paused = words, {}, False
             case _:
                 pass
         self.last = event.time or self.last
@@ -207,7 +207,9 @@ class Story:
             self.turns.append((len(self.queries), query.step))
         self.queries.append(query)
         self.asked[query.purpose] += 1
-        self.flying.pop(min((number for number, one in self.flying.items() if one.case == query.case), default=0), None)
+        self.flying.pop(
+            min((number for number, flying in self.flying.items() if flying.case == query.case), default=0), None
+        )
         step = self._step(query.step or self.step)
         step.asked, step.seconds, step.begun = step.asked + 1, step.seconds + query.seconds, True
         step.accepted += query.verdict == "same"

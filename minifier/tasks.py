@@ -102,7 +102,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
             case = one_operator(case)
     except Invalid as error:
         return {"invalid": str(error)}
-    cuda = any(isinstance(one, torch.Tensor) and one.is_cuda for one in case.inputs)
+    cuda = any(isinstance(item, torch.Tensor) and item.is_cuda for item in case.inputs)
     size = {"nodes": len(case.gm.graph.nodes), "input_bytes": input_bytes(case.inputs), "cuda": cuda}
     report(size)
     named: list[str] = []
@@ -162,8 +162,8 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     so."""
     shutil.rmtree(payload["out"], ignore_errors=True)
     case = Case.at(payload["case"])
-    made, record = _load(case, payload), case.saved.record
-    gm, inputs, spec = made.gm, made.inputs, made.spec
+    emitted, record = _load(case, payload), case.saved.record
+    gm, inputs, spec = emitted.gm, emitted.inputs, emitted.spec
     kept = {
         room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
         for room, values in record.config.items()
@@ -186,8 +186,12 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
         compile_kwargs=spec.compile_kwargs,
         ambient=spec.ambient,
     )
-    told = {"recorded_at": record.stage} if spec.stage != record.stage else {}
-    return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec) | told}
+    reported = {"recorded_at": record.stage} if spec.stage != record.stage else {}
+    return {
+        "nodes": len(gm.graph.nodes),
+        "input_bytes": input_bytes(inputs),
+        "spec": msgspec.to_builtins(spec) | reported,
+    }
 
 
 def cut(payload: dict[str, Any]) -> dict[str, Any]:
@@ -229,13 +233,13 @@ def cut(payload: dict[str, Any]) -> dict[str, Any]:
     with settings(case.spec.config) as lost:
         notes = [*case.notes, *lost]
     try:
-        told = emit(payload | {"candidate": Candidate(frozenset(keep), returned=returned).to_json()})
+        reported = emit(payload | {"candidate": Candidate(frozenset(keep), returned=returned).to_json()})
     except Invalid as error:
         raise UsageError(
             "these nodes make no graph of their own", str(error), "take what lies between them, too"
         ) from error
     came = sorted(kept - wanted, key=atoms.order.index)
-    size = {key: told[key] for key in ("nodes", "input_bytes")}
+    size = {key: reported[key] for key in ("nodes", "input_bytes")}
     return size | {"kept": len(kept), "came": came, "random": random, "notes": notes}
 
 
@@ -244,16 +248,16 @@ def _load(case: Case, payload: dict[str, Any]) -> Live:
     if payload["candidate"] is None:
         return _whole(case, payload)
     candidate = Candidate.from_json(payload["candidate"])
-    whole = made = part_of(
+    whole = loaded = part_of(
         case, Path(payload["work"]), candidate.keep, bypass=candidate.bypass, returned=candidate.returned
     )
     for edit in candidate.edits:
         try:
-            with in_force(made.spec), _mode(payload, whole):
-                made = pass_of(edit.partition(" ")[0]).apply(made, edit)
+            with in_force(loaded.spec), _mode(payload, whole):
+                loaded = pass_of(edit.partition(" ")[0]).apply(loaded, edit)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
             raise Invalid(f"{edit}: {error}") from error
-    return made
+    return loaded
 
 
 def _whole(case: Case, payload: dict[str, Any]) -> Live:

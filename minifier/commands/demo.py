@@ -45,19 +45,19 @@ def demo(output: str | None, plant: str, layers: int, device: str, as_json: bool
     shown = play.Demo(folder, say, layers, device)
     say(f"The demo works in {folder}/. The script is {folder}/{play.SCRIPT}.py, plain PyTorch.")
     say(f"Bug: {plant} (Inductor's own test hook, inject_relu_bug_TESTING_ONLY)")
-    one = shown.play(plant)
+    bug = shown.play(plant)
     if as_json:
-        tried = shlex.join(["python", str(folder / one.report / "repro.py")])
-        emit({"folder": str(folder), "bugs": [msgspec.to_builtins(one)]}, as_json=True, next=[tried])
+        tried = shlex.join(["python", str(folder / bug.report / "repro.py")])
+        emit({"folder": str(folder), "bugs": [msgspec.to_builtins(bug)]}, as_json=True, next=[tried])
         return 0
     say("")
     emit(
-        f"{one.plant}: {one.graph} reduced from {one.original_nodes} to {counted(one.nodes, 'node')}, with a "
+        f"{bug.plant}: {bug.graph} reduced from {bug.original_nodes} to {counted(bug.nodes, 'node')}, with a "
         "repro after "
-        f"{one.repro_seconds:.0f} s; {folder / one.report}/repro.py shows it in {one.rate}",
+        f"{bug.repro_seconds:.0f} s; {folder / bug.report}/repro.py shows it in {bug.rate}",
         as_json=False,
     )
-    say(f"Look at {folder / one.report}/issue.md, or at all of it: cd {shlex.quote(str(folder))} && graphdbg tui\n")
+    say(f"Look at {folder / bug.report}/issue.md, or at all of it: cd {shlex.quote(str(folder))} && graphdbg tui\n")
     say("For a run of your own, in the environment that trains:\n" + "\n".join(f"  {line}" for line in OWN))
     return 0
 

@@ -198,13 +198,13 @@ def minify(
 
         if graph or resume:
             raise UsageError("a command was given beside a graph", "one of them is wanted", "leave the other out")
-        found = program.triaged(command, out, options.max_time, quiet=as_json)
-        options = replace(options, max_time=program.left_of(options.max_time, found))
-        graph = program.failing_graph(found)
+        triage = program.triaged(command, out, options.max_time, quiet=as_json)
+        options = replace(options, max_time=program.left_of(options.max_time, triage))
+        graph = program.failing_graph(triage)
         if not graph:
-            raise SystemExit(program.cut_repro(found, options.max_time, as_json))
-        say(f"a graph of it fails: {found.verdict.reason}")
-        out = str(Path(found.folder) / "minified")
+            raise SystemExit(program.cut_repro(triage, options.max_time, as_json))
+        say(f"a graph of it fails: {triage.verdict.reason}")
+        out = str(Path(triage.folder) / "minified")
     directory, named = "", graph
     if resume:
         if out is None:
@@ -223,11 +223,11 @@ def minify(
         refuse_taken(Path(out), resume=resume)  # before the graphs of a run are judged, which takes minutes
     search_here(options.imports)
     try:
-        saved, found = _graph(graph, options)
+        saved, address = _graph(graph, options)
     except NothingToReduceError as error:
         raise SystemExit(_nothing(error, as_json)) from error
     folder = Path(out) if out else free_path(f"minified-{saved.stage}", first=2)
-    where = {"out": folder, "named": (named or graph) if resume else found, "directory": directory, "resume": resume}
+    where = {"out": folder, "named": (named or graph) if resume else address, "directory": directory, "resume": resume}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is kept, nothing is left
     while True:
         try:
@@ -261,10 +261,10 @@ def _graph(name: str, options: MinifyOptions) -> tuple[SavedGraph, str]:
     from ...toolkit.verdicts.ladder_words import address
     from ..failing import failing_graph
 
-    found = resolve(name)
-    if not isinstance(found, Run):
-        return found, name
-    saved, why = failing_graph(found, options, told=say)
+    resolved = resolve(name)
+    if not isinstance(resolved, Run):
+        return resolved, name
+    saved, why = failing_graph(resolved, options, told=say)
     say(f"minifying {address(saved)} ({why})")
     return saved, address(saved)
 
@@ -292,13 +292,13 @@ def _run(
     except KeyboardInterrupt:
         kept = out / "case"
         if kept.is_dir():
-            found = f"; a smaller case that fails is in {kept}"
+            kept_words = f"; a smaller case that fails is in {kept}"
         else:
-            found = "; a smaller case was found" if life.log.story.best else " before anything was found"
-        say(f"graphdbg: interrupted{found}; go on with: {again}")
+            kept_words = "; a smaller case was found" if life.log.story.best else " before anything was found"
+        say(f"graphdbg: interrupted{kept_words}; go on with: {again}")
         return 130
     if saved.status == "failed" and result.signature is not None:
-        result.notes += [told] if (told := unlike_the_record(saved.error, result.signature.text())) else []
+        result.notes += [unlike] if (unlike := unlike_the_record(saved.error, result.signature.text())) else []
     if not code:
         life.log.tell(Stepped("report", result.queries))
     report = None if code else _report(result, out, options, bare)

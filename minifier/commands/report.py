@@ -108,8 +108,8 @@ def report(
     signature, verdict = known.signature if known and known.rung == rung else None, None
     if signature is None:
         say(f"finding out how {graph} fails under {rung}")
-        found = replay(saved, rung=rung, seed=seed, outputs=False, imports=imports)
-        signature, verdict = found.signature, found.verdict
+        resolved = replay(saved, rung=rung, seed=seed, outputs=False, imports=imports)
+        signature, verdict = resolved.signature, resolved.verdict
         if signature is None or not verdict.failed:
             look = with_flags(f"graphdbg replay {shlex.quote(graph)} --rung {rung}", imports)
             if as_json:
@@ -173,7 +173,7 @@ def _packed(out: Path, trusted: bool, as_json: bool) -> int:
 
     with program_of(str(out), trusted) as (program, known):
         flaky = bool(known and known.rate and known.rate.flaky)
-        found = shown(program, torch_of(sys.executable, program), path=modules_of(known), flaky=flaky)
+        packed = shown(program, torch_of(sys.executable, program), path=modules_of(known), flaky=flaky)
     sidecar, archive = program.with_suffix(".safetensors"), out / "artifacts.zip"
     done = Report(out, out / "issue.md", program, sidecar=sidecar if sidecar.is_file() else None)
     if archive.exists():
@@ -182,15 +182,15 @@ def _packed(out: Path, trusted: bool, as_json: bool) -> int:
         pack(load_graph(out / "case"), done, Redactor())
     paths = {"repro_path": str(program), "issue": str(done.issue), "artifacts": str(archive)}
     emit(
-        found.plain() | paths if as_json else "\n".join(paths.values()),
+        packed.plain() | paths if as_json else "\n".join(paths.values()),
         as_json=as_json,
         next=[shlex.join(["python", str(program)])],
     )
-    say(found.sentence())
+    say(packed.sentence())
     for note in done.notes:
         say(note)
     say("The report holds parts of your program: read issue.md through before you publish it.")
-    return found.exit_code
+    return packed.exit_code
 
 
 def _tested(done: Written, as_json: bool) -> int:
@@ -212,18 +212,18 @@ def _previewed(folder: Path, as_json: bool) -> int:
     """Looks at a report that is there, or at what one would share."""
     from ..report.preview import Preview, ahead, warning
 
-    found = Preview.of(folder)
-    if not found.is_there:
-        told = ahead(str(folder))
+    preview = Preview.of(folder)
+    if not preview.is_there:
+        texts = ahead(str(folder))
         emit(
-            {"folder": None, "says": told, "warning": warning()} if as_json else "\n".join([*told, warning()]),
+            {"folder": None, "says": texts, "warning": warning()} if as_json else "\n".join([*texts, warning()]),
             as_json=as_json,
             next=[shlex.join(["graphdbg", "report", str(folder)])],
         )
         return 0
     emit(
-        found.as_json() if as_json else "\n".join([*found.sentences(), warning()]),
+        preview.as_json() if as_json else "\n".join([*preview.sentences(), warning()]),
         as_json=as_json,
         next=[shlex.join(["graphdbg", "verify", str(folder)])],
     )
-    return 1 if found.leaks else 0
+    return 1 if preview.leaks else 0

@@ -46,18 +46,20 @@ def same(one: str, other: str, rung: str | None, seed: int, imports: tuple[str, 
 
     def judge(saved: SavedGraph) -> tuple[Signature | None, str]:
         say(f"finding out how {saved.name} fails under {chosen}")
-        found = replay(saved, rung=chosen, seed=seed, outputs=False, imports=imports)
-        told = "does not fail" if not found.verdict.exit_code else f"cannot be judged ({headline(found.verdict)})"
-        return found.signature if found.verdict.failed else None, f"{saved.name} {told} under {chosen} here"
+        judgement = replay(saved, rung=chosen, seed=seed, outputs=False, imports=imports)
+        texts = (
+            "does not fail" if not judgement.verdict.exit_code else f"cannot be judged ({headline(judgement.verdict)})"
+        )
+        return judgement.signature if judgement.verdict.failed else None, f"{saved.name} {texts} under {chosen} here"
 
-    found = compared(side_of(one, judge), side_of(other, judge))
+    comparison = compared(side_of(one, judge), side_of(other, judge))
     if as_json:
-        emit(found.plain(), as_json=True)
+        emit(comparison.plain(), as_json=True)
     else:
-        lines = [f"{found.says.replace('_', ' ')}: {found.reason}", ""]
-        for side in found.sides:
+        lines = [f"{comparison.says.replace('_', ' ')}: {comparison.reason}", ""]
+        for side in comparison.sides:
             text = side.signature.text() if side.signature is not None else ""
             calls = f" [{', '.join(side.failure.calls)}]" if side.failure and side.failure.calls and side.sharp else ""
             lines.append(f"{side.id or '-' * 8}  {side.name}" + (f"  {text}" if text else "") + calls)
-        emit("\n".join([*lines, *(f"Next: {command}" for command in found.next)]), as_json=False)
-    raise SystemExit(CODES[found.says])
+        emit("\n".join([*lines, *(f"Next: {command}" for command in comparison.next)]), as_json=False)
+    raise SystemExit(CODES[comparison.says])

@@ -108,9 +108,9 @@ def show(
     elif kernel is not None:
         _show_kernel(graph, saved, kernel, as_json)
     elif stats:
-        found = statistics.of(saved.table)
+        resolved = statistics.of(saved.table)
         emit(
-            {**_head(saved), "stats": msgspec.to_builtins(found)} if as_json else statistics.text(found),
+            {**_head(saved), "stats": msgspec.to_builtins(resolved)} if as_json else statistics.text(resolved),
             as_json=as_json,
         )
     elif options.any:
@@ -126,24 +126,31 @@ def _save(
         raise UsageError("--save needs to know which nodes", "", "say it with --nodes A..B, --filter or --find")
     from ..cut import cut
 
-    made = cut(saved, chosen_names(saved, options), out, seed=seed, imports=imports)
+    cut_out = cut(saved, chosen_names(saved, options), out, seed=seed, imports=imports)
     if as_json:
-        emit(msgspec.to_builtins(made, enc_hook=str), as_json=True, next=_next(str(made.case)))
+        emit(msgspec.to_builtins(cut_out, enc_hook=str), as_json=True, next=_next(str(cut_out.case)))
         return
-    given = [name for name, origin in made.inputs if origin == "graph"]
-    values = [name for name, origin in made.inputs if origin == "node"]
+    given = [name for name, origin in cut_out.inputs if origin == "graph"]
+    values = [name for name, origin in cut_out.inputs if origin == "node"]
     parts = [
         f"{one_line(', '.join(names), 200)} ({what})"
         for names, what in ((given, "of the graph"), (values, "computed by eager"))
         if names
     ]
-    lines = [f"{made.case}: {counted(made.kept, 'node')} of {made.of}, {size_text(made.input_bytes)} of inputs"]
-    lines += [f"inputs   {'; '.join(parts) or 'none'}", f"outputs  {one_line(', '.join(made.outputs), 200) or 'none'}"]
+    lines = [
+        f"{cut_out.case}: {counted(cut_out.kept, 'node')} of {cut_out.of}, {size_text(cut_out.input_bytes)} of inputs"
+    ]
+    lines += [
+        f"inputs   {'; '.join(parts) or 'none'}",
+        f"outputs  {one_line(', '.join(cut_out.outputs), 200) or 'none'}",
+    ]
     lines += (
-        [f"note     with them {'comes' if len(made.came) == 1 else 'come'} {', '.join(made.came)}"] if made.came else []
+        [f"note     with them {'comes' if len(cut_out.came) == 1 else 'come'} {', '.join(cut_out.came)}"]
+        if cut_out.came
+        else []
     )
-    lines += [f"note     {note}" for note in made.notes]
-    lines.append(f"next     {_next(str(made.case))[0]}")
+    lines += [f"note     {note}" for note in cut_out.notes]
+    lines.append(f"next     {_next(str(cut_out.case))[0]}")
     emit("\n".join(lines), as_json=False)
 
 
@@ -175,9 +182,11 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
         ]
         if captured_backward.has(saved):
             captured_backward.extend(nodes, saved.record)
-        told = [{"index": one.index, "name": one.name, "kind": one.kind, "of": one.of} for one in outputs]
+        origins = [
+            {"index": output.index, "name": output.name, "kind": output.kind, "of": output.of} for output in outputs
+        ]
         hooks = captured_backward.hooks(saved.record) if captured_backward.has(saved) else []
-        extra = {key: rows for key, rows in (("outputs", told), ("hooks", hooks)) if rows}
+        extra = {key: rows for key, rows in (("outputs", origins), ("hooks", hooks)) if rows}
         emit({**_head(saved), "nodes": nodes, **extra}, as_json=True)
         return
     say(f"{saved.id}: stage {saved.stage}, {counted(len(table), 'node')}, {saved.status}")
@@ -198,15 +207,15 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
     ]
     rows = [_cells(row, table, roles) for row in table.rows()]
     if captured_backward.has(saved):
-        told = captured_backward.origins(saved.record)
+        origins = captured_backward.origins(saved.record)
         columns.append(Column("autograd node, hook", expendable=0))
-        rows = [(*cells, one_line(told.get(cells[1], ""), 100)) for cells in rows]
+        rows = [(*cells, one_line(origins.get(cells[1], ""), 100)) for cells in rows]
         for line in captured_backward.sentences(saved.record):
             say(line)
     text = render(columns, rows, terminal=on_terminal())
     if outputs:
         columns = [Column("output", right=True, style="dim"), Column("node", style="bold"), Column("what it is")]
-        cells = [(str(one.index), one.name, one.text()) for one in outputs]
+        cells = [(str(output.index), output.name, output.text()) for output in outputs]
         text += "\n\n" + render(columns, cells, terminal=on_terminal())
     emit(text, as_json=False)
 
@@ -271,22 +280,22 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
         raise UsageError(f"{saved.id} has no kernels", f"no code was generated for a graph of stage {saved.stage}")
     if kernel == ALL_KERNELS:
         names = [path.name for path in files]
-        told = {"user_kernels": [path.name for path in own]} if own else {}
+        extra = {"user_kernels": [path.name for path in own]} if own else {}
         lines = [path.name for path in files if path not in own] + [path.line() for path in own]
-        emit({**_head(saved), "kernels": names, **told} if as_json else "\n".join(lines), as_json=as_json)
+        emit({**_head(saved), "kernels": names, **extra} if as_json else "\n".join(lines), as_json=as_json)
         return
     exact = [path for path in files if kernel in (path.name, path.stem)]
-    found = (
+    chosen = (
         exact
         or [path for path in files if path.name.startswith(kernel)]
         or [path for path in files if kernel in path.name]
     )
-    if len(found) != 1:
-        listed = ", ".join(path.name for path in (found or files)[:12])
+    if len(chosen) != 1:
+        listed = ", ".join(path.name for path in (chosen or files)[:12])
         raise UsageError(
-            f"{saved.id} has {'several kernels' if found else 'no kernel'} {kernel!r}", f"there are {listed}"
+            f"{saved.id} has {'several kernels' if chosen else 'no kernel'} {kernel!r}", f"there are {listed}"
         )
-    _show_files(text, _texts(found), as_json)
+    _show_files(text, _texts(chosen), as_json)
 
 
 def _show_files(text: str, texts: list[tuple[str, str]], as_json: bool) -> None:

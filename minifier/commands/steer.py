@@ -47,21 +47,21 @@ def steer(out: str, what: str | None, target: str | None, as_json: bool) -> None
     step, number = _target(what, target)
     folder = Path(out)
     given = give(folder, what, step=step, number=number)
-    found = outcome(folder, given, WAIT_S)
+    answer = outcome(folder, given, WAIT_S)
     order = given.order
-    if found is None:
+    if answer is None:
         say(f"{order.words}: not done yet; it will be, before the next query is asked")
     else:
-        say(found.sentence)
+        say(answer.sentence)
     if as_json:
         waiting = {"id": order.id, "what": order.what, "step": order.step, "number": order.number, "state": "waiting"}
         line = (
             waiting
-            if found is None
-            else {name: value for name, value in found.to_json().items() if name not in ("event", "turn")}
+            if answer is None
+            else {name: value for name, value in answer.to_json().items() if name not in ("event", "turn")}
         )
         emit(line, as_json=True, next=[shlex.join(["graphdbg", "steer", out])])
-    if found is not None and found.state == "refused":
+    if answer is not None and answer.state == "refused":
         raise SystemExit(1)
 
 
@@ -72,22 +72,22 @@ def _standing(out: Path, as_json: bool) -> None:
     from ..progress.telling import told
     from ..progress.watched import watched
 
-    found = watched(out)
-    while found.read():
+    seen = watched(out)
+    while seen.read():
         pass
-    story = found.story
+    story = seen.story
     facts = {
-        "state": found.state,
+        "state": seen.state,
         "step": story.step,
         "queries": len(story.queries),
         "best": story.best,
         "original": story.original,
         "history": [[item.number, item.queries, item.nodes, item.input_bytes] for item in story.history],
-        "asked": list(found.wishes.values()),
+        "asked": list(seen.wishes.values()),
         "paused": story.paused,
     }
     ended = [shlex.join(["graphdbg", "verify", str(out)])] if (out / "case").is_dir() else []
-    emit(facts if as_json else "\n".join(told(found, time.time())), as_json=as_json, next=ended)
+    emit(facts if as_json else "\n".join(told(seen, time.time())), as_json=as_json, next=ended)
 
 
 def _target(what: str, target: str | None) -> tuple[str, int | None]:

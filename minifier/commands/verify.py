@@ -51,15 +51,15 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
         path, flaky = modules_of(known), bool(known and known.rate and known.rate.flaky)
 
         def run() -> int:
-            found = shown(program, torch_of(python, program), path=path, flaky=flaky)
-            lines = [found.sentence(), *found.output.strip().splitlines()]
+            reproduction = shown(program, torch_of(python, program), path=path, flaky=flaky)
+            lines = [reproduction.sentence(), *reproduction.output.strip().splitlines()]
             report = (
                 [shlex.join(["graphdbg", "report", subject])]
-                if Path(subject).is_dir() and found.says == "shows"
+                if Path(subject).is_dir() and reproduction.says == "shows"
                 else []
             )
-            emit(found.plain() if as_json else "\n".join(lines), as_json=as_json, next=report)
-            return found.exit_code
+            emit(reproduction.plain() if as_json else "\n".join(lines), as_json=as_json, next=report)
+            return reproduction.exit_code
 
         if not watch:
             raise SystemExit(run())

@@ -112,15 +112,15 @@ def node_line(table: Table, index: int) -> str:
 
 def parsed(text: str) -> Candidate | None:
     """The candidate that `Candidate.text` wrote; None for "original" and what is no candidate."""
-    found = _TEXT.fullmatch(text.removeprefix("verify "))
-    if found is None:
+    match = _TEXT.fullmatch(text.removeprefix("verify "))
+    if match is None:
         return None
     try:
-        returned = found["returned"]
-        edits: Any = json.loads(found["edits"]) if found["edits"] else []
+        returned = match["returned"]
+        edits: Any = json.loads(match["edits"]) if match["edits"] else []
         return Candidate(
-            frozenset(_numbers(found["keep"])),
-            frozenset(_numbers(found["bypass"] or "")),
+            frozenset(_numbers(match["keep"])),
+            frozenset(_numbers(match["bypass"] or "")),
             None if returned is None else frozenset(() if returned == "nothing" else _numbers(returned)),
             tuple(str(edit) for edit in edits),
         )
@@ -193,13 +193,13 @@ def atoms_of(graph: str, out: Path, best: Candidate | None) -> tuple[Atoms, str]
     except GraphdbgError as error:
         named = NUMBERS_ONLY.named(out)
         return named, f"nodes are shown {'by name only' if named.sure else 'by number'}: {error}"
-    found = Atoms.of_table(table).named(out)
-    if found.sure:
-        return found, ""
+    atoms = Atoms.of_table(table).named(out)
+    if atoms.sure:
+        return atoms, ""
     try:
         names = set(resolve_graph(str(out / "case")).table.name)
     except GraphdbgError:
-        return found, "the names are those that a search would give; nothing here confirms them"
-    if best is not None and found.agrees(best, names):
-        return found, ""
+        return atoms, "the names are those that a search would give; nothing here confirms them"
+    if best is not None and atoms.agrees(best, names):
+        return atoms, ""
     return NUMBERS_ONLY, "nodes are shown by number: the search numbered them in another way than is known now"

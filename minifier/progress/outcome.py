@@ -74,20 +74,20 @@ class Conclusion:
 
 def outcome_of(out: Path, story: Story) -> Conclusion:
     """What is known now. A case folder that cannot be read is told in `notes`."""
-    found = Conclusion(out, original=story.original, signature=story.signature)
-    found.nodes, found.input_bytes = story.best or story.original
+    conclusion = Conclusion(out, original=story.original, signature=story.signature)
+    conclusion.nodes, conclusion.input_bytes = story.best or story.original
     there = {name: out / name if (out / name).exists() else None for name in ("case", PASSES, "repro.py", "issue.md")}
-    found.case, found.passes, found.repro, found.issue = there.values()
+    conclusion.case, conclusion.passes, conclusion.repro, conclusion.issue = there.values()
     if story.done is not None:
-        _from_event(found, story.done)
-    elif found.case is not None:
-        _from_case(found)
-    return found
+        _from_event(conclusion, story.done)
+    elif conclusion.case is not None:
+        _from_case(conclusion)
+    return conclusion
 
 
 def others_on_disk(out: Path) -> list[Also]:
     """The other failures that an ended minification wrote as cases."""
-    found: list[Also] = []
+    others: list[Also] = []
     for folder in sorted((out / ALSO).iterdir()) if (out / ALSO).is_dir() else ():
         try:
             data = cast("dict[str, Any]", msgspec.json.decode(opening.read(folder / "case.json")))
@@ -95,39 +95,39 @@ def others_on_disk(out: Path) -> list[Also]:
         except (GraphdbgError, OSError, msgspec.MsgspecError):
             continue
         text = case.signature.text() if case and case.signature else folder.name
-        found.append(Also(text, int(data.get("count") or 1), 0, folder))
-    return found
+        others.append(Also(text, int(data.get("count") or 1), 0, folder))
+    return others
 
 
-def _from_event(found: Conclusion, done: dict[str, Any]) -> None:
-    found.nodes, found.input_bytes = int(done.get("nodes") or 0), int(done.get("input_bytes") or 0)
-    found.original = int(done.get("original_nodes") or 0), int(done.get("original_input_bytes") or 0)
+def _from_event(conclusion: Conclusion, done: dict[str, Any]) -> None:
+    conclusion.nodes, conclusion.input_bytes = int(done.get("nodes") or 0), int(done.get("input_bytes") or 0)
+    conclusion.original = int(done.get("original_nodes") or 0), int(done.get("original_input_bytes") or 0)
     verified = done.get("verified") or (0, 0)
-    found.verified = int(verified[0]), int(verified[1])
-    found.signature, found.stopped = str(done.get("signature") or ""), str(done.get("stopped") or "")
+    conclusion.verified = int(verified[0]), int(verified[1])
+    conclusion.signature, conclusion.stopped = str(done.get("signature") or ""), str(done.get("stopped") or "")
     for part in cast("list[dict[str, Any]]", done.get("parts") or []):
         if words := without(str(part.get("verdict"))):
-            found.needed.append(f"without {part.get('name')} it {words}")
-    found.needed = needs_sentences(done.get("needs") or []) or found.needed
-    found.nearest, found.rate = str(done.get("difference") or ""), str(done.get("report_rate") or "")
-    found.notes = [str(note) for note in cast("list[Any]", done.get("notes") or [])]
+            conclusion.needed.append(f"without {part.get('name')} it {words}")
+    conclusion.needed = needs_sentences(done.get("needs") or []) or conclusion.needed
+    conclusion.nearest, conclusion.rate = str(done.get("difference") or ""), str(done.get("report_rate") or "")
+    conclusion.notes = [str(note) for note in cast("list[Any]", done.get("notes") or [])]
 
 
-def _from_case(found: Conclusion) -> None:
-    assert found.case is not None
+def _from_case(conclusion: Conclusion) -> None:
+    assert conclusion.case is not None
     try:
-        case = read_case(found.case)
+        case = read_case(conclusion.case)
     except GraphdbgError as error:
-        found.notes.append(str(error))
+        conclusion.notes.append(str(error))
         return
     if case is None:
         return
-    found.verified = case.verified
-    found.signature = found.signature or (case.signature.text() if case.signature else "")
+    conclusion.verified = case.verified
+    conclusion.signature = conclusion.signature or (case.signature.text() if case.signature else "")
     if case.original is not None:
-        found.original = case.original.nodes, case.original.input_bytes
-    found.nearest = next((told.removeprefix(NEAREST) for told in case.told if told.startswith(NEAREST)), "")
-    found.needed = needs_sentences(case.needs) or [told for told in case.told if told.startswith("without ")]
+        conclusion.original = case.original.nodes, case.original.input_bytes
+    conclusion.nearest = next((text.removeprefix(NEAREST) for text in case.told if text.startswith(NEAREST)), "")
+    conclusion.needed = needs_sentences(case.needs) or [text for text in case.told if text.startswith("without ")]
 
 
 def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
 
 def _which(result: Minified) -> dict[str, str]:
     """`signature_id`, where there is one."""
-    return {"signature_id": found} if (found := result.signature_id) else {}
+    return {"signature_id": known} if (known := result.signature_id) else {}
 
 
 def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
@@ -167,8 +167,8 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     ]
     if times:
         lines.append(f"verified: the saved case fails the same way in {shown} of {counted(times, 'fresh process')}")
-    if found := result.signature_id:
-        lines.append(f"signature: {found} (the same for the same failure elsewhere; graphdbg same A B compares)")
+    if signature := result.signature_id:
+        lines.append(f"signature: {signature} (the same for the same failure elsewhere; graphdbg same A B compares)")
     if result.stopped:
         lines.append(f"stopped early: {result.stopped}")
     lines += needs_sentences(result.needs) or needed(result.parts)

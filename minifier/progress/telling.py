@@ -120,7 +120,7 @@ def figures(watched: Watched, now: float) -> list[tuple[str, str]]:
     story = watched.story
     best, first, running = story.best or story.original, story.original, watched.state == "running"
     going = [*_going(watched, now), "", ""][: 2 * running]  # what follows stays in its place
-    lines: list[tuple[str, str]] = [(standing(watched, now), "bold"), *((one, "") for one in going)]
+    lines: list[tuple[str, str]] = [(standing(watched, now), "bold"), *((text, "") for text in going)]
     spent = (now if running else story.last) - story.began if story.began else 0.0
 
     def add(name: str, number: str, more: str = "") -> None:
@@ -154,8 +154,8 @@ def queries_text(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:
             continue
         text = f"{asked[purpose]} {purpose}"
         if purpose == "search":
-            told = [f"{verdicts[said]} {words.was}" for said, words in QUERIES.items() if verdicts.get(said)]
-            text += f" ({', '.join(told)})" if told else ""
+            by_verdict = [f"{verdicts[said]} {words.was}" for said, words in QUERIES.items() if verdicts.get(said)]
+            text += f" ({', '.join(by_verdict)})" if by_verdict else ""
         parts.append(text)
     return counted(total, "query") + (f": {', '.join(parts)}" if parts else "")
 

@@ -135,8 +135,8 @@ def _read(tail: Tail) -> tuple[list[dict[str, Any]], int]:
         whole = [line for line in tail.read() if line]
     except OSError:
         return [], 0
-    found = list(objects(whole))
-    return found, len(whole) - len(found)
+    fields = list(objects(whole))
+    return fields, len(whole) - len(fields)
 
 
 def _wish_words(wish: dict[str, Any]) -> str:
@@ -150,6 +150,6 @@ def watched(out: str | Path) -> Watched:
     if not (path / EVENTS_FILE).is_file():
         why = "it has no events.jsonl" if path.is_dir() else "there is no such folder"
         raise UsageError(f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT")
-    found = Watched(path)
-    found.read()
-    return found
+    seen = Watched(path)
+    seen.read()
+    return seen

@@ -117,13 +117,13 @@ class MinifyRoom(ViewsRoom):
 
     def state(self) -> str:
         """How far the search is, or how it ended."""
-        found = self.watched
-        if found is None:
+        watched = self.watched
+        if watched is None:
             return ""
-        best = found.story.best
-        if found.state in ("starting", "running"):
-            return mark("runs") + (f" {best[0]}/{found.story.original[0]}" if best else "")
-        return mark("bad" if found.state in ("dead", "gone") else "ok")
+        best = watched.story.best
+        if watched.state in ("starting", "running"):
+            return mark("runs") + (f" {best[0]}/{watched.story.original[0]}" if best else "")
+        return mark("bad" if watched.state in ("dead", "gone") else "ok")
 
     def on_mount(self) -> None:
         """Follows OUT, or shows the form."""
@@ -170,10 +170,10 @@ class MinifyRoom(ViewsRoom):
         show = partial(setattr, self.form, "base")
 
         def propose() -> Start:
-            found = of_graph(graph)
-            if found is None or found.words[0] != "triage":
+            judged = of_graph(graph)
+            if judged is None or judged.words[0] != "triage":
                 return proposed(graph)
-            return proposed(graph, verdict=found.record, rung=found.rung, imports=found.imports)
+            return proposed(graph, verdict=judged.record, rung=judged.rung, imports=judged.imports)
 
         self.work(propose, show, group="form", doing="propose")
 
@@ -198,15 +198,15 @@ class MinifyRoom(ViewsRoom):
 
     # -- following
 
-    def follow(self, found: Watched) -> None:
+    def follow(self, watched: Watched) -> None:
         self.watched, self.looked, self._named, self._last_state = (
-            found,
+            watched,
             Looked(ascii_only=ascii_only()),
             "",
             "starting",
         )
-        self._drawn = -1, found.state
-        self.view = len(VIEWS) - 1 if found.state == "ended" else self.views.index("Candidate")
+        self._drawn = -1, watched.state
+        self.view = len(VIEWS) - 1 if watched.state == "ended" else self.views.index("Candidate")
         self.form.display = False
         self.live.display = True
         self.tick()
@@ -214,63 +214,63 @@ class MinifyRoom(ViewsRoom):
 
     def tick(self) -> None:
         """Looks at OUT in a thread, unless a look is under way."""
-        found = self.watched
-        if found is None or self._looking or not self.is_current:
+        watched = self.watched
+        if watched is None or self._looking or not self.is_current:
             return
         self._looking = True
 
         def look() -> tuple[Bite | None, BaseException | None]:
             try:
-                self.looked.output = found.output()
-                return found.look(), None
+                self.looked.output = watched.output()
+                return watched.look(), None
             except Exception as error:  # noqa: BLE001 - told by `take`
                 return None, error
 
-        self.work(look, lambda seen: self._take(found, *seen), doing="follow")
+        self.work(look, lambda seen: self._take(watched, *seen), doing="follow")
 
-    def _take(self, found: Watched, bite: Bite | None, error: BaseException | None) -> None:
+    def _take(self, watched: Watched, bite: Bite | None, error: BaseException | None) -> None:
         self._looking = False
         if error is not None:
             raise error
-        if found is not self.watched or bite is None:
+        if watched is not self.watched or bite is None:
             return
-        changed = found.take(bite)
-        if found.state != self._last_state:
-            self._turned(found)
-        self._learn_names(found)
+        changed = watched.take(bite)
+        if watched.state != self._last_state:
+            self._turned(watched)
+        self._learn_names(watched)
         if changed:
             self.show()
-        elif found.state == "running":
-            self._show_facts(found)
+        elif watched.state == "running":
+            self._show_facts(watched)
         if bite.more:
             self.tick()
 
-    def _turned(self, found: Watched) -> None:
+    def _turned(self, watched: Watched) -> None:
         """It began, ended or died: said once, with the bell where it was watched."""
-        before, self._last_state = self._last_state, found.state
+        before, self._last_state = self._last_state, watched.state
         self.steering.asked = ""
         self.refresh_bindings()
-        if found.state in OVER:
-            self.work(lambda: self.looked.look_at_disk(found), lambda _: self.show(), group="disk", doing="read")
+        if watched.state in OVER:
+            self.work(lambda: self.looked.look_at_disk(watched), lambda _: self.show(), group="disk", doing="read")
             if before == "running":
                 self.app.bell()
-                self.notify(f"{found.out.name}: {telling.standing(found, time.time())}", markup=False, timeout=10)
-                self.to_view(len(VIEWS) - 1 if found.state == "ended" else self.view)
+                self.notify(f"{watched.out.name}: {telling.standing(watched, time.time())}", markup=False, timeout=10)
+                self.to_view(len(VIEWS) - 1 if watched.state == "ended" else self.view)
 
-    def _learn_names(self, found: Watched) -> None:
+    def _learn_names(self, watched: Watched) -> None:
         """The names of the nodes, once the search has told them, and again when it ended."""
-        key = f"{found.story.graph} {found.state in OVER}"
-        if not found.story.graph or key == self._named or not found.story.history:
+        key = f"{watched.story.graph} {watched.state in OVER}"
+        if not watched.story.graph or key == self._named or not watched.story.history:
             return
         self._named = key
-        best = parsed(found.story.best_case) if found.story.best_case else None
-        graph, out = found.story.graph, found.out
+        best = parsed(watched.story.best_case) if watched.story.best_case else None
+        graph, out = watched.story.graph, watched.out
 
         def named(result: tuple[object, str]) -> None:
             atoms, doubt = result
             if not self.looked.atoms.sure:  # names that the running search wrote are better than any told later
                 self.looked.atoms, self.looked.doubt = atoms, doubt  # type: ignore[assignment]
-            self._named = key if self.looked.atoms.nodes or found.state in OVER else ""
+            self._named = key if self.looked.atoms.nodes or watched.state in OVER else ""
             self.show()
 
         self.work(lambda: atoms_of(graph, out, best), named, group="names", doing="read the graph")
@@ -279,19 +279,19 @@ class MinifyRoom(ViewsRoom):
 
     def show(self, *, keep: bool = True) -> None:
         """The plot, what is known, the lines of the view."""
-        found = self.watched
-        if found is None or not self.is_mounted:
+        watched = self.watched
+        if watched is None or not self.is_mounted:
             return
-        self._show_facts(found, at_once=not keep)
-        tabs = self._tabs(found)
+        self._show_facts(watched, at_once=not keep)
+        tabs = self._tabs(watched)
         if tabs != self._tabs_shown:
             self._tabs_shown = tabs
             self.query_one("#minify-tabs", Static).update(tabs, layout=False)
         view = VIEWS[self.view]
         if view.name == "Candidate":
-            self._show_candidate(found, view, keep)
+            self._show_candidate(watched, view, keep)
         else:
-            texts = view.lines(found, self.looked)
+            texts = view.lines(watched, self.looked)
             if not view.chooses:
                 texts = wrapped(texts, self.lines.scrollable_content_region.width)
             newest = view.follows and (not keep or self.lines.cursor >= len(self.lines.texts) - 1)
@@ -299,25 +299,27 @@ class MinifyRoom(ViewsRoom):
             if newest:
                 self.lines.move_to(len(texts) - 1)
 
-    def _show_facts(self, found: Watched, *, at_once: bool = False) -> None:
+    def _show_facts(self, watched: Watched, *, at_once: bool = False) -> None:
         """What also changes with the time. The plot, which is most of what is painted, is drawn anew less often."""
-        drawn: tuple[int, State] = (len(found.story.points), found.state)
+        drawn: tuple[int, State] = (len(watched.story.points), watched.state)
         now = time.monotonic()
         if drawn != self._drawn and (
-            at_once or found.state != "running" or self._drawn[0] <= 0 or now - self._drawn_at > PLOT_S
+            at_once or watched.state != "running" or self._drawn[0] <= 0 or now - self._drawn_at > PLOT_S
         ):
             self._drawn, self._drawn_at = drawn, now
-            self.query_one(Plot).draw(picture(found, ascii_only=ascii_only()))
+            self.query_one(Plot).draw(picture(watched, ascii_only=ascii_only()))
         wide = self.live.has_class("wide")
         facts = (
-            telling.figures(found, time.time()) if wide else [(fact, "") for fact in telling.facts(found, time.time())]
+            telling.figures(watched, time.time())
+            if wide
+            else [(fact, "") for fact in telling.facts(watched, time.time())]
         )
         stage, printed = self.looked.output
         if stage and not wide:
             facts.insert(2, (f"{stage}: {printed[-1] if printed else 'it has printed nothing so far'}", "dim"))
         if self.steering.asked:
             facts.insert(1, (self.steering.asked, "yellow"))
-        for wish in list(found.wishes.values())[-1:]:
+        for wish in list(watched.wishes.values())[-1:]:
             facts.insert(1, (f"{wish}: after this query …", "yellow"))
         told = self.query_one("#minify-facts", Lines)
         texts = [Text(plain(fact), style if place else "bold") for place, (fact, style) in enumerate(facts)]
@@ -325,16 +327,16 @@ class MinifyRoom(ViewsRoom):
         height = None if wide else len(facts)
         if told.styles.inline.height != height:
             told.styles.height = height
-        self.live.set_class(found.state == "running", "runs")
+        self.live.set_class(watched.state == "running", "runs")
         below = self.query_one("#minify-output", Lines)
-        texts = wrapped(output(found, self.looked), below.scrollable_content_region.width)
+        texts = wrapped(output(watched, self.looked), below.scrollable_content_region.width)
         below.show([*texts[:1], *texts[1:][1 - below.size.height :]])
 
-    def _show_candidate(self, found: Watched, view: ListView, keep: bool) -> None:
+    def _show_candidate(self, watched: Watched, view: ListView, keep: bool) -> None:
         if len(self.looked.atoms.nodes) < MANY:
-            self.lines.show(view.lines(found, self.looked), keep=keep)
+            self.lines.show(view.lines(watched, self.looked), keep=keep)
             return
-        looked, story, at = self.looked, found.story, self.view
+        looked, story, at = self.looked, watched.story, self.view
 
         def shown(texts: list[Text]) -> None:
             if self.view == at:
@@ -342,8 +344,8 @@ class MinifyRoom(ViewsRoom):
 
         self.work(lambda: candidate(story, looked), shown, group="candidate", doing="compare")
 
-    def _tabs(self, found: Watched) -> Text:
-        names = [(view.name, view.count(found, self.looked)) for view in VIEWS]
+    def _tabs(self, watched: Watched) -> Text:
+        names = [(view.name, view.count(watched, self.looked)) for view in VIEWS]
         full = [f" {name} {count} " if count else f" {name} " for name, count in names]
         if sum(map(len, full)) > self.lines.size.width:
             full = [f" {name} " for name, _ in names]
@@ -398,13 +400,13 @@ class MinifyRoom(ViewsRoom):
 
     def to_graph(self) -> bool:
         """The best case as a graph; while it is searched, the graph that it began with."""
-        if (found := self.watched) is None:
+        if (watched := self.watched) is None:
             return False
-        if (found.out / "case").is_dir():
-            self._to_graph(str(found.out / "case"))
-        elif found.story.graph:
+        if (watched.out / "case").is_dir():
+            self._to_graph(str(watched.out / "case"))
+        elif watched.story.graph:
             self.notify("the case is written at the end; this is the graph it began with", timeout=4)
-            self._to_graph(found.story.graph)
+            self._to_graph(watched.story.graph)
         else:
             raise UsageError("there is no graph yet", "the search has not begun", "wait a moment")
         return True
@@ -424,10 +426,10 @@ class MinifyRoom(ViewsRoom):
 
     def do_minify_copy(self) -> None:
         """The lines of this view."""
-        found = self.steering.following()
+        watched = self.steering.following()
         whole = self.looked.repro if self.views[self.view] == "Result" else ""
         text = whole or "\n".join(line.plain for line in self.lines.texts)
-        self.workbench.copy(text, f"{Path(found.out).name}-{self.views[self.view].lower()}")
+        self.workbench.copy(text, f"{Path(watched.out).name}-{self.views[self.view].lower()}")
 
     def do_minify_zoom(self) -> None:
         """The list alone, or with the plot."""

@@ -73,37 +73,37 @@ class MinifySteering:
         if self.room.watched is not None and self.room.views[self.room.view] == "Other failures":
             self.room.workbench.go("minify", Here(graph=self.case()))
             return
-        if (found := self.room.watched) is not None:
-            self.room.undoable("the form", lambda: self._back_to(found))
+        if (watched := self.room.watched) is not None:
+            self.room.undoable("the form", lambda: self._back_to(watched))
         graph = self.room.here.graph or (self.room.watched.story.graph if self.room.watched else None) or None
         self.room.watched = None
         self.room.here = self.room.here.at(out=None, graph=graph)
         self.room.show_form()
         self.room.tell_where()
 
-    def _back_to(self, found: Watched) -> None:
-        self.room.here = self.room.here.at(out=str(found.out))
-        self.room.follow(found)
+    def _back_to(self, watched: Watched) -> None:
+        self.room.here = self.room.here.at(out=str(watched.out))
+        self.room.follow(watched)
         self.room.tell_where()
 
     def do_minify_resume(self) -> None:
         """Goes on where it ended; the journal answers what was asked before. What it would run is said again at a
         terminal."""
-        found = self.following()
-        if found.state == "running":
+        watched = self.following()
+        if watched.state == "running":
             raise UsageError("it runs already", "", "space pauses it, x stops it")
-        if found.state == "elsewhere":
+        if watched.state == "elsewhere":
             raise UsageError("it cannot be resumed from here", "it runs, or ran, on another host", "resume it there")
-        resumed(found.out, MinifyOptions(), ())
-        self.room.run(["minify", "--resume", "-o", str(found.out), "--json"], found.out)
+        resumed(watched.out, MinifyOptions(), ())
+        self.room.run(["minify", "--resume", "-o", str(watched.out), "--json"], watched.out)
 
     # -- steering
 
     def do_minify_disable(self) -> None:
         """The step under the cursor is left out, or taken in again; where the steps are not in front, the one that
         runs."""
-        found = self.following()
-        running = next((step for step in telling.steps(found) if step.name == found.story.step), None)
+        watched = self.following()
+        running = next((step for step in telling.steps(watched) if step.name == watched.story.step), None)
         step = self._step() if self._in_front("Steps") or running is None else self._known(running)
         order = "enable" if step.mark == "disabled" else "disable"
         self.do_minify_steer(order, step.name)
@@ -130,11 +130,13 @@ class MinifySteering:
 
     def do_minify_stop(self) -> None:
         """Asks, then ends the search; the best case is kept."""
-        found = self._steerable()
-        story = found.story
+        watched = self._steerable()
+        story = watched.story
         best = story.best or story.original
         kept = f"The best case so far has {best[0]} of {counted(story.original[0], 'node')}"
-        question = f"End the search in {found.out}?\n{kept}; it is checked, kept in {found.out / 'case'} and reported."
+        question = (
+            f"End the search in {watched.out}?\n{kept}; it is checked, kept in {watched.out / 'case'} and reported."
+        )
 
         def answered(answer: str | None) -> None:
             if answer == "x":
@@ -166,13 +168,13 @@ class MinifySteering:
         return step
 
     def _steerable(self) -> Watched:
-        found = self.following()
-        match found.state:
+        watched = self.following()
+        match watched.state:
             case "running":
-                return found
+                return watched
             case "elsewhere":
                 raise UsageError(
-                    "it cannot be steered from here", "it runs on another host", f"there: graphdbg tui {found.out}"
+                    "it cannot be steered from here", "it runs on another host", f"there: graphdbg tui {watched.out}"
                 )
             case "starting":
                 raise UsageError("the search has not begun", "its first query is still to come", "wait a moment")
@@ -181,8 +183,8 @@ class MinifySteering:
 
     def do_minify_steer(self, *order: str) -> None:
         """Asks the search for something: skip is on with the next step."""
-        found = self._steerable()
-        words = ["steer", str(found.out), *order]
+        watched = self._steerable()
+        words = ["steer", str(watched.out), *order]
         self.room.run_job(words, lambda job, code: self._steered(job, order, code), doing="minify", passing=True)
         self.asked = ASKED.get(order[0], f"asked: {' '.join(order)} …")
         self.room.show()

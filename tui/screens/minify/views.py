@@ -121,7 +121,7 @@ def candidate(story: Story, looked: Looked) -> list[Text]:
     if mine is None:
         return [Text(plain(text))]
     if looked.shown is not None and not looked.against:
-        lines, told = state(mine, looked.atoms), f"{title}: {counted(len(mine.keep), 'part')}"
+        lines, words = state(mine, looked.atoms), f"{title}: {counted(len(mine.keep), 'part')}"
     else:
         best = all_of_it if against == "original" else parsed(against) or all_of_it
         if not looked.atoms.nodes and against == "original":
@@ -131,12 +131,12 @@ def candidate(story: Story, looked: Looked) -> list[Text]:
         other = "the original" if against == "original" else "the best"
         parts = [f"{counted(less, 'part')} less"] * bool(less) + [f"{more} more"] * bool(more)
         same = not parts and best.edits == mine.edits
-        told = (
+        words = (
             f"{title}; the same as {other}"
             if same
             else f"{title}; beside {other}: {', '.join(parts) or 'with other edits'}"
         )
-    head = [Text(plain(told), "bold")] + ([Text(plain(looked.doubt), "yellow")] if looked.doubt else [])
+    head = [Text(plain(words), "bold")] + ([Text(plain(looked.doubt), "yellow")] if looked.doubt else [])
     return [*head, *map(_line, lines)]
 
 
@@ -193,8 +193,8 @@ def others(watched: Watched, looked: Looked) -> list[Also]:
 
 
 def _others(watched: Watched, looked: Looked) -> list[Text]:
-    found = [Text(plain(telling.other_line(other))) for other in others(watched, looked)]
-    return found or [Text("no other failure was met", "dim")]
+    texts = [Text(plain(telling.other_line(other))) for other in others(watched, looked)]
+    return texts or [Text("no other failure was met", "dim")]
 
 
 def _said(watched: Watched, looked: Looked) -> list[Text]:
@@ -202,10 +202,10 @@ def _said(watched: Watched, looked: Looked) -> list[Text]:
     lines += [Text(f"asked: {words}", "yellow") for words in watched.wishes.values()]
     lines += [
         Text(
-            f"{one.state}: {one.what}" + (f" ({one.why})" if one.why else ""),
-            "yellow" if one.state == "refused" else "",
+            f"{order.state}: {order.what}" + (f" ({order.why})" if order.why else ""),
+            "yellow" if order.state == "refused" else "",
         )
-        for one in watched.story.steers.values()
+        for order in watched.story.steers.values()
     ]
     return lines or [Text("nothing was said yet", "dim")]
 
