@@ -1,4 +1,3 @@
-# pyright: basic
 """What a child of the fork server does under `--check 'cmd: ...'`: writes the candidate as a case folder and becomes
 the command.
 

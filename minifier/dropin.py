@@ -1,4 +1,3 @@
-# pyright: basic
 """A drop-in for functorch.compile.minifier: same parameters, same result, fewer calls of the predicate.
 
 The predicate is called in this process, one call after the other; True means that the case fails. Nodes, inputs and

@@ -1,4 +1,3 @@
-# pyright: basic
 """Minifying with the caller's predicate, in the caller's process: nodes and outputs, then what the passes change.
 
 Settings and the stage are the caller's, and stay as they are.

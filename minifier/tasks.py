@@ -1,4 +1,3 @@
-# pyright: basic
 """What the children of the fork server do for the minifier: record values once, then build and judge one candidate
 each.
 
@@ -103,7 +102,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     except Invalid as error:
         return {"invalid": str(error)}
     cuda = any(isinstance(item, torch.Tensor) and item.is_cuda for item in case.inputs)
-    size = {"nodes": len(case.gm.graph.nodes), "input_bytes": input_bytes(case.inputs), "cuda": cuda}
+    size: dict[str, Any] = {"nodes": len(case.gm.graph.nodes), "input_bytes": input_bytes(case.inputs), "cuda": cuda}
     report(size)
     named: list[str] = []
     whole = payload["candidate"] is None

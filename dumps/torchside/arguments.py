@@ -1,4 +1,3 @@
-# pyright: basic
 """Arguments of nodes and metadata <-> JSON values with one-key tags (dumps.arguments).
 
 Encoding never fails: what has no saved form becomes {"opaque": [type, text]}. Decoding refuses opaque values by name,
@@ -15,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import msgspec
 import torch
@@ -78,7 +77,7 @@ class ArgumentWriter:
 
     def encode(self, value: Any) -> Arg:
         """The JSON form of an argument."""
-        kind = type(value)
+        kind = cast(type[Any], type(value))
         if value is None or kind is bool or kind is int:
             return value
         if kind is str:
@@ -86,7 +85,8 @@ class ArgumentWriter:
         if kind is float and math.isfinite(value):
             return value
         if isinstance(value, list):
-            return [self.encode(item) for item in value]
+            items = cast(list[Any], value)
+            return [self.encode(item) for item in items]
         contents = ((row.tag, row.encode(value, self)) for row in _kinds_of(kind))
         return next({tag: content} for tag, content in contents if content is not OTHER)
 
@@ -142,10 +142,11 @@ class ArgumentReader:
         if depth > MAX_DEPTH:
             raise UnreadableError(where, f"its arguments are nested more than {MAX_DEPTH} deep")
         if isinstance(arg, list):
-            return [self.decode(item, where, depth + 1) for item in arg]
-        if not isinstance(arg, dict) or len(arg) != 1:
+            items = cast(list[Any], arg)
+            return [self.decode(item, where, depth + 1) for item in items]
+        if not isinstance(arg, dict) or len(items_of := cast(dict[Any, Any], arg)) != 1:
             raise UnreadableError(where, "an argument is not a value, a list, or an object with one key")
-        ((tag, body),) = arg.items()
+        ((tag, body),) = items_of.items()
         if tag not in KINDS:
             raise UnreadableError(where, f"an argument has the unknown kind {tag!r}")
         try:
@@ -155,7 +156,7 @@ class ArgumentReader:
 
     def option(self, arg: Arg, where: str, depth: int) -> Any:
         """A key or a value of a dict: texts of those are options of kernels, which become code as they are."""
-        words = self.strings[arg["string"]] if isinstance(arg, dict) and [*arg] == ["string"] else arg
+        words = cast(Any, self.strings[arg["string"]] if isinstance(arg, dict) and [*arg] == ["string"] else arg)
         if self.options and isinstance(words, str):
             return self.texts.kept(inert.option(words), words)
         return self.decode(arg, where, depth)

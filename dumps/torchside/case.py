@@ -1,4 +1,3 @@
-# pyright: basic
 """Case folders: a graph with its inputs, outside any run; and `torch.export` programs as graphs with inputs.
 
 What a program's signature says becomes descriptions of inputs and outputs. Runs nothing of the program. Its parameters,
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -130,10 +129,10 @@ def parts(
     module = _renamed(program.graph_module)
     values: list[Any] = []
     roles: list[InputRecord] = []
-    rest = iter(enumerate(leaves))
+    rest = enumerate(cast(list[Any], leaves))
     for node, spec in zip(module.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True):
         kind = spec.kind.name
-        index, value = next(rest) if kind == "USER_INPUT" else (0, state.get(spec.target or ""))
+        index, value = next(rest) if kind == "USER_INPUT" else (0, cast(Any, state.get(spec.target or "")))
         values.append(value.detach() if isinstance(value, torch.Tensor) else value)
         source = spec.target or getattr(spec.arg, "name", "")
         roles.append(InputRecord(node.name, _ROLES.get(kind, "unknown"), source))  # type: ignore[arg-type]

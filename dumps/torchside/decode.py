@@ -1,4 +1,3 @@
-# pyright: basic
 """GraphRecord -> live fx.GraphModule. Every name is checked before FX, which runs the code that it prints, sees it.
 
 Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every
@@ -11,7 +10,7 @@ torch.Size([16, 8])
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule
@@ -69,7 +68,7 @@ class Decoder:
             "symbols": self.symbols,
             "has_shape_env": bool(record.shape_env or record.symbols),
             "originals": self.originals,
-            "not_saved": dict((record.graph.meta.get("not_saved") or {"dict": []})["dict"]),
+            "not_saved": dict(cast(Any, record.graph.meta.get("not_saved") or {"dict": []})["dict"]),
             "made_up": self.storages.made_up,
             "names": (names.input_names(record), names.outputs(record)),
         }
@@ -216,7 +215,7 @@ def _instead(record: GraphRecord) -> str:
 
 def _as_number(value: Any) -> Any:
     """A constant SymInt as an int; anything else as it is."""
-    if isinstance(value, torch.SymInt) and value.node.is_constant():
+    if isinstance(value, torch.SymInt) and cast(Any, value).node.is_constant():
         return int(value)
     return value
 
@@ -248,12 +247,12 @@ def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
         owner = getattr(owner, part)
         if not isinstance(owner, torch.nn.Module):
             raise UnreadableError(where, f"the attribute {path!r} leads through a tensor")
-    last = parts[-1]
+    last, held = parts[-1], cast(Any, owner)
     if (
         hasattr(owner, last)
-        and last not in owner._modules
-        and last not in owner._parameters
-        and last not in owner._buffers
+        and last not in held._modules
+        and last not in held._parameters
+        and last not in held._buffers
     ):
         raise RefusedError(where, f"the attribute {path!r} would replace a part of torch.nn.Module")
     if isinstance(value, torch.nn.Parameter):

@@ -1,4 +1,3 @@
-# pyright: basic
 """What a graph needs of the user's own program: found among the modules of this process when it is recorded, and run
 when it is loaded again, with `--trust` only.
 
@@ -17,7 +16,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from .. import trust
 from ..allowlist import WITH_TORCH, is_custom
@@ -80,11 +79,12 @@ def _of_settings(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -
 def _home(value: Any) -> Any:
     """The function or class behind a value; the first one in a list."""
     while isinstance(value, (list, tuple, Mapping)) and value:
-        value = next(iter(value.values() if isinstance(value, Mapping) else value))
+        items: Iterable[Any] = cast(Any, value).values() if isinstance(value, Mapping) else cast(Any, value)
+        value = next(iter(items))
     while isinstance(value, functools.partial):
-        value = value.func
-    value = getattr(value, "__func__", value)
-    return value if hasattr(value, "__qualname__") else type(value)
+        value = cast(Any, value).func
+    function: Any = getattr(cast(Any, value), "__func__", cast(Any, value))
+    return function if hasattr(function, "__qualname__") else cast(Any, type(function))
 
 
 def _own_files() -> list[tuple[str, str]]:

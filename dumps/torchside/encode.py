@@ -1,4 +1,3 @@
-# pyright: basic
 """A live fx.GraphModule -> GraphRecord. Changes nothing: adds no guard, runs no op, touches no `node.meta`.
 
 >>> encode(gm, id="0_0/forward", stage="forward", sink=saved.tensors).graph.nodes[0].name
@@ -204,7 +203,7 @@ class _Encoder:
         elif is_plain_tensor(attribute):
             body.attrs[path] = self.storages.store(attribute)
         else:
-            kind = type(attribute)
+            kind = cast(type[Any], type(attribute))
             body.modules[path] = ModuleRecord(type=f"{kind.__module__}.{kind.__qualname__}", repr=repr(attribute)[:200])
 
     def _count(self, gm: GraphModule) -> None:

@@ -1,4 +1,3 @@
-# pyright: basic
 """Tensors that came out of other operations: what autograd knows of an input that is a view, or requires grad and is no
 leaf.
 

@@ -1,4 +1,3 @@
-# pyright: basic
 """Leaf modules of `call_module` nodes: torch.nn classes on a list, as constructor arguments and state tensors, and
 back.
 
@@ -152,7 +151,7 @@ def _load_state(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], wh
         raise UnreadableError(where, f"its state has {sorted(tensors)}, and the module needs {sorted(wanted)}")
     for name, tensor in tensors.items():
         home, _, last = name.rpartition(".")
-        owner = module.get_submodule(home)
+        owner: Any = module.get_submodule(home)
         if last in owner._parameters:
             owner._parameters[last] = tensor if isinstance(tensor, torch.nn.Parameter) else torch.nn.Parameter(tensor)
         else:

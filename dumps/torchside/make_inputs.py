@@ -1,4 +1,3 @@
-# pyright: basic
 """The inputs of a saved graph: stored ones as they were, the others synthesised from metadata and a seed.
 
 A synthesised storage is filled whole, then viewed: stride, offset, overlap, aliasing are true. The same seed gives the

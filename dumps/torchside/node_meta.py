@@ -1,4 +1,3 @@
-# pyright: basic
 """What is kept of `node.meta` and `graph_module.meta`, and how it comes back.
 
 KEPT lists what Inductor, the partitioner and their passes read, as found in their sources, except values (the record's
@@ -14,7 +13,7 @@ import ast
 import dataclasses
 import functools
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx.node import map_aggregate
@@ -211,7 +210,7 @@ class MetaReader:
         if record.from_node:
             meta.update(_from_node([self.texts(name) for name in record.from_node]))
         if record.module >= 0:
-            key = STACK_KEYS[record.meta.get("module_of") == "forward"]
+            key = STACK_KEYS[bool(record.meta.get("module_of") == "forward")]
             lines = [line.partition(": ") for line in self._stack(record.module, where).split("\n")]
             meta[key] = {str(index): (path, kind) for index, (path, _, kind) in enumerate(lines)}
         for key, value in record.meta.items():
@@ -252,7 +251,7 @@ class MetaReader:
         elif key == "fwd_seq_nr" and isinstance(value, int):
             meta[key] = value
         elif key == "desc":
-            texts = value if isinstance(value, list) else [value]
+            texts = cast(list[Any], value if isinstance(value, list) else [value])
             descriptors = [_descriptor(text) if isinstance(text, str) else None for text in texts]
             if _described(descriptors) == texts:
                 meta[key] = descriptors if isinstance(value, list) else descriptors[0]
@@ -298,7 +297,7 @@ def _described(descriptor: Any) -> Any:
     """AOTAutograd's descriptors of inputs and outputs ("GradAOTOutput(grad_of=PlainAOTInput(idx=0))") as text; None for
     none."""
     if isinstance(descriptor, (list, tuple)):
-        return [_described(item) for item in descriptor]
+        return [_described(item) for item in cast(list[Any], descriptor)]
     return None if descriptor is None else repr(descriptor)
 
 
@@ -326,11 +325,11 @@ def _built(tree: ast.AST) -> Any:
 @functools.cache
 def _descriptor_classes() -> dict[str, Any]:
     """Name -> class of all descriptors that are plain dataclasses."""
-    home = t.optional("descriptors", object)
+    home: Any = t.optional("descriptors", object)
     bases = tuple(base for name in ("AOTInput", "AOTOutput") if (base := getattr(home, name, None)) is not None)
     return {
         name: kind
-        for name, kind in vars(home).items()
+        for name, kind in cast(dict[str, Any], vars(home)).items()
         if isinstance(kind, type) and issubclass(kind, bases) and dataclasses.is_dataclass(kind)
     }
 
@@ -384,6 +383,7 @@ def _callable_name(value: Any) -> str:
 
 
 def _pairs(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list) or not all(isinstance(item, list) and len(item) == 2 for item in value):
+    pairs = cast(list[Any], value) if isinstance(value, list) else [None]
+    if not all(isinstance(item, list) and len(cast(list[Any], item)) == 2 for item in pairs):
         raise UnreadableError(where, "its metadata is malformed")
-    return value
+    return pairs

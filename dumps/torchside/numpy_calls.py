@@ -1,4 +1,3 @@
-# pyright: basic
 """The calls that Dynamo writes for compiled NumPy, by names: "numpy.sin", "numpy.ndarray.reshape",
 "numpy.operator.mul".
 
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from .. import allowlist
 from . import torch_private as t
@@ -23,18 +22,18 @@ ATTRIBUTE = "numpy.getattr"
 
 def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Name -> callable, all that a saved graph may call."""
-    modules = t.optional("numpy_modules")
+    modules: dict[Any, Any] | None = t.optional("numpy_modules")
     if not modules:
         return
     for theirs, module in modules.items():
-        for name, function in vars(module).items():
+        for name, function in cast(dict[str, Any], vars(module)).items():
             if name.startswith("_") or name in allowlist.DENIED_FUNCTIONS or not callable(getattr(theirs, name, None)):
                 continue
             if str(getattr(function, "__module__", "")).startswith("torch._numpy"):
                 yield f"{theirs.__name__}.{name}", t.numpy_function(function)
     for name in sorted(allowlist.OPERATOR):
         yield f"numpy.operator.{name}", t.numpy_operator(getattr(operator, name))
-    for name, method in vars(t.numpy_array).items():
+    for name, method in vars(cast(type[Any], t.numpy_array)).items():
         plain = not name.startswith("_") and name not in allowlist.DENIED_METHODS
         if (plain or name in allowlist.DUNDER_METHODS) and callable(method):
             yield f"numpy.ndarray.{name}", t.numpy_method(name)

@@ -1,4 +1,3 @@
-# pyright: basic
 """What is seen of the real inputs of an execution, as records: for inputs.json, with statistics; and quickly, for held
 inputs.
 
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule
@@ -70,11 +69,10 @@ def observe(
 def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storages: StorageWriter) -> InputRecord:
     item = InputRecord(name=name)
     if is_symbolic(value):
-        number_seen = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
-        if number_seen is None and isinstance(value, torch.SymInt):
-            number_seen = (
-                value.node.nested_int()
-            )  # the ragged size of a nested tensor: a number that stands for its offsets
+        node = cast(Any, value).node if isinstance(value, torch.SymInt) else None
+        number_seen = None if node is None else node.maybe_as_int()
+        if number_seen is None and node is not None:
+            number_seen = node.nested_int()  # the ragged size of a nested tensor: a number that stands for its offsets
         item.scalar = number_seen if number_seen is not None else values.symbols.hint(values.symbols.expr(value))
         return item
     if isinstance(value, (bool, int, float)):
@@ -258,7 +256,7 @@ def _plain_parts(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _has_bytes(value: Any) -> bool:
-    kind = type(value)
+    kind = cast(type[Any], type(value))
     if kind is not torch.Tensor and kind is not torch.nn.Parameter and not is_plain_tensor(value):
         return False
     return value.layout is torch.strided and not value.is_meta

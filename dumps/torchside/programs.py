@@ -1,4 +1,3 @@
-# pyright: basic
 """Runs a program that lies in a dump, as a module of its own: kernels, operators and passes of the user's.
 
 Only where trust is given. Tracebacks and Triton find its lines through linecache, so no file is written.

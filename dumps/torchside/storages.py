@@ -1,4 +1,3 @@
-# pyright: basic
 """Real tensors <-> whole storages in a TensorSink, so that views, strides, offsets and aliasing come back as they were.
 
 Bytes are taken from the storage as they lie in memory; a conj or neg bit is a property of the view, not of the bytes.
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -222,13 +221,14 @@ def unpacked(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dty
     if rest or count < 0 or not all(isinstance(size, int) for size in shape):
         raise UnreadableError(where, f"{flat.numel()} bytes are no {value.layout} tensor of that shape")
     cuts = [lead * _INDEX_BYTES, rows * count * _INDEX_BYTES, count * dtype.itemsize]
-    pointers, indices, values = (part.clone() for part in flat.split(cuts))
+    pointers, indices, values = [part.clone() for part in cast(Any, flat).split(cuts)]
     values = values.view(dtype)
     indices = indices.view(torch.int64).reshape(rows, count)
+    sparse: Any = torch
     try:
         if value.layout == "sparse_coo":
-            return torch.sparse_coo_tensor(indices, values, shape, check_invariants=True).coalesce()
-        make = torch.sparse_csr_tensor if value.layout == "sparse_csr" else torch.sparse_csc_tensor
+            return sparse.sparse_coo_tensor(indices, values, shape, check_invariants=True).coalesce()
+        make = sparse.sparse_csr_tensor if value.layout == "sparse_csr" else sparse.sparse_csc_tensor
         return make(pointers.view(torch.int64), indices[0], values, shape, check_invariants=True)
     except (RuntimeError, TypeError) as error:
         raise UnreadableError(where, f"its indices make no tensor ({str(error).splitlines()[0]})") from error

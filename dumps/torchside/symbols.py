@@ -1,4 +1,3 @@
-# pyright: basic
 """Symbolic shapes: a live ShapeEnv -> records, and records -> a ShapeEnv with the same symbols, hints, ranges and
 facts.
 
@@ -16,9 +15,9 @@ import dataclasses
 import inspect
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import sympy
 import torch
@@ -94,8 +93,9 @@ class SymbolWriter:
     def sym(self, value: Any) -> SymValue:
         """A symbolic scalar with the number it had. Inductor names inputs by the symbol they were made with."""
         kind = "int" if isinstance(value, torch.SymInt) else "float" if isinstance(value, torch.SymFloat) else "bool"
-        self.adopt(value.node.shape_env)
-        expr = getattr(value.node, "_expr", value.node.expr)  # as it was made, before replacements
+        node = cast(Any, value).node
+        self.adopt(node.shape_env)
+        expr = getattr(node, "_expr", node.expr)  # as it was made, before replacements
         return SymValue(kind=kind, expr=self.text(expr), hint=self.hint(expr))
 
     def use(self, symbol: Any) -> str:
@@ -198,7 +198,7 @@ class Symbols:
         return expression
 
     @contextmanager
-    def _spending(self) -> Iterator[None]:
+    def _spending(self) -> Generator[None]:
         """Counts the time of a block against what the expressions of a graph may take; raises RefusedError where none
         is left."""
         if self._left_s < 0:
@@ -249,7 +249,7 @@ class Symbols:
                 t.ConstantSource(source_name=item.name)
             ]  # sources are written into guards, as code
             env.source_to_var[item.name] = symbol
-            vars(env).setdefault(_SOURCES, {})[symbol] = item.source
+            cast(dict[str, Any], vars(env)).setdefault(_SOURCES, {})[symbol] = item.source
             env.symbol_guard_counter[symbol] = 0
             if env.duck_shape:
                 env.val_to_var.setdefault(item.hint, symbol)
@@ -326,8 +326,8 @@ def _user_line(guard: Any) -> str:
 
 def _environment(env: Any) -> dict[str, Arg]:
     saved: dict[str, Arg] = {}
-    settings = getattr(env, "settings", None)
-    for name in getattr(type(settings), "__dataclass_fields__", {}):
+    settings = cast(Any, getattr(env, "settings", None))
+    for name in cast(dict[str, Any], getattr(settings.__class__, "__dataclass_fields__", {})):
         value = getattr(settings, name)
         if isinstance(value, bool):
             saved[name] = value

@@ -1,4 +1,3 @@
-# pyright: basic
 """Sympy expressions <-> text, without `sympify` (which evaluates what it reads).
 
 Written as sympy prints them where that reads back to the same expression, else as nested calls ("CleanDiv(s0, 4)").
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import sympy
 
@@ -22,7 +21,14 @@ from .. import expr_bounds
 from ..errors import GraphdbgError, RefusedError
 from . import torch_private as t
 
-_CONSTANTS = {"oo": sympy.oo, "zoo": sympy.zoo, "nan": sympy.nan, "int_oo": t.int_oo, "pi": sympy.pi, "E": sympy.E}
+_CONSTANTS: dict[str, Any] = {
+    "oo": sympy.oo,
+    "zoo": sympy.zoo,
+    "nan": sympy.nan,
+    "int_oo": t.int_oo,
+    "pi": sympy.pi,
+    "E": sympy.E,
+}
 
 _FROM_SYMPY = ("Abs", "Add", "And", "Eq", "Ge", "Gt", "Le", "Lt", "Mul", "Ne", "Not", "Or", "Xor", "ceiling", "floor",
     "log",
@@ -31,7 +37,7 @@ _FROM_SYMPY = ("Abs", "Add", "And", "Eq", "Ge", "Gt", "Le", "Lt", "Mul", "Ne", "
 _BUILDERS: dict[str, Callable[..., Any]] = {
     **{name: getattr(sympy, name) for name in _FROM_SYMPY},
     "Neg": operator.neg,
-    "Div": operator.truediv,
+    "Div": cast(Any, operator).truediv,
     "Piecewise": lambda *flat: sympy.Piecewise(*zip(flat[::2], flat[1::2], strict=True)),
 }
 

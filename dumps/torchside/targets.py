@@ -1,4 +1,3 @@
-# pyright: basic
 """Functions <-> the one string that a saved graph holds for them, by an allow-list in both directions.
 
 `name_of` never fails: what is not on the list gets a name that starts with "opaque:", which is shown and never run.
@@ -20,7 +19,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.overrides
@@ -50,11 +49,12 @@ def is_identifier(text: str) -> bool:
 def name_of(function: Any) -> str:
     """The saved name of a call_function target; "opaque:module.name" for one that could not be loaded again."""
     if isinstance(function, t.OpOverload):
-        name = f"{function.namespace}.{function._schema.name.split('::')[-1]}.{function._overloadname}"
+        op = cast(Any, function)
+        name = f"{op.namespace}.{op._schema.name.split('::')[-1]}.{op._overloadname}"
     elif isinstance(function, t.HigherOrderOperator):
         name = f"higher_order.{function.name()}"
     elif isinstance(function, t.OpOverloadPacket):
-        name = function._qualified_op_name.replace("::", ".")
+        name = cast(Any, function)._qualified_op_name.replace("::", ".")
     else:
         try:
             known_name = _names().get(numpy_calls.key(function))
@@ -143,6 +143,7 @@ def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any
     packet = getattr(getattr(torch.ops, parts[0]), parts[1])
     if not isinstance(packet, t.OpOverloadPacket):
         raise RefusedError(where, f"the target {name!r} is not a registered op")
+    packet = cast(Any, packet)
     if len(parts) == 2:
         return packet
     overload = parts[2]
@@ -249,9 +250,10 @@ def _torch_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     for name in dir(torch):
         if (name.startswith(("sym_", "_sym_"))) and callable(getattr(torch, name)):
             yield f"torch.{name}", getattr(torch, name)
-    for functions in torch.overrides.get_overridable_functions().values():
+    overrides: Any = torch.overrides
+    for functions in overrides.get_overridable_functions().values():
         for function in functions:
-            name = torch.overrides.resolve_name(function)
+            name = overrides.resolve_name(function)
             if name is not None and _may_be_called(name):
                 yield name, function
     for name in allowlist.EXTRA_FUNCTIONS:

@@ -1,4 +1,3 @@
-# pyright: basic
 """The table of private torch names that saving and loading graphs needs: `torch_private.FakeTensor` is looked up in
 torch on first use.
 

@@ -1,4 +1,3 @@
-# pyright: basic
 """The user's own Triton kernels that a graph calls: saved beside it as programs, and loaded as kernels again with
 `--trust` only.
 
@@ -15,8 +14,9 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
+from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -96,13 +96,11 @@ class KernelWriter:
         given: Any = node.kwargs.get("constant_args_idx")
         known = _texts_of(given)
         program = self._found[index][1]
-        texts = (
-            known
-            if known is not None
-            else {name: program.expression(value) for name, value in (_constants_at(given) or {}).items()}
-        )
+        if known is None:
+            constants = cast(dict[str, Any], _constants_at(given) or {})
+            known = {name: program.expression(value) for name, value in constants.items()}
         record.kwargs["constant_args_idx"] = 0
-        record.meta[CONSTANTS] = {"dict": [[name, text] for name, text in texts.items()]}
+        record.meta[CONSTANTS] = {"dict": [[name, text] for name, text in known.items()]}
 
     def finish(self) -> list[TritonKernel]:
         """The kernels in the order in which the graph calls them first."""
@@ -158,7 +156,7 @@ class KernelReader:
         return {**given, "kernel_idx": index, "constant_args_idx": self._constants(record, index, module, where)}
 
     def _constants(self, record: NodeRecord, index: int, module: ModuleType, where: str) -> int:
-        held = record.meta.get(CONSTANTS) or {"dict": []}
+        held: Any = record.meta.get(CONSTANTS) or {"dict": []}
         try:
             texts = {str(name): str(text) for name, text in held["dict"]}
         except (TypeError, KeyError, ValueError) as error:
@@ -182,7 +180,7 @@ def _kernel(record: TritonKernel, where: str) -> tuple[Any, ModuleType]:
     if key in _loaded:
         return _loaded[key]
     try:
-        import triton  # noqa: F401
+        import_module("triton")
     except ImportError as error:
         why = f"it runs the user's own Triton kernel {record.name}, and Triton is not installed ({error})"
         raise EnvironmentLackError(where, why, "pip install 'graphdbg[triton]'") from error

@@ -1,4 +1,3 @@
-# pyright: basic
 """A Triton kernel of the user's own as one Python module: imports, constants, helpers, and the function under its
 decorators.
 
@@ -22,7 +21,7 @@ import math
 import sys
 import textwrap
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -193,7 +192,7 @@ class KernelProgram:
             self._imports["torch"] = "import torch"
             return repr(value)
         if isinstance(value, (tuple, list)):
-            parts = [self._expression(part) for part in value]
+            parts = [self._expression(part) for part in cast(list[Any], value)]
             if None in parts:
                 return None
             inside = ", ".join(str(part) for part in parts)

@@ -1,4 +1,3 @@
-# pyright: basic
 """Values of nodes: fake or real tensors, symbolic scalars, sequences -> records, and records -> fake values.
 
 Looks at metadata only: no data is read, no guard is added. Tensor subclasses that are no plain tensor become
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from sys import intern
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import sympy
@@ -88,7 +87,7 @@ class ValueWriter:
             for part in wrappers.parts(value).values():
                 self.count(part)
         elif isinstance(value, (list, tuple)):
-            for item in value:
+            for item in cast(list[Any], value):
                 self.count(item)
 
     def value(self, value: object, *, whole_storage: bool = False) -> Value:
@@ -100,7 +99,7 @@ class ValueWriter:
             return self.symbols.sym(value)
         if isinstance(value, (list, tuple)):
             kind = "list" if isinstance(value, list) else "tuple"
-            return SequenceValue(kind=kind, items=[self.value(item) for item in value])
+            return SequenceValue(kind=kind, items=[self.value(item) for item in cast(list[Any], value)])
         if type(value) in _SIMPLE:
             if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
                 return ConstValue(value={"float": str(value)})
@@ -110,7 +109,7 @@ class ValueWriter:
 
     def _wrapper(self, value: Any) -> TensorValue | None:
         """The record of a tensor that holds others; None where some part of it has no saved form."""
-        if any(isinstance(size, torch.SymInt) and size.node.is_nested_int() for size in value.shape):
+        if any(isinstance(size, torch.SymInt) and cast(Any, size).node.is_nested_int() for size in value.shape):
             return None
         plain = ArgumentWriter(self)
         context = plain.encode(value.__tensor_flatten__()[1])
@@ -182,7 +181,10 @@ class ValueWriter:
             spans = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
             spanned = (offset + 1 + spans) * tensor.element_size() if 0 not in shape else 0
             return None if spanned == size else int(size)
-        expr = lambda value: self.symbols.expr(value) if is_symbolic(value) else sympy.Integer(int(value))  # noqa: E731
+
+        def expr(value: Any) -> Any:
+            return self.symbols.expr(value) if is_symbolic(value) else sympy.Integer(int(value))
+
         sizes = [expr(extent) for extent in shape]
         spans = sum((extent - 1) * expr(step) for extent, step in zip(sizes, stride, strict=True))
         spanned = (expr(offset) + 1 + spans) * tensor.element_size() if 0 not in sizes else 0
@@ -216,8 +218,8 @@ def quantizer(tensor: torch.Tensor) -> dict[str, Any]:
         return {"qscheme": name, "scale": tensor.q_scale(), "zero_point": tensor.q_zero_point()}
     return {
         "qscheme": name,
-        "scale": tensor.q_per_channel_scales().tolist(),
-        "zero_point": tensor.q_per_channel_zero_points().tolist(),
+        "scale": cast(Any, tensor.q_per_channel_scales()).tolist(),
+        "zero_point": cast(Any, tensor.q_per_channel_zero_points()).tolist(),
         "axis": tensor.q_per_channel_axis(),
     }
 
@@ -313,7 +315,7 @@ def _lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
 
 def storage_key(tensor: torch.Tensor) -> int:
     """A key that is equal for tensors that share one storage; fake and meta tensors have no data_ptr to compare."""
-    return tensor.untyped_storage()._cdata
+    return cast(Any, tensor.untyped_storage())._cdata
 
 
 class StandIn:

@@ -1,4 +1,3 @@
-# pyright: basic
 """Tensors that hold other tensors and say how they are taken apart (traceable wrapper subclasses): apart, and together
 again.
 
@@ -14,7 +13,7 @@ For example:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -40,13 +39,14 @@ def parts(tensor: Any) -> dict[str, torch.Tensor]:
 def like(tensor: Any, held: Mapping[str, Any]) -> Any:
     """A tensor of the same class over other parts; it requires grad where the first does, as a leaf."""
     _, context = tensor.__tensor_flatten__()
-    tensor_like = type(tensor).__tensor_unflatten__(dict(held), context, tensor.size(), tensor.stride())
+    tensor_like: Any = cast(Any, type(tensor)).__tensor_unflatten__(dict(held), context, tensor.size(), tensor.stride())
     tensor_like = (
         torch.nn.Parameter(tensor_like.detach(), tensor.requires_grad)
         if isinstance(tensor, torch.nn.Parameter)
         else tensor_like
     )
-    return tensor_like.requires_grad_(True) if tensor.requires_grad and not tensor_like.requires_grad else tensor_like
+    needs: bool = cast(Any, tensor).requires_grad
+    return tensor_like.requires_grad_(True) if needs and not tensor_like.requires_grad else tensor_like
 
 
 def whole(value: Any) -> Any:

@@ -1,4 +1,3 @@
-# pyright: basic
 """Passes over the small case's other axes, one per file. A pass proposes edits and can apply one; the engine decides.
 
 An edit is one line of text that starts with the pass's name, so that it can stand in a journal: "dims 768 2". A pass

@@ -1,4 +1,3 @@
-# pyright: basic
 """Bodies: the graphs inside higher-order operators lose nodes: one of its own arguments takes a node's place, the last
 first; then those that could not go with the others.
 

@@ -1,4 +1,3 @@
-# pyright: basic
 """Dims: distinct sizes give way to smaller ones, in the shapes of inputs and in size arguments.
 
 Sizes that are equal are one; a size that is a product of others follows them (24 = 2 * 12). What eager refuses is not

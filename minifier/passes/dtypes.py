@@ -1,4 +1,3 @@
-# pyright: basic
 """Dtypes: rare ones give way to the ones that everybody knows: float32 and int64, complex64, then no complex numbers at
 all.
 
@@ -65,7 +64,7 @@ _MODES = ("_enter_autocast", "_exit_autocast", "wrap_with_autocast")
 
 def propose(case: Live) -> list[list[str]]:
     """A round to the plain dtype of each kind, and one without complex numbers."""
-    present = {str(dtype).removeprefix("torch.") for dtype in _dtypes(case.gm, case.inputs)}
+    present = {str(dtype).removeprefix("torch.") for dtype in dtypes_in(case.gm, case.inputs)}
     rounds = [[f"dtypes {old} {new}" for old, new in plainer.items() if old in present] for plainer in (PLAIN, REAL)]
     return fitting(case, rounds, apply, lambda changed: _shapes(changed) == _shapes(case))
 
@@ -78,7 +77,7 @@ def apply(case: Live, edit: str) -> Live:
     return renewed(case, _graph(case.gm, old, new), inputs)
 
 
-def _dtypes(gm: fx.GraphModule, inputs: list[Any]) -> Iterator[torch.dtype]:
+def dtypes_in(gm: fx.GraphModule, inputs: list[Any]) -> Iterator[torch.dtype]:
     """Every dtype that a graph's inputs, tensors or arguments have."""
     yield from (value.dtype for value in inputs if isinstance(value, torch.Tensor))
     for node in gm.graph.nodes:
@@ -87,7 +86,7 @@ def _dtypes(gm: fx.GraphModule, inputs: list[Any]) -> Iterator[torch.dtype]:
         if node.op == "get_attr":
             value = attribute(gm, str(node.target))
             if isinstance(value, fx.GraphModule):
-                yield from _dtypes(value, [])
+                yield from dtypes_in(value, [])
             elif isinstance(value, torch.Tensor):
                 yield value.dtype
         elif node.op == "call_module":

@@ -1,4 +1,3 @@
-# pyright: basic
 """What eager gives at each node of a case, without the numbers: shapes, strides, dtypes. Edits must not change it.
 
 >>> forms(case)["addmm"]
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -73,7 +72,7 @@ def fitting(
 
 def watched(case: Live, look: Callable[[fx.Node, Any], Any]) -> list[Any]:
     """What eager returns; each node's value passes through `look`. Raises GraphRunError."""
-    with torch.random.fork_rng(devices=[]):
+    with cast(Any, torch.random).fork_rng(devices=[]):
         return run_graph(case.gm, clone_inputs(case.inputs), hook=look)
 
 

@@ -1,4 +1,3 @@
-# pyright: basic
 """Inputs: one input stands in for others of the same shape, dtype, strides and device.
 
 What a cut leaves behind is an input for each edge that was cut; most failures need no two of them to differ.
@@ -9,7 +8,7 @@ For example: `propose(case)` gives `[['inputs mul_3 primals_1', 'inputs tanh_2 p
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -76,7 +75,7 @@ def _memory(value: Any) -> int | None:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
         return None
     try:
-        return StorageWeakRef(value.untyped_storage()).cdata
+        return cast(Any, StorageWeakRef(value.untyped_storage())).cdata
     except (RuntimeError, NotImplementedError):
         return None
 

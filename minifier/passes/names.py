@@ -1,4 +1,3 @@
-# pyright: basic
 """Names: inputs become x, y, z in the order in which they are read, operations are called after what they call. The
 last step.
 

@@ -1,4 +1,3 @@
-# pyright: basic
 """Operands: what a higher-order operator hands to its graphs and none of them reads goes, and so do results of its
 graphs that nobody reads; then the nodes and inputs that were there for them alone.
 
@@ -14,7 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from torch import fx
 
@@ -117,13 +116,13 @@ class _Call:
                 yield f"operands {node.name} reads {inner.name}"
         if not self.shape.returns:
             return
-        returned = self.returned(0)
+        returned: Any = self.returned(0)
         if not isinstance(returned, (tuple, list)) or any(user.target is not operator.getitem for user in node.users):
             return
         read: list[Any] = [user.args[1] for call in self.calls for user in call.users if user.users]
-        kept = len(self.list_of(self.shape.lists[0])) if self.shape.first else 0
-        unread = [place for place in range(kept, len(returned)) if place not in read]
-        for place in reversed(unread if len(unread) < len(returned) else unread[1:]):
+        kept, many = len(self.list_of(self.shape.lists[0])) if self.shape.first else 0, len(cast(list[Any], returned))
+        unread = [place for place in range(kept, many) if place not in read]
+        for place in reversed(unread if len(unread) < many else unread[1:]):
             yield f"operands {node.name} returns {place}"
 
     def operands(self, call: fx.Node | None = None) -> list[Any]:
@@ -139,7 +138,7 @@ class _Call:
 
     def list_of(self, place: int, call: fx.Node | None = None) -> list[Any]:
         held: Any = (call or self.node).args[place] if place < len((call or self.node).args) else ()
-        return list(held) if isinstance(held, (tuple, list)) else []
+        return list(cast(list[Any], held)) if isinstance(held, (tuple, list)) else []
 
     def placeholders(self, number: int) -> list[fx.Node]:
         return list(self.graphs[number].graph.find_nodes(op="placeholder"))
@@ -192,8 +191,9 @@ class _Call:
                 elif user.args[1] > place:  # type: ignore[operator]
                     user.args = (call, user.args[1] - 1)  # type: ignore[operator]
             for key in ("val", "example_value"):
-                if isinstance(known := call.meta.get(key), (tuple, list)) and len(known) > place:
-                    call.meta[key] = type(known)(item for at, item in enumerate(known) if at != place)
+                known: Any = call.meta.get(key)
+                if isinstance(known, (tuple, list)) and len(items := cast(list[Any], known)) > place:
+                    call.meta[key] = type(items)(item for at, item in enumerate(items) if at != place)
 
 
 def _calls(gm: fx.GraphModule) -> Iterator[_Call]:
@@ -207,7 +207,7 @@ def _calls(gm: fx.GraphModule) -> Iterator[_Call]:
     for owner in owners:
         for node in owner.graph.nodes:
             call = _call(owner, node, regions) if node.op == "call_function" else None
-            names = set() if call is None else {item.name for item in call.calls}
+            names: set[str] = set() if call is None else {item.name for item in call.calls}
             if call is not None and not names & seen:
                 seen |= names
                 yield call

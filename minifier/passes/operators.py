@@ -1,4 +1,3 @@
-# pyright: basic
 """Operators: in a small case an operator gives way to the simplest one of its kind (SIMPLEST), optional arguments go,
 and numbers in arguments become 1 or 2.
 
@@ -29,7 +28,7 @@ MOST_NODES = 10
 NUMBERS = (1, 2, 0)
 """What numbers in arguments become, plainest first (nothing is left of much that is done with 0); these stay as they
 are."""
-_PLAIN = (-1, *NUMBERS)
+PLAIN = (-1, *NUMBERS)
 
 _KINDS: list[tuple[str, str, tuple[int, ...], str]] = [
     (
@@ -79,7 +78,11 @@ def propose(case: Live) -> list[list[str]]:
     if known is None:
         return []
     rounds = [
-        [f"operators {node.name} to {SIMPLEST[_name(node)][0]}" for node in graph.nodes if _name(node) in SIMPLEST]
+        [
+            f"operators {node.name} to {SIMPLEST[operator_name(node)][0]}"
+            for node in graph.nodes
+            if operator_name(node) in SIMPLEST
+        ]
     ]
     rounds.append([f"operators {node.name} default {name}" for node in graph.nodes for name in _optional(node)])
     numbers = [(node, name, value) for node in graph.nodes for name, value in _numbers(node)]
@@ -95,11 +98,11 @@ def apply(case: Live, edit: str) -> Live:
     _, name, what, text = edit.split(" ")
     gm = copy_graph(case.gm)
     node = next((node for node in gm.graph.nodes if node.name == name), None)
-    if node is None or (what == "to" and _name(node) not in SIMPLEST):
+    if node is None or (what == "to" and operator_name(node) not in SIMPLEST):
         raise ValueError(f"there is no node {name} of that kind")
     read = node.all_input_nodes
     if what == "to":
-        _replace(node, text, SIMPLEST[_name(node)][1])
+        _replace(node, text, SIMPLEST[operator_name(node)][1])
     elif what == "default":
         _without(node, text)
     else:
@@ -109,7 +112,7 @@ def apply(case: Live, edit: str) -> Live:
     return fewer(case, gm, case.inputs, names)
 
 
-def _name(node: fx.Node) -> str:
+def operator_name(node: fx.Node) -> str:
     """What a node calls, without namespace and overload; empty for what is not known by a name."""
     if node.op not in ("call_function", "call_method"):
         return ""
@@ -200,7 +203,7 @@ def _numbers(node: fx.Node) -> Iterator[tuple[str, int | float]]:
     else:
         pairs = [*((str(place), value) for place, value in enumerate(node.args)), *node.kwargs.items()]
     for name, value in pairs:
-        if type(value) in (int, float) and value not in _PLAIN and name not in ("to", "default"):
+        if type(value) in (int, float) and value not in PLAIN and name not in ("to", "default"):
             yield name, value  # type: ignore[misc]
 
 

@@ -1,4 +1,3 @@
-# pyright: basic
 """Probes: one part of a finished case is changed, to see whether it still fails. No pass of the search: nothing of it
 is kept.
 
@@ -58,7 +57,7 @@ def _size(case: Live, old_text: str, new_text: str, places: str) -> Live:
     too."""
     old, new = int(old_text), int(new_text)
     wanted = [tuple(map(int, place.split("."))) for place in places.split(",")]
-    inputs = []
+    inputs: list[Any] = []
     for position, value in enumerate(case.inputs):
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             inputs.append(value)
@@ -66,11 +65,15 @@ def _size(case: Live, old_text: str, new_text: str, places: str) -> Live:
         shape = [new if (position, dim) in wanted else size for dim, size in enumerate(value.shape)]
         inputs.append(_resized(value, shape, old, new))
     gm = copy_graph(case.gm)
+
+    def resized(size: int) -> int:
+        return new if size == old else size
+
     if len(wanted) > 1 and old > 1:
         for node in gm.graph.nodes:
-            is_told = old > SMALL_NUMBER or hasattr(node.target, "_schema")
-            if is_told and node.op in ("call_function", "call_method"):
-                resize_arguments(node, lambda size: new if size == old else size, windows=False)
+            is_stated = old > SMALL_NUMBER or hasattr(node.target, "_schema")
+            if is_stated and node.op in ("call_function", "call_method"):
+                resize_arguments(node, resized, windows=False)
     gm.recompile()
     return renewed(case, gm, inputs)
 

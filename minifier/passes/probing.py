@@ -1,4 +1,3 @@
-# pyright: basic
 """What is worth asking of a finished case: for each part that is left a few others in its place, as rows of
 `probes.propose`.
 
@@ -15,7 +14,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -149,7 +148,7 @@ class _Asking:
         try:
             case = apply(self.case, edit) if edit else self.case
             if self.runs:
-                with torch.random.fork_rng(devices=[]):
+                with cast(Any, torch.random).fork_rng(devices=[]):
                     run(case)
         except Exception:  # noqa: BLE001  whatever is raised, this cannot be asked
             return False
@@ -227,7 +226,7 @@ class _Asking:
             yield _Part("node", f"{{{node.name}}}", _called(node), [*tries[:1], *cut, *tries[1:]], [])
 
     def _operators(self, node: fx.Node, known: dict[str, Any]) -> Iterator[tuple[str, str]]:
-        own, read = operators._name(node), node.all_input_nodes
+        own, read = operators.operator_name(node), node.all_input_nodes
         known_others = (own, *operators.SIMPLEST.get(own, ())[:1])
         binary, unary = ([name for name in names if name not in known_others] for names in (BINARY, UNARY))
         if own in operators.SIMPLEST:
@@ -253,7 +252,7 @@ class _Asking:
     def dtypes(self) -> Iterator[_Part]:
         """Each dtype, everywhere at once."""
         for dtype in dict.fromkeys(
-            str(present).removeprefix("torch.") for present in dtypes._dtypes(self.case.gm, self.case.inputs)
+            str(present).removeprefix("torch.") for present in dtypes.dtypes_in(self.case.gm, self.case.inputs)
         ):
             if dtype not in OTHER_DTYPES:
                 continue
@@ -276,7 +275,7 @@ class _Asking:
                 tries = self.taken([(f"probes constant {node.name} {place} {other}", str(other)) for other in others])[
                     :2
                 ]
-                asked = alone and type(value) is not bool and value not in operators._PLAIN
+                asked = alone and type(value) is not bool and value not in operators.PLAIN
                 plain = [type(value)(number) for number in operators.NUMBERS if asked]
                 known = [(f"operators {node.name} {name} {number}", str(number)) for number in plain]
                 yield _Part("constant", f"{{{node.name}}}.{name}", str(value), tries, known)

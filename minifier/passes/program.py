@@ -1,4 +1,3 @@
-# pyright: basic
 """Program: the case becomes what Dynamo would have made of a plain program, so that `torch.compile` shows it from the
 top: the graph of an inner stage enters the whole stack, and aten calls become the functions of torch that give the very
 same calls.

@@ -1,4 +1,3 @@
-# pyright: basic
 """Ranks: inputs lose dimensions of size 1 at their front, all inputs at once, so that a case of one number is
 `torch.ones(1)`.
 
@@ -11,7 +10,7 @@ For example: `propose(case)` gives `[['ranks 1'], ['ranks 2']]`.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -58,7 +57,7 @@ def _lower(value: Any, rank: int) -> int:
 def _amounts(known: dict[str, Any]) -> dict[str, Any]:
     """How many elements of what dtype there are everywhere."""
     return {
-        name: [(prod(kind[0]), *kind[2:]) if isinstance(kind, tuple) else kind for kind in kinds]
+        name: [(prod(cast(Any, kind)[0]), *cast(Any, kind)[2:]) if isinstance(kind, tuple) else kind for kind in kinds]
         for name, kinds in known.items()
     }
 

@@ -1,4 +1,3 @@
-# pyright: basic
 """Strides: inputs become contiguous with no storage offset, on memory of their own.
 
 >>> propose(Live(torch.fx.symbolic_trace(lambda x: x.sin()), [torch.ones(2, 3).t()]))

@@ -1,4 +1,3 @@
-# pyright: basic
 """Switches: what holds for the whole case is turned off where it is on: dynamic sizes, gradients, autocast, inference
 mode, the regions of such modes, search for the fastest kernels, CUDA graphs; then autocast, where it must stay, takes
 its device's own dtype; at last every setting that is not as in a fresh process.

@@ -1,4 +1,3 @@
-# pyright: basic
 """Fake values for a case that an edit changed: with the symbols that it had, at the numbers that its inputs have now.
 
 Symbols keep their names, ranges and the guards that still hold. One whose number is out of its range (a size of 1 has
@@ -157,7 +156,7 @@ class _Again:
     rebuilt: Symbols
     hints: dict[Any, Any]
     """Symbol of the new ShapeEnv -> its number."""
-    numbers: dict[Any, Any] = field(default_factory=dict)
+    numbers: dict[Any, Any] = field(default_factory=dict[Any, Any])
     """Those that are no symbols any more."""
 
     @classmethod

@@ -1,4 +1,3 @@
-# pyright: basic
 """Values: recorded floating-point inputs give way to ones, to seeded random numbers, to their largest number
 everywhere; whole numbers to zeros, which no index is out of reach for, then to 0, 1, 2, ... as far as they went;
 booleans to True, then to False.
