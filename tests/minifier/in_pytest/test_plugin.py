@@ -86,7 +86,7 @@ def test_of_a_repro_of_a_whole_test_the_rate_is_said_in_one_line(pytestconfig: p
         "repro_rate": "3 of 3",
         "repro_told": "FAILS (values): call 1 of 1: result[0] differs\n",
     }
-    lines = Failing(pytestconfig, "test_a.py::test_b", 60.0, print)._told(1, done, None, "")
+    lines = Failing(pytestconfig, "test_a.py::test_b", 60.0, print)._outcome_lines(1, done, None, "")
     assert not any("\n" in line for line in lines) and "shows the failure 3 of 3 in processes" in lines[-1], lines
 
 

@@ -12,10 +12,11 @@ from torch._higher_order_ops.scan import scan
 from torch.utils.checkpoint import checkpoint
 
 from graphdbg.minifier.passes import pass_of
+from graphdbg.minifier.passes.bodies import bodies
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 
-operands, bodies = pass_of("operands"), pass_of("bodies")
+operands = pass_of("operands")
 X, Y, W = torch.randn(3), torch.randn(3), torch.randn(3)
 
 
@@ -38,7 +39,7 @@ def captured(f: Any, *inputs: torch.Tensor) -> Live:
 
 def without(case: Live, name: str) -> Live:
     """The case without nodes of its graphs that read an input so named, as `bodies` leaves it."""
-    for path in bodies.bodies(case.gm):
+    for path in bodies(case.gm):
         body = case.gm.get_submodule(path)
         (read,) = (node for node in body.graph.find_nodes(op="placeholder") if node.name.startswith(name))
         for node in list(read.users):
