@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr
 from ..dumps.wording import counted
 from .passes import NAMES as PASS_NAMES
 from .passes import PASSES
-from .search.problem import Answer, Ruling
+from .search.problem import Answer
 from .search.tiers import TIERS
 
 VERSION = 1
@@ -139,16 +139,7 @@ class Answered(Judged, frozen=True, tag="answer"):
     @property
     def answer(self) -> Answer:
         """The answer again. Raises ValueError for a verdict that there is not."""
-        return Answer(
-            Ruling(self.verdict),
-            self.signature,
-            self.nodes,
-            self.input_bytes,
-            self.detail,
-            self.seconds,
-            self.failure,
-            self.record,
-        )
+        return msgspec.convert(self, Answer, from_attributes=True)
 
 
 class QueryAnswered(Judged, frozen=True, tag="query"):

@@ -19,24 +19,29 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dumps import bound, trust
+import msgspec
+
+from ..dumps import bound, opening, trust
+from ..dumps.atomic import write_file
 from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.store import load_graph
 from ..dumps.wording import shown_path
-from ..toolkit.isolation import Servers, default_memory_bytes, fork_server, heartbeat
+from ..toolkit.isolation import ForkServer, Servers, default_memory_bytes, fork_server, heartbeat
 from ..toolkit.isolation.folders import owned
 from ..toolkit.replaying import judged
+from ..toolkit.replaying.replay import How
+from ..toolkit.triage.easing import eased
 from ..toolkit.verdicts.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
-from .easing import ease
 from .events import Ended, Follow, Happening, QueryAnswered, Started
 from .executors import executor_for
 from .executors.elsewhere import Elsewhere
 from .executors.worker import WorkerSettings
 from .life import Life
 from .minified import Interrupted, Minified
-from .options import MinifyOptions
+from .options import MEASURES, MinifyOptions
 from .oracle import PRELOAD, PREPARED, Oracle, first_limit_s
-from .results import LIVE, WORK
+from .results import CASE_FILE, LIVE, WORK
 from .session import SANITY, Minification
 from .steering import Steering
 
@@ -96,7 +101,6 @@ def minify(
 
         return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, tell=tell)
     from ..dumps.live import save_graph
-    from ..dumps.store import load_graph
 
     options = MinifyOptions(
         check,
@@ -142,9 +146,7 @@ def _keep(result: Minified, temporary: bool) -> Minified:
 
 def _with_settings(path: Path) -> Path:
     """The case with the compiler settings of this thread, which its children could not know of otherwise."""
-    from ..dumps.atomic import write_file
     from ..dumps.graph_folder import GRAPH_FILE, encode
-    from ..dumps.store import load_graph
     from ..toolkit.live.torch_state import encoded_settings
 
     record = load_graph(path).record
@@ -154,6 +156,8 @@ def _with_settings(path: Path) -> Path:
     return path
 
 
+EASING_S = 20.0
+"""What looking for a work-around may take."""
 COMMAND_TASKS = TASK.partition(":")[0]
 OUTPUT = "output"
 """In OUT: what a command of the user's printed, a file per query."""
@@ -250,7 +254,7 @@ def minify_saved(
             session = Minification(oracle, log, out, options, narrate=said, tell=told, steering=steering)
             try:
                 result = session.run(pool)
-                ease(result, server, options, said)
+                _ease(result, server, options, said)
                 result.notes += oracle.asking.deaths()
             except Interrupted as interrupted:
                 interrupted.minified.notes += oracle.asking.deaths()
@@ -265,6 +269,21 @@ def minify_saved(
     shutil.rmtree(work, ignore_errors=True)
     life.end(_ended("reduced", result))
     return result
+
+
+def _ease(minified: Minified, server: ForkServer, options: MinifyOptions, say: Callable[[str], object]) -> None:
+    """Adds the cheapest change that was seen to make the failure go away to the verdict of a small case and to what its
+    folder says of it."""
+    measured = any(getattr(options, name) is not None for name in MEASURES)
+    if options.command or measured or options.rung != "inductor" or minified.path is None or minified.stopped:
+        return
+    how = How(options.seed, None, EASING_S, options.imports)
+    record = eased(load_graph(minified.path), server, how, minified.verdict, 0.0, EASING_S, told=say)
+    if record.workaround:
+        minified.verdict = record
+        path = minified.path / CASE_FILE
+        data: dict[str, Any] = {**msgspec.json.decode(opening.read(path)), "record": record.plain()}
+        write_file(path, msgspec.json.format(msgspec.json.encode(data), indent=1))
 
 
 def _ended(verdict: str, result: Minified) -> Ended:
