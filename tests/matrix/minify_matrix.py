@@ -32,7 +32,7 @@ from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.schema import GraphBody, TensorValue
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.dumps.walk import nodes
-from graphdbg.minifier import isolated
+from graphdbg.minifier import minify as minifying
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.oracle import PRELOAD
 from graphdbg.minifier.report.issue import input_bytes
@@ -77,7 +77,7 @@ class Bench:
         out = (self.keep or self.folder) / f"{program.name}-{stage}"
         options = MinifyOptions("crash", self.rung, self.seed, imports=imports, verify=1, without=("needs",))
         try:
-            found = isolated.minify_saved(saved, out=out / "small", options=options)
+            found = minifying.minify_saved(saved, out=out / "small", options=options)
             case = load_graph(found.path)  # type: ignore[arg-type]
             cell.after, cell.bytes_after = len(list(nodes(case.record.graph))), input_bytes(case.record)
             cell.queries = found.queries
@@ -161,7 +161,7 @@ def main() -> None:
             ForkServer(preload=PRELOAD) as server,
             isolation.programs() as bare,
             ThreadPoolExecutor(chosen.jobs) as pool,
-            mock.patch.object(isolated, "fork_server", lambda **_: nullcontext(server)),
+            mock.patch.object(minifying, "fork_server", lambda **_: nullcontext(server)),
         ):  # one for all of them
             bench = Bench(server, bare, Path(work), chosen.rung, chosen.seed, chosen.keep, commit())
 

@@ -23,12 +23,12 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 import graphdbg
+from graphdbg.dumps.allowlist import is_custom
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.schema import GraphBody, NodeRecord, SequenceValue, SymValue, TensorValue, Value
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.torchside.targets import name_of
 from graphdbg.minifier.passes.symbolic import Renewing, without_fakes
-from graphdbg.minifier.report.custom_ops import _custom
 from graphdbg.toolkit.isolation.imports import import_modules
 from graphdbg.toolkit.live.case import Case
 from graphdbg.toolkit.live.spec import in_force
@@ -123,7 +123,7 @@ def _rank(node: NodeRecord, symbolic: bool) -> int:
         _dtype(node.value) not in ("", *COMMON),
         last.endswith("_") and not last.startswith("_"),
         bool(DRAWS.search(last)),
-        "c10d_functional" in node.target or (node.op == "call_function" and _custom(node.target)),
+        "c10d_functional" in node.target or (node.op == "call_function" and is_custom(node.target)),
         node.target.startswith("higher_order."),
     )
     return max((number for number, test in enumerate(tests, 1) if test), default=0)
