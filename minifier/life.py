@@ -4,8 +4,10 @@ does.
 A second one is refused in a sentence. Whoever looks on asks `at_work`, and takes no lock for it. Must not search or
 judge.
 
->>> with Life(Path("small"), resume=False) as life:
-...     life.log.tell(Started("myrun/0_0/forward", "small"))
+For example:
+
+    with Life(Path("small"), resume=False) as life:
+        life.log.tell(Started("myrun/0_0/forward", "small"))
 """
 
 from __future__ import annotations
