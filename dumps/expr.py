@@ -192,7 +192,7 @@ class _Parser:
                     _OPERATORS[type(op)], (self.expression(left, depth + 1), self.expression(right, depth + 1))
                 )
             case ast.Compare(ops=[_, _, *_]):
-                self.fail("it compares a comparison")
+                return self.fail("it compares a comparison")
             case ast.BinOp() | ast.BoolOp() if type(node.op) in _OPERATORS:
                 return self.operation(node, depth)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if node.func.col_offset == node.col_offset:
