@@ -1,4 +1,5 @@
-"""Symbol expressions as torch prints them ("2*s0 + 1", "((s0 + 1)//2)", "Eq(Mod(s0, 2), 0)"): a parser of our own.
+"""Symbol expressions as torch prints them ("2*s0 + 1", "((s0 + 1)//2)", "Eq(Mod(s0, 2), 0)"), read
+through Python's own syntax tree.
 
 Must never hand a stored string to `eval`, `sympify` or anything that looks names up: only the functions of ARITY exist,
 sizes and depths are bounded. `dumps.expr_values` has the arithmetic, `dumps.torchside` turns the parsed form into
@@ -10,10 +11,11 @@ Apply(function='Add', args=(Name(name='s0'), Apply(function='Neg', args=(1,))))
 
 from __future__ import annotations
 
+import ast
 import math
 import re
-from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import NoReturn
 
 import msgspec
@@ -98,37 +100,39 @@ _ALIASES = {
     "ceil": "ceiling",
     "trunc": "TruncToInt",
 }
-_COMPARISON = 4
-_BINARY: dict[str, tuple[int, str]] = {
-    "or": (1, "Or"),
-    "and": (2, "And"),
-    "==": (4, "Eq"),
-    "!=": (4, "Ne"),
-    "<": (4, "Lt"),
-    "<=": (4, "Le"),
-    ">": (4, "Gt"),
-    ">=": (4, "Ge"),
-    "|": (5, "Or"),
-    "^": (6, "Xor"),
-    "&": (7, "And"),
-    "<<": (8, "LShift"),
-    ">>": (8, "RShift"),
-    "+": (9, "Add"),
-    "-": (9, "Add"),
-    "*": (10, "Mul"),
-    "/": (10, "Div"),
-    "//": (10, "FloorDiv"),
-    "%": (10, "PythonMod"),
-    "**": (12, "Pow"),
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Or: "Or",
+    ast.And: "And",
+    ast.Eq: "Eq",
+    ast.NotEq: "Ne",
+    ast.Lt: "Lt",
+    ast.LtE: "Le",
+    ast.Gt: "Gt",
+    ast.GtE: "Ge",
+    ast.BitOr: "Or",
+    ast.BitXor: "Xor",
+    ast.BitAnd: "And",
+    ast.LShift: "LShift",
+    ast.RShift: "RShift",
+    ast.Add: "Add",
+    ast.Sub: "Add",
+    ast.Mult: "Mul",
+    ast.Div: "Div",
+    ast.FloorDiv: "FloorDiv",
+    ast.Mod: "PythonMod",
+    ast.Pow: "Pow",
+    ast.Not: "Not",
+    ast.Invert: "Not",
+    ast.USub: "Neg",
 }
-"""Operator -> how tightly it binds (Python's order) and its function."""
-_PREFIX = {"not": (3, "Not"), "-": (11, "Neg"), "+": (11, ""), "~": (11, "Not")}
 _FLAT = frozenset({"Add", "Mul", "And", "Or", "Xor"})
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<operator>\*\*|//|<<|>>|<=|>=|==|!=|[-+*/%<>&|^~(),]))",
-    re.ASCII,
+_UNEXPECTED = re.compile(
+    r"[^\w\s.,()+*/%<>=!&|^~-]|(?<!\w)\d\w*[a-df-zA-DF-Z_]|(?<!\w)\d+\.\w*_|,(?=\s*\))|(?<!\w)None(?!\w)", re.ASCII
 )
+"""What Python's grammar would take and ours does not: other characters, 0x1, 1_0 and 1j, a comma before ")", None."""
+_MANY_SIGNS = re.compile(rf"(?:[-+~]\s*|\bnot\b\s*){{{MAX_DEPTH + 1}}}", re.ASCII)
+_SPACE = re.compile(r"\s", re.ASCII)
+_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 
 
 @lru_cache(maxsize=65_536)
@@ -138,142 +142,94 @@ def parse(text: str) -> Expr:
         raise UnreadableError(
             "cannot read an expression", f"it has {counted(len(text), 'character')}, more than {MAX_LENGTH}"
         )
-    try:
-        return _Parser(text).whole()
-    except RecursionError:
-        raise UnreadableError(f"cannot read the expression {text[:77]!r}", "it is nested too deeply") from None
+    return _Parser(text).whole()
 
 
 class _Parser:
+    """One text on its way from Python's syntax tree to Expr. Size and nesting are bounded before Python parses."""
+
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = self._tokenize()
-        self.position = 0
-        self.open = 0
-        self.depths: dict[int, int] = {}
 
     def fail(self, why: str) -> NoReturn:
         shown = self.text if len(self.text) <= 80 else self.text[:77] + "..."
         raise UnreadableError(f"cannot read the expression {shown!r}", why)
 
-    def _tokenize(self) -> list[tuple[str, str]]:
-        tokens: list[tuple[str, str]] = []
-        position, end = 0, len(self.text.rstrip())
-        while position < end:
-            found = _TOKEN.match(self.text, position)
-            if found is None:
-                self.fail(f"unexpected {self.text[position : position + 1]!r} at character {position + 1}")
-            tokens.append((str(found.lastgroup), found[str(found.lastgroup)]))
-            position = found.end()
-        return [*tokens, ("end", "the end")]
-
-    def peek(self) -> str:
-        """The operator that comes next, or an empty text."""
-        kind, text = self.tokens[self.position]
-        return text if kind == "operator" or text in ("and", "or", "not") else ""
-
-    def take(self, operator: str) -> bool:
-        taken = self.peek() == operator
-        self.position += taken
-        return taken
-
-    def expect(self, operator: str) -> None:
-        if not self.take(operator):
-            self.fail(f"expected {operator!r} but found {self.tokens[self.position][1]!r}")
-
-    def apply(self, function: str, args: Sequence[Expr]) -> Expr:
-        made = Apply(function, tuple(args))
-        # Children stay alive inside `made`, so their ids stay theirs while we parse.
-        depth = 1 + max((self.depths.get(id(arg), 0) for arg in args), default=0)
-        if depth > MAX_DEPTH:
-            self.fail(f"it is nested more than {MAX_DEPTH} deep")
-        self.depths[id(made)] = depth
-        return made
-
     def whole(self) -> Expr:
-        expr = self.expression(0)
-        if self.tokens[self.position][0] != "end":
-            self.fail(f"unexpected {self.tokens[self.position][1]!r}")
-        return expr
+        if (unexpected := _UNEXPECTED.search(self.text)) is not None:
+            self.fail(f"unexpected {unexpected[0]!r} at character {unexpected.start() + 1}")
+        depth = max(accumulate((character == "(") - (character == ")") for character in self.text), default=0)
+        if depth >= MAX_DEPTH or _MANY_SIGNS.search(self.text):
+            self.fail(_DEEP)
+        try:
+            tree = ast.parse(_SPACE.sub(" ", self.text).strip(), mode="eval").body
+        except SyntaxError as error:
+            self.fail(error.msg)
+        except (RecursionError, MemoryError, ValueError):
+            self.fail("it is nested too deeply")
+        return self.expression(tree, 0)
 
-    def expression(self, level: int) -> Expr:
-        """Precedence climbing: takes operators that bind at least as tightly as `level`; sums and the like come out
-        flat."""
-        self.open += 1
-        if self.open > MAX_DEPTH:
-            self.fail(f"it is nested more than {MAX_DEPTH} deep")
-        items: list[Expr] = [self.prefix()]
-        flat = ""
-        while (found := _BINARY.get(self.peek())) is not None and found[0] >= level:
-            binds, function = found
-            operator = self.tokens[self.position][1]
-            self.position += 1
-            right = self.expression(binds + (operator != "**"))
-            if operator == "-":
-                right = self.apply("Neg", [right])
-            if flat and flat != function:
-                items, flat = [self.apply(flat, items)], ""
-            items.append(right)
-            if function in _FLAT:
-                flat = function
-            else:
-                items = [self.apply(function, items)]
-            if binds == _COMPARISON and _BINARY.get(self.peek(), (0,))[0] == _COMPARISON:
-                self.fail("it compares a comparison")
-        self.open -= 1
-        return self.apply(flat, items) if flat else items[0]
+    def expression(self, node: ast.expr, depth: int) -> Expr:
+        """Sums and the like come out flat, except where the text has parentheses."""
+        if depth > MAX_DEPTH:
+            self.fail(_DEEP)
+        match node:
+            case ast.Constant(value=bool() | int() | float() as value):
+                digits = (node.end_col_offset or 0) - node.col_offset
+                if digits > MAX_DIGITS:
+                    self.fail(f"a number has {counted(digits, 'digit')}, more than {MAX_DIGITS}")
+                return value
+            case ast.Name(id="true" | "false" as name):
+                return name == "true"
+            case ast.Name(id=name):
+                return Name(name)
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.expression(operand, depth + 1)
+            case ast.UnaryOp(op=op, operand=operand):
+                return Apply(_OPERATORS[type(op)], (self.expression(operand, depth + 1),))
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
+                return Apply(
+                    _OPERATORS[type(op)], (self.expression(left, depth + 1), self.expression(right, depth + 1))
+                )
+            case ast.Compare(ops=[_, _, *_]):
+                return self.fail("it compares a comparison")
+            case ast.BinOp() | ast.BoolOp() if type(node.op) in _OPERATORS:
+                return self.operation(node, depth)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if node.func.col_offset == node.col_offset:
+                return self.call(name, args, depth)
+            case _:
+                return self.fail(f"unexpected {self.text.strip()[node.col_offset : node.end_col_offset][:77]!r}")
 
-    def prefix(self) -> Expr:
-        operator = self.peek()
-        if operator in _PREFIX:
-            self.position += 1
-            binds, function = _PREFIX[operator]
-            operand = self.expression(binds)
-            return self.apply(function, [operand]) if function else operand
-        kind, text = self.tokens[self.position]
-        self.position += 1
-        if kind == "number":
-            return self.number(text)
-        if kind == "name" and not operator:
-            if self.take("("):
-                return self.call(text)
-            return text.lower() == "true" if text in ("True", "False", "true", "false") else Name(text)
-        if operator == "(":
-            inner = self.expression(0)
-            self.expect(")")
-            return inner
-        return self.fail(f"expected a number, a name or '(' but found {text!r}")
+    def operation(self, node: ast.BinOp | ast.BoolOp, depth: int) -> Expr:
+        function = _OPERATORS[type(node.op)]
+        args: list[Expr] = []  # last first
+        first: ast.expr = node
+        while isinstance(first, (ast.BinOp, ast.BoolOp)) and _OPERATORS.get(type(first.op)) == function:
+            outer, rest = first, first.values[1:] if isinstance(first, ast.BoolOp) else [first.right]
+            for right in reversed(rest):
+                minus = isinstance(first.op, ast.Sub)
+                arg = self.expression(right, depth + 1 + minus)
+                args.append(Apply("Neg", (arg,)) if minus else arg)
+            first = first.values[0] if isinstance(first, ast.BoolOp) else first.left
+            if function not in _FLAT or first.col_offset > outer.col_offset:
+                break
+        return Apply(function, (self.expression(first, depth + 1), *reversed(args)))
 
-    def number(self, text: str) -> Expr:
-        if len(text) > MAX_DIGITS:
-            self.fail(f"a number has {counted(len(text), 'digit')}, more than {MAX_DIGITS}")
-        return int(text) if text.isdigit() else float(text)
-
-    def call(self, function: str) -> Expr:
+    def call(self, function: str, nodes: list[ast.expr], depth: int) -> Expr:
         function = _ALIASES.get(function, function)
         if function not in ARITY:
             why = f"it calls {function!r}, which is no function of symbol expressions"
             raise RefusedError(f"refused the expression {self.text[:80]!r}", why)
-        args: list[Expr] = []
-        if not self.take(")"):
-            while True:
-                args.extend(self.pair() if function == "Piecewise" else (self.expression(0),))
-                if not self.take(","):
-                    break
-            self.expect(")")
+        if function == "Piecewise":
+            if not all(isinstance(node, ast.Tuple) and len(node.elts) == 2 for node in nodes):
+                self.fail("Piecewise takes pairs: (value, condition), ...")
+            nodes = [part for node in nodes if isinstance(node, ast.Tuple) for part in node.elts]
+        args = [self.expression(node, depth + 1) for node in nodes]
         least, most = ARITY[function]
         if not least <= len(args) <= most:
             wanted = counted(least, "argument") if least == most else f"{least} or more arguments"
             self.fail(f"{function} takes {wanted}, not {len(args)}")
-        return self.apply(function, args)
-
-    def pair(self) -> tuple[Expr, Expr]:
-        self.expect("(")
-        value = self.expression(0)
-        self.expect(",")
-        condition = self.expression(0)
-        self.expect(")")
-        return value, condition
+        return Apply(function, tuple(args))
 
 
 def symbols(expr: Expr | str) -> set[str]:

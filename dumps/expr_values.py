@@ -37,10 +37,10 @@ def evaluate(expr: Expr | str, values: Mapping[str, int | float | bool]) -> int 
 
 def _value(expr: Expr, values: Mapping[str, int | float | bool]) -> Any:
     if isinstance(expr, Name):
-        found = values.get(expr.name, CONSTANTS.get(expr.name))
-        if found is None:
+        number = values.get(expr.name, CONSTANTS.get(expr.name))
+        if number is None:
             raise UnreadableError("cannot evaluate an expression", f"no value is known for the symbol {expr.name!r}")
-        return found
+        return number
     if not isinstance(expr, Apply):
         return expr
     if expr.function == "Piecewise":

@@ -132,6 +132,19 @@ def test_torchs_expressions(text: str, wanted: object) -> None:
         "Max(*s0)",
         "Max(x=1)",
         "a < b < c",
+        "0x10",
+        "1_0",
+        "0.E1_0",
+        "1j",
+        "...",
+        "None",
+        "s0 if s1 else 1",
+        "s0 in s1",
+        "(s0, s1)",
+        "Max(s0,)",
+        "(Max)(s0)",
+        "Max(**s0)",
+        "(s0 := 1)",
     ],
 )
 def test_nothing_but_arithmetic_parses(text: str) -> None:
@@ -150,6 +163,25 @@ def test_an_unknown_function_is_refused_by_name() -> None:
 def test_size_and_depth_are_bounded(text: str) -> None:
     with pytest.raises(UnreadableError):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("s0 + s1 - u0", "Add(s0, s1, Neg(u0))"),
+        ("(s0 + s1) + u0", "Add(Add(s0, s1), u0)"),
+        ("s0 | s1 or u0", "Or(s0, s1, u0)"),
+        ("s0*s1/2*u0", "Mul(Div(Mul(s0, s1), 2), u0)"),
+        ("s0 -\n 1 ", "Add(s0, Neg(1))"),
+    ],
+)
+def test_only_parentheses_keep_a_sum_from_coming_out_flat(text: str, written: str) -> None:
+    assert unparse(parse(text)) == written
+
+
+def test_depth_is_bounded_in_what_is_unexpected() -> None:
+    with pytest.raises(UnreadableError, match="unexpected"):
+        parse("s0 if 1" + "+1" * 900 + " else s1")
 
 
 @pytest.mark.parametrize(
