@@ -26,7 +26,7 @@ from typing import Any
 import click
 
 from . import __version__
-from .dumps import answers, bound, findings, glossary, temporary
+from .dumps import answers, glossary, temporary, trust
 from .dumps.errors import EnvironmentLackError, GraphdbgError
 from .dumps.output import make_ready, say, settle
 
@@ -157,7 +157,7 @@ def graphdbg() -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; all errors are told on stderr."""
     os.environ.pop("GRAPHDBG_ARM", None)  # our own processes fail on purpose
-    if bound.rings():
+    if trust.rings():
         import_module(".toolkit.recorder.armed.rings", __package__).report()
     try:
         result = graphdbg.main(args=None if args is None else list(args), prog_name="graphdbg", standalone_mode=False)
@@ -245,6 +245,6 @@ def main(args: Sequence[str] | None = None) -> None:
     make_ready()
     temporary.go_on_signals()
     temporary.remove_left_over()
-    if findings.KEPT_ELSEWHERE not in os.environ:
-        findings.keep_by(partial(_keep, sys.argv[1:] if args is None else args, time.time()))
+    if answers.KEPT_ELSEWHERE not in os.environ:
+        answers.keep_by(partial(_keep, sys.argv[1:] if args is None else args, time.time()))
     sys.exit(settle(run(args)))

@@ -12,12 +12,30 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import click
 
-from .findings import KEPT_ELSEWHERE
+KEPT_ELSEWHERE = "_GRAPHDBG_KEPT_ELSEWHERE"
+"""Set in the environment of commands whose findings nobody needs to keep. (What begins with GRAPHDBG may change a
+judgement.)"""
+
+Keeper = Callable[[str, str, Iterable[dict[str, Any]], int], object]
+_keepers: list[Keeper] = []
+
+
+def keep_by(keeper: Keeper) -> None:
+    """Sets what keeps the findings from now on."""
+    _keepers[:] = [keeper]
+
+
+def found(asked: str, target: str, lines: Iterable[dict[str, Any]], code: int) -> None:
+    """Hands over the findings of a command. `asked`: its run or graph as typed; `target`: the path of that; `lines`:
+    the findings as `--json-lines` (of bisect and check `--json`) prints them; `code`: its exit code."""
+    for keeper in _keepers:
+        keeper(asked, target, lines, code)
+
 
 MOST_BYTES = 6000
 _TEXT = 240

@@ -25,13 +25,12 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from . import temporary
-from .amounts import size_text
 from .atomic import cannot_write, temporary_beside
 from .errors import EnvironmentLackError, UnreadableError, UsageError
 from .graph_folder import RUN_FILE
 from .opening import opened
 from .shared import LIST_FILE
-from .wording import counted
+from .wording import counted, size_text
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 _COMPRESSED = (".gz",)

@@ -22,8 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-from .amounts import size_text
 from .errors import UsageError
+from .wording import size_text
 
 FREELY_BYTES = 128 << 20
 """The bytes that a file may unpack to, or claim with holes, whatever lies on the disk."""

@@ -28,10 +28,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from . import opening
-from .amounts import size_text
 from .errors import UnreadableError
 from .schema import FORMAT
-from .wording import counted
+from .wording import counted, size_text
 
 T = TypeVar("T")
 SUFFIX = ".gz"

@@ -12,19 +12,102 @@ nothing may read it as the truth. (`ls` does not need it either: the journal say
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from .dtypes import ITEM_BYTES
 from .errors import UnreadableError
 from .hints import size as number_of_dim
 from .reading import read_bytes, refuse_format
 from .schema import FORMAT, Dim, GraphRecord, SequenceValue, SymValue, TensorValue, Value
 from .walk import given, references, string, user_frame
+
+ITEM_BYTES = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1,
+    "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1, "complex32": 4, "complex64": 8, "complex128": 16,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+}  # fmt: skip
+"""A dtype that is not listed has one."""
+
+
+_CALL = re.compile(r"^\s*def call\b|^def call\b")
+_MADE = re.compile(r"^\s*(\w+) = empty_strided\w*\(\(([^()]*)\), \(([^()]*)\),.*?torch\.(\w+)")
+_TAKEN = re.compile(r"^\s*(\w+) = (?:reinterpret_tensor\()?(\w+)\b.*; del \2\b")
+_WRITER = re.compile(r"^\s*(?:\w+ = )?([\w.]+)\(")
+_NAMES = re.compile(r"\b\w+\b")
+
+
+class Buffer(msgspec.Struct, frozen=True):
+    """A buffer, its size, and the kernel or operator that writes to it first."""
+
+    name: str
+    bytes: int
+    by: str = ""
+
+
+class Peak(msgspec.Struct, frozen=True):
+    """The most bytes that were held at once, and the buffers at that time, the largest first."""
+
+    bytes: int
+    live: list[Buffer]
+
+    @property
+    def largest(self) -> Buffer | None:
+        """The buffer with the most bytes at the peak."""
+        return self.live[0] if self.live else None
+
+
+def peak(source: str) -> Peak:
+    """The peak of a wrapper; of nothing where it allocates nothing, or is no wrapper."""
+    held: dict[str, tuple[str, int]] = {}
+    writers: dict[str, str] = {}
+    most, at = 0, dict(held)
+    for line in _body(source):
+        if allocation := _MADE.match(line):
+            held[allocation[1]] = allocation[1], _bytes(allocation[2], allocation[3], allocation[4])
+            total = sum(size for _, size in held.values())
+            if total > most:
+                most, at = total, dict(held)
+        elif taken := _TAKEN.match(line):
+            if taken[2] in held:
+                held[taken[1]] = held.pop(taken[2])
+        elif line.lstrip().startswith("del "):
+            for name in _NAMES.findall(line)[1:]:
+                held.pop(name, None)
+        elif writer := _WRITER.match(line):
+            for name in _NAMES.findall(line):
+                if name in held and not writer[1].startswith("assert_"):
+                    writers.setdefault(held[name][0], writer[1])
+    at_peak = [Buffer(name, size, writers.get(first, "")) for name, (first, size) in at.items()]
+    return Peak(most, sorted(at_peak, key=lambda buffer: -buffer.bytes))
+
+
+def _body(source: str) -> Iterable[str]:
+    inside = False
+    for line in source.splitlines():
+        if _CALL.match(line):
+            inside = True
+        elif inside:
+            yield line
+            if line.lstrip().startswith("return"):
+                return
+
+
+def _bytes(shape: str, stride: str, dtype: str) -> int:
+    sizes, steps = ([extent.strip() for extent in text.split(",") if extent.strip()] for text in (shape, stride))
+    if not all(extent.isdecimal() for extent in [*sizes, *steps]):
+        return 0
+    if any(extent == "0" for extent in sizes):
+        return 0
+    elements = 1 + sum((int(size) - 1) * int(step) for size, step in zip(sizes, steps, strict=False))
+    return math.ceil(elements * ITEM_BYTES.get(dtype, 1))
+
 
 TABLE = "table.msgpack"
 

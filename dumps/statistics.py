@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from .amounts import size_text
 from .sidecar import Table, dims_text
 from .tables import Column, render
-from .wording import counted
+from .wording import counted, size_text
 
 LARGEST = 8
 

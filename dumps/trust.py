@@ -13,10 +13,133 @@ True
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import stat
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-from . import bound
+MARK = ".recorder"
+"""The file in a folder that holds its id."""
+PLACE = "recorded"
+"""The folder in the state folder that holds a file of each id."""
+
+RINGS = "armed"
+"""The folder in the state folder that holds the ring buffers."""
+
+_RUN, _DEPTH, _GRAPH_DEPTH = "run.json", 8, 4
+_MADE = ("case", ".work")
+"""Names of what a minification creates in its folder, of a graph that is trusted."""
+_MOST = 500
+_READ = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
+
+
+def place() -> Path:
+    """The folder of the ids, which may not exist yet. Raises RuntimeError where there is no home folder."""
+    wanted = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
+    return (wanted if wanted.is_absolute() else Path("~/.local/state").expanduser()) / "graphdbg" / PLACE
+
+
+def rings() -> list[Path]:
+    """The folder of what armed processes keep beside the ids (see toolkit.recorder.armed)."""
+    try:
+        return sorted((place().parent / RINGS).iterdir())
+    except (OSError, RuntimeError, KeyError):
+        return []
+
+
+def bind(folder: Path) -> None:
+    """Marks a folder that the caller has just created as ours, unless it holds an id already."""
+    with contextlib.suppress(OSError, RuntimeError, KeyError):
+        known, name = place(), os.urandom(16).hex()
+        known.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(folder / MARK, name)
+        _write(known / name, f"{_stamp(folder)}\n{os.path.realpath(folder)}\n")
+        _forget(known)
+
+
+def ours(path: Path) -> bool:
+    """Whether a run, a graph in one, or the case in the folder of a minification lies in a folder of ours, which no
+    link leads to and nobody else may write."""
+    try:
+        folder = _holder(os.path.realpath(path))
+        return folder is not None and _is_bound(folder)
+    except (OSError, RuntimeError, KeyError, ValueError):
+        return False
+
+
+def _holder(path: str) -> Path | None:
+    """The folder whose id counts for a path."""
+    for above in (Path(path), *Path(path).parents[:_DEPTH]):
+        parts = Path(path).relative_to(above).parts
+        if (above / _RUN).exists():
+            return above if not parts or (len(parts) == _GRAPH_DEPTH and parts[1] == "graphs") else None
+        if os.path.lexists(above / MARK):
+            return above if not parts or parts[0] in _MADE else None
+    return None
+
+
+def _is_bound(folder: Path) -> bool:
+    status, known = folder.stat(), place()
+    name = _text(folder / MARK)
+    if not (_own(status) and _own(known.stat()) and re.fullmatch(r"[0-9a-f]{32}", name)):
+        return False
+    return _text(known / name).partition("\n")[0] == _stamp(folder)
+
+
+def _stamp(folder: Path) -> str:
+    status, mark = folder.stat(), os.lstat(folder / MARK)
+    return f"{status.st_dev} {status.st_ino} {mark.st_ino} {mark.st_ctime_ns}"
+
+
+def _own(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & stat.S_IWOTH
+
+
+def _text(path: Path) -> str:
+    """A short file of this user's; empty where it is another's, or no file. Raises OSError."""
+    handle = os.open(path, _READ)
+    try:
+        status = os.fstat(handle)
+        return os.read(handle, 8192).decode("utf-8", "replace") if stat.S_ISREG(status.st_mode) and _own(status) else ""
+    finally:
+        os.close(handle)
+
+
+def _write(path: Path, text: str) -> None:
+    """A new file. Raises OSError where there is one."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        os.write(handle, os.fsencode(text))
+    finally:
+        os.close(handle)
+
+
+def _forget(known: Path) -> None:
+    """Removes ids, once there are many: those whose folder is no longer where it was, then the oldest."""
+    names = [entry.name for entry in os.scandir(known)]
+    if len(names) <= _MOST:
+        return
+    kept: list[tuple[float, str]] = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            stamp, _, folder = _text(known / name).partition("\n")
+            if stamp == _there(Path(folder.rstrip("\n"))):
+                kept.append(((known / name).stat().st_mtime, name))
+    newest = {name for _, name in sorted(kept)[-_MOST * 9 // 10 :]}
+    for name in names:
+        if name not in newest:
+            with contextlib.suppress(OSError):
+                (known / name).unlink()
+
+
+def _there(folder: Path) -> str:
+    """The stamp of a folder; empty where there is none."""
+    try:
+        return _stamp(folder)
+    except OSError:
+        return ""
+
 
 Ready = Callable[[], object]
 _given = False
@@ -35,7 +158,7 @@ def trusted(run: Path | None = None) -> bool:
     where this user recorded it here, or says `--trust`. Without a path: of the run that this process works on."""
     if given() or run is None:
         return given() or _ours
-    return str(run) in _made or bound.ours(run)
+    return str(run) in _made or ours(run)
 
 
 def settle() -> None:

@@ -11,8 +11,69 @@ Machine-readable output has numbers, not these words.
 from __future__ import annotations
 
 import contextlib
+import inspect
+import re
 import shlex
+from datetime import timedelta
 from pathlib import Path
+
+
+def size_text(size_bytes: float | None, *, digits: int = 1) -> str:
+    """A number of bytes: 512 B, 1.5 KiB, 3.0 MiB; "?" where it is not known."""
+    if size_bytes is None:
+        return "?"
+    from humanize import naturalsize  # late: a command that prints none does not wait for it
+
+    return naturalsize(size_bytes, binary=True, format=f"%.{digits}f").replace("Bytes", "B").replace("Byte", "B")
+
+
+def count_text(number: float | None, unit: str = "") -> str:
+    """A number in three digits with a decimal prefix: 134M, 2.10k, 1.33 TB/s; "?" where it is not known."""
+    if number is None:
+        return "?"
+    if isinstance(number, int) and abs(number) < 1000:
+        return f"{number} {unit}".rstrip()
+    from humanize import metric
+
+    text = metric(number, unit, precision=3)
+    return text if unit else text.replace(" ", "")
+
+
+def age_text(seconds: float) -> str:
+    """A length of time in one unit: 43 seconds, 12 minutes, 3 hours, 2 days."""
+    from humanize import naturaldelta
+
+    return naturaldelta(max(0.0, seconds))
+
+
+def ago_text(seconds: float) -> str:
+    """How long ago: 12 minutes ago."""
+    return f"{age_text(seconds)} ago"
+
+
+def clock_text(seconds: float) -> str:
+    """A length of time to the second: 8 s, 2:05, 1:02:03."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else str(timedelta(seconds=whole)).lstrip("0:")
+
+
+MOST = 8
+"""The most words by which an error is known: a line of a program has room for them."""
+
+
+def like(words: set[str], text: str) -> bool:  # whether it has two thirds of them, numbers and signs left out
+    return len(words - {x.strip("0123456789_%.,:;'\"`()[]") for x in text.lower().split()}) <= len(words) / 3
+
+
+SOURCE = inspect.getsource(like).splitlines()
+"""The function as a program has it."""
+
+
+def words_of(message: str) -> set[str]:
+    """The first words of a normalised message that `like` finds in it; none where it says nothing but numbers and
+    names."""
+    words = dict.fromkeys(re.findall(r"[^\W\d_]+", message.lower()))
+    return set([word for word in words if like({word}, message)][:MOST])
 
 
 def counted(count: float, singular: str, many: str = "", *, form: str = "") -> str:

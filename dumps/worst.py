@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .errors import UsageError
-from .kept import put, taken
+from .written import put, taken
 
 if TYPE_CHECKING:
     from .store import Run, SavedGraph

@@ -25,8 +25,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from . import bound, ids, kernels, process, sidecar
-from .atomic import cannot_write, new_folder, temporary_beside, write_file
+from . import ids, kernels, process, sidecar, trust
+from .atomic import Syncing, cannot_write, new_folder, temporary_beside, write_file
 from .errors import EnvironmentLackError, GraphdbgError, UnreadableError, UsageError
 from .graph_folder import (
     CODE_FOLDER,
@@ -49,7 +49,6 @@ from .reading import LARGE_BYTES, Packer, packed, read_record, stored
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .shared import BLOCK_BYTES, SharedFiles, in_blocks
 from .sources import SourceWriter
-from .syncing import Syncing
 from .tensors import TensorSink, TensorStore
 
 _JOIN_S = 3.0
@@ -106,7 +105,7 @@ class RunWriter:
             )
         if not taken and write_file(path / RUN_FILE, encode(record), exclusive=True):
             if ours:
-                bound.bind(path)
+                trust.bind(path)
             return cls(path, record)
         if not join:
             why = "a run is recorded there already, and runs are never overwritten"

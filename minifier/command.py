@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
+from ..dumps.answers import KEPT_ELSEWHERE
 from ..dumps.atomic import write_file
 from ..dumps.errors import UsageError
-from ..dumps.findings import KEPT_ELSEWHERE
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import raise_refusal
 from ..toolkit.verdicts.signature import Signature

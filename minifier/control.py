@@ -27,8 +27,7 @@ from ..dumps.atomic import cannot_write
 from ..dumps.errors import UsageError
 from ..dumps.lines import Tail
 from .events import EVENTS_FILE, STEPS, Steered, from_json
-from .life import at_work
-from .log import read
+from .log import at_work, read
 from .starting import again
 
 CONTROL_FILE = "control.jsonl"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..dumps import bound, temporary, trust
+from ..dumps import temporary, trust
 from ..dumps.atomic import check_folder, new_folder
 from ..dumps.errors import EnvironmentLackError, UsageError
 from ..dumps.opening import read_text
@@ -88,7 +88,7 @@ def cut(
         with new_folder(out) as fresh:
             shutil.copytree(written, fresh, dirs_exist_ok=True)
         if trust.trusted(saved.path):
-            bound.bind(out)
+            trust.bind(out)
     reported = reply.value
     notes += reported["notes"]
     if reported["random"]:

@@ -23,14 +23,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..dumps.wording import counted
-from .agenda import Agenda
-from .budget import Cancelled, Restarted, SearchLimits, Skipped, Stopped
+from .agenda import Agenda, Cancelled, Restarted, SearchLimits, Skipped, Stopped
 from .events import Best, Follow, QueryAnswered, QueryStarted, Stepped
 from .log import Log
 from .minified import Interrupted, Others, Result
 from .monotony import Monotony
 from .search.problem import Aborted, Answer, Candidate, Neighbours, Problem, Ruling
-from .search.quantiles import quantiles
+from .search.windows import quantiles
 
 if TYPE_CHECKING:
     from .steering import Steering

@@ -20,10 +20,9 @@ from ..dumps import index
 from ..dumps.errors import UsageError
 from ..dumps.wording import counted, shown_path
 from ..dumps.worst import last_failing
+from ..toolkit.replaying.after_failure import compile_of, suspects, triggered
 from ..toolkit.replaying.replay import How
-from ..toolkit.replaying.suspects import compile_of, suspects, triggered
-from ..toolkit.verdicts.next_command import with_flags
-from ..toolkit.verdicts.verdict import ROUNDING
+from ..toolkit.verdicts.verdict import ROUNDING, with_flags
 from ..toolkit.verdicts.verdict_words import text
 from .options import MinifyOptions
 from .search.problem import CannotJudgeError, DoesNotFailError

@@ -21,23 +21,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..dumps import bound, opening, trust
+from ..dumps import opening, trust
 from ..dumps.atomic import write_file
 from ..dumps.errors import GraphdbgError, UsageError
 from ..dumps.store import load_graph
 from ..dumps.wording import shown_path
 from ..toolkit.isolation import ForkServer, Servers, default_memory_bytes, fork_server, heartbeat
-from ..toolkit.isolation.folders import owned
+from ..toolkit.isolation.processes import owned
 from ..toolkit.replaying import judged
 from ..toolkit.replaying.replay import How
-from ..toolkit.triage.easing import eased
+from ..toolkit.triage.ladder import eased
 from ..toolkit.verdicts.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
 from .events import Ended, Follow, Happening, QueryAnswered, Started
 from .executors import executor_for
 from .executors.elsewhere import Elsewhere
 from .executors.worker import WorkerSettings
-from .life import Life
+from .log import Life
 from .minified import Interrupted, Minified
 from .options import MEASURES, MinifyOptions
 from .oracle import PRELOAD, PREPARED, Oracle, first_limit_s
@@ -97,7 +97,7 @@ def minify(
         if executor != "local":
             what = "executor and a check of your own do not go together"
             raise UsageError(what, "it is called in this process", "leave executor out, or name a check")
-        from .inprocess import minify_here
+        from .dropin import minify_here
 
         return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, tell=tell)
     from ..dumps.live import save_graph
@@ -225,7 +225,7 @@ def minify_saved(
         narrate(text)
 
     if life.made and trust.trusted(path):
-        bound.bind(out)
+        trust.bind(out)
     try:
         with ExitStack() as stack, heartbeat.listening(said):
             about = {"graph": str(path), "options": options.to_json(), "directory": directory}

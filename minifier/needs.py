@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps.wording import counted
 from ..toolkit.verdicts.verdict_words import NEEDS, query_words
-from .budget import Stopped
+from .agenda import Stopped
 from .passes import NEUTRAL
 from .passes import unneeded as lost_by
 from .search.problem import Answer, Candidate, Ruling

@@ -35,15 +35,15 @@ from ..toolkit.isolation import Answer as Reply
 from ..toolkit.replaying import judged
 from ..toolkit.replaying.gate import with_next
 from ..toolkit.verdicts import verdict, verdict_words
-from ..toolkit.verdicts.next_command import with_flags
 from ..toolkit.verdicts.outcome import Outcome
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature, from_answer
+from ..toolkit.verdicts.verdict import with_flags
 from . import made_up
 from .asking import RUNNING, TASKS, Querying
-from .life import live_file
+from .log import live_file
 from .options import HANG_LIMIT_S, MinifyOptions
 from .passes import EAGER
-from .places import place_of
+from .results import place_of
 from .search.problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
 
 PRELOAD = (*JUDGING, TASKS)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..dumps import opening
 from ..dumps.errors import UsageError
 from ..toolkit.verdicts.identity import Identity, of_graph
-from ..toolkit.verdicts.next_command import with_flags
 from ..toolkit.verdicts.signature import Signature
+from ..toolkit.verdicts.verdict import with_flags
 from . import casefile
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from ..dumps.errors import EnvironmentLackError, GraphdbgError, UsageError
 from ..dumps.wording import counted
 from ..toolkit.verdicts import verdict
 from ..toolkit.verdicts.signature import Signature
-from .budget import Cancelled, Restarted, SearchLimits, Skipped
+from .agenda import Cancelled, Restarted, SearchLimits, Skipped
+from .casefile import CALIBRATION, Rate
 from .engine import TURNS, Engine, FlakyError, Step, persistent
 from .events import EXPLAINING, Cut, Follow, Happening, QueryAnswered, QueryStarted, Stepped
-from .flaky import CALIBRATION, Rate
 from .log import Log
 from .minified import Interrupted, Minified, Result
 from .needs import MOST_EXPLAINED, Needs, base_of, certify, of_rows

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .budget import Cancelled, Restarted, Skipped
+from .agenda import Cancelled, Restarted, Skipped
 from .control import Order, Orders
 from .events import Follow, Steered
 from .events import Restarted as RestartedEvent

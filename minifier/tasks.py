@@ -22,9 +22,9 @@ import msgspec
 import torch
 
 from ..dumps import live
-from ..dumps.amounts import size_text
 from ..dumps.errors import UsageError
-from ..toolkit.blame.culprits import first_wrong, noticed
+from ..dumps.wording import size_text
+from ..toolkit.blame.node_tasks import first_wrong, noticed
 from ..toolkit.cutting.atoms import fake_of
 from ..toolkit.cutting.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fakes, one_operator, part_of
 from ..toolkit.cutting.spill import load_values
@@ -35,8 +35,7 @@ from ..toolkit.live.entries import mode_of, shared_fakes
 from ..toolkit.live.inlining import inlinable, inlined
 from ..toolkit.live.spec import FULL_STAGES, in_force, settings
 from ..toolkit.live.values import input_bytes, leaves
-from ..toolkit.replaying.control import BUSY, factor
-from ..toolkit.replaying.costs import PeakMemory, empty_code_cache
+from ..toolkit.replaying.control import BUSY, PeakMemory, empty_code_cache, factor
 from ..toolkit.replaying.fidelity import CompiledArtifacts
 from ..toolkit.replaying.gate import gated, unlike
 from ..toolkit.replaying.own_nan import with_own_nan
@@ -45,7 +44,7 @@ from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import UNLIKE, WHOLE, Verdict
 from ..toolkit.verdicts.verdict import judged as of
 from .asking import RUNNING
-from .inprocess import loose_outputs
+from .dropin import loose_outputs
 from .passes import NAMES, pass_of
 from .passes.names import RENAMED
 from .passes.switches import early

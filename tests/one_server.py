@@ -51,7 +51,7 @@ PRELOAD = (
     "graphdbg.toolkit.rungs.torchscript",
     "graphdbg.toolkit.live.spec",
     "graphdbg.toolkit.debug_nop.checking",
-    "graphdbg.toolkit.blame.bisect_probe",
+    "graphdbg.toolkit.blame.bisect_asking",
     "graphdbg.toolkit.blame.switching",
     "graphdbg.toolkit.blame.node_tasks",
     "graphdbg.toolkit.compile_fx.showing.child",

@@ -39,7 +39,7 @@ def graphdbg_triton(
     `options` are Inductor's configuration, as for `torch.compile(options=...)`, and `mode` its modes; two more options
     are ours: `skip`, names of stages, and `observers`. Raises UsageError for an option that neither knows.
     """
-    from .compile_fx.entry import compile_graph
+    from .compile_fx.entering import compile_graph
 
     return compile_graph(gm, example_inputs, options, mode)
 

@@ -29,10 +29,9 @@ from .here import Here
 from .jobs import Job
 from .outs import running_search
 from .own_colours import OwnColours
-from .places import state_folder, writable
 from .registry import ROOMS, SCREENS, room_of
 from .room import Room
-from .settings import OURS, THEMES, Settings, named_colours
+from .settings import OURS, THEMES, Settings, named_colours, state_folder, writable
 from .sheet import Choose
 from .typed import InTurn
 from .widgets.trouble import ShownError, described

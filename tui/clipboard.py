@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..dumps.atomic import free_path
 from ..dumps.errors import EnvironmentLackError
-from .places import state_folder, writable
+from .settings import state_folder, writable
 
 TMUX_LIMIT_S = 2.0
 

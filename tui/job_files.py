@@ -37,7 +37,7 @@ from ..dumps.opening import opened
 from ..dumps.process import ProcessRecord, boot_and_namespace, host_name, liveness, start_ticks
 from ..dumps.reading import read_record
 from ..dumps.schema import FORMAT, Record
-from .places import state_folder
+from .settings import state_folder
 
 KEPT = 50
 """How many ended jobs, and how many typed in a shell, are kept; a new one drops the oldest of its sort beyond."""

@@ -24,10 +24,10 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
+from ..dumps.answers import KEPT_ELSEWHERE
 from ..dumps.atomic import cannot_write
 from ..dumps.deaths import signal_name
 from ..dumps.errors import GraphdbgError, UsageError
-from ..dumps.findings import KEPT_ELSEWHERE
 from ..dumps.lines import BITE_BYTES, Tail, decoded
 from ..dumps.process import liveness
 from . import job_files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len
@@ -10,7 +11,26 @@ from rich.text import Text
 from textual.widget import Widget
 
 from .actions import Action
-from .keys import shown
+
+OWN = {
+    "escape": "esc", "at": "@", "slash": "/", "minus": "-", "plus": "+", "full_stop": ".", "underscore": "_",
+    "dollar_sign": "$",
+    "less_than_sign": "<", "greater_than_sign": ">", "colon": ":", "comma": ",", "semicolon": ";",
+    "pageup": "page up", "pagedown": "page down", "down": "↓", "up": "↑", "left": "←", "right": "→",
+}  # fmt: skip
+
+
+def shown(key: str) -> str:
+    """The key as it is printed on a keyboard."""
+    *held, last = key.split("+") if key != "+" else [key]
+    name = OWN.get(last)
+    if name is None and "_" in last:
+        try:
+            name = unicodedata.lookup(last.replace("_", " ").upper())
+        except KeyError:
+            name = last.replace("_", " ")
+    return "+".join([*held, name or last])
+
 
 ALL = "app.help"
 MOST = 5

@@ -10,10 +10,9 @@ import os
 import time
 from pathlib import Path
 
-from ..dumps.amounts import ago_text
 from ..dumps.browse.listing import ListingLine
 from ..dumps.errors import GraphdbgError
-from ..dumps.wording import counted
+from ..dumps.wording import ago_text, counted
 from ..minifier.progress import telling
 from ..minifier.progress.outcome import outcome_of
 from ..minifier.progress.watched import Watched

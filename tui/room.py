@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.style import Style
@@ -21,12 +22,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
+from ..dumps.index import is_run
+from ..dumps.store import SavedGraph, resolve
 from ._textual import is_leaving
 from .base_screen import BaseScreen
-from .here import Here
+from .here import Here, is_out
 from .jobs import Job, ending
 from .key_line import KeyLine
-from .registry import BY_ID, of_room
+from .registry import BY_ID, of_room, room_of
 from .widgets.crumbs import Crumbs
 from .widgets.rows import Rows
 from .widgets.trouble import ErrorPanel
@@ -225,3 +228,40 @@ class ViewsRoom(Room):
             style = Style(bold=chosen, reverse=chosen, meta={"@click": f"screen.view({number})"})
             text.append(f"[{name.strip()}]" if chosen else name, style)
         return text
+
+
+def first_room(target: str | None, *, follow: bool = False) -> Room:
+    """Home of this folder, of a run or a packed one; a graph (RUN/ID, a case folder); or a minification's folder.
+
+    With `follow` a run that may not be there yet. Raises UsageError where `target` names nothing.
+    """
+    if target is None:
+        return room_of("home", Here())
+    target = target.rstrip("/") or target
+    path = Path(target)
+    if follow:
+        _check_followed(target, path)
+        return room_of("home", Here(run=target), follow=True)
+    if is_out(path):
+        return room_of("minify", Here(out=target))
+    if is_run(path):
+        return room_of("home", Here(run=target))
+    graph = resolve(target)
+    if not isinstance(graph, SavedGraph):
+        return room_of("home", Here(run=target))
+    run = (
+        target.removesuffix(graph.id).rstrip("/") if graph.run is not None and target.endswith("/" + graph.id) else None
+    )
+    return room_of("graph", Here(run=run, graph=target), saved=graph)
+
+
+def _check_followed(target: str, path: Path) -> None:
+    if path.is_file():
+        raise UsageError(f"cannot follow {target}", "a packed run does not grow", f"graphdbg tui {target}")
+    if is_out(path):
+        why = "it is the folder of a minification, which is followed anyhow"
+        raise UsageError(f"cannot follow {target}", why, f"graphdbg tui {target}")
+    if any(is_run(parent) for parent in path.parents):
+        raise UsageError(
+            f"cannot follow {target}", "it is inside a run, and a whole run is followed", "name the run alone"
+        )

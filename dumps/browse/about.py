@@ -28,23 +28,164 @@ meta     partitioner_tag = 'is_forward'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+import stat
+from collections.abc import Generator, Sequence
 from functools import cached_property
+from pathlib import Path
 from threading import RLock
 
-from ..errors import GraphdbgError
+from ..errors import GraphdbgError, UsageError
+from ..reading import read_bytes
+from ..sidecar import COLUMNS, TABLE, reading
 from ..store import SavedGraph
 from ..walk import Frame
-from . import near, source, stages
+from . import near, stages
 from .kernels import Generated, Use
-from .loading import loading
-from .naming import no_node
 from .node import NodeDetail, detail_of, sheet_of
 from .partner import Partner, graph_of, partners
 from .recorded import Recorded
-from .sheet import DIM, Sheet, line
-from .slices import finish
-from .table import GraphView
+from .sheet import DIM, HERE, TITLE, Line, Sheet, line
+from .table import GraphView, finish
+
+LATER = ("device", "seq_nr", "code", "inputs")
+"""Columns that no row needs to be shown; the largest is the last."""
+
+_FIRST = tuple(name for name in COLUMNS if name not in LATER)
+
+
+def sidecar_bytes(saved: SavedGraph) -> bytes:
+    """The bytes of table.msgpack. Reading them releases the interpreter lock, so a thread can do it."""
+    return read_bytes(saved.path / TABLE)
+
+
+def loading(saved: SavedGraph, data: bytes | None = None) -> Generator[GraphView | None, None, GraphView]:
+    """Reads in slices: yields None, then once the view with what rows show, then None again; returns it when it is
+    whole.
+
+    `data`: the bytes of table.msgpack where somebody has read them. Raises UnreadableError as `SavedGraph.table` does.
+    """
+    if "table" in saved.__dict__ or not saved.has_table:
+        view = GraphView(saved.table)
+        yield view
+        return view
+    if data is None:
+        data = sidecar_bytes(saved)
+    view = None
+    for table, name in reading(data, str(saved.path / TABLE), (*_FIRST, *LATER)):
+        first = view is None and name == _FIRST[-1]
+        view = GraphView(table, whole=False) if first else view
+        yield view if first else None
+    assert view is not None
+    view.whole = True
+    saved.__dict__["table"] = view.table
+    return view
+
+
+_TRIED = 20_000
+
+
+def no_node(saved: SavedGraph, names: Sequence[str], name: str) -> UsageError:
+    """The error for a node that does not exist, with similar names."""
+    alike = [other for other in names if name in other][:3] or difflib.get_close_matches(name, names[:_TRIED], 3, 0.5)
+    hint = f"names like it are {', '.join(alike)}" if alike else "its names are listed by graphdbg show"
+    return UsageError(f"{saved.id} has no node {name!r}", "", hint)
+
+
+def positions(saved: SavedGraph, text: str) -> list[int]:
+    """The places of the nodes in `A`, `A..B` (both included) or `A,B..C`, in order. Raises UsageError for a name that
+    the graph does not have, and for a stretch that runs backwards."""
+    names = saved.table.name
+    places = {name: place for place, name in enumerate(names)}
+    node_places: set[int] = set()
+    for part in filter(None, (term.strip() for term in text.split(","))):
+        first, _, last = part.partition("..")
+        ends = [first, last or first]
+        if not first or part.endswith(".."):
+            raise UsageError(f"--nodes {part!r} has one end", "", "name both: A..B")
+        for name in ends:
+            if name not in places:
+                raise no_node(saved, names, name)
+        start, end = (places[name] for name in ends)
+        if end < start:
+            raise UsageError(
+                f"{last} comes before {first} in this graph", "", f"turn them round: --nodes {last}..{first}"
+            )
+        node_places.update(range(start, end + 1))
+    if not node_places:
+        raise UsageError("--nodes names no node", "", "name one, a stretch A..B, or several: A,B..C")
+    return sorted(node_places)
+
+
+_MOST_BYTES = 1 << 21
+
+
+def sheet_of_frame(saved: SavedGraph, stack: Sequence[Frame], number: int = 0) -> Sheet:
+    """The file of one frame; the frames alone where there is no text of it. Raises UnreadableError for a damaged
+    copy."""
+    if not stack:
+        return Sheet("no line", [line(("no stack was recorded for this node", DIM))])
+    number %= len(stack)
+    frame = stack[number]
+    choice = f"{number + 1}/{len(stack)}" if len(stack) > 1 else ""
+    text = saved.sources.text(frame.file)
+    path, notes = "", list[str]()
+    if text is not None:
+        path = str(saved.sources.path(frame.file) or "")
+        if not quoted(text, frame):
+            notes.append(f"line {frame.line} of the dump's copy is not what the stack quotes: {frame.code}")
+    else:
+        text = _present(frame)
+        if text is not None:
+            path = frame.file
+            notes.append(
+                "the run kept no copy: this is the file on this machine as it is now; the quoted line is the same"
+            )
+    if text is None:
+        return _recorded(stack, number, choice, saved.sources.why_not(frame.file))
+    lines = text.splitlines()
+    at = min(frame.line, len(lines)) - 1
+    title = frame.where + (f" in {frame.function}" if frame.function else "")
+    marked = [range(at, at + 1)] if at >= 0 else []
+    return Sheet(title, lines, max(0, at), marked, language="python", choice=choice, notes=notes, path=path)
+
+
+def quoted(text: str, frame: Frame) -> bool:
+    """Whether the text has the line that the frame quotes, where it says."""
+    lines = text.splitlines()
+    return 0 < frame.line <= len(lines) and (not frame.code or lines[frame.line - 1].strip() == frame.code)
+
+
+def _present(frame: Frame) -> str | None:
+    """The file on this machine, if it is a readable Python file whose line is the quoted one."""
+    path = Path(frame.file)
+    try:
+        if not frame.code or path.suffix != ".py" or not path.is_absolute():
+            return None
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+            return None
+        text = path.read_text(encoding="utf-8", errors="backslashreplace")
+    except (OSError, ValueError):
+        return None
+    return text if quoted(text, frame) else None
+
+
+def _recorded(stack: Sequence[Frame], number: int, choice: str, why: str) -> Sheet:
+    """The frames with the lines that they quote."""
+    lines: list[Line] = [
+        line((f"{stack[number].file}: {why}; these are the lines that the stack quotes", DIM)),
+        line(""),
+    ]
+    marked: list[range] = []
+    for place, frame in enumerate(stack):
+        if place == number:
+            marked.append(range(len(lines), len(lines) + 2))
+        kind = HERE if place == number else TITLE if frame.user else DIM
+        lines.append(line((frame.where, kind), (f" in {frame.function}" if frame.function else "", DIM)))
+        lines.append(line(f"    {frame.code}"))
+    return Sheet(stack[number].where, lines, marked[0].start, marked, choice=choice)
+
 
 DETAIL, SOURCE, CODE, STAGES, NEAR = "detail", "source", "code", "stages", "near"
 VIEWS = (DETAIL, SOURCE, CODE, STAGES, NEAR)
@@ -123,7 +264,7 @@ class About:
 
     def source(self, index: int, number: int = 0) -> Sheet:
         """The user's file at the line of a frame of the node."""
-        return source.sheet_of_frame(self.saved, self.stack(index), number)
+        return sheet_of_frame(self.saved, self.stack(index), number)
 
     def near(self, index: int, hops: int = near.HOPS, width: int = near.WIDTH) -> Sheet:
         """The neighbourhood of the node, drawn."""

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
-from ..amounts import count_text, size_text
 from ..errors import UsageError
 from ..sidecar import dims_text
 from ..tables import cells, cut, plain
+from ..wording import count_text, size_text
 from .table import GraphView, strided
 
 STRIDED = "!"

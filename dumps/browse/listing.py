@@ -22,11 +22,10 @@ from typing import Literal
 import msgspec
 
 from .. import deaths, index, why
-from ..amounts import age_text, ago_text
 from ..journal import IN_FLIGHT
 from ..tables import one_line, plain
-from ..why.compiles import Compiled, of_rows
-from ..wording import counted
+from ..why.show import Compiled, of_rows
+from ..wording import age_text, ago_text, counted
 from .follow import Following
 
 Kind = Literal["section", "run", "process", "compile", "graph", "out", "job", "note"]

@@ -23,11 +23,339 @@ table only: it takes no longer in a graph of 100,000 nodes than in a small one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from ..short import base_name, row_value, shorten
 from ..wording import counted
-from .boxes import NodeBox, drawn
-from .sheet import DIM, Line, Sheet, line
+from .sheet import DIM, HERE, LINK, Line, Sheet, Span, line
 from .table import GraphView
+
+UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
+
+_CHARS = {
+    0: " ",
+    UP: "╵",
+    DOWN: "╷",
+    LEFT: "╴",
+    RIGHT: "╶",
+    UP | DOWN: "│",
+    LEFT | RIGHT: "─",
+    UP | LEFT: "┘",
+    UP | RIGHT: "└",
+    DOWN | LEFT: "┐",
+    DOWN | RIGHT: "┌",
+    UP | DOWN | LEFT: "┤",
+    UP | DOWN | RIGHT: "├",
+    LEFT | RIGHT | UP: "┴",
+    LEFT | RIGHT | DOWN: "┬",
+    UP | DOWN | LEFT | RIGHT: "┼",
+}
+
+ASCII = str.maketrans(
+    {
+        **dict.fromkeys("│║╵╷", "|"),
+        **dict.fromkeys("─═╴╶", "-"),
+        **dict.fromkeys("┌┐└┘├┤┬┴┼╔╗╚╝╤", "+"),
+        "▼": "v",
+        "…": "~",
+    }
+)
+"""The drawing characters as ASCII, for terminals that have nothing else: `text.translate(ASCII)`."""
+
+
+class Canvas:
+    """Cells by line and column. Text covers lines."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[int, int], tuple[str, str, str]] = {}
+        self._lines: dict[tuple[int, int], dict[int, int]] = {}
+
+    def text(self, x: int, y: int, text: str, kind: str = "", node: str = "") -> None:
+        """Writes from a place on to the right."""
+        for number, char in enumerate(text):
+            self._texts[y, x + number] = char, kind, node
+
+    def mark(self, net: int, x: int, y: int, directions: int) -> None:
+        """A line of a net that leaves a cell in some directions."""
+        cell = self._lines.setdefault((y, x), {})
+        cell[net] = cell.get(net, 0) | directions
+
+    def vertical(self, net: int, x: int, first: int, last: int) -> None:
+        """A line from one line of the paper to another, through both."""
+        for y in range(first, last + 1):
+            self.mark(net, x, y, UP | DOWN)
+
+    def horizontal(self, net: int, first: int, last: int, y: int) -> None:
+        """A line from one column to another."""
+        for x in range(first, last + 1):
+            self.mark(net, x, y, (LEFT if x > first else 0) | (RIGHT if x < last else 0))
+
+    def lines(self) -> list[Line]:
+        """All that was drawn, with neighbouring cells of one kind in one piece."""
+        cells = self._texts.keys() | self._lines.keys()
+        height = max((y for y, _ in cells), default=-1) + 1
+        widths = [0] * height
+        for y, x in cells:
+            widths[y] = max(widths[y], x + 1)
+        return [self._line(y, widths[y]) for y in range(height)]
+
+    def _line(self, y: int, width: int) -> Line:
+        pieces: list[Span] = []
+        for x in range(width):
+            char, kind, node = self._texts.get((y, x)) or (_joined(self._lines.get((y, x), {})), DIM, "")
+            if pieces and (kind, node) == (pieces[-1].kind, pieces[-1].node):
+                pieces[-1] = Span(pieces[-1].text + char, kind, node)
+            else:
+                pieces.append(Span(char, kind, node))
+        return tuple(pieces)
+
+
+def _joined(nets: dict[int, int]) -> str:
+    """The character of a cell: nets that only cross are bridged, those that meet are joined."""
+    marks = list(nets.values())
+    if len(marks) == 2 and sorted(marks) == [UP | DOWN, LEFT | RIGHT]:
+        return "│"
+    joined = 0
+    for directions in marks:
+        joined |= directions
+    return _CHARS[joined]
+
+
+GAP = 2
+_SWEEPS = 4
+
+
+@dataclass
+class NodeBox:
+    """`inputs` are the ids of the boxes whose values it uses; `hidden` counts inputs and users that are not drawn;
+    `node` is where a click leads."""
+
+    id: int
+    node: str
+    row: int
+    words: list[str]
+    inputs: list[int]
+    hidden: tuple[int, int] = (0, 0)
+    focus: bool = False
+
+    @property
+    def width(self) -> int:
+        """Columns with the frame."""
+        marks = [len(f"+{count}") + 5 for count in self.hidden if count]
+        ports = 2 * len(self.inputs) + 3 + (len(f"+{self.hidden[0]}") if self.hidden[0] else 0)
+        return max(7, ports, *(len(word) + 4 for word in self.words), *marks)
+
+
+@dataclass
+class _Item:
+    """A box, or a line on its way through a row (`box` is None), of the value of `net`."""
+
+    net: int
+    width: int
+    box: NodeBox | None = None
+    x: int = 0
+    above: list[_Item] = field(default_factory=list["_Item"])
+    below: list[_Item] = field(default_factory=list["_Item"])
+    ports: dict[int, int] = field(default_factory=dict[int, int])
+    """The columns where the lines of other nets come in."""
+
+    @property
+    def bottom(self) -> int:
+        """The column where its own line goes out."""
+        return self.x + self.width // 2
+
+    def arrange(self, taken: dict[int, int]) -> None:
+        """Chooses the columns of incoming lines, straight below where they come from if possible, and none that another
+        net comes down in (`taken`: column -> net); the box grows where there are too few."""
+        wanted = sorted(self.above, key=lambda item: item.bottom)
+        if self.box is None:
+            self.ports = {wanted[0].net: self.x}
+            return
+        mark = len(f"+{self.box.hidden[0]}") if self.box.hidden[0] else 0
+        while wanted:
+            columns = self._columns(wanted, taken, self.x + self.width - 2 - mark)
+            if columns is not None:
+                self.ports = {item.net: column for item, column in zip(wanted, columns, strict=True)}
+                return
+            self.width += 2
+
+    def _columns(self, wanted: list[_Item], taken: dict[int, int], last: int) -> list[int] | None:
+        """A column for each item, in order, up to the last column; None where there is no such choice."""
+        count, low = len(wanted), self.x + 1
+
+        def free(column: int, item: _Item) -> bool:
+            return taken.get(column, item.net) == item.net
+
+        even: list[tuple[int, int, list[int]]] = []
+        for start in range(low, last - 2 * (count - 1) + 1):
+            columns = [start + 2 * number for number in range(count)]
+            if all(map(free, columns, wanted)):
+                bent = sum(item.bottom != column for item, column in zip(wanted, columns, strict=True))
+                even.append((bent, abs(start + count - 1 - self.bottom), columns))
+        if even:
+            return min(even)[2]
+        chosen: list[int] = []
+        for item in wanted:
+            column = next(
+                (column for column in range(chosen[-1] + 2 if chosen else low, last + 1) if free(column, item)), None
+            )
+            if column is None:
+                return None
+            chosen.append(column)
+        return chosen
+
+
+def drawn(boxes: list[NodeBox], width: int) -> tuple[list[Line], int]:
+    """The lines, and which of them is the first of the box in focus."""
+    rows = _rows(boxes, width)
+    _order(rows)
+    _place(rows, width)
+    canvas = Canvas()
+    y, focus = 0, 0
+    for number, row in enumerate(rows):
+        height = max((len(item.box.words) + 2 for item in row if item.box), default=1)
+        for item in row:
+            if item.box is None:
+                canvas.vertical(item.net, item.x, y, y + height - 1)
+            else:
+                _draw_box(canvas, item, item.box, y, height)
+                focus = y if item.box.focus else focus
+        y += height
+        if number + 1 < len(rows):
+            y = _channel(canvas, row, y)
+    return canvas.lines(), focus
+
+
+def _rows(boxes: list[NodeBox], width: int) -> list[list[_Item]]:
+    """Items by row, with the columns that pass through; a row that does not fit is split."""
+    by_row: dict[int, list[NodeBox]] = {}
+    for box in boxes:
+        by_row.setdefault(box.row, []).append(box)
+    parts: list[list[NodeBox]] = []
+    for number in sorted(by_row):
+        parts.append([])
+        used = 0
+        for box in by_row[number]:
+            if used and used + box.width > width:
+                parts.append([])
+                used = 0
+            parts[-1].append(box)
+            used += box.width + GAP
+    rows = [[_Item(box.id, box.width, box) for box in part] for part in parts]
+    place = {box.id: number for number, part in enumerate(parts) for box in part}
+    last = dict(place)
+    for box in boxes:
+        for used in box.inputs:
+            last[used] = max(last[used], place[box.id])
+    items = {item.net: item for row in rows for item in row}
+    for net, item in items.items():
+        before = item
+        for number in range(place[net] + 1, last[net]):
+            passing = _Item(net, 1, None, above=[before])
+            before.below.append(passing)
+            rows[number].append(passing)
+            before = passing
+    chains = {(item.net, number): item for number, row in enumerate(rows) for item in row}
+    for box in boxes:
+        for used in box.inputs:
+            above, below = chains[used, place[box.id] - 1], items[box.id]
+            above.below.append(below)
+            below.above.append(above)
+    return rows
+
+
+def _order(rows: list[list[_Item]]) -> None:
+    """Orders each row by the mean place of what is above it, then below it, and so on."""
+    for sweep in range(_SWEEPS):
+        down = sweep % 2 == 0
+        for row in rows if down else reversed(rows):
+            places = {id(item): number for other in rows for number, item in enumerate(other)}
+
+            def wanted(item: _Item, places: dict[int, int] = places, down: bool = down) -> float:
+                near = item.above if down else item.below
+                return sum(places[id(other)] for other in near) / len(near) if near else places[id(item)]
+
+            row.sort(key=wanted)
+
+
+def _place(rows: list[list[_Item]], width: int) -> None:
+    """Columns: as near below its inputs as order and width allow; a passing line straight down, where nobody else comes
+    down."""
+    taken: dict[int, int] = {}
+    for row in rows:
+        free = 0
+        for item in row:
+            centres = [other.bottom for other in item.above]
+            item.x = max(free, round(sum(centres) / len(centres)) - item.width // 2 if centres else free, 0)
+            free = item.x + item.width + (GAP if item.box else 1)
+        limit = max(width, sum(item.width + 1 for item in row))
+        for item in reversed(row):
+            item.x = max(0, min(item.x, limit - item.width))
+            limit = item.x - (GAP if item.box else 1)
+        free = 0
+        for item in row:
+            item.x = max(item.x, free)
+            while item.box is None and taken.get(item.x, item.net) != item.net:
+                item.x += 1
+            item.arrange(taken)
+            free = item.x + item.width + 1
+        taken = {item.bottom: item.net for item in row if item.below}
+
+
+def _draw_box(canvas: Canvas, item: _Item, box: NodeBox, y: int, height: int) -> None:
+    frame = "╔═╗║╚╝" if box.focus else "┌─┐│└┘"
+    inner = item.width - 2
+    out = ("╤" if box.focus else "┬") if item.below else frame[1]
+    top = [frame[1]] * inner
+    bottom = [frame[1]] * inner
+    for edge, count in ((top, box.hidden[0]), (bottom, box.hidden[1])):
+        if count:
+            mark = f"+{count}"
+            edge[inner - len(mark) :] = mark
+    for column in item.ports.values():
+        top[column - item.x - 1] = "▼"
+    bottom[item.bottom - item.x - 1] = out
+    kind = HERE if box.focus else ""
+    canvas.text(item.x, y, frame[0] + "".join(top) + frame[2], kind)
+    for number, word in enumerate(box.words, 1):
+        canvas.text(item.x, y + number, frame[3], kind)
+        canvas.text(item.x + 2, y + number, word, HERE if box.focus else LINK if number == 1 else "", box.node)
+        canvas.text(item.x + item.width - 1, y + number, frame[3], kind)
+    end = y + len(box.words) + 1
+    canvas.text(item.x, end, frame[4] + "".join(bottom) + frame[5], kind)
+    if item.below and end < y + height - 1:
+        canvas.vertical(item.net, item.bottom, end + 1, y + height - 1)
+
+
+def _channel(canvas: Canvas, row: list[_Item], y: int) -> int:
+    """The lines from a row to the next, from line y on; returns the line after them."""
+    nets = [(item, [other.ports[item.net] for other in item.below]) for item in row if item.below]
+    bent = [(item, tops) for item, tops in nets if any(top != item.bottom for top in tops)]
+    tracks: list[list[tuple[int, int]]] = []
+    at: dict[int, int] = {}
+    for item, tops in sorted(bent, key=lambda net: (min([net[0].bottom, *net[1]]), net[0].bottom)):
+        low, high = min(item.bottom, *tops), max(item.bottom, *tops)
+        track = next(
+            (n for n, used in enumerate(tracks) if all(high < a - 1 or low > b + 1 for a, b in used)), len(tracks)
+        )
+        if track == len(tracks):
+            tracks.append([])
+        tracks[track].append((low, high))
+        at[id(item)] = y + track
+    end = y + max(1, len(tracks))
+    for item, tops in nets:
+        if id(item) not in at:
+            canvas.vertical(item.net, item.bottom, y, end - 1)
+            continue
+        track = at[id(item)]
+        canvas.vertical(item.net, item.bottom, y, track - 1)
+        canvas.mark(item.net, item.bottom, track, UP)
+        canvas.horizontal(item.net, min(item.bottom, *tops), max(item.bottom, *tops), track)
+        for top in set(tops):
+            canvas.mark(item.net, top, track, DOWN)
+            canvas.vertical(item.net, top, track + 1, end - 1)
+    return end
+
 
 HOPS = 2
 MOST_HOPS = 9

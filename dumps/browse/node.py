@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from .. import expr
-from ..amounts import size_text
 from ..diff.arguments import text as argument_text
 from ..errors import GraphdbgError
 from ..levels import module_path
@@ -27,7 +26,7 @@ from ..sidecar import dims_text
 from ..store import SavedGraph
 from ..tables import plain
 from ..walk import Frame, frames, references
-from ..wording import counted
+from ..wording import counted, size_text
 from .partner import NUMBER, Partner
 from .recorded import Recorded
 from .sheet import BAD, DIM, HERE, TITLE, Line, Sheet, Span, line, link, span

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..amounts import size_text
 from ..errors import UnreadableError
 from ..graph_folder import GRAPH_FILE
 from ..opening import opened
@@ -24,6 +23,7 @@ from ..reading import read_bytes, stored
 from ..schema import InputRecord, NodeRecord, SymbolRecord
 from ..store import SavedGraph
 from ..walk import string
+from ..wording import size_text
 
 MOST_BYTES = 1 << 29
 """A graph.json that unpacks to more is not looked into: its text would not fit beside the workbench."""

@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 from ..errors import UsageError
 from ..wording import counted
-from .slices import Steps, pieces
-from .table import GraphView
+from .table import GraphView, Steps, pieces
 
 COLUMNS = (("target", "module", "where"), ("code",))
 """The later ones count only where the earlier ones, and the names, have no hit."""

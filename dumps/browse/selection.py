@@ -11,18 +11,249 @@ graph.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from ..wording import counted
-from .filter import VALUE_KEYS, Term
-from .folding import Groups
-from .matching import matching
-from .slices import Steps
-from .sorting import Sort, sorted_by
-from .table import GraphView
+from .columns import cell
+from .filter import VALUE_KEYS, Term, matching, numbers_of
+from .table import GraphView, Steps, pieces, spans, tensors
+
+NUMBERS = ("index", "bytes", "flops", "users", "min", "max", "nan", "inf", "error")
+DESCENDING = ("bytes", "flops", "users", "max", "nan", "inf", "error")
+"""Columns whose largest values come first by default."""
+
+TEXTS = {"dtype": "dtype", "stride": "stride", "file": "where", "module": "module"}
+
+
+class Sort(NamedTuple):
+    """A column's key, and the direction."""
+
+    key: str
+    descending: bool = False
+
+    @property
+    def turned(self) -> Sort:
+        """The opposite direction."""
+        return Sort(self.key, not self.descending)
+
+
+def usual(key: str) -> Sort:
+    """The default direction of a column."""
+    return Sort(key, key in DESCENDING)
+
+
+def sorted_by(view: GraphView, nodes: Sequence[int], sort: Sort) -> Steps[list[int]]:
+    """The nodes in the order of a column."""
+    rank = yield from _ranks(view, sort)
+    count = len(view)
+    packed: list[int] = []
+    sign = -1 if sort.descending else 1
+    missing: list[int] = []
+    for piece in pieces(nodes):
+        part: list[int] = []
+        for node in piece:
+            place = rank(node)
+            if place is None:
+                missing.append(node)
+            else:
+                part.append(sign * place * count + node)
+        part.sort()
+        packed.extend(part)
+        yield
+    packed.sort()  # runs that are sorted already: merged in one go
+    yield
+    in_order: list[int] = []
+    for piece in pieces(packed, 4 * 8192):
+        in_order.extend(number % count for number in piece)
+        yield
+    return in_order + missing
+
+
+def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
+    """Node -> place of its value among all values, a whole number; None where it has none."""
+    key = sort.key
+    if key in NUMBERS:
+        read = numbers_of(view, key)
+        if key in ("index", "bytes", "users", "flops"):
+            return read  # pyright: ignore[reportReturnType] - whole numbers already
+        distinct = {value for node in view.values if (value := read(node)) is not None and not math.isnan(value)}
+        places = {value: place for place, value in enumerate(sorted(distinct))}
+        return lambda node: None if (value := read(node)) is None else places.get(value, len(places))
+    if key in TEXTS or key == "shape":
+        texts = view.distinct(TEXTS.get(key, key))
+        yield
+        order = sorted(texts, key=lambda at: _order(view, at, key))
+        values = view.column(TEXTS.get(key, key))
+        ranks = {at: place for place, at in enumerate(order)}
+        return lambda node: ranks[values[node]]
+    if key == "name":
+        return (yield from _name_ranks(view))
+    cells: list[str] = []
+    known: dict[tuple[int, int], str] = {}
+    ops, targets = view.table.op, view.table.target
+    for piece in pieces(range(len(view)), 4096):
+        if key == "op":
+            for node in piece:
+                pair = (ops[node], targets[node])
+                if pair not in known:
+                    known[pair] = cell(view, key, node)
+                cells.append(known[pair])
+        else:
+            cells.extend(cell(view, key, node) for node in piece)
+        yield
+    words = {word: place for place, word in enumerate(sorted(set(cells)))}
+    return lambda node: words[cells[node]]
+
+
+def _name_ranks(view: GraphView) -> Steps[Callable[[int], int | None]]:
+    """Orders mul_2 before mul_10: by the text before the number, then by the number."""
+    heads: list[str] = []
+    numbers: list[int] = []
+    for start, end in spans(len(view), 4096):
+        for name in view.table.name[start:end]:
+            head, _, tail = name.rpartition("_")
+            counted = tail.isdecimal() and tail.isascii() and len(tail) < 10 and bool(head)
+            heads.append(head if counted else name)
+            numbers.append(int(tail) + 1 if counted else 0)
+        yield
+    words = {word: place * 10**10 for place, word in enumerate(sorted(set(heads)))}
+    return lambda node: words[heads[node]] + numbers[node]
+
+
+def _order(view: GraphView, at: int, key: str) -> tuple[float, str]:
+    """Modules by the innermost, shapes by how many elements they have, as far as that is known."""
+    if key == "module":
+        return 0, (view.levels(at) or ("",))[-1]
+    shapes = tensors(view.shape_of(at)) if key == "shape" else []
+    return sum(math.prod(dim if isinstance(dim, int) else 1 for dim in shape) for shape in shapes), view.text[at]
+
+
+INPUTS = "inputs"
+NODES = 16384
+
+
+class Groups:
+    """Stretches in order of their start, an outer one before those inside it. A row that stands for group g is written
+    ~g."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.depths: list[int] = []
+        self.parents: list[int] = []
+        self.labels: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def deepest(self) -> int:
+        """How deep groups are nested."""
+        return max(self.depths, default=0)
+
+    def around(self, index: int, folded: Collection[int] = ()) -> int:
+        """The innermost group of several nodes that holds a node and is not folded; -1 where there is none."""
+        group = bisect_right(self.starts, index) - 1
+        while group >= 0 and (self.ends[group] <= index or group in folded):
+            group = self.parents[group]
+        return group
+
+    def opened_for(self, index: int, folded: Collection[int]) -> frozenset[int]:
+        """The groups that stay folded when a node gets a row of its own."""
+        gone: set[int] = set()
+        group = self.around(index)
+        while group >= 0:
+            gone.add(group)
+            group = self.parents[group]
+        return frozenset(folded) - gone
+
+    def to_depth(self, depth: int) -> frozenset[int]:
+        """The groups that are folded when modules are open down to a depth: 0 folds the outermost."""
+        return frozenset(group for group, at in enumerate(self.depths) if at >= depth + 1)
+
+    def rows(self, folded: Collection[int], nodes: Sequence[int] | None = None) -> Sequence[int]:
+        """Nodes in order, each folded stretch as one row ~group. `nodes`: only these (a group without any has no
+        row)."""
+        if not folded:
+            return range(self.count) if nodes is None else nodes
+        listed: list[int] = []
+        at, reached = 0, 0
+        for group in sorted(folded):
+            start, end = self.starts[group], self.ends[group]
+            if start < reached:
+                continue
+            if nodes is None:
+                listed.extend(range(reached, start))
+                listed.append(~group)
+            else:
+                first = bisect_left(nodes, start, at)
+                last = bisect_left(nodes, end, first)
+                listed.extend(nodes[at:first])
+                if last > first:
+                    listed.append(~group)
+                at = last
+            reached = end
+        listed.extend(range(reached, self.count) if nodes is None else nodes[at:])
+        return listed
+
+
+def grouping(view: GraphView) -> Steps[Groups]:
+    """Finds the groups of a graph in slices."""
+    groups = Groups(len(view))
+    open_groups: list[int] = []
+    now: tuple[str, ...] = ()
+    before: int | None = None
+    ops, modules, placeholder = view.table.op, view.table.module, view.placeholder
+    for index in range(len(view)):
+        key = -1 if ops[index] == placeholder else modules[index]
+        if key != before:
+            path = (INPUTS,) if key == -1 else view.levels(key)
+            _turn(groups, open_groups, now, path, index)
+            now, before = path, key
+        if not index % NODES:
+            yield
+    _turn(groups, open_groups, now, (), len(view))
+    return _without_single(groups)
+
+
+def _turn(groups: Groups, open_groups: list[int], now: tuple[str, ...], path: tuple[str, ...], index: int) -> None:
+    """Ends the groups that a node is not in, and begins those that it is in."""
+    common = 0
+    while common < min(len(now), len(path)) and now[common] == path[common]:
+        common += 1
+    while len(open_groups) > common:
+        groups.ends[open_groups.pop()] = index
+    for depth in range(common, len(path)):
+        groups.starts.append(index)
+        groups.ends.append(groups.count)
+        groups.depths.append(depth + 1)
+        groups.parents.append(open_groups[-1] if open_groups else -1)
+        groups.labels.append(path[depth])
+        open_groups.append(len(groups.starts) - 1)
+
+
+def _without_single(groups: Groups) -> Groups:
+    """Leaves out stretches of one node: folding them would hide a node and save nothing."""
+    kept = Groups(groups.count)
+    numbers: dict[int, int] = {-1: -1}
+    for group, (start, end) in enumerate(zip(groups.starts, groups.ends, strict=True)):
+        parent = numbers[groups.parents[group]]
+        if end - start < 2:
+            numbers[group] = parent
+            continue
+        numbers[group] = len(kept.starts)
+        kept.starts.append(start)
+        kept.ends.append(end)
+        kept.depths.append(groups.depths[group])
+        kept.parents.append(parent)
+        kept.labels.append(groups.labels[group])
+    return kept
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,7 @@ def diff(a: str, b: str | None, everything: bool, side_by_side: bool, by_seq_nr:
 def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     from ..diff import view as text
     from ..diff.model import GraphView
-    from ..diff.pair import pair_view, pairs, ranks
-    from ..diff.sides import side
+    from ..diff.pair import pair_view, pairs, ranks, side
 
     left = side(a)
     two = None if b is None else side(b)

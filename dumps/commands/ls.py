@@ -18,8 +18,7 @@ from ..journal import IN_FLIGHT
 from ..output import emit, say
 from ..store import Run, SavedGraph, open_run, resolve
 from ..tables import Column, cut, on_terminal, one_line, plain, render
-from ..why.compiles import Compiled, next_of, of_rows
-from ..why.show import show
+from ..why.show import Compiled, next_of, of_rows, show
 from ..why.times import of_run, table
 from ..wording import counted
 from ..worst import last_verdicts

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from .. import temporary
-from ..amounts import size_text
 from ..errors import UsageError
 from ..output import emit, say
 from ..store import Run, resolve
 from ..tables import on_terminal
-from ..wording import counted
+from ..wording import counted, size_text
 from .options import json_option
 
 if TYPE_CHECKING:

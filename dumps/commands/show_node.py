@@ -107,7 +107,7 @@ def _show_code(about: About, index: int) -> None:
 
 def _show_near(about: About, index: int, hops: int, head: dict[str, Any], as_json: bool) -> None:
     from ..browse import near, sheet
-    from ..browse.boxes import ASCII
+    from ..browse.near import ASCII
 
     if as_json:
         chosen, count = near.around(about.view, index, hops)

@@ -15,19 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..browse import columns as all_columns
-from ..browse.filter import FilterError, parse, pointed
-from ..browse.folding import grouping
+from ..browse.about import loading, positions
+from ..browse.filter import FilterError, hint, parse, pointed
 from ..browse.kernels import kernel_column
-from ..browse.loading import loading
-from ..browse.matching import hint
-from ..browse.naming import positions
 from ..browse.recorded import Recorded
 from ..browse.row_texts import group_text
 from ..browse.search import hits_of
-from ..browse.selection import Question, Selection, selecting
-from ..browse.slices import finish
-from ..browse.sorting import Sort, usual
-from ..browse.table import GraphView
+from ..browse.selection import Question, Selection, Sort, grouping, selecting, usual
+from ..browse.table import GraphView, finish
 from ..errors import UsageError
 from ..output import emit, say
 from ..roles import known_names

@@ -8,15 +8,198 @@ B  myrun/0_1/forward
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+import msgspec
 
 from ..errors import UsageError
+from ..short import value_of
+from ..sidecar import Intern, Table
 from ..store import SavedGraph
-from ..tables import Column, plain, render
+from ..tables import Column, one_line, plain, render
+from ..wording import counted
+from .compare import GraphDiff
 from .model import graph_view
 from .pair import diff
-from .sideways import MARKS, Sideways, aligned, joined
 from .view import verdict_text
+
+MARKS = ("", "changed", "only A", "only B", "replaced", "moved", "follows", "seq_nr", "saved")
+"""What a line can say. changed, only A, only B and replaced depart by themselves; follows: only because others do;
+moved is no difference; seq_nr and saved join a forward with its backward."""
+
+OWN = frozenset(("changed", "only A", "only B", "replaced"))
+_MAX_TEXT = 160
+
+
+class SideColumns(msgspec.Struct):
+    """One graph as columns: the node's name, and places in `Sideways.strings` of its target, value and user line."""
+
+    graph: str
+    stage: str
+    names: list[str] = []
+    targets: list[int] = []
+    values: list[int] = []
+    lines: list[int] = []
+
+
+class DiffLine(msgspec.Struct):
+    """One line: positions in both graphs (-1: none), its mark, and what differs."""
+
+    a: int
+    b: int
+    mark: str
+    text: str
+
+
+class Sideways(msgspec.Struct):
+    """All lines as columns: `a` and `b` are positions, `marks` places in MARKS, `texts` in `strings`; `departures`
+    numbers what belongs together (-1: no departure). `same`: neither nodes nor settings differ."""
+
+    summary: str
+    sides: list[SideColumns]
+    same: bool = False
+    strings: list[str] = []
+    a: list[int] = []
+    b: list[int] = []
+    marks: list[int] = []
+    texts: list[int] = []
+    departures: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def row(self, index: int) -> DiffLine:
+        """The line at a position."""
+        return DiffLine(self.a[index], self.b[index], MARKS[self.marks[index]], self.strings[self.texts[index]])
+
+    def starts(self) -> list[int]:
+        """The lines where a departure that follows from no other begins; without alignment none."""
+        own = {place for place, mark in enumerate(MARKS) if mark in OWN}
+        first_lines: list[int] = []
+        last = -1
+        for index, mark in enumerate(self.marks):
+            departure = self.departures[index]
+            if mark in own and (departure != last or departure < 0):
+                first_lines.append(index)
+            last = departure if mark in own else last
+        return first_lines
+
+
+class _Builder:
+    def __init__(self, summary: str, a: tuple[str, str, Table], b: tuple[str, str, Table]) -> None:
+        self.sideways = Sideways(summary, [])
+        self._intern = Intern({"": 0})
+        self.sideways.sides = [self._side(*a), self._side(*b)]
+
+    def _side(self, graph: str, stage: str, table: Table) -> SideColumns:
+        strings = table.strings
+        known = {place: self._intern(strings[place]) for place in {*table.target, *table.where}}
+        pairs = set(zip(table.dtype, table.shape, strict=True))
+        values = {pair: self._intern(value_of(strings[pair[0]], strings[pair[1]])) for pair in pairs}
+        return SideColumns(
+            graph,
+            stage,
+            table.name,
+            [known[place] for place in table.target],
+            [values[pair] for pair in zip(table.dtype, table.shape, strict=True)],
+            [known[place] for place in table.where],
+        )
+
+    def add(self, a: int, b: int, mark: str, text: str = "", departure: int = -1) -> None:
+        sideways = self.sideways
+        sideways.a.append(a)
+        sideways.b.append(b)
+        sideways.marks.append(MARKS.index(mark))
+        sideways.texts.append(self._intern(one_line(text, _MAX_TEXT) if text else ""))
+        sideways.departures.append(departure)
+
+    def whole(self) -> Sideways:
+        self.sideways.strings = list(self._intern)
+        return self.sideways
+
+
+def aligned(comparison: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], summary: str) -> Sideways:
+    """The lines of two graphs that were compared."""
+    builder = _Builder(summary, (graphs[0], comparison.a.record.stage, a), (graphs[1], comparison.b.record.stage, b))
+    builder.sideways.same = comparison.same
+    of_a = {i: place for place, departure in enumerate(comparison.departures) for i in departure.a}
+    of_b = {j: place for place, departure in enumerate(comparison.departures) for j in departure.b}
+    chained = set(comparison.alignment.chain())
+    for i, j in _places(comparison):
+        place = of_a.get(i, of_b.get(j, -1)) if i >= 0 else of_b.get(j, -1)
+        partners = i >= 0 and comparison.alignment.to_b[i] == j and j >= 0
+        if place < 0:
+            builder.add(
+                i, j, "" if partners and (i, j) in chained else "moved" if partners else "only A" if j < 0 else "only B"
+            )
+            continue
+        departure = comparison.departures[place]
+        if departure.follows is not None:
+            origin = comparison.departures[departure.follows]
+            name = comparison.a.nodes[origin.a[0]].name if origin.a else comparison.b.nodes[origin.b[0]].name
+            builder.add(i, j, "follows", f"follows from {name}", place)
+            continue
+        mark = "changed" if partners else "replaced" if i >= 0 and j >= 0 else "only A" if i >= 0 else "only B"
+        more = f" and {len(departure.changes) - 1} more" if len(departure.changes) > 1 else ""
+        builder.add(i, j, mark, departure.changes[0].text() + more if departure.changes and partners else "", place)
+    return builder.whole()
+
+
+def _places(comparison: GraphDiff) -> Iterator[tuple[int, int]]:
+    """Every node of both graphs once, partners together, in the order of A; what only B has stands where it is in B."""
+    alignment = comparison.alignment
+    before = (-1, -1)
+    for i, j in [*alignment.chain(), (len(comparison.a), len(comparison.b))]:
+        only_b = [y for y in range(before[1] + 1, j) if alignment.to_a[y] < 0]
+        only_a: list[int] = []
+        for x in range(before[0] + 1, i):
+            if alignment.to_b[x] >= 0:
+                yield x, alignment.to_b[x]  # moved
+            else:
+                only_a.append(x)
+        yield from ((-1 if x is None else x, -1 if y is None else y) for x, y in zip_longest(only_a, only_b))
+        if i < len(comparison.a):
+            yield i, j
+        before = (i, j)
+
+
+def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, str]) -> Sideways:
+    """A forward beside its backward: every node of A in order, beside it the nodes of B with its seq_nr or its name."""
+    builder = _Builder("", (graphs[0], stages[0], a), (graphs[1], stages[1], b))
+    waiting: defaultdict[int, deque[int]] = defaultdict(deque)
+    for j, number in enumerate(b.seq_nr):
+        if number >= 0 and b.strings[b.op[j]].startswith("call_"):
+            waiting[number].append(j)
+    saved = {name: j for j, name in enumerate(b.name) if b.strings[b.op[j]] == "placeholder"}
+    last = {number: i for i, number in enumerate(a.seq_nr) if number >= 0}
+    taken: set[int] = set()
+
+    def take(i: int, j: int, mark: str) -> None:
+        taken.add(j)
+        builder.add(i, j, mark)
+
+    for i, name in enumerate(a.name):
+        number, free = a.seq_nr[i], True
+        if name in saved:
+            take(i, saved[name], "saved")
+            free = False
+        group = waiting[number] if number >= 0 and a.strings[a.op[i]].startswith("call_") else deque[int]()
+        while group and (free or last[number] == i):
+            take(i if free else -1, group.popleft(), "seq_nr")
+            free = False
+        if free:
+            builder.add(i, -1, "")
+    for j in range(len(b.name)):
+        if j not in taken:
+            builder.add(-1, j, "")
+    pairs = sum(mark == MARKS.index("seq_nr") for mark in builder.sideways.marks)
+    kept = sum(mark == MARKS.index("saved") for mark in builder.sideways.marks)
+    joined, saved = counted(pairs, "node", form=","), counted(kept, "value", form=",")
+    builder.sideways.summary = f"{joined} of B joined by seq_nr, {saved} of A saved for B"
+    return builder.whole()
+
 
 CONTEXT = 2
 """Lines without difference that are printed around one with a difference."""

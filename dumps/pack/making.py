@@ -13,8 +13,11 @@ still records into it.
 from __future__ import annotations
 
 import contextlib
+import html
+import json
 import os
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -32,17 +35,100 @@ from ..graph_folder import JOURNAL_FILE, encode
 from ..index import ListedGraph, Process, exit_record
 from ..process import EXIT_FILE, host_name
 from ..process import FILE as PROCESS_FILE
+from ..reading import unpacked
 from ..schema import FORMAT, RunRecord
-from ..secrets import Secrets, random_looking
+from ..secrets import RULES, Secrets, random_looking
 from ..sources import Sources
 from ..store import Run, SavedGraph, open_run
 from ..tables import Column, render
 from ..worst import last_verdicts
 from ..writer import ProcessWriter, RunWriter
-from . import leaks, page, records
-from .places import Places, is_absolute
-from .redact import user_name
-from .texts import Machine, Texts
+from . import page, records
+from .redact import Places, is_absolute, user_name
+from .texts import Machine, Texts, path_pattern, pattern
+
+_TENSORS = "/tensors/"
+_JSON = re.compile(r"<script type=\"application/json\"[^>]*>(.*?)</script>", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+class Leak(msgspec.Struct, frozen=True, order=True):
+    """Something that should not be in a member of the archive, or in the page."""
+
+    member: str
+    what: str
+    text: str
+
+
+def search(path: Path, machine: Machine, known: Secrets) -> list[Leak]:
+    """What is left in the file, each kind once per member; names of members are searched too."""
+    looked_for = [(what, word.encode(), re.compile(text.encode())) for what, word, text in _patterns(machine)]
+    secrets = [("credential", b"", re.compile(rule.pattern.pattern.encode())) for rule in RULES]
+    secrets += [("credential", value.encode(), re.compile(re.escape(value.encode()))) for value in known.values]
+    places = Places([])
+    leaks: set[Leak] = set()
+    for name, layers in _members(path):
+        kinds = looked_for if _TENSORS in name else [*looked_for, *secrets]
+        for what, word, each in kinds:
+            hit = next((match for layer in layers if word in layer and (match := each.search(layer))), None)
+            if hit is not None:
+                leaks.add(Leak(name, what, "..." if what == "credential" else hit[0].decode(errors="replace")))
+        if _TENSORS not in name:
+            texts = (layer.decode(errors="replace") for layer in layers if layer[:2] != b"\x1f\x8b")
+            leaks |= {Leak(name, "absolute path", path) for text in texts for path in places.left(text)}
+    return sorted(leaks)
+
+
+def _members(path: Path) -> Iterator[tuple[str, list[bytes]]]:
+    """Name and layers of all that is in an archive; a page is one member, without the escapes of HTML and of JSON."""
+    if not zipfile.is_zipfile(path):
+        text = path.read_text(encoding="utf-8")
+        words = (json.loads(word) for document in _JSON.findall(text) for word in _STRING.findall(document))
+        yield (
+            "the page",
+            [layer.encode(errors="replace") for layer in (html.unescape(_JSON.sub("", text)), "\n".join(words))],
+        )
+        return
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            yield name, [name.encode(), *_layers(name, archive.read(name))]
+
+
+def not_searched(machine: Machine) -> list[str]:
+    """User and host names that are ordinary words, and were taken out of paths and fields of their own only."""
+    names = {name for name in machine.users | machine.hosts if name}
+    return sorted(names - set(machine.distinct(names)))
+
+
+def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
+    """What is searched for: its kind, a text without which it cannot occur, and its expression."""
+    homes = {home.strip("/") for home in machine.homes}
+    for path in machine.literals():
+        yield (
+            "home folder" if path.strip("/") in homes else "folder of the run or of its sources",
+            path,
+            path_pattern(path),
+        )
+    for what, names in (("user name", machine.users), ("host name", machine.hosts)):
+        for name in machine.distinct(names):
+            yield what, name, pattern(name)
+
+
+def _layers(name: str, data: bytes) -> Iterator[bytes]:
+    """The bytes as they lie there, without their compression, and for packed records as text."""
+    yield data
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = unpacked(data, name)
+        except UnreadableError:
+            return
+        yield data
+    if ".msgpack" in name:
+        try:
+            yield msgspec.json.encode(msgspec.msgpack.decode(data))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return
+
 
 _FILE = re.compile(r'File "((?:/|[A-Za-z]:[\\/]|\\\\)[^"\n]+)"')
 _CACHE_USER = re.compile(r"/torchinductor_([A-Za-z0-9][\w.-]*)/")
@@ -153,7 +239,7 @@ class Packed(msgspec.Struct):
     graphs: int
     rows: list[tuple[str, int, int, int]]
     unreadable: list[str]
-    leaks: list[leaks.Leak]
+    leaks: list[Leak]
     not_searched: list[str]
     random: list[str]
     """Words in command lines and errors that look as if made at random, each with its place."""
@@ -191,9 +277,9 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
             note = _NOTE.format(version=__version__, file=out.name, folder=work.out.path.name, table=table(rows))
             write_file(work.out.path / NOTE_FILE, note.encode())
             write = partial(zip_folder, work.out.path)
-        leaks_left = write_searched(out, write, lambda temporary: leaks.search(temporary, machine, secrets))
+        leaks_left = write_searched(out, write, lambda temporary: search(temporary, machine, secrets))
     random = [f"{word!r} in {where}" for word, where in work.random.items()]
-    return Packed(out, work.counts["graphs"], rows, unreadable, leaks_left, leaks.not_searched(machine), random)
+    return Packed(out, work.counts["graphs"], rows, unreadable, leaks_left, not_searched(machine), random)
 
 
 def table(rows: list[tuple[str, int, int, int]], *, terminal: bool = False) -> str:

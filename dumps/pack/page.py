@@ -27,8 +27,8 @@ from ..markup import Markup, data, joined, tag
 from ..sources import Sources
 from ..store import Run
 from ..why import frequent, times, wording
-from ..why.compiles import Compiled
 from ..why.model import Compile, Function, Guard, ProcessWhy, ProgramLine, Skipped
+from ..why.show import Compiled
 from ..why.text import ProcessText
 from ..why.times import CompileTime, Span
 from ..wording import counted

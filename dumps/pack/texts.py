@@ -19,8 +19,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ..secrets import STAND_IN, Secrets
-from .places import Places, is_absolute, public, without_folder
-from .redact import ANY_HOME, COMMON_USERS
+from .redact import ANY_HOME, COMMON_USERS, Places, is_absolute, public, without_folder
 
 _FRAME = re.compile(r'^(?P<indent>\s*)File "(?P<file>[^"\n]*)"(?P<rest>.*)$')
 _GUARD = re.compile(r"[ \t]+# [^\n]*?(?=[ \t]+# \S+:\d+ in )")

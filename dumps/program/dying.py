@@ -7,7 +7,7 @@ import signal as signals
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..likeness import SOURCE
+from ..wording import SOURCE
 from .case import FailureWords, ReproFacts
 from .text import Lines, indented
 

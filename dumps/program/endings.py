@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..likeness import words_of
+from ..wording import words_of
 from . import dying
 from .case import FLOATING, REAL, ReproFacts
 from .dying import DyingProgram

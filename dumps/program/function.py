@@ -21,7 +21,7 @@ from ..allowlist import DENIED_METHODS, DUNDER_METHODS, NUMBER_METHODS, OP_HOMES
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
 from ..walk import mentioned, nodes, tag_of
 from ..walk import used as used_in
-from . import higher_order, numpy_calls
+from . import higher_order, text
 from .case import CASTS
 from .kernels import INTERPRETED, Definitions
 from .settings import CONFIG_MODULES
@@ -274,11 +274,11 @@ class FunctionPrinter(Printer):
         if node.target == "builtins.getattr" and plain and not str(node.args[1]).startswith("_"):
             return f"{_operand(args[0])}.{node.args[1]}"
         called = target(dotted(node.target, "the target"), self.where)
-        if numpy_calls.is_numpy(node.target):
-            called, line = numpy_calls.helper(node.target)
+        if text.is_numpy(node.target):
+            called, line = text.helper(node.target)
             lines = self.above.setdefault("numpy", [])
             lines += [line] if line not in lines else []
-            self.imports |= set(numpy_calls.MODULES)
+            self.imports |= set(text.MODULES)
         return f"{called}({', '.join([*args, *named])})"
 
 

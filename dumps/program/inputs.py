@@ -18,9 +18,9 @@ from typing import Literal
 
 import msgspec
 
-from ..dtypes import ITEM_BYTES
 from ..hints import Numbers, numbers_and_bounds, size
 from ..schema import GraphBody, GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
+from ..sidecar import ITEM_BYTES
 from .case import REAL, Read, ReproFacts, placeholders
 from .text import CannotExpressError, quoted
 

@@ -24,8 +24,38 @@ from ..arguments import KINDS
 from ..errors import GraphdbgError, RefusedError
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
 from ..walk import nodes
-from . import kernels, numpy_calls
+from . import kernels
 from .case import symbol_homes
+
+_UTILS = "torch._dynamo.utils"
+MODULES = ("torch._numpy", _UTILS)
+"""What a program with such calls imports."""
+
+
+def is_numpy(target: str) -> bool:
+    """Whether a target is a call of compiled NumPy."""
+    return target.startswith("numpy.")
+
+
+def wrapper(target: str) -> str:
+    """The expression for the callable. The target is a dotted name of plain identifiers, which the caller has
+    checked."""
+    _, *path = target.split(".")
+    if path == ["getattr"]:
+        return f"{_UTILS}.numpy_attr_wrapper"
+    if path[0] == "operator":
+        return f"{_UTILS}.numpy_operator_wrapper({'.'.join(path)})"
+    if path[0] == "ndarray" and len(path) == 2:
+        return f'{_UTILS}.numpy_method_wrapper("{path[1]}")'
+    return f"{_UTILS}.numpy_to_tensor_wrapper(torch._numpy.{'.'.join(path)})"
+
+
+def helper(target: str) -> tuple[str, str]:
+    """The name of a wrapper in a program for torch.compile, and the line that makes it: Dynamo does not trace the
+    wrappers, it writes them."""
+    name = target.replace(".", "_")
+    return name, f"{name} = torch.compiler.allow_in_graph({wrapper(target)})"
+
 
 Lines = list[str]
 
@@ -180,7 +210,7 @@ def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
     if root == "builtins":
         return parts[1]
     if root == "numpy":
-        return numpy_calls.wrapper(name)
+        return wrapper(name)
     if root in ("operator", "math", "torch"):
         return ".".join([root, *parts[1:]])
     return name if root in short else f"torch.ops.{name}"

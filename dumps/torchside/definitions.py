@@ -10,6 +10,7 @@ nothing.
 from __future__ import annotations
 
 import functools
+import hashlib
 import linecache
 import os
 import re
@@ -21,12 +22,31 @@ from typing import Any, cast
 from .. import trust
 from ..allowlist import WITH_TORCH, is_custom
 from ..definitions import CutProgram, cut
-from ..errors import EnvironmentLackError
-from ..pack.places import known
+from ..errors import EnvironmentLackError, RefusedError
+from ..pack.redact import known
 from ..schema import DefinitionRecord, GraphRecord
 from ..walk import contents, given, nodes
 from . import torch_private as t
-from .programs import run
+
+
+def run(name: str, program: str, where: str, what: str, package: str = "") -> ModuleType:
+    """The module. Raises RefusedError without trust, EnvironmentLackError where the program fails here."""
+    if not trust.given():
+        raise RefusedError(where, f"{what} lies in the dump as source", "read it, then add --trust")
+    key = hashlib.sha256(f"{name}\n{program}".encode()).hexdigest()[:16]
+    path = f"graphdbg-sources/{key}/{name}.py"
+    linecache.cache[path] = (len(program), None, program.splitlines(keepends=True), path)
+    module = ModuleType(f"graphdbg_source_{key}")
+    module.__file__, module.__package__ = path, package or None
+    sys.modules[module.__name__] = module  # inspect looks there
+    try:
+        exec(compile(program, path, "exec"), vars(module))  # trusted
+    except Exception as error:
+        sys.modules.pop(module.__name__, None)
+        why = f"{what} fails here ({type(error).__name__}: {error})"
+        raise EnvironmentLackError(where, why, "load the dump with the packages that it was recorded with") from error
+    return module
+
 
 SCRIPTS = ("__main__", "__mp_main__")
 _SPACE = re.compile(r"""["'](\w+)::|Library\(\s*["'](\w+)["']""")

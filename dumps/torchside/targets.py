@@ -28,8 +28,41 @@ from .. import allowlist
 from ..errors import EnvironmentLackError, RefusedError
 from ..schema import Arg
 from ..walk import tag_of
-from . import numpy_calls
 from . import torch_private as t
+
+ATTRIBUTE = "numpy.getattr"
+"""The name of the call that reads an attribute of an array."""
+
+
+def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Name -> callable, all that a saved graph may call."""
+    modules: dict[Any, Any] | None = t.optional("numpy_modules")
+    if not modules:
+        return
+    for theirs, module in modules.items():
+        for name, function in cast(dict[str, Any], vars(module)).items():
+            if name.startswith("_") or name in allowlist.DENIED_FUNCTIONS or not callable(getattr(theirs, name, None)):
+                continue
+            if str(getattr(function, "__module__", "")).startswith("torch._numpy"):
+                yield f"{theirs.__name__}.{name}", t.numpy_function(function)
+    for name in sorted(allowlist.OPERATOR):
+        yield f"numpy.operator.{name}", t.numpy_operator(getattr(operator, name))
+    for name, method in vars(cast(type[Any], t.numpy_array)).items():
+        plain = not name.startswith("_") and name not in allowlist.DENIED_METHODS
+        if (plain or name in allowlist.DUNDER_METHODS) and callable(method):
+            yield f"numpy.ndarray.{name}", t.numpy_method(name)
+    yield ATTRIBUTE, t.numpy_attribute
+
+
+def key(function: Any) -> Any:
+    """A key that all wrappers of one function share; any other function is its own key."""
+    if type(function).__module__ != "torch._dynamo.utils":
+        return function
+    for kind, held in (("numpy_function", "f"), ("numpy_method", "method"), ("numpy_operator", "op")):
+        if type(function) is t.optional(kind):
+            return kind, getattr(function, held)
+    return function
+
 
 OPAQUE = "opaque:"
 _OF_A_CAPTURE = (f"{OPAQUE}torch._dynamo.compiled_autograd.", f"{OPAQUE}torch._dynamo.external_utils.")
@@ -57,7 +90,7 @@ def name_of(function: Any) -> str:
         name = cast(Any, function)._qualified_op_name.replace("::", ".")
     else:
         try:
-            known_name = _names().get(numpy_calls.key(function))
+            known_name = _names().get(key(function))
         except TypeError:  # not hashable
             known_name = None
         if known_name is not None:
@@ -194,7 +227,7 @@ def check_attribute_path(path: str, where: str) -> list[str]:
 def check_getattr(name: str, args: list[Arg], kwargs: dict[str, Arg], where: str) -> None:
     """Refuses the call of a record that reads an attribute (`builtins.getattr`, or of an array) unless it is a known
     one."""
-    if name not in ("builtins.getattr", numpy_calls.ATTRIBUTE):
+    if name not in ("builtins.getattr", ATTRIBUTE):
         return
     known = allowlist.ATTRIBUTES if name == "builtins.getattr" else allowlist.ARRAY_ATTRIBUTES
     named = len(args) == 2 and not kwargs and isinstance(args[1], str) and args[1] in known
@@ -223,7 +256,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
     """Name -> function, for everything but registered ops. The first name of a function is the one it is saved
     under."""
     table: dict[str, Callable[..., Any]] = {}
-    for name, function in (*_plain_functions(), *_torch_functions(), *numpy_calls.functions()):
+    for name, function in (*_plain_functions(), *_torch_functions(), *functions()):
         table.setdefault(name, function)
     return table
 
@@ -232,7 +265,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
 def _names() -> dict[Callable[..., Any], str]:
     names: dict[Callable[..., Any], str] = {}
     for name, function in _functions().items():
-        names.setdefault(numpy_calls.key(function), name)
+        names.setdefault(key(function), name)
     return names
 
 

@@ -24,7 +24,7 @@ from .. import trust
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import NodeRecord, TritonKernel
 from . import torch_private as t
-from .programs import run
+from .definitions import run
 from .triton_program import KernelProgram, decorators_of
 
 CONSTANTS = "triton_constants"

@@ -3,7 +3,7 @@
 `events` reads the journals into a view model and adds symbols and guards of the records, `wording` takes torch's own
 texts apart, `text` writes it for 80 columns. Imports no torch; opens graph.json only for the guards of dynamic sizes.
 
->>> from graphdbg.dumps.why.compiles import of_rows
+>>> from graphdbg.dumps.why.show import of_rows
 >>> [compile.id for compile in of_rows(run)]
 ['0_0', '0_1']
 """

@@ -9,21 +9,138 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import deaths
+from .. import deaths, why
 from ..errors import UsageError
+from ..index import ListedGraph
+from ..journal import IN_FLIGHT
 from ..output import emit, say
 from ..store import Run, SavedGraph, resolve
-from ..tables import on_terminal
+from ..tables import cut, on_terminal, one_line
 from . import frequent
-from .compiles import next_of
 from .events import base, of_run
-from .model import Why
+from .model import Compile, Function, Why
 from .text import WIDTH, render
+
+if TYPE_CHECKING:
+    from ..browse.follow import Following
+    from ..store import Run
+
+_RESULTS = ("forward", "backward", "inference", "compiled_autograd")
+"""The stages in which a compile ends: the graphs that the inner compiler takes."""
+_WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
+"""Statuses, the worst first: a graph of an early stage is compiled and never runs by itself."""
+
+
+class Compiled(msgspec.Struct):
+    """One compile: its `id` as commands take it ("0_0", "1:0_0"), its graphs, the function's name and line, empty where
+    they are not known. `seconds`: from Dynamo's graph to the compiled one, and those of a backward that was compiled
+    later. `by_dynamo`: what Dynamo did to get there, the last of its attempts."""
+
+    id: str
+    rows: list[ListedGraph]
+    name: str = ""
+    place: str = ""
+    by_dynamo: tuple[Function, Compile] | None = None
+
+    @property
+    def worst(self) -> ListedGraph:
+        """The graph with the worst status; those that the program lets be observed get no further than captured."""
+        rows = [row for row in self.rows if not row.word] or self.rows
+        return min(rows, key=lambda row: (not row.lost, _WORST.index(row.status) if row.status in _WORST else 0))
+
+    @property
+    def main(self) -> ListedGraph:
+        """The graph that stands for the compile: one that failed or hangs, else the first of its final graphs."""
+        bad = [row for row in self.rows if row.status == "failed" or row.lost]
+        flying = [row for row in self.rows if row.status in IN_FLIGHT]
+        return nearest_error(bad or flying[-1:] or self.rows)
+
+    @property
+    def bad(self) -> bool:
+        """Whether a graph failed, or was in flight when its process ended."""
+        return any(row.status == "failed" or row.lost for row in self.rows)
+
+    @property
+    def stages(self) -> str:
+        """The stages in short: the graphs that the inner compiler took, else the furthest that there was."""
+        counts = Counter(row.stage for row in self.rows)
+        folded = [stage for stage in _RESULTS if counts[stage]] or [self.rows[-1].stage]
+        return "+".join(stage + (f" x{counts[stage]}" if counts[stage] > 1 else "") for stage in folded)
+
+    @property
+    def nodes(self) -> int | None:
+        """The number of nodes of the first graph."""
+        return next((row.nodes for row in self.rows if row.nodes is not None), None)
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds of compiling."""
+        whole = [row.seconds for row in self.rows if "backward" not in row.stage and row.seconds is not None]
+        later = [row.seconds for row in self.rows if row.stage == "backward" and row.seconds is not None]
+        return max(whole, default=0.0) + sum(later) if whole or later else None
+
+    def function(self, width: int) -> str:
+        """The function with its line in so many letters; of the longer of the two, the end is kept."""
+        both = [part for part in (self.name, self.place) if part]
+        over = len(", ".join(both)) - width
+        if over > 0:
+            longer = max(both, key=len)
+            both[both.index(longer)] = f"…{longer[over + 1 :]}"
+        return cut(", ".join(both), width, "start")
+
+    def words(self) -> str:
+        """The text that a filter looks at."""
+        graphs = " ".join(f"{row.stage} {row.error or ''}" for row in self.rows)
+        return f"{self.id} {self.name} {self.place} {graphs}"
+
+    def trouble(self) -> list[str]:
+        """The sentences on what failed, died or hangs, with the graph's id; one for several graphs that failed
+        alike."""
+        bad = [row for row in self.rows if row.status == "failed" or row.lost]
+        if not bad:
+            return [f"{row.id}: in {row.at}" for row in self.rows if row.at and row.status in IN_FLIGHT][-1:]
+        row = nearest_error(bad)
+        unsaved = "" if row.saved else " (it was not saved)"
+        return [f"{row.id}: {one_line(row.error or row.status, 300)}{unsaved}"]
+
+
+def nearest_error(bad: Sequence[ListedGraph]) -> ListedGraph:
+    """The graph to look at of several that failed together: the nearest to the error."""
+    return next((row for row in bad if row.stage in _RESULTS and row.saved), bad[0])
+
+
+def next_of(text: str, run: Run) -> list[str]:
+    """The next command for a run: to look at the graph that failed, or at the first."""
+    bad = [row for row in run.rows if row.saved and (row.status == "failed" or row.lost)]
+    if bad:
+        return [shlex.join(["graphdbg", "replay", f"{text}/{nearest_error(bad).id}"])]
+    return [shlex.join(["graphdbg", "show", f"{text}/{row.id}"]) for row in run.rows if row.saved][:1]
+
+
+def of_rows(run: Run | Following) -> list[Compiled]:
+    """The compiles of a run, in the order of their graphs."""
+    by_name: dict[str, Compiled] = {}
+    for row in run.rows:
+        name = row.id.partition("/")[0]
+        by_name.setdefault(name, Compiled(name, [])).rows.append(row)
+    for process in why.from_journals(run):
+        for function in process.functions:
+            for item in function.compiles:
+                for known in (by_name.get(graph.id.partition("/")[0]) for graph in item.graphs):
+                    if known is not None:
+                        known.name, known.place = function.name, f"{PurePath(function.file).name}:{function.line}"
+                        known.by_dynamo = function, item
+    return list(by_name.values())
+
 
 _WIDEST = 120
 

@@ -12,9 +12,8 @@ import textwrap
 from collections import Counter
 from pathlib import Path, PurePath
 
-from ..amounts import size_text
 from ..tables import plain
-from ..wording import counted
+from ..wording import counted, size_text
 from . import frequent, wording
 from .model import Break, Compile, DDPPart, Function, GraphLine, ProcessWhy, ProgramLine, Symbol, Why
 

@@ -18,9 +18,9 @@ import msgspec
 from .. import journal
 from ..graph_folder import JOURNAL_FILE
 from ..index import ListedGraph, Process
-from ..kept import put, taken
 from ..store import Run
 from ..tables import Column, on_terminal, one_line, render
+from ..written import put, taken
 
 FILE = "steady.json"
 Steady = tuple[float, float]

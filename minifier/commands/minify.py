@@ -20,10 +20,10 @@ from ...dumps.output import emit, say
 from ...dumps.wording import shown_path
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
 from ...toolkit.recorder.options import size_of
-from ...toolkit.verdicts.next_command import with_flags
+from ...toolkit.verdicts.verdict import with_flags
 from ..control import known_step
 from ..events import STEPS, Stepped
-from ..life import Life, refuse_taken
+from ..log import Life, refuse_taken
 from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, MinifyOptions
 from ..search.problem import CannotJudgeError, NothingToReduceError
 from ..starting import again as go_on
@@ -272,7 +272,7 @@ def _graph(name: str, options: MinifyOptions) -> tuple[SavedGraph, str]:
 def _run(
     saved: Any, out: Path, options: MinifyOptions, where: dict[str, Any], as_json: bool, bare: ForkServer | None
 ) -> int:
-    from ...toolkit.replaying.suspects import unlike_the_record
+    from ...toolkit.replaying.after_failure import unlike_the_record
     from ..minified import Interrupted
     from ..minify import minify_saved
     from ..progress.outcome import sentences, summary

@@ -67,7 +67,7 @@ def report(
     from ...dumps.store import resolve_graph
     from ...toolkit.replaying.replay import replay
     from ...toolkit.verdicts.ladder_words import address
-    from ...toolkit.verdicts.next_command import with_flags
+    from ...toolkit.verdicts.verdict import with_flags
     from ...toolkit.verdicts.verdict_words import headline
     from .. import casefile
     from ..report import bundle, by_command

@@ -15,7 +15,6 @@ import click
 import msgspec
 
 from ...dumps import statistics, user_kernels
-from ...dumps.amounts import size_text
 from ...dumps.browse import captured_backward
 from ...dumps.browse.recorded import Recorded
 from ...dumps.commands.options import json_option
@@ -30,9 +29,9 @@ from ...dumps.sidecar import NodeRow, Table, dims_text
 from ...dumps.store import CodeFile, SavedGraph, resolve_graph
 from ...dumps.tables import Column, on_terminal, one_line, render, visible
 from ...dumps.user_kernels import UserKernel, UserSource
-from ...dumps.wording import counted
+from ...dumps.wording import counted, size_text
 from ...toolkit.commands.options import import_option, seed_option, trust_option
-from ...toolkit.verdicts.next_command import with_flags
+from ...toolkit.verdicts.verdict import with_flags
 
 ALL_KERNELS = "*"
 

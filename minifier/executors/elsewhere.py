@@ -31,12 +31,11 @@ from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.reading import stored
 from ...dumps.store import load_graph
 from ...toolkit.isolation import Answer as Reply
-from ...toolkit.isolation import ForkServer, PendingTask, folders
+from ...toolkit.isolation import ForkServer, PendingTask, processes
 from ...toolkit.isolation.client import trusted
 from ...toolkit.isolation.protocol import ChildError
 from . import worker
-from .parcels import Sender
-from .worker import Content, Lacks, Order, WorkerSettings
+from .worker import Content, Lacks, Order, Sender, WorkerSettings
 
 LOOK_S = 0.5
 MOST_SENT = 10_000
@@ -130,7 +129,7 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         self._numbers = itertools.count(1)
         with contextlib.suppress(BrokenExecutor, RuntimeError):  # a pool that forks does so now, before our threads
             executor.submit(os.getpid)
-        self._folder, self._held = folders.make("graphdbg-minify-")
+        self._folder, self._held = processes.make("graphdbg-minify-")
         worker.lend(self.token, home)
         if (greet := getattr(executor, "greet", None)) is not None:
             greet(worker.begin, msgspec.json.encode(self._order("", {})))
@@ -188,7 +187,7 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         """Releases whoever waits; workers on this machine end their servers soon."""
         self.closed = True
         worker.lend(self.token, None)
-        folders.remove(self._folder)
+        processes.remove(self._folder)
         with contextlib.suppress(OSError):
             os.close(self._held)
 

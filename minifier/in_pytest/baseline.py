@@ -23,7 +23,7 @@ from ...dumps import opening
 from ...dumps.atomic import write_file
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
-from ...toolkit.recorder.counts import Counts, counting
+from ...toolkit.recorder.asserting import Counts, counting
 from ...toolkit.recorder.session import active
 
 _WORDS = {

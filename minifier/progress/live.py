@@ -22,9 +22,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...dumps.amounts import clock_text
 from ...dumps.tables import plain, visible
-from ...dumps.wording import counted
+from ...dumps.wording import clock_text, counted
 from ...toolkit.verdicts.verdict_words import query_words
 from ..events import Happening, Steered
 from ..story import Story

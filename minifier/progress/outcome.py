@@ -18,9 +18,8 @@ from typing import Any, cast
 import msgspec
 
 from ...dumps import opening
-from ...dumps.amounts import size_text
 from ...dumps.errors import GraphdbgError
-from ...dumps.wording import counted
+from ...dumps.wording import counted, size_text
 from ...toolkit.verdicts.verdict_words import first_line, tone, without
 from ..casefile import read as read_case
 from ..minified import Also, Minified

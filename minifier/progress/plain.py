@@ -17,10 +17,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
 
-from ...dumps.amounts import clock_text, size_text
 from ...dumps.answers import is_whole
 from ...dumps.output import emit, say, terminal
-from ...dumps.wording import counted
+from ...dumps.wording import clock_text, counted, size_text
 from ..events import Follow, Happening, QueryAnswered, Started, Steered
 from ..story import Story
 from .telling import doing, left_text, queries_text, size

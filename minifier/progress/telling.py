@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...dumps.amounts import clock_text, size_text
-from ...dumps.wording import counted
+from ...dumps.wording import clock_text, counted, size_text
 from ...toolkit.verdicts.verdict_words import QUERIES
 from ..events import PURPOSES, STEPS
 from ..events import words as step_words

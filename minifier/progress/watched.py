@@ -21,7 +21,7 @@ from ...dumps.lines import BITE_BYTES, Tail, objects
 from ...dumps.process import Liveness, ProcessRecord
 from ..control import CONTROL_FILE
 from ..events import EVENTS_FILE
-from ..life import at_work, live_file
+from ..log import at_work, live_file
 from ..results import WORK
 from ..story import Story
 

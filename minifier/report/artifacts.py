@@ -18,7 +18,6 @@ from pathlib import Path
 import msgspec
 
 from ...dumps import opening
-from ...dumps.amounts import size_text
 from ...dumps.atomic import write_file
 from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, encode, stored_names
@@ -30,6 +29,7 @@ from ...dumps.program.module import program
 from ...dumps.reading import read_bytes, stored
 from ...dumps.secrets import Secrets
 from ...dumps.store import SavedGraph
+from ...dumps.wording import size_text
 from ..casefile import NAME
 
 MAX_TENSOR_BYTES = 64 << 20

@@ -12,9 +12,12 @@ For example:
 
 from __future__ import annotations
 
+import builtins
+import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from urllib.parse import quote_plus
 
 from ... import __version__
 from ...dumps import inert, trust, written
@@ -35,15 +38,48 @@ from ...dumps.walk import nodes
 from ...dumps.wording import counted
 from ...toolkit.isolation import ForkServer
 from ...toolkit.isolation.imports import TRUST, import_modules, without_trust
-from ...toolkit.verdicts.identity import of_record
+from ...toolkit.verdicts.identity import CPP, SPEAKING, Identity, of_record
 from ...toolkit.verdicts.signature import Signature
 from ...toolkit.verdicts.verdict import Verdict, backend_layer, judged
-from ...toolkit.verdicts.verdict_words import happens
+from ...toolkit.verdicts.verdict_words import happens, searched
 from .. import casefile
 from . import artifacts, custom_ops, environment, issue
-from .duplicates import search_link
 from .trying import ChosenProgram, ReportRuns, asking, lay_down, search
 from .verify import BUG, GONE, UNSURE, earliest, first_layer
+
+ISSUES = "https://github.com/pytorch/pytorch/issues"
+SCOPE = "(inductor OR torch.compile)"
+"""What else narrows a search for an operation; the text of an error needs no more."""
+
+_MOST_WORDS, _MOST_CALLS = 8, 3
+_BREAK = re.compile(r"<[^<>\s]*>|[\[(]\.+[\])]|\.\.+|[‘’“”`'\"\n:=\[\](){}]|\S+\.(?:py|cpp|h|so|cu)\b\S*")
+"""Where the text of an error differs between programs: numbers, names, paths; and signs with a meaning in a search."""
+
+
+def search_link(failure: Identity, message: str, redactor: Redactor) -> str:
+    """The address of the search. `message`: the error's normalised text."""
+    return f"{ISSUES}?q={quote_plus('is:issue ' + query(failure, redactor.text(message)))}"
+
+
+def query(failure: Identity, message: str) -> str:
+    """The search text: an error by the longest stretch of its own words, anything else by its kind and operations."""
+    stretch, calls = phrase(message), [name for name in failure.calls if "." not in name][:_MOST_CALLS]
+    error = failure.error if failure.error and not hasattr(builtins, failure.error) else ""
+    if failure.detail and failure.kind in SPEAKING and failure.detail != CPP:
+        calls = [failure.detail] if "." not in failure.detail else []
+    if stretch:
+        words = [error, f'"{stretch}"', *([] if failure.kind == "crash" and len(stretch.split()) > 3 else calls)]
+    else:
+        words = [SCOPE, searched(failure.kind) or failure.error, *calls]
+    return " ".join(filter(None, words))
+
+
+def phrase(message: str) -> str:
+    """The longest stretch of a text that is the same in every program; empty where no two words stand together."""
+    pieces = [" ".join(piece.split()[:_MOST_WORDS]).strip(" .,;-") for piece in _BREAK.split(message)]
+    longest = max(pieces, key=len, default="")
+    return longest if " " in longest else ""
+
 
 TIMES = 3
 

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...dumps import opening
-from ...dumps.amounts import size_text
-from ...dumps.dtypes import ITEM_BYTES
 from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import ENTERS
 from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
+from ...dumps.sidecar import ITEM_BYTES
 from ...dumps.tables import visible
-from ...dumps.wording import counted
+from ...dumps.wording import counted, size_text
 from ...toolkit.verdicts import verdict_words
 from ...toolkit.verdicts.verdict import OK, Verdict
 from ..casefile import CaseFile

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from ...dumps import opening
-from ...dumps.amounts import size_text
 from ...dumps.pack.redact import Redactor
 from ...dumps.secrets import random_looking
-from ...dumps.wording import counted
+from ...dumps.wording import counted, size_text
 from .issue import PRIVACY, user_lines
 
 ISSUE, REPRO, SIDECAR, ARTIFACTS = "issue.md", "repro.py", "repro.safetensors", "artifacts.zip"

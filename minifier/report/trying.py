@@ -34,21 +34,20 @@ from ...dumps import opening, trust
 from ...dumps.atomic import write_file
 from ...dumps.hints import numbers
 from ...dumps.pack.redact import Redactor
-from ...dumps.program import sizes
+from ...dumps.program import repro
 from ...dumps.program.case import Off, Registered, ReproFacts
 from ...dumps.program.entering import CHECKED_BY, ENTERS, RUNG, Entry, Stand, entries_of, stands_for
 from ...dumps.program.inputs import Way
-from ...dumps.program.repro import MOST_LINES, Script, script_of
+from ...dumps.program.repro import MOST_LINES, Script, Sizing, script_of
 from ...dumps.program.settings import plain_change, sources
-from ...dumps.program.sizes import Sizing
 from ...dumps.program.text import CannotExpressError
 from ...dumps.relocate import relocated
 from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
 from ...toolkit.isolation import ForkServer, programs
 from ...toolkit.isolation.cache import toolchain_seed
-from ...toolkit.isolation.folders import owned
 from ...toolkit.isolation.imports import homes_of
+from ...toolkit.isolation.processes import owned
 from ...toolkit.isolation.wall import PARTS
 from . import custom_ops, environment, verify
 
@@ -169,7 +168,7 @@ def _own_ops(case: ReproFacts) -> Registered | None:
 def _entered(case: ReproFacts, entry: Entry, way: Way, stand: Stand) -> Iterator[Script]:
     """The entry with all sizes dynamic, then with only those that were recorded as symbols."""
     yield script_of(case, entry, way, stand=stand)
-    sizing = sizes.recorded(case.record, numbers(case.record, case.inputs)) if entry == "torch.compile" else None
+    sizing = repro.recorded(case.record, numbers(case.record, case.inputs)) if entry == "torch.compile" else None
     if sizing is not None:
         yield script_of(case, entry, way, sizing, stand=stand)
 
@@ -180,12 +179,12 @@ def fixed(script: Script) -> Script | None:
     has = script.sizing is not None and not script.sizing.marks
     if has or script.entry != "torch.compile" or not case.record.symbols:
         return None
-    return script.like(sizing=Sizing()) if sizes.symbolic_dims(case.record, numbers(case.record, case.inputs)) else None
+    return script.like(sizing=Sizing()) if repro.symbolic_dims(case.record, numbers(case.record, case.inputs)) else None
 
 
 def marked(script: Script, *, needed: bool) -> Iterator[Script]:
     """The program with few dimensions dynamic, then with more. `needed`: with fixed sizes it was seen to pass."""
-    for sizing in sizes.narrower(script.case.record, numbers(script.case.record, script.case.inputs)):
+    for sizing in repro.narrower(script.case.record, numbers(script.case.record, script.case.inputs)):
         yield script.like(sizing=replace(sizing, needed=needed))
 
 
@@ -322,7 +321,7 @@ def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
         return seen
     for script in marked(chosen.script, needed=seen.runs.trials[0].code == verify.GONE):
         assert script.sizing is not None
-        asked.narrate(f"running it with {sizes.listing(script.sizing.marks)} dynamic, in a fresh process")
+        asked.narrate(f"running it with {repro.listing(script.sizing.marks)} dynamic, in a fresh process")
         seen = tried(script, asked)
         if seen.settled:
             return seen

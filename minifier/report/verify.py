@@ -31,7 +31,7 @@ from ...toolkit.isolation import ForkServer, ask, fork_server
 from ...toolkit.isolation.cache import furnish
 from ...toolkit.isolation.child import COMMAND, PROGRAM
 from ...toolkit.isolation.client import FORKING, program_environment
-from ...toolkit.isolation.folders import owned
+from ...toolkit.isolation.processes import owned
 
 LIMIT_S, ANSWER_S = 300.0, 120.0
 _NO_LIMIT_S = 1e9

@@ -20,10 +20,30 @@ from typing import TYPE_CHECKING
 
 from .neighbourhood import classes
 from .problem import Candidate
-from .quantiles import quantiles
 
 if TYPE_CHECKING:
     from ..engine import Engine
+
+
+from bisect import bisect_left
+
+
+def quantiles(total: Sequence[float], low: int, high: int, count: int) -> list[int]:
+    """At most `count` places strictly between low and high that cut the running total there into equal parts.
+
+    At least one where there is a place at all; ascending, all different.
+    """
+    found: list[int] = []
+    for part in range(1, count + 1):
+        goal = total[low] + (total[high] - total[low]) * part / (count + 1)
+        place = bisect_left(total, goal, low + 1, high)
+        if place - 1 > low and goal - total[place - 1] < total[place] - goal:
+            place -= 1
+        place = max(place, found[-1] + 1 if found else low + 1)
+        if place < high:
+            found.append(place)
+    return found or [high - 1][: high - 1 - low]
+
 
 REACH = 3
 MOST_EDGES = 0.9

@@ -140,7 +140,7 @@ def own_story(run: str, keys: int) -> tuple[Any, Any]:
     """The graph screen: what `graphdbg tui RUN/ID` starts, and what is done with it."""
     gc.disable()  # as the command does
     from graphdbg.tui.app import Workbench
-    from graphdbg.tui.start import first_room
+    from graphdbg.tui.room import first_room
 
     app = Workbench(first_room(f"{run}/0_0/forward"))
 
@@ -215,9 +215,8 @@ def peer_story(run: str, keys: int) -> tuple[Any, Any]:
     from textual.widgets import DataTable
 
     from graphdbg.dumps.browse.columns import cell, usual
-    from graphdbg.dumps.browse.folding import grouping
-    from graphdbg.dumps.browse.slices import finish
-    from graphdbg.dumps.browse.table import GraphView
+    from graphdbg.dumps.browse.selection import grouping
+    from graphdbg.dumps.browse.table import GraphView, finish
     from graphdbg.dumps.store import resolve_graph
 
     view = GraphView(resolve_graph(f"{run}/0_0/forward").table)

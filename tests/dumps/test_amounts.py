@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from graphdbg.dumps.amounts import age_text, ago_text, clock_text, count_text, size_text
+from graphdbg.dumps.wording import age_text, ago_text, clock_text, count_text, size_text
 
 
 def test_bytes_have_binary_units() -> None:
@@ -43,6 +43,6 @@ def test_lengths_of_time() -> None:
 
 def test_a_command_that_prints_no_amount_does_not_wait_for_the_library() -> None:
     check = (
-        "import sys; import graphdbg.dumps.amounts, graphdbg.dumps.commands.ls; assert 'humanize' not in sys.modules"
+        "import sys; import graphdbg.dumps.wording, graphdbg.dumps.commands.ls; assert 'humanize' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.dumps import sidecar
-from graphdbg.dumps.browse.filter import FilterError, finished, parse, pointed
-from graphdbg.dumps.browse.matching import hint, matching
-from graphdbg.dumps.browse.slices import finish
-from graphdbg.dumps.browse.table import GraphView
+from graphdbg.dumps.browse.filter import FilterError, finished, hint, matching, parse, pointed
+from graphdbg.dumps.browse.table import GraphView, finish
 
 from .layered import layered
 

@@ -16,14 +16,10 @@ from graphdbg.dumps import sidecar
 from graphdbg.dumps.browse import columns as all_columns
 from graphdbg.dumps.browse.columns import COLUMNS, ROOMY_OP, cell, fitted, fitting, named, widths
 from graphdbg.dumps.browse.filter import parse
-from graphdbg.dumps.browse.folding import Groups, grouping
-from graphdbg.dumps.browse.lanes import ASCII, FAR, MOST, laying
-from graphdbg.dumps.browse.row_texts import RowTexts
+from graphdbg.dumps.browse.row_texts import ASCII, FAR, MOST, RowTexts, laying
 from graphdbg.dumps.browse.search import hits_of, step
-from graphdbg.dumps.browse.selection import Question, Selection, selecting
-from graphdbg.dumps.browse.slices import finish
-from graphdbg.dumps.browse.sorting import Sort
-from graphdbg.dumps.browse.table import GraphView
+from graphdbg.dumps.browse.selection import Groups, Question, Selection, Sort, grouping, selecting
+from graphdbg.dumps.browse.table import GraphView, finish
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT

@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.dumps import sidecar
-from graphdbg.dumps.browse.flops import formula_of
-from graphdbg.dumps.browse.loading import loading
+from graphdbg.dumps.browse.about import loading
 from graphdbg.dumps.browse.search import find_place
-from graphdbg.dumps.browse.slices import finish
-from graphdbg.dumps.browse.table import GraphView, ReplayedValue, strided, tensors, users_of
+from graphdbg.dumps.browse.table import GraphView, ReplayedValue, finish, formula_of, strided, tensors, users_of
 from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.levels import Level, levels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdbg.dumps.buffers import Buffer, peak
+from graphdbg.dumps.sidecar import Buffer, peak
 
 WRAPPER = """
 def helper():

@@ -8,7 +8,7 @@ import pytest
 
 from graphdbg.cli import run as command
 from graphdbg.dumps.store import open_run
-from graphdbg.dumps.why.compiles import Compiled, of_rows
+from graphdbg.dumps.why.show import Compiled, of_rows
 from graphdbg.dumps.writer import ProcessWriter
 
 from .graphs import chain, new_run

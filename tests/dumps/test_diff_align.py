@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphdbg.dumps.diff.align import common_run, increasing
 from graphdbg.dumps.diff.compare import GraphDiff, compare
-from graphdbg.dumps.diff.sequence import common_run, increasing
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord
 
 from .layered import calls, copied, insert_after, layered, remove, renumbered, scattered, value

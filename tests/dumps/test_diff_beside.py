@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from graphdbg.dumps.commands.diff import diff as command
-from graphdbg.dumps.diff.beside import beside, beside_text
+from graphdbg.dumps.diff.beside import MARKS, Sideways, beside, beside_text
 from graphdbg.dumps.diff.others import by_seq_nr, others
-from graphdbg.dumps.diff.sideways import MARKS, Sideways
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord
 from graphdbg.dumps.store import load_graph, open_run

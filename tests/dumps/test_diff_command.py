@@ -18,8 +18,7 @@ import pytest
 
 from graphdbg.cli import run as command
 from graphdbg.dumps.diff import diff
-from graphdbg.dumps.diff.pair import pairs
-from graphdbg.dumps.diff.sides import GraphGroup, side
+from graphdbg.dumps.diff.pair import GraphGroup, pairs, side
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT, GraphRecord, RunRecord
 from graphdbg.dumps.store import load_graph

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from graphdbg.dumps import likeness
-from graphdbg.dumps.likeness import like, words_of
-from graphdbg.toolkit.verdicts import normalise
+from graphdbg.dumps import wording
+from graphdbg.dumps.wording import like, words_of
+from graphdbg.toolkit.verdicts import signature
 from graphdbg.toolkit.verdicts.signature import Signature
 
 ALIKE = [
@@ -29,20 +29,20 @@ OTHER = [
 
 @pytest.mark.parametrize(("raw", "text"), ALIKE)
 def test_one_error(raw: str, text: str) -> None:
-    assert like(words_of(normalise.message(raw)), text)
+    assert like(words_of(signature.message(raw)), text)
 
 
 @pytest.mark.parametrize(("raw", "text"), OTHER)
 def test_another_error(raw: str, text: str) -> None:
-    assert not like(words_of(normalise.message(raw)), text)
+    assert not like(words_of(signature.message(raw)), text)
 
 
 @pytest.mark.parametrize(("raw", "text"), [*ALIKE, *OTHER])
 def test_a_program_says_what_a_signature_says(raw: str, text: str) -> None:
     told: dict[str, Any] = {}
-    exec("\n".join(likeness.SOURCE), told)
+    exec("\n".join(wording.SOURCE), told)
     one, other = (
-        Signature("crash", "run", "KeyError", normalise.message(each), ("torch.a:b",)) for each in (raw, text)
+        Signature("crash", "run", "KeyError", signature.message(each), ("torch.a:b",)) for each in (raw, text)
     )
     asked = words_of(one.message)
     assert told["like"](asked, text) == like(asked, text)
@@ -58,4 +58,4 @@ def test_what_tells_is_words_and_few() -> None:
         "and",
         "names",
     }
-    assert len(words_of(" ".join("abcdefghijklmno"[at:] for at in range(15)))) == likeness.MOST
+    assert len(words_of(" ".join("abcdefghijklmno"[at:] for at in range(15)))) == wording.MOST

@@ -7,11 +7,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdbg.dumps.browse.boxes import ASCII, NodeBox, drawn
-from graphdbg.dumps.browse.near import MOST, around, sheet_of
+from graphdbg.dumps.browse.near import ASCII, MOST, NodeBox, around, drawn, sheet_of
 from graphdbg.dumps.browse.sheet import DIM, HERE, Line, line_text
-from graphdbg.dumps.browse.slices import finish
-from graphdbg.dumps.browse.table import GraphView
+from graphdbg.dumps.browse.table import GraphView, finish
 from graphdbg.dumps.sidecar import build
 
 from .graphs import chain

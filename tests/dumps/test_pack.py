@@ -19,7 +19,7 @@ from graphdbg.dumps.atomic import write_file
 from graphdbg.dumps.graph_folder import encode
 from graphdbg.dumps.pack import records
 from graphdbg.dumps.pack.making import pack
-from graphdbg.dumps.pack.places import Places
+from graphdbg.dumps.pack.redact import Places
 from graphdbg.dumps.pack.texts import Machine, Texts
 from graphdbg.dumps.process import FILE, ProcessRecord
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord, RunRecord, StoredTensor

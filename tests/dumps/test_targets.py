@@ -12,13 +12,13 @@ import torch
 from graphdbg.dumps import allowlist
 from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.program import text
-from graphdbg.dumps.torchside import numpy_calls, targets
+from graphdbg.dumps.torchside import targets
 
 
 def test_every_function_on_the_list_comes_back() -> None:
     for name, function in targets._functions().items():
         assert targets.resolve(name, "") is function
-        assert numpy_calls.key(targets.resolve(targets.name_of(function), "")) == numpy_calls.key(function)
+        assert targets.key(targets.resolve(targets.name_of(function), "")) == targets.key(function)
 
 
 def test_names_that_people_know() -> None:
@@ -102,4 +102,4 @@ def test_programs_call_the_same_functions() -> None:
         home = name.rpartition(".")[0]
         if home.startswith("torch."):
             targets._home(home)
-        assert numpy_calls.key(eval(text.target(name, ""), scope)) == numpy_calls.key(function)
+        assert targets.key(eval(text.target(name, ""), scope)) == targets.key(function)

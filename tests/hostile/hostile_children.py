@@ -35,8 +35,8 @@ from graphdbg.toolkit.compile_fx.stage import Stage
 from graphdbg.toolkit.compile_fx.work import Work
 from graphdbg.toolkit.live.entries import mode_of
 from graphdbg.toolkit.live.spec import ReplaySpec, in_force, settings
+from graphdbg.toolkit.triton.pretended import pretending
 from graphdbg.toolkit.triton.retarget import retargeted
-from graphdbg.toolkit.triton.standin import pretending
 from graphdbg.toolkit.triton.targets import target_of
 from tests.hostile.marked import LEFT, Place, full, mark, nested, places, put
 

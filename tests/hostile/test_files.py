@@ -22,8 +22,7 @@ from graphdbg.dumps.lines import Tail
 from graphdbg.dumps.store import is_script, load_graph, open_run
 from graphdbg.dumps.tensors import TensorStore
 from graphdbg.minifier.control import Order, append
-from graphdbg.minifier.life import Life
-from graphdbg.minifier.log import read
+from graphdbg.minifier.log import Life, read
 
 from ..dumps.graphs import chain, new_run, stored_chain
 

@@ -14,7 +14,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.cli import run
-from graphdbg.dumps import bound
+from graphdbg.dumps import trust
 from graphdbg.dumps.live import save_graph
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.starting import again, proposed, resumed
@@ -112,8 +112,8 @@ def test_modules_of_the_journal_are_imported_after_they_were_said_again(here: Pa
 def test_modules_that_were_said_again_or_are_trusted_are_imported(
     here: Path, told: Told, words: tuple[str, ...]
 ) -> None:
-    bound.bind(begun(here, imports=("their_ops",)))
-    bound.bind(here / "case")  # of the user's own: what is not writes no file here
+    trust.bind(begun(here, imports=("their_ops",)))
+    trust.bind(here / "case")  # of the user's own: what is not writes no file here
     told("minify", "--resume", "-o", "out", *words, "--max-queries", "1")
     assert (here / "IMPORTED").exists()
     (here / "IMPORTED").unlink()

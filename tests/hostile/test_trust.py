@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.cli import run
-from graphdbg.dumps import bound, trust
+from graphdbg.dumps import trust
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.toolkit.isolation import client
@@ -33,7 +33,7 @@ GRAPH = ("pid7", "graphs", "0_0", "forward")
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder of the test's own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state" / "graphdbg" / bound.PLACE
+    return tmp_path / "state" / "graphdbg" / trust.PLACE
 
 
 def made(path: Path) -> Path:
@@ -83,7 +83,7 @@ def run_inside(mine: Path, other: Path) -> Path:
 
 def mark_alone(mine: Path, other: Path) -> Path:
     other.mkdir()
-    os.link(mine / bound.MARK, other / bound.MARK)
+    os.link(mine / trust.MARK, other / trust.MARK)
     return other
 
 
@@ -93,8 +93,8 @@ def open_to_all(mine: Path, other: Path) -> Path:
 
 
 def linked_mark(mine: Path, other: Path) -> Path:
-    (mine / bound.MARK).rename(other)
-    (mine / bound.MARK).symlink_to(other)
+    (mine / trust.MARK).rename(other)
+    (mine / trust.MARK).symlink_to(other)
     return mine
 
 
@@ -114,7 +114,7 @@ def test_what_only_looks_like_ours_is_not(state: Path, tmp_path: Path, way: Call
 def test_what_another_user_owns_is_not(state: Path, tmp_path: Path, what: str) -> None:
     mine = made(tmp_path / "mine")
     [entry] = state.iterdir()
-    os.chown({"run": mine, "mark": mine / bound.MARK, "state": state, "entry": entry}[what], 65534, -1)
+    os.chown({"run": mine, "mark": mine / trust.MARK, "state": state, "entry": entry}[what], 65534, -1)
     assert not trust.trusted(mine)
 
 
@@ -125,7 +125,7 @@ def test_without_a_state_folder_a_run_is_recorded_and_not_trusted(
         (tmp_path / "file").touch()
         monkeypatch.setenv("XDG_STATE_HOME", where)
         mine = made(tmp_path / f"run{number}")
-        assert (mine / "run.json").exists() and not (mine / bound.MARK).exists()
+        assert (mine / "run.json").exists() and not (mine / trust.MARK).exists()
         assert not trust.trusted(mine)
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", "/proc/nobody")
@@ -133,7 +133,7 @@ def test_without_a_state_folder_a_run_is_recorded_and_not_trusted(
 
 
 def test_ids_whose_folder_is_gone_are_forgotten(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bound, "_MOST", 10)
+    monkeypatch.setattr(trust, "_MOST", 10)
     for number in range(9):
         shutil.rmtree(made(tmp_path / f"gone{number}"))
     kept = [made(tmp_path / f"kept{number}") for number in range(3)]
@@ -178,8 +178,8 @@ def test_settings_of_ones_own_run_are_in_force_and_those_of_a_copy_or_a_pack_are
     monkeypatch.chdir(tmp_path)
     mine = tmp_path / "mine"
     shutil.copytree(recorded_script(SCRIPT), mine)
-    (mine / bound.MARK).unlink()
-    bound.bind(mine)
+    (mine / trust.MARK).unlink()
+    trust.bind(mine)
     (script := tmp_path / "cxx.sh").write_text(f"#!/bin/sh\ntouch {tmp_path}/RAN\nexit 1\n")
     script.chmod(0o700)
     [graph] = mine.glob("*/graphs/0_0/inference/graph.json")
@@ -206,7 +206,7 @@ def test_the_case_of_a_minification_is_trusted_where_its_graph_was(
     (out / "case").mkdir(parents=True)
     (out / "theirs").mkdir()
     assert not trust.trusted(out / "case")
-    bound.bind(out)
+    trust.bind(out)
     assert trust.trusted(out / "case") and trust.trusted(out / ".work" / "values") and not trust.trusted(out / "theirs")
     copied(out, tmp_path / "copy")
     assert not trust.trusted(tmp_path / "copy" / "case")

@@ -23,8 +23,8 @@ from graphdbg.toolkit.kernels.records import CompiledRow
 from graphdbg.toolkit.live.entries import patterns_without_device, shared_fakes
 from graphdbg.toolkit.live.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.triton.emission import emitted_kernels, triton_sources
+from graphdbg.toolkit.triton.pretended import pretending
 from graphdbg.toolkit.triton.retarget import retargeted
-from graphdbg.toolkit.triton.standin import pretending
 from graphdbg.toolkit.triton.targets import target_of
 from tests.models.compile_models import MODELS
 from tests.models.triton_graphs import Graph, graphs_of

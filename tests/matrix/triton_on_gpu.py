@@ -35,9 +35,8 @@ import torch
 
 from graphdbg.dumps.output import emit
 from graphdbg.toolkit.launching.alone import bench, launched, restricted
-from graphdbg.toolkit.launching.judged import JudgedLaunch, report
+from graphdbg.toolkit.launching.asking import Ceilings, JudgedLaunch, measured, report
 from graphdbg.toolkit.launching.launches import Launch, Launches, is_launches, open_launches
-from graphdbg.toolkit.launching.roofline import Ceilings, measured
 from graphdbg.toolkit.launching.saving_child import saved_launches
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.eager import copy_graph
@@ -46,10 +45,9 @@ from graphdbg.toolkit.live.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.replaying.fidelity import watching_compiles
 from graphdbg.toolkit.rungs import rung
 from graphdbg.toolkit.triton import pretended as t
-from graphdbg.toolkit.triton.emission import triton_sources
-from graphdbg.toolkit.triton.loading import loaded
+from graphdbg.toolkit.triton.emission import loaded, triton_sources
+from graphdbg.toolkit.triton.pretended import pretending
 from graphdbg.toolkit.triton.retarget import retargeted
-from graphdbg.toolkit.triton.standin import pretending
 from graphdbg.toolkit.triton.targets import target_of
 from tests.models.compile_models import MODELS
 from tests.models.triton_graphs import Graph, graphs_of

@@ -9,8 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from graphdbg.minifier.events import Ended, Happening, Said, Started
-from graphdbg.minifier.life import Life
-from graphdbg.minifier.log import Log
+from graphdbg.minifier.log import Life, Log
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.session import Minification

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
-from graphdbg.minifier.budget import SearchLimits
+from graphdbg.minifier.agenda import SearchLimits
 from graphdbg.minifier.engine import Engine
 from graphdbg.minifier.log import Log
 from graphdbg.minifier.minified import Interrupted

@@ -25,11 +25,11 @@ import torch._inductor.config as inductor_config
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.dumps import bound
+from graphdbg.dumps import trust
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.dumps.live import save_graph
 from graphdbg.minifier.asking import Querying
-from graphdbg.minifier.executors import parcels
+from graphdbg.minifier.executors import worker
 from graphdbg.minifier.executors.elsewhere import Elsewhere, case_files
 from graphdbg.minifier.executors.ray_pool import required
 from graphdbg.minifier.executors.worker import WorkerSettings
@@ -64,7 +64,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gm, inputs = network()
     with inductor_config.patch(BUG):
         path = _with_settings(save_graph(gm, inputs, tmp_path_factory.mktemp("cases") / "relu"))
-    bound.bind(path)  # children write where these tests look
+    trust.bind(path)  # children write where these tests look
     return path
 
 
@@ -100,7 +100,7 @@ def waited(what: Callable[[], bool], limit_s: float = 60.0) -> bool:
 
 
 def test_only_what_is_lacking_is_asked_for_and_what_was_altered_is_refused(tmp_path: Path) -> None:
-    sender, store = parcels.Sender(), parcels.Store(tmp_path / "store")
+    sender, store = worker.Sender(), worker.Store(tmp_path / "store")
     (tmp_path / "a").write_bytes(b"one")
     first = sender.tree({"a": tmp_path / "a", "in/b": b"two"})
     rounds = []
@@ -116,17 +116,17 @@ def test_only_what_is_lacking_is_asked_for_and_what_was_altered_is_refused(tmp_p
     second = sender.tree({"a": tmp_path / "a", "c": b"three"})
     assert store.lacks(second) == [second]
     store.add({second: sender.bytes_of(second)})
-    assert store.lacks(second) == [parcels.hash_of(b"three")]
+    assert store.lacks(second) == [worker.hash_of(b"three")]
     with pytest.raises(EnvironmentLackError, match="did not arrive whole"):
-        store.add({parcels.hash_of(b"three"): b"four"})
+        store.add({worker.hash_of(b"three"): b"four"})
     (tmp_path / "a").write_bytes(b"changed")
     with pytest.raises(EnvironmentLackError, match="changed while"):
-        sender.bytes_of(parcels.hash_of(b"one"))
+        sender.bytes_of(worker.hash_of(b"one"))
     assert sender.tree({"a": tmp_path / "a", "in/b": b"two"}) != first
 
 
 def test_a_file_outside_of_its_folder_is_refused(tmp_path: Path) -> None:
-    sender, store = parcels.Sender(), parcels.Store(tmp_path)
+    sender, store = worker.Sender(), worker.Store(tmp_path)
     tree = sender.tree({"../stolen": b"x"})
     while lacks := store.lacks(tree):
         store.add({name: sender.bytes_of(name) for name in lacks})

@@ -13,7 +13,7 @@ from graphdbg.dumps.writer import RunWriter
 from graphdbg.minifier.failing import failing_graph
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.search.problem import DoesNotFailError
-from graphdbg.toolkit.replaying.suspects import unlike_the_record
+from graphdbg.toolkit.replaying.after_failure import unlike_the_record
 
 ERROR = "AssertionError: incorrect out shape"
 

@@ -19,8 +19,7 @@ from graphdbg.minifier.commands.minify import minify
 from graphdbg.minifier.commands.steer import steer
 from graphdbg.minifier.control import NobodyThereError, append, give, outcome
 from graphdbg.minifier.events import EVENTS_FILE, Ended, Said, Started, Steered, Stepped
-from graphdbg.minifier.life import Life, at_work
-from graphdbg.minifier.log import Log
+from graphdbg.minifier.log import Life, Log, at_work
 from graphdbg.minifier.results import read_atoms
 from tests.minifier.abstract import Abstract, run
 from tests.minifier.generated import needs, transformer
@@ -85,7 +84,7 @@ def test_a_folder_that_is_taken_is_told_before_anything_is_judged(tmp_path: Path
 
 def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from graphdbg.minifier.life import Life\n"
+        "import os, sys; from pathlib import Path; from graphdbg.minifier.log import Life\n"
         "Life(Path(sys.argv[1])).__enter__(); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")])

@@ -15,7 +15,7 @@ from graphdbg.dumps import index
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.toolkit.replaying import after_failure
-from graphdbg.toolkit.replaying.suspects import suspects, triggered
+from graphdbg.toolkit.replaying.after_failure import suspects, triggered
 
 ENDS = Path(__file__).parent / "recorder" / "scripts" / "ends.py"
 

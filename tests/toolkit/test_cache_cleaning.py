@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from graphdbg.toolkit.commands.doctor import doctor
-from graphdbg.toolkit.isolation import cache, folders
+from graphdbg.toolkit.isolation import cache, processes
 from graphdbg.toolkit.isolation.server import Server, ServerSettings
 
 SEED = "2.13.0+cpu-07d06fcc2bb8ae95"
@@ -110,7 +110,7 @@ sys.stdin.read()
 
 def test_a_seed_that_is_being_made_stays(home: Path) -> None:
     making = home / "seed" / ".making-x"
-    held = folders.hold(making)
+    held = processes.hold(making)
     assert "kept         0 B  seed/.making-x  toolchain probes that are being made" in run("--clean").stdout
     os.close(held)
     assert [entry["name"] for entry in json.loads(run("--clean", "--json").stdout)["entries"]] == ["seed/.making-x"]

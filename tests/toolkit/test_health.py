@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from graphdbg.toolkit import health
 from graphdbg.toolkit.commands.doctor import doctor
-from graphdbg.toolkit.health import finding, machine, packages, running
+from graphdbg.toolkit.health import packages, running
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.isolation.protocol import ChildError
 
@@ -70,7 +70,7 @@ def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("error", [RuntimeError("two\nlines"), ModuleNotFoundError("No module named 'torch'")])
 def test_a_check_that_raises_is_a_row(error: Exception) -> None:
-    @finding.row("compile", essential=False)
+    @packages.row("compile", essential=False)
     def check() -> health.HealthCheck:
         raise error
 
@@ -122,7 +122,7 @@ def test_every_declared_package_has_its_words() -> None:
 def test_without_a_compiler_the_rungs_that_need_it_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    row = machine.compiler()
+    row = running.compiler()
     assert (row.ok, row.essential) == (False, False)
     assert "inductor" in row.needed_by
     assert "eager" in row.without
@@ -134,8 +134,8 @@ def test_a_compiler_that_cannot_compile_says_why(tmp_path: Path, monkeypatch: py
     broken = tmp_path / "g++"
     broken.write_text("#!/bin/sh\necho 'no headers here' >&2; exit 1\n")
     broken.chmod(0o700)
-    monkeypatch.setattr(machine, "compiler_name", lambda: str(broken))
-    assert machine.compiler().found.endswith("cannot compile a small program: no headers here")
+    monkeypatch.setattr(running, "compiler_name", lambda: str(broken))
+    assert running.compiler().found.endswith("cannot compile a small program: no headers here")
 
 
 @pytest.mark.parametrize(
@@ -166,23 +166,23 @@ def test_a_lost_hook_names_the_stage_that_is_not_recorded(monkeypatch: pytest.Mo
 
     gone = names.HOOKS[0]._replace(names="OutputGraph.renamed")
     monkeypatch.setattr(names, "HOOKS", (gone, *names.HOOKS[1:]))
-    row = machine.hooks()
+    row = running.hooks()
     assert not row.ok
     assert not row.essential
     assert f"{gone.whole()} (dynamo not recorded)" in row.found
 
 
 def test_a_lost_name_says_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert machine.names().ok
+    assert running.names().ok
     monkeypatch.delattr("torch._inductor.lowering.make_fallback")
-    row = machine.names()
+    row = running.names()
     assert not row.ok
     assert "1 of" in row.found and "torch._inductor.lowering.make_fallback (needed by bisect)" in row.found
 
 
 def test_a_cache_folder_that_cannot_be_written_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
-    row = machine.cache_folder()
+    row = running.cache_folder()
     assert not row.ok
     assert not row.essential
     assert "20 s more" in row.fix

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.store import SavedGraph
-from graphdbg.toolkit.verdicts import normalise
+from graphdbg.toolkit.verdicts import signature
 from graphdbg.toolkit.verdicts.identity import Call, identity, reduced, text_words
 from graphdbg.toolkit.verdicts.signature import Form, Signature
 
 
 def crash(text: str, error: str = "RuntimeError", detail: str = "", stage: str = "compile") -> Signature:
-    return Signature("crash", stage, error, normalise.message(text), ("torch._inductor.ir:make",), detail, raw=text)
+    return Signature("crash", stage, error, signature.message(text), ("torch._inductor.ir:make",), detail, raw=text)
 
 
 WRONG = Signature("accuracy", "compare", size=0.5, form=Form(10, 1.0))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.toolkit.isolation import ForkServer, ask, child, default_memory_bytes, folders, jobs, processes
+from graphdbg.toolkit.isolation import ForkServer, ask, child, default_memory_bytes, jobs, processes
 
 HERE = Path(__file__).parent
 SHARED = Path("/dev/shm")
@@ -104,7 +104,7 @@ def test_a_folder_that_nobody_holds_goes_with_what_runs_under_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with folders.owned("graphdbg-minify-") as held:
+    with processes.owned("graphdbg-minify-") as held:
         (held / "values").touch()
         left = tmp_path / "graphdbg-server-left"
         (left / "tmp").mkdir(parents=True)
@@ -118,7 +118,7 @@ def test_a_folder_that_nobody_holds_goes_with_what_runs_under_it(
         while processes.started_under(left / "tmp") != [stray.pid]:  # until it is `sleep`, it has our environment
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert folders.remove_left_over() == [left]
+        assert processes.remove_left_over() == [left]
         assert stray.wait(10) == -signal.SIGKILL
         assert held.exists()
         assert unmade.exists()
@@ -181,7 +181,7 @@ def test_a_folder_that_is_being_made_is_not_taken_for_left_over(
     def work(number: int) -> int:
         lost = 0
         for _ in range(60):
-            with folders.owned("graphdbg-verify-") as folder:
+            with processes.owned("graphdbg-verify-") as folder:
                 (folder / "work").mkdir()
                 lost += not (folder / "work").is_dir()
         return lost

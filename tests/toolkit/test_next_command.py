@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from graphdbg import cli
-from graphdbg.toolkit.verdicts.next_command import remember, with_flags
+from graphdbg.toolkit.verdicts.verdict import remember, with_flags
 
 
 def _told(words: list[str], command: str, imports: tuple[str, ...] = (), case: tuple[str, ...] = ()) -> str:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from graphdbg.toolkit.isolation.protocol import Answer, ChildError
-from graphdbg.toolkit.verdicts import normalise
+from graphdbg.toolkit.verdicts import signature
 from graphdbg.toolkit.verdicts.signature import Signature, from_answer, from_exception
 
 SAME = [
@@ -33,12 +33,12 @@ OTHER = [
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_what_a_reduction_changes_is_left_out(one: str, other: str) -> None:
-    assert normalise.message(one) == normalise.message(other)
+    assert signature.message(one) == signature.message(other)
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
 def test_what_tells_bugs_apart_stays(one: str, other: str) -> None:
-    assert normalise.message(one) != normalise.message(other)
+    assert signature.message(one) != signature.message(other)
 
 
 def test_a_compilers_output_is_its_first_error() -> None:
@@ -47,10 +47,10 @@ def test_a_compilers_output_is_its_first_error() -> None:
         "'compile' was not declared\n"
         "   12 | auto tmp1 = compile error!;\n/tmp/c4/cabc.cpp:13:1: error: expected ';'\n"
     )
-    assert normalise.cpp_error(output) == "'compile' was not declared"
+    assert signature.cpp_error(output) == "'compile' was not declared"
     first, second = (f"x.cpp:9:1: error: conflicting declaration 'auto at_Half_tmp_acc{n}_vec'" for n in (0, 12))
-    assert normalise.cpp_error(first) == normalise.cpp_error(second)
-    assert normalise.cpp_error("collect2: ld returned 1 exit status") == "collect2: ld returned <n> exit status"
+    assert signature.cpp_error(first) == signature.cpp_error(second)
+    assert signature.cpp_error("collect2: ld returned 1 exit status") == "collect2: ld returned <n> exit status"
 
 
 class InductorError(RuntimeError):
@@ -180,4 +180,4 @@ def test_a_segfault_trace_gives_frames() -> None:
         '  File "/v/lib/python3.11/site-packages/torch/_ops.py", line 900 in __call__\n'
         '  File "/tmp/x/ab/cabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz2.py", line 3 in call\n'
     )
-    assert normalise.faulthandler_frames(trace) == ["torch._ops:__call__", "<generated>:call"]
+    assert signature.faulthandler_frames(trace) == ["torch._ops:__call__", "<generated>:call"]

@@ -17,8 +17,8 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from graphdbg.tui.app import Workbench
+from graphdbg.tui.room import first_room
 from graphdbg.tui.screens.tour import OUT, RECORDED, RUN
-from graphdbg.tui.start import first_room
 
 SIZE = (120, 34)
 GRAPH = f"{RUN}/0_0/forward"

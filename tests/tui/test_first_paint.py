@@ -21,7 +21,7 @@ from ..house.test_hygiene import run_light
 PAINT = """
 import asyncio
 from graphdbg.tui.app import Workbench
-from graphdbg.tui.start import first_room
+from graphdbg.tui.room import first_room
 async def main():
     app = Workbench(first_room({target!r}))
     async with app.run_test(size=(100, 30)) as pilot:

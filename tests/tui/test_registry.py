@@ -12,7 +12,7 @@ import pytest
 from graphdbg.cli import COMMANDS, graphdbg
 from graphdbg.tui.actions import EVERYWHERE, Action
 from graphdbg.tui.app import Workbench
-from graphdbg.tui.keys import shown
+from graphdbg.tui.key_line import shown
 from graphdbg.tui.registry import BY_ID, REGISTRY, of_room
 from graphdbg.tui.screens.help import entries, matching
 from graphdbg.tui.screens.palette import likeness

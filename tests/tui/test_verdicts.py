@@ -14,7 +14,7 @@ import pytest
 from textual.pilot import Pilot
 
 from graphdbg.cli import run
-from graphdbg.dumps import findings
+from graphdbg.dumps import answers
 from graphdbg.toolkit.verdicts.verdict import OK, Where, fails
 from graphdbg.tui import job_files
 from graphdbg.tui.app import Workbench
@@ -22,7 +22,7 @@ from graphdbg.tui.here import Here
 from graphdbg.tui.jobs import Job
 from graphdbg.tui.outs import running_search
 from graphdbg.tui.screens.graph.room import GraphRoom
-from graphdbg.tui.screens.home.overview import Overview
+from graphdbg.tui.screens.home.preview import Overview
 from graphdbg.tui.screens.home.room import HomeRoom
 from graphdbg.tui.verdicts import Verdicts, nodes_of
 
@@ -162,9 +162,9 @@ def test_what_shells_leave_is_bounded_and_costs_no_job_of_the_workbench(
 
 @pytest.mark.slow
 def test_each_command_hands_over_what_the_workbench_reads(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings, "_keepers", [])
+    monkeypatch.setattr(answers, "_keepers", [])
     for words in (["check", "myrun"], ["replay", GRAPH, "--rung", "eager"], ["triage", "--rungs", "eager,nop", GRAPH]):
-        findings.keep_by(lambda *told, words=words: job_files.keep(words, time.time(), *told))
+        answers.keep_by(lambda *told, words=words: job_files.keep(words, time.time(), *told))
         with pytest.raises(SystemExit):
             run(words)
     told = {one.record.words[0]: (one.record.words[1:], one.code) for one in job_files.recent()}

@@ -29,10 +29,121 @@ from .bisect_asking import TASKS, BisectQuestions
 from .bisect_narrowing import own_settings
 from .bisect_records import Bisection, Clock, OutOfTime
 from .by_node import by_node
-from .by_pass import by_pass
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
+
+
+from ..live.rung import LADDER
+from ..verdicts.verdict_words import PROBES
+from .bisect_narrowing import explained_below, narrow, setting_finding, worked_around
+from .bisect_records import Culprit, Off, Subsystem, Trial, Verdict
+
+DECOMPOSED = "decomposed"
+"""The rung that stands for torch's backend aot_eager_decomp_partition."""
+PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
+_BARE = {name for name, facts in LADDER.items() if not facts.has_passes} - {DECOMPOSED}
+"""Rungs of which nothing can be switched off."""
+
+
+def by_pass(asking: BisectQuestions, result: Bisection) -> None:
+    """Adds findings and rows to the result of a graph whose failure was reproduced. Raises OutOfTime."""
+    if result.rung in _BARE:
+        return
+    before = _backend(asking, result)
+    if before:
+        result.findings += before
+    else:
+        _inductor(asking, result)
+    for finding in result.findings:
+        worked_around(asking, finding)
+    if before or any(
+        culprit.workaround and culprit.workaround.verified and culprit.kind != "lowering" for culprit in result.findings
+    ):
+        reason = "not tried: what was found explains the failure"
+        result.rows += [Subsystem("fusion", 0, None, reason), Subsystem("settings", 0, None, reason)]
+        return
+    lowered = any(row.subsystem == "lowerings" and row.verdict in ("gone", "other") for row in result.rows)
+    result.findings += _fusion(asking, result)
+    result.findings += setting_finding(asking, generated_code=lowered)
+
+
+def _backend(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
+    """The finding where the failure is there before Inductor: a decomposition, or AOTAutograd; [] otherwise."""
+    verdict = asking.probe_rung(DECOMPOSED)
+    result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
+    if verdict != "same":
+        state = "is right" if verdict == "gone" else PROBES["other"][1]
+        reason = asking.reason if verdict is None else f"the decomposed graph {state}"
+        result.rows.append(Subsystem("decomposition", 0, None, reason))
+        return []
+    applied = asking.applications("decomposition")
+    whole = asking.probe(Trial(f"no op decomposed ({len(applied)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
+    result.rows.append(Subsystem("decomposition", len(applied), whole))
+    culprits = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
+    result.rows.append(Subsystem("Inductor's passes and lowerings", 0, None, "the graph is wrong before they see it"))
+    return culprits or [Culprit("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
+
+
+def _inductor(asking: BisectQuestions, result: Bisection) -> None:
+    verdicts: dict[str, Verdict | None] = {
+        name: _whole(asking, result, name) for name in asking.subsystems() if name != "decomposition"
+    }
+    gone = [name for name, verdict in verdicts.items() if verdict == "gone"]
+    guilty = [name for name in PASSES if name in gone][:1] or _together(asking, result, verdicts)
+    if "lowerings" in gone:
+        result.findings += narrow(asking, ["lowerings"])
+    if guilty:
+        culprits = narrow(asking, guilty)
+        if culprits and "pattern_matches" in gone:
+            explained_below(culprits[0], narrow(asking, ["pattern_matches"]))
+        result.findings += culprits
+    rest = sorted(
+        (pair for pair in verdicts.items() if pair[1] in ("gone", "other")), key=lambda pair: pair[1] == "other"
+    )
+    for name, verdict in rest:
+        if not result.findings:
+            result.findings += narrow(asking, [name], whole=verdict)
+
+
+def _together(asking: BisectQuestions, result: Bisection, verdicts: dict[str, Verdict | None]) -> list[str]:
+    """Switches all kinds of passes off at once, since one function may run in several; returns their names if that
+    helps."""
+    tried = [name for name in PASSES if verdicts.get(name) == "same"]
+    if len(tried) < 2:
+        return []
+    verdict = asking.probe(Trial("all passes off", [Off(name, keep=[]) for name in tried]))
+    result.rows.append(Subsystem(f"any of {', '.join(tried)}", 0, verdict))
+    return tried if verdict == "gone" else []
+
+
+def _whole(asking: BisectQuestions, result: Bisection, name: str) -> Verdict | None:
+    """Switches one subsystem off as a whole, except for what must run, and adds its row either way."""
+    applied = asking.applications(name)
+    free = [application for application in applied if not application.required]
+    if not free:
+        reason = words.not_run(name, asking.saved, bool(applied))
+        result.rows.append(Subsystem(name, len(applied), None, reason))
+        return None
+    kept = f", {len(applied) - len(free)} that must run are kept" if len(free) < len(applied) else ""
+    verdict = asking.probe(Trial(f"all of {name} off ({len(free)}{kept})", [Off(name, keep=[])]))
+    result.rows.append(Subsystem(name, len(applied), verdict, kept.removeprefix(", ")))
+    return verdict
+
+
+def _fusion(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
+    """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own, with no optional
+    passes."""
+    verdict = asking.probe_rung("inductor_nofuse")
+    if verdict == "gone":
+        bare = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, "pattern_matcher": False}
+        off = [Off(name, keep=[]) for name in PASSES]
+        verdict = asking.probe(Trial("all optional passes off, fusion on", off, settings={"inductor": bare}))
+        verdict = "gone" if verdict == "same" else None
+        asking.reason = "" if verdict else "undecided: without optional passes it is right already"
+    result.rows.append(Subsystem("fusion", 0, verdict, asking.reason))
+    return [Culprit("fusion", "fusion", "fusion", words.FUSION, alone=True)] if verdict == "gone" else []
+
 
 Narrate = Callable[[str], None]
 By = Literal["node", "pass"]

@@ -13,7 +13,7 @@ import msgspec
 
 from ..verdicts.verdict import OK
 from ..verdicts.verdict import Verdict as Record
-from .node_found import ByNode
+from .partners import ByNode
 
 Verdict = Literal["same", "gone", "other"]
 """Of a probe: the same failure, no failure, another failure (which decides nothing)."""

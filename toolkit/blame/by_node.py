@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps import temporary
-from ...dumps.amounts import size_text
+from ...dumps.wording import size_text
 from ..isolation import Answer, ForkServer
 from ..replaying.replay import How, outcome_of
 from ..verdicts.outcome import Outcome
@@ -30,10 +30,8 @@ from ..verdicts.verdict import Verdict, Where, cannot_tell, fails
 from ..verdicts.verdict_words import headline
 from .bisect_records import Clock
 from .bisect_words import fallback_code
-from .cuts import Ask, Narrowing, Spent
-from .node_asking import NUMBERS, Narrate, NodeBlame
-from .node_found import ByNode, NodeFound
-from .partners import forward_partner, siblings
+from .node_asking import NUMBERS, Ask, Narrate, Narrowing, NodeBlame, Spent
+from .partners import ByNode, NodeFound, forward_partner, siblings
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

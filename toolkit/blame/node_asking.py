@@ -21,11 +21,97 @@ from ..isolation import Answer, ForkServer, ask
 from ..replaying.replay import How, outcome_of
 from ..verdicts.signature import how_ended
 from .bisect_records import Clock
-from .cuts import Spent
-from .node_found import ByNode, NodeFound
+from .partners import ByNode, NodeFound
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
+
+
+from collections.abc import Collection, Iterable
+
+Ask = Callable[[list[int]], "list[int] | None"]
+"""Compiles these atoms together: the atoms whose values are wrong, in order; None where none is."""
+
+NEAR = 8
+"""The first guess is that this many atoms before the wrong value are enough."""
+
+
+class Spent(Exception):
+    """No compile is left."""
+
+
+class Narrowing:
+    """One search; `window` fails as far as is known, `wrong` are the atoms whose values were wrong in it."""
+
+    def __init__(
+        self,
+        atoms: Iterable[int],
+        ask: Ask,
+        ancestors: Callable[[int], Collection[int]],
+        descendants: Callable[[int], Collection[int]],
+    ) -> None:
+        self.window = list(atoms)
+        self.wrong: list[int] = []
+        self._ask, self._ancestors, self._descendants = ask, ancestors, descendants
+
+    def run(self) -> bool:
+        """The whole search; False where compiles ran out before its end."""
+        try:
+            self.beginning()
+            self.start()
+            self.path()
+        except Spent:
+            return False
+        return True
+
+    def beginning(self) -> None:
+        """Finds the shortest failing beginning, and keeps of it what the wrong value depends on."""
+        low, high = 0, len(self.window)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._fails(self.window[:middle]):
+                high = middle
+            else:
+                low = middle
+        self._keep(self.window[:high])
+
+    def start(self) -> None:
+        """Finds the latest start that still fails; whatever fails is cut down to what its wrong value depends on."""
+        right: int | None = None  # from this atom on nothing is wrong
+        guess = len(self.window) > 2 * NEAR
+        while starts := [atom for atom in self.window[1:] if right is None or atom < right]:
+            first = starts[max(0, len(starts) - NEAR)] if guess else starts[len(starts) // 2]
+            guess = False
+            cut = [atom for atom in self.window if atom >= first]
+            if self._fails(cut):
+                self._keep(cut)
+            else:
+                right = first
+
+    def path(self) -> None:
+        """Drops what does not lie between the first atom of the window and the wrong value, if the failure survives
+        that."""
+        if len(self.window) < 3 or not self.wrong:
+            return
+        first, last = self.window[0], self.wrong[0]
+        below, above = {first, *self._descendants(first)}, {last, *self._ancestors(last)}
+        between = [atom for atom in self.window if atom in below and atom in above]
+        if len(between) < len(self.window) and self._fails(between):
+            self.window = between
+
+    def _keep(self, window: list[int]) -> None:
+        if self.wrong:
+            above = {self.wrong[0], *self._ancestors(self.wrong[0])}
+            window = [atom for atom in window if atom in above]
+        self.window = window
+
+    def _fails(self, atoms: list[int]) -> bool:
+        wrong = self._ask(atoms)
+        if wrong is None:
+            return False
+        self.wrong = wrong
+        return True
+
 
 TASKS = f"{__package__}.node_tasks"
 NUMBERS = ("accuracy", "nan")

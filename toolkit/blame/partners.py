@@ -13,11 +13,143 @@ from typing import TYPE_CHECKING
 
 from ...dumps.browse.partner import behind_tangents, numbered
 from ..live.spec import FULL_STAGES
-from .node_found import NodeFound
 
 if TYPE_CHECKING:
     from ...dumps.sidecar import Table
     from ...dumps.store import SavedGraph
+
+
+from typing import Literal
+
+import msgspec
+
+from ...dumps.wording import counted
+from ..verdicts.verdict import OK, Verdict
+from ..verdicts.verdict_words import headline
+
+SHOWN = 6
+"""So many nodes of a group are named in the sentence."""
+
+Status = Literal["found", "nothing", "eager", "unresolved", "metadata", "skipped"]
+
+
+class NodeFound(msgspec.Struct, omit_defaults=True):
+    """One node of the graph: its name, operator and the user's line ("model.py:120", or "")."""
+
+    name: str
+    target: str = ""
+    line: str = ""
+
+    def text(self) -> str:
+        """The node as text: `mul_31` (model.py:120)."""
+        return f"`{self.name}`" + (f" ({self.line})" if self.line else "")
+
+
+class ByNode(msgspec.Struct):
+    """The result for one graph.
+
+    `status`: found; nothing (the graph does not fail); eager (eager itself is to blame); metadata (numbers are right,
+    something else differs); unresolved; skipped (the rung cannot run here). `node` is the first wrong node. `alone`:
+    whether it fails when compiled by itself, None where that was not asked. `group`: the nodes that must be compiled
+    with it. `others`: more nodes that were wrong on right inputs. `forward`: the forward node whose gradient a backward
+    node computes. `work_around`: verified. `text`: of the whole graph's results, in words; `verdict`: on the graph,
+    with what was found.
+    """
+
+    id: str
+    rung: str
+    status: Status = "unresolved"
+    text: str = ""
+    sort: str = ""
+    node: NodeFound | None = None
+    error: float | None = None
+    detail: str = ""
+    alone: bool | None = None
+    group: list[NodeFound] = []
+    others: list[str] = []
+    forward: NodeFound | None = None
+    nan_origins: list[dict[str, str]] = []
+    work_around: str = ""
+    between: str = ""
+    nodes: int = 0
+    compiles: int = 0
+    budget: int = 0
+    seconds: float = 0.0
+    notes: list[str] = []
+    verdict: Verdict = OK
+
+    @property
+    def fails(self) -> bool:
+        """Whether the graph fails in any way."""
+        return self.status in ("found", "metadata", "unresolved")
+
+    @property
+    def convicted(self) -> bool:
+        """Whether a run of the whole graph was right with only this operator left to eager's kernel."""
+        return self.status == "found" and bool(self.work_around)
+
+    @property
+    def sentence(self) -> str:
+        """Everything in a few sentences, the finding first."""
+        parts = [_finding(self), _meaning(self)]
+        if self.forward is not None:
+            parts.append(f"Backward of forward node {self.forward.text()}.")
+        if self.work_around:
+            parts.append(f"Work around (verified): {self.work_around}.")
+        if self.compiles:
+            parts.append(f"{counted(self.compiles, 'compile')} (at most {self.budget}), {self.seconds:.0f} s.")
+        return " ".join(part for part in parts if part)
+
+
+def _finding(findings: ByNode) -> str:
+    if findings.status == "nothing":
+        return f"{findings.id} does not fail under {findings.rung} ({findings.text}): nothing to bisect."
+    if findings.status == "skipped":
+        return f"{findings.id}: {findings.text}."
+    if findings.status == "eager":
+        return _eager(findings)
+    if findings.status == "metadata":
+        return f"The numbers are right, so no node is to blame for them: {findings.text}."
+    if findings.node is None:
+        return f"No node could be named: {findings.detail or findings.text}."
+    if findings.sort in ("accuracy", "nan"):
+        size = f"error {findings.error:.2g}" if findings.error is not None else findings.detail
+        text = f"First wrong node: {findings.node.text()}, {size} on right inputs"
+    else:
+        text = f"The failure is at {findings.node.text()} ({headline(findings.verdict)})"
+    return f"{text}{_alone(findings)}."
+
+
+def _alone(findings: ByNode) -> str:
+    if findings.alone is None:
+        return ""
+    if findings.alone:
+        return "; fails alone: yes"
+    near = [f"`{node.name}`" for node in findings.group if findings.node is None or node.name != findings.node.name]
+    names = ", ".join(near[:SHOWN]) + (f" and {len(near) - SHOWN} more" if len(near) > SHOWN else "")
+    return f"; fails alone: no, only fused with {names}" if names else "; fails alone: no, only inside the whole graph"
+
+
+def _meaning(findings: ByNode) -> str:
+    if findings.between or findings.status != "found" or findings.node is None:
+        return findings.between
+    if findings.sort not in ("accuracy", "nan"):
+        return f"Compiling {findings.node.target} fails, whatever surrounds it." if findings.alone else ""
+    if findings.alone:
+        return f"The lowering of {findings.node.target}, or the code made for it, is wrong for these shapes and dtypes."
+    if findings.alone is None:
+        return ""
+    return "A pass that rewrites these nodes together, or the code of their fused kernel, is wrong."
+
+
+def _eager(findings: ByNode) -> str:
+    if not findings.nan_origins:
+        return f"Eager itself cannot be relied on here: {findings.text}."
+    origin = findings.nan_origins[0]
+    where = f"`{origin['node']}`" + (f" ({origin['line']})" if origin.get("line") else "")
+    because = f", whose input `{origin['inf']}` holds Inf" if origin.get("inf") else ""
+    return f"Eager itself gives NaN, first at {where}{because}: not the compiler's."
+
 
 _INNER = ("inference", "forward", "backward")
 _FORWARD = ("forward", "joint", "joint_passed")

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...dumps import temporary
-from ...dumps.bound import bind
 from ...dumps.errors import GraphdbgError, UsageError
-from ...dumps.trust import trusted
+from ...dumps.trust import bind, trusted
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

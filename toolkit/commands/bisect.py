@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...dumps.answers import found
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
-from ...dumps.findings import found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
-from ..verdicts.next_command import with_trust_for
+from ..verdicts.verdict import with_trust_for
 from ..verdicts.verdict_words import PROBES, first_line, known
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 

@@ -103,7 +103,7 @@ def compile(
     from ...dumps.atomic import check_folder
     from ...dumps.errors import UsageError
     from ..compile_fx.passes import listing
-    from ..compile_fx.showing import asked
+    from ..compile_fx.showing import asking
     from ..compile_fx.showing.asking import Request
     from ..compile_fx.showing.showing import ShowOptions, shown
 
@@ -114,26 +114,26 @@ def compile(
         print_data(listing(), as_json=False)
         return 0
     kinds = [kind.strip() for kind in (emit or "").split(",") if kind.strip()]
-    forms = asked.check_emit(kinds, target, device=device, folder=folder)
+    forms = asking.check_emit(kinds, target, device=device, folder=folder)
     if kernel is not None and not kinds:
         raise UsageError("--kernel chooses among what is emitted", "nothing is", "say what with --emit ptx")
     saved = resolve_graph(graph)
     if forms or target:
-        target = asked.target_for(saved, target)
+        target = asking.target_for(saved, target)
     if package is not None:
-        asked.check_package(
+        asking.check_package(
             package, {"--until": until, "--skip": skip, "--diff": diff, "--emit": emit, "--target": target}
         )
-    asked.entry_of(saved)
+    asking.entry_of(saved)
     if folder is not None:
         check_folder(folder)
     if until is not None:
-        asked.check_stage(saved, until, "--until")
+        asking.check_stage(saved, until, "--until")
     if diff is not None:
-        asked.check_diff(saved, diff, until)
-    asked.check_skip(saved, names)
+        asking.check_diff(saved, diff, until)
+    asking.check_skip(saved, names)
     if emit and until is not None:
-        asked.check_code(until, emit)
+        asking.check_code(until, emit)
     stop = until or diff or ("codegen" if emit else None)
     if target and not diff:
         stop = until or "codegen"

@@ -64,7 +64,7 @@ def _examine(as_json: bool) -> int:
 
 
 def _clean(dry_run: bool, as_json: bool) -> int:
-    from ...dumps.amounts import size_text
+    from ...dumps.wording import size_text
     from ..isolation import cache, cleaning
 
     cleaned = cleaning.clean(cache.home(), dry_run=dry_run)

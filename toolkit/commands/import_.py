@@ -14,7 +14,7 @@ from ...dumps.graph_folder import GRAPH_FILE, PROGRAM_FILE
 from ...dumps.output import emit, say
 from ...dumps.schema import OF_A_TRACE
 from ...dumps.wording import counted
-from ..verdicts.next_command import with_flags
+from ..verdicts.verdict import with_flags
 from .options import import_option
 
 

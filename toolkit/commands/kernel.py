@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ..isolation import ForkServer
-    from ..launching.judged import JudgedLaunch
+    from ..launching.asking import JudgedLaunch
     from ..launching.launches import Launch, Launches
 
 
@@ -239,7 +239,7 @@ def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
 
 def _listed(known: Launches, asked: KernelRequest) -> int:
     from ...dumps.output import emit, say
-    from ..launching.judged import listed, table
+    from ..launching.asking import listed, table
 
     saved = str(asked.save) if asked.save is not None else None
     there = (
@@ -261,8 +261,7 @@ def _judge(
     known: Launches, chosen: list[Launch], asked: KernelRequest, children: ForkServer, hardware: dict[str, Any]
 ) -> int:
     from ...dumps.output import emit, say
-    from ..launching.asking import alone, ceilings, interpreted
-    from ..launching.judged import document, report
+    from ..launching.asking import alone, ceilings, document, interpreted, report
 
     if not chosen and not asked.as_json:
         say("no Triton kernel was launched: there is none in this graph")

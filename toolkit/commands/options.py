@@ -21,7 +21,7 @@ from ...dumps.commands.options import Declared, seconds_option
 from ...dumps.output import say
 from ..isolation.imports import checked, with_trust
 from ..rungs import NAMES
-from ..verdicts.next_command import remember
+from ..verdicts.verdict import remember
 
 rung_option = click.option(
     "--rung", type=click.Choice(NAMES), default="inductor", show_default=True, help="How the graph is run."

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
-from ...dumps.findings import found as keep_found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..verdicts import verdict_words
-from ..verdicts.next_command import with_flags, with_trust_for
-from ..verdicts.verdict import UNLIKE, abandoned, unloadable, worst
+from ..verdicts.verdict import UNLIKE, abandoned, unloadable, with_flags, with_trust_for, worst
 from ..verdicts.verdict_words import first_line, headline, known, whose_nan
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...dumps.amounts import size_text
+from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import UsageError
-from ...dumps.findings import found as keep_found
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
 from ...dumps.why.times import table as times_table
+from ...dumps.wording import size_text
 from ...dumps.worst import keep
 from ..isolation.imports import option_words
 from ..verdicts.ladder_records import number

@@ -20,7 +20,7 @@ from .pipeline import Observer, Pipeline, StageReport
 from .stage import NAMES, STAGES, Stage
 
 if TYPE_CHECKING:
-    from .entry import compile_fx
+    from .entering import compile_fx
     from .inner import compile_inner
 
 

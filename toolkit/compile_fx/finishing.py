@@ -13,16 +13,61 @@ that method is our two stages there; other threads get torch's. Must not touch w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import torch
+
 from .. import torch_private as t
 from ..torch_private.replacing import Function, Hooks
-from .alignment import aligning
-from .input_names import names_for
+from .input_names import name_at, names_for
 from .pipeline import Pipeline
 from .work import Work
+
+BYTES = 16
+Call = Callable[[list[Any]], Any]
+Tell = Callable[[str], None]
+
+
+def in_wrapper(to_check: Sequence[int], mutated: Collection[int], deferred: bool) -> list[int]:
+    """Those looked at before the call. Where the generated code copies by itself (2.13), only what is written to."""
+    return [index for index in to_check if not deferred or index in mutated]
+
+
+def aligning(
+    call: Call,
+    to_check: Sequence[int],
+    mutated: Collection[int] = (),
+    names: Sequence[Any] = (),
+    tell: Tell | None = None,
+) -> Call:
+    """`call` behind a look at the inputs `to_check`: a misaligned one is copied, and written back if it is one of
+    `mutated`.
+
+    `tell` gets a sentence for each input when it is copied for the first time.
+    """
+    if not to_check:
+        return call
+    indices, written, told = tuple(to_check), frozenset(mutated), set[int]()
+
+    def run(inputs: list[Any]) -> Any:
+        back: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for index in indices:
+            given = inputs[index]
+            if given.data_ptr() % BYTES:
+                copy = inputs[index] = t.clone_preserve_strides(given)
+                if index in written:
+                    back.append((given, copy))
+                if tell is not None and index not in told:
+                    told.add(index)
+                    tell(f"{name_at(names, index)} did not start on {BYTES} bytes: copied where that is so")
+        made = call(inputs)
+        for given, copy in back:
+            given.copy_(copy)
+        return made
+
+    return run
 
 
 def later(pipeline: Pipeline, stage: str, work: Work) -> Callable[[str], None]:

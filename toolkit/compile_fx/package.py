@@ -25,7 +25,7 @@ from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live.eager import copy_graph
 from ..rungs.cpp_library import refuse_its_own
-from .entry import compile_fx
+from .entering import compile_fx
 from .inner import compile_inner
 from .pipeline import Pipeline, Unfinished
 

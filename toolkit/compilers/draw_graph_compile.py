@@ -31,7 +31,7 @@ from .label import Label, label
 if TYPE_CHECKING:
     from torch import fx
 
-    from ..drawing.model import View
+    from ..drawing.dot import View
 
 
 class DrawGraphCompile:

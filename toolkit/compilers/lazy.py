@@ -34,12 +34,12 @@ from torch import fx
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live.execution import leaves, rebuilt
-from . import lazy_backend
+from . import lazy_tracing
 from .boxed import by_stage
 from .decompositions import default_decompositions
 from .label import Label, label
 from .lazy_tracing import Fallback, NotExtractedError, Traced, attributes_of, traced
-from .operators import storage_size
+from .scriptable import storage_size
 
 KEPT = 64
 """Geometries of one graph that stay extracted; the oldest goes first."""
@@ -259,7 +259,7 @@ class Extraction:
         if not self.updated and not any(isinstance(output, Made) for output in self.outputs):
             return []
         values = [_traced_shape(given[one].detach()) if isinstance(one, int) else one for one in self.sources]
-        found = lazy_backend.run_lazy(self.key, values)
+        found = lazy_tracing.run_lazy(self.key, values)
         if found is None:
             return None
         seen = {value.untyped_storage().data_ptr() for value in values}
@@ -319,8 +319,8 @@ def _compiled(found: Traced) -> Extraction:
     if not results:
         return Extraction("", "", b"", [], [], outputs, container)
     try:
-        key, ir, ids, values = lazy_backend.extract_lazy(results)
-        compiled = len(lazy_backend.run_lazy(key, values) or ())
+        key, ir, ids, values = lazy_tracing.extract_lazy(results)
+        compiled = len(lazy_tracing.run_lazy(key, values) or ())
     except RuntimeError as error:
         raise NotExtractedError(f"its IR cannot be compiled: {str(error).strip().partition(chr(10))[0]}") from error
     if compiled != len(results):

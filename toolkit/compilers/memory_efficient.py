@@ -19,13 +19,12 @@ from typing import Any, NamedTuple, TextIO
 import torch
 from torch import fx
 
-from ...dumps.amounts import size_text
-from ...dumps.wording import counted
+from ...dumps.wording import counted, size_text
 from .. import torch_private as t
 from ..live.eager import copy_graph
 from .decompositions import default_decompositions
 from .label import label
-from .operators import storage_size
+from .scriptable import storage_size
 from .ts_compile import ts_compile
 
 

@@ -33,8 +33,7 @@ from .. import torch_private as t
 from ..live.eager import clone_inputs
 from .boxed import boxed
 from .decompositions import default_decompositions
-from .operators import first_line, op_name
-from .scriptable import has_translation, scriptable
+from .scriptable import first_line, has_translation, op_name, scriptable
 
 _MARK = "<--- HERE"
 _ASSIGNED = re.compile(r"^\s*(?:return\s+)?(\w+)\s*(?::[^=]*)?=", re.MULTILINE)

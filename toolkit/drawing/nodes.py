@@ -8,17 +8,70 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...dumps.errors import UsageError
-from ...dumps.levels import Path, common
+from ...dumps.levels import Level, Path, common
 from ...dumps.short import shorten
 from ...dumps.wording import counted
 from . import LARGE
-from .framing import frames, unframed
-from .model import Box, Cluster, Edge, View
+from .dot import Box, Cluster, Edge, View
 from .source import DrawnGraph, DrawnNode
+
+
+class Home(NamedTuple):
+    """The innermost cluster of a box ("": none), and how many of the box's levels it stands for."""
+
+    cluster: str
+    depth: int
+
+
+def frames(paths: Mapping[str, Path], prefix: str = "c", side: str = "") -> tuple[list[Cluster], dict[str, Home]]:
+    """The clusters for boxes with these levels around them, outer ones first, and the innermost cluster of each box.
+
+    `prefix` keeps ids of several graphs apart; `side` is the cluster that all of them lie in.
+    """
+    members: dict[Path, set[str]] = {}
+    for box, path in paths.items():
+        for depth in range(1, len(path) + 1):
+            members.setdefault(path[:depth], set()).add(box)
+    doubled = {path[:-1] for path, inside in members.items() if members.get(path[:-1]) == inside}
+    kept: dict[Path, Cluster] = {}
+    for path in sorted(members, key=len):
+        if len(members[path]) < 2 or path in doubled:
+            continue
+        parent = _innermost(path[:-1], kept)
+        around = kept[parent].id if parent else side
+        kept[path] = Cluster(f"{prefix}{len(kept)}", _label(path[-1], parent[-1].path if parent else ""), around)
+    homes: dict[str, Home] = {}
+    for box, path in paths.items():
+        innermost = _innermost(path, kept)
+        homes[box] = Home(kept[innermost].id if innermost else side, len(innermost))
+    return list(kept.values()), homes
+
+
+def unframed(path: Path, depth: int) -> str:
+    """The module line of a box when only the first `depth` levels have a frame: "up: Linear"; "" when all have."""
+    if depth >= len(path):
+        return ""
+    return _label(path[-1], path[depth - 1].path if depth else "")
+
+
+def name_within(path: str, around: str) -> str:
+    """The path of a module as seen from one around it: "attention" of "blocks.0.attention" in "blocks.0"."""
+    return path.removeprefix(f"{around}.") if around else path
+
+
+def _innermost(path: Path, kept: Mapping[Path, Cluster]) -> Path:
+    return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in kept), ())
+
+
+def _label(level: Level, around: str) -> str:
+    name = shorten(name_within(level.path, around), 48)
+    return f"{name}: {shorten(level.kind, 40)}" if level.kind else name
+
 
 MOST_OUTPUT_EDGES = 8
 """A graph with more outputs has them marked on the boxes that make them: so many edges to one box say nothing."""

@@ -21,9 +21,8 @@ from ...dumps.schema import GraphRecord
 from ...dumps.short import shorten
 from ...dumps.tables import plain
 from ...dumps.wording import counted
-from . import LARGE, nodes, overview, plan
-from .families import family, heaviest
-from .model import Cluster, Edge, View
+from . import LARGE, nodes, overview
+from .dot import Cluster, Edge, View, family, heaviest
 from .nodes import GraphShare
 from .source import DrawnGraph, DrawnNode, of_saved
 
@@ -134,7 +133,7 @@ def side_by_side(
 def _part(side: PictureHalf, prefix: str, depth: int | None, *, collapsed: bool) -> GraphShare:
     if not collapsed:
         return nodes.part_of(side.graph, side.chosen, prefix=prefix, side=f"{prefix}side")
-    groups = plan.plan_of(side.graph, depth, only=side.chosen, wanted=plan.WANTED // 2)
+    groups = overview.plan_of(side.graph, depth, only=side.chosen, wanted=overview.WANTED // 2)
     return overview.part_of(side.graph, groups, prefix=prefix, side=f"{prefix}side", only=side.chosen)
 
 

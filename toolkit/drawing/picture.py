@@ -19,7 +19,7 @@ import msgspec
 from ...dumps.browse.partner import JOINT
 from ...dumps.wording import counted
 from . import LARGE, partners, render
-from .model import View
+from .dot import View
 from .nodes import around as neighbourhood
 from .nodes import whole
 from .overview import overview

@@ -23,7 +23,7 @@ from ...dumps.sidecar import Table, build
 from ...dumps.tables import one_line, plain
 from ...dumps.walk import references, returned, tag_of
 from ...dumps.wording import counted
-from .families import family
+from .dot import family
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

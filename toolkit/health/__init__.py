@@ -11,23 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from . import machine, packages, running
-from .finding import HealthCheck
+from . import packages, running
+from .packages import HealthCheck
 
 CHECKS: tuple[Callable[[], HealthCheck | Sequence[HealthCheck]], ...] = (
-    machine.python,
-    machine.torch_itself,
+    running.python,
+    running.torch_itself,
     packages.packages,
-    machine.compiler,
+    running.compiler,
     running.compiling,
-    machine.cuda,
+    running.cuda,
     running.drawing,
-    machine.cache_folder,
+    running.cache_folder,
     running.isolation,
     running.wall,
-    machine.plugin,
-    machine.hooks,
-    machine.names,
+    running.plugin,
+    running.hooks,
+    running.names,
 )
 """In order."""
 

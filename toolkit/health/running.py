@@ -14,11 +14,204 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from .finding import HealthCheck, one_line, row
-from .machine import NEEDS_INDUCTOR, WITHOUT_INDUCTOR, compiler_name
+from .packages import HealthCheck, one_line, row
 
 if TYPE_CHECKING:
     from ..isolation import Answer
+
+
+import importlib.util
+import shlex
+import subprocess
+import sys
+import tempfile
+
+from ...dumps import temporary
+from ...dumps.private_names import SEEN, exists
+
+NEEDS_INDUCTOR = (
+    "the rungs inductor, inductor_nofuse, inductor_cudagraphs and aot_inductor, so minify and bisect by default"
+)
+WITHOUT_INDUCTOR = (
+    "ls, show, diff, draw, check, kernel, compile --until schedule and --target, and the rungs eager, nop, debug_nop, "
+    "decomposed, torchscript, lazy and triton_interpret"
+)
+"""Seen by running each of them with no compiler on PATH."""
+
+TRIED = ((2, 11), (2, 15))
+"""The first and the last release of torch that graphdbg was made for."""
+
+
+@row("python", essential=True)
+def python() -> HealthCheck:
+    """The version of Python."""
+    version = f"{platform.python_version()} at {sys.executable}"
+    return HealthCheck(
+        "python", sys.version_info >= (3, 10), True, version, "install Python 3.10 or newer", "every command"
+    )
+
+
+def torch_itself() -> HealthCheck:
+    """Imports torch here, which the later checks need."""
+    broken = f"repair it; {shlex.quote(sys.executable)} -c 'import torch' shows where it fails, maybe in a broken numpy"
+    lost = ("every command that records or runs graphs", "ls, show, diff, draw, pack and tui")
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        state = "not installed" if error.name == "torch" else f"cannot be imported: {one_line(error)}"
+        return HealthCheck("torch", False, True, state, "pip install torch" if error.name == "torch" else broken, *lost)
+    except Exception as error:  # noqa: BLE001  a broken torch may raise anything, and the row says what
+        return HealthCheck(
+            "torch", False, True, f"cannot be imported: {type(error).__name__}: {one_line(error)}", broken, *lost
+        )
+    release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    first, last = (".".join(map(str, version)) for version in TRIED)
+    other = f"; graphdbg was made for {first} to {last}, so some stages may be missing"
+    state = torch.__version__ + ("" if TRIED[0] <= release <= TRIED[1] else other)
+    return HealthCheck("torch", release >= TRIED[0], True, state, f"install torch {first} or newer", *lost)
+
+
+@row("C++ compiler", essential=False)
+def compiler() -> HealthCheck:
+    """Compiles a small program with the compiler that Inductor would take."""
+    lost = (
+        "install a C++ compiler (g++), or name one in CXX",
+        f"torch.compile for the CPU itself, {NEEDS_INDUCTOR}",
+        WITHOUT_INDUCTOR,
+    )
+    name = compiler_name()
+    if name is None:
+        return HealthCheck("C++ compiler", False, False, "none found", *lost)
+    source = "#include <vector>\nint main() { std::vector<int> v(3); return static_cast<int>(v.size()) - 3; }\n"
+    with temporary.folder("graphdbg-doctor-") as folder:
+        path = folder / "try.cpp"
+        path.write_text(source)
+        command = [name, str(path), "-o", str(path.with_suffix(""))]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return HealthCheck("C++ compiler", False, False, f"{name}: {one_line(error)}", *lost)
+    if done.returncode:
+        failure = f"{name} cannot compile a small program: {one_line(done.stderr)}"
+        return HealthCheck("C++ compiler", False, False, failure, *lost)
+    version = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
+    return HealthCheck("C++ compiler", True, False, version[0] if version else name, *lost)
+
+
+def compiler_name() -> str | None:
+    """The path of the compiler that Inductor would take."""
+    if importlib.util.find_spec("torch") is None:
+        return shutil.which(os.environ.get("CXX", "g++"))
+    from ..live.entries import cpp_compiler
+
+    return cpp_compiler()
+
+
+@row("CUDA", essential=False)
+def cuda() -> HealthCheck:
+    """The GPUs that torch sees."""
+    import torch
+
+    if not torch.cuda.is_available():
+        built = "this torch is built without CUDA" if torch.version.cuda is None else "no usable GPU"
+        return HealthCheck(
+            "CUDA",
+            False,
+            False,
+            built,
+            "",
+            "replays of graphs of a GPU, and kernel NAME",
+            "replay --device cpu or --rung triton_interpret, kernel --check and kernel --interpret",
+        )
+    names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    return HealthCheck("CUDA", True, False, f"{torch.version.cuda}: {names}")
+
+
+@row("cache folder", essential=False)
+def cache_folder() -> HealthCheck:
+    """Writes into the cache folder, and says what lies there."""
+    from ...dumps.errors import GraphdbgError
+    from ...dumps.wording import size_text
+    from ..isolation import cache, cleaning
+
+    home = cache.home()
+    fix = f"make {home} writable, or set XDG_CACHE_HOME; without it each start of a fork server costs about 20 s more"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        return HealthCheck("cache folder", False, False, f"{home}: {error.strerror or error}", fix, "", "all commands")
+    try:
+        kinds = [entry.what for entry in cleaning.clean(home, dry_run=True).entries if entry.name[:5] == "seed/"]
+    except GraphdbgError:  # it is a link, which --clean says
+        kinds = []
+    seeds = [kind for kind in dict.fromkeys(kinds) if kind.startswith(cleaning.PROBES)]
+    held = f"{size_text(cleaning.size_bytes(home))}, which doctor --clean removes" if kinds else "empty"
+    return HealthCheck("cache folder", True, False, f"{home}: {', '.join([*seeds, held])}")
+
+
+@row("recorder plug-in", essential=True)
+def plugin() -> HealthCheck:
+    """Whether torch will load the recorder when it is imported."""
+    entries = [
+        entry.value for entry in importlib.metadata.entry_points(group="torch.backends") if entry.name == "graphdbg"
+    ]
+    fix = "install graphdbg into the environment that runs torch: pip install graphdbg"
+    return HealthCheck(
+        "recorder plug-in",
+        bool(entries),
+        True,
+        entries[0] if entries else "torch does not know graphdbg",
+        fix,
+        "dump",
+        "all commands that look at what is recorded",
+    )
+
+
+HOOKS_FIX = "this torch has other names there; all else is recorded"
+FIX = f"take a torch from {SEEN[0]} to {SEEN[-1]}"
+
+
+@row("recorder hooks", essential=True)
+def hooks() -> HealthCheck:
+    """Looks up each private name of the recorder's table, and says what is not recorded without it."""
+    import torch  # noqa: F401  without it no name is lost, there is none
+
+    from ..torch_private.names import HOOKS
+
+    lost: list[str] = []
+    for hook in HOOKS:
+        if not all(exists(hook.module, path) for path in hook.places().values()):
+            what = f"{' and '.join(hook.stages)} not recorded" if hook.stages else f"not known: {hook.lost}"
+            lost.append(f"{hook.whole()} ({what})")
+    state = f"all {len(HOOKS)} are there" if not lost else f"{len(lost)} of {len(HOOKS)} missing: {'; '.join(lost)}"
+    return HealthCheck("recorder hooks", not lost, len(lost) == len(HOOKS), state, HOOKS_FIX)
+
+
+@row("private torch names", essential=False)
+def names() -> HealthCheck:
+    """Looks up the other private names of torch in use, and says who needs those that this torch lacks."""
+    import torch
+
+    from ...dumps.torchside.torch_private import NAMES as OF_DUMPS
+    from ..torch_private.names import HOOKS, NAMES
+
+    cuda = torch.version.cuda is not None
+    every = [row for table in (OF_DUMPS, NAMES) for row in table.rows if row not in HOOKS]
+    lacking = [pair for table in (OF_DUMPS, NAMES) for pair in table.lacking(torch.__version__, cuda=cuda)]
+    lost = {
+        name: f"needed by {row.needed_by}" + (f": {row.lost}" if row.lost else "")
+        for name, row in lacking
+        if row in every
+    }
+    count = len({(row.module, path) for row in every for path in row.places().values()})
+    missing = "; ".join(f"{name} ({why})" for name, why in lost.items())
+    state = (
+        f"{len(lost)} of {count} missing: {missing}" if lost else f"all {count} that this torch should have are there"
+    )
+    return HealthCheck("private torch names", not lost, False, state, FIX, without="all that does not name them")
+
 
 COMPILE_LIMIT_S = 120.0
 START_LIMIT_S = 400.0

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from ...dumps.atomic import write_file
 from ...dumps.errors import EnvironmentLackError
-from . import folders
+from . import processes
 
 _SKIP = frozenset({"locks", "fxgraph", "aotautograd", "triton"})
 MADE = "complete"
@@ -96,7 +96,7 @@ def hold(seed: Path) -> int | None:
     if not (seed / MADE).exists():
         return None
     try:
-        return folders.hold(seed)
+        return processes.hold(seed)
     except OSError:
         return None
 
@@ -155,7 +155,7 @@ def keep(cache_dir: Path, seed: Path, *, safely: bool = False) -> None:
     """
     seed.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(dir=seed.parent, prefix=MAKING_PREFIX))
-    held = folders.hold(fresh)
+    held = processes.hold(fresh)
     try:
         for source in sorted(cache_dir.rglob("*")):
             parts = source.relative_to(cache_dir)

@@ -21,7 +21,7 @@ import msgspec
 
 from ...dumps import worst, written
 from ...dumps.errors import EnvironmentLackError
-from . import cache, folders
+from . import cache, processes
 
 GONE_PREFIX = ".gone-"
 """A folder that is being removed: nobody who looks for its old name finds half of it."""
@@ -159,7 +159,7 @@ def _remove(path: Path, entry: CacheItem, dry_run: bool) -> None:
 
 def _remove_folder(path: Path) -> None:
     """Removes a folder; raises BlockingIOError when it is in use, OSError where the system has no locks or refuses."""
-    handle = os.open(path / folders.ALIVE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    handle = os.open(path / processes.ALIVE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # keeps everybody else out
         gone = path.with_name(f"{GONE_PREFIX}{os.urandom(4).hex()}") if not path.name.startswith(GONE_PREFIX) else path
@@ -176,7 +176,7 @@ def _is_folder(path: Path) -> bool:
 def _held(folder: Path) -> bool:
     """Whether a folder is in use. One that is being made has its lock a moment later."""
     try:
-        handle = os.open(folder / folders.ALIVE, os.O_RDWR | os.O_NOFOLLOW)
+        handle = os.open(folder / processes.ALIVE, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
         return folder.name.startswith(cache.MAKING_PREFIX) and time.time() - _changed(folder) < _FRESH_S
     try:

@@ -31,7 +31,7 @@ import msgspec
 
 from ...dumps import temporary, trust
 from ...dumps.errors import EnvironmentLackError
-from . import cache, child, folders, heartbeat
+from . import cache, child, heartbeat, processes
 from .child import WARM
 from .heartbeat import waited
 from .imports import TRUST
@@ -180,7 +180,7 @@ class _Process:
 
     def __init__(self, settings: dict[str, Any], cache_dir: Path | None, joined: Joined | None = None) -> None:
         self.owner, self.joined = os.getpid(), joined is not None
-        self.root, self.held = folders.make("graphdbg-server-")
+        self.root, self.held = processes.make("graphdbg-server-")
         compiled = cache_dir or self.root / "cache"
         compiled.mkdir(parents=True, exist_ok=True)
         for name in ("tmp", "home", "cwd"):
@@ -306,7 +306,7 @@ class _Process:
                 self.process.kill()
                 self.process.wait()
         self.socket.close()
-        folders.remove(self.root)
+        processes.remove(self.root)
         os.close(self.held)
 
 

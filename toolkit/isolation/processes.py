@@ -13,11 +13,19 @@ import contextlib
 import ctypes
 import os
 import resource
+import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
+
+from ...dumps import temporary
+from ...dumps.temporary import ALIVE as ALIVE
+from ...dumps.temporary import hold as hold
+from ...dumps.temporary import nobody_holds
 
 _SHARED = Path("/dev/shm")
 _OMP_PAUSE_HARD = 2
@@ -246,3 +254,47 @@ def end_openmp_threads() -> None:
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).omp_pause_resource_all(_OMP_PAUSE_HARD)
+
+
+HOST_PREFIX = "graphdbg-host-"
+PREFIXES = ("graphdbg-server-", "graphdbg-minify-", "graphdbg-verify-", "graphdbg-report-", HOST_PREFIX)
+
+
+def make(prefix: str) -> tuple[Path, int]:
+    """A fresh folder and the descriptor that holds it; `prefix` is one of PREFIXES. Removes left-over folders first."""
+    assert prefix in PREFIXES
+    remove_left_over()
+    return temporary.held(prefix)
+
+
+def owned(prefix: str) -> AbstractContextManager[Path]:
+    """A fresh folder that goes at the end of the block, or soon after this process is killed."""
+    assert prefix in PREFIXES
+    remove_left_over()
+    return temporary.folder(prefix, remove)
+
+
+def remove(folder: Path) -> None:
+    """Removes the folder, and ends the processes that were started under it and still write into it, except this
+    one."""
+    for _ in range(50):
+        started = started_under(folder / "tmp")
+        kill(started)
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists() and not started:
+            return
+        time.sleep(0.02)
+
+
+def remove_left_over() -> list[Path]:
+    """Removes folders of ours that nobody holds, where temporary folders are made; returns them."""
+    return temporary.remove_left_over(PREFIXES, remove)
+
+
+def left_over(folder: Path) -> bool:
+    """Whether a folder is gone, or no process holds it any more."""
+    return not folder.is_dir() or nobody_holds(folder)
+
+
+if __name__ == "__main__":
+    remove_left_over()

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from . import cache, child, folders, processes
+from . import cache, child, processes
 from .child import run_child
 from .jobs import Job
 from .processes import become_subreaper
@@ -151,7 +151,7 @@ class Server:
         for body in self.frames.feed(data):
             if self.settings is None:
                 self.settings = msgspec.json.decode(body, type=ServerSettings)
-                self.held = folders.hold(Path(self.settings.root))
+                self.held = processes.hold(Path(self.settings.root))
                 if not self.bwrap and self.settings.wall and (command := bubblewrap(self.settings.wall)):
                     self._go_on_through(command)
                     return
@@ -335,11 +335,11 @@ class Server:
                 break
         if self.settings is None:
             return
-        folders.remove(Path(self.settings.root))
+        processes.remove(Path(self.settings.root))
         if self.settings.client not in (0, os.getppid()):  # it was killed: nobody else removes its other folders
             os.environ["TMPDIR"] = self.settings.tmp
             tempfile.tempdir = None
-            folders.remove_left_over()
+            processes.remove_left_over()
 
 
 def _open() -> None:

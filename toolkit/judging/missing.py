@@ -29,7 +29,7 @@ from ...dumps.torchside.targets import name_of
 from ..isolation.child import is_memory_error
 from ..live.eager import GraphRunError
 from ..live.spec import ReplaySpec
-from ..verdicts import normalise
+from ..verdicts import signature
 from ..verdicts.signature import Signature, from_exception, inside
 
 _TOOLS = {
@@ -143,7 +143,7 @@ def missing_error(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) ->
         "missing_error",
         "compare",
         name,
-        normalise.message(str(cause)),
+        signature.message(str(cause)),
         detail=target,
         raw=f"eager raises at node {error.node}: {text}"[:1000],
     )

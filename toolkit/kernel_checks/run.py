@@ -34,8 +34,8 @@ from ..triton.interpreting.session import Interpretation
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import from_exception
 from ..verdicts.verdict import WHOLE, judged, skipped
-from .building import checking_builder
 from .findings import Checked
+from .tracking import checking_builder
 from .watching import Checking
 from .wrapper import Wrappers
 

@@ -22,8 +22,8 @@ from ...dumps.wording import counted
 from ..isolation import ForkServer, ask, opened
 from ..triton.needs import require_interpreter
 from ..verdicts.ladder_words import address
-from ..verdicts.next_command import with_flags
 from ..verdicts.signature import how_ended
+from ..verdicts.verdict import with_flags
 from ..verdicts.verdict_words import first_line
 from .findings import Checked, KernelFault
 

@@ -21,8 +21,8 @@ import torch
 
 from ...dumps.wording import counted
 from ..live.eager import clone_inputs
+from ..triton.interpreting.builder import not_finite
 from ..triton.interpreting.memory import Access, AccessWatch, Zone
-from ..triton.interpreting.rounding import not_finite
 from ..triton.interpreting.session import Launch, Observer
 from .collecting import Collected, LaunchPlace
 from .findings import KernelFault

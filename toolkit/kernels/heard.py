@@ -12,13 +12,183 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
+import torch
+from torch.fx.node import map_arg
+
+from ...dumps.browse.table import FORMULAS, formula_of
 from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..torch_private.replacing import Function, Hooks
-from .cost import cost
 from .records import KernelRow
+
+_NO_ARITHMETIC = frozenset((
+    "load", "store", "store_reduction", "constant", "index_expr", "get_index", "to_dtype", "to_dtype_bitcast", "output",
+    "masked", "where", "load_seed", "check_bounds", "indirect_indexing", "set_indirect", "device_assert_async",
+    "identity",
+    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "signbit", "isnan", "isinf", "bucketize",
+    "sort",
+    "any", "halide_clamp", "inline_asm_elementwise", "placeholder", "frexp", "getitem", "partial_accumulate",
+))  # fmt: skip
+_LIBRARY = {
+    "_linear_pointwise": "linear",
+    "_mkl_linear": "linear",
+    "_convolution_pointwise": "convolution",
+    "_convolution_pointwise_": "convolution",
+    "_convolution_transpose_pointwise": "convolution",
+}
+_WELFORD = 6
+
+
+class Cost(NamedTuple):
+    """Numbers of one kernel; None where they are not known."""
+
+    read: int | None
+    written: int | None
+    flops: int | None
+    estimated: bool
+
+
+class _Sizes:
+    """Sizes as numbers; remembers whether one was the hint of a symbol."""
+
+    def __init__(self) -> None:
+        self.estimated = False
+
+    def number(self, size: Any) -> int | None:
+        """A size; None for one that only a run tells."""
+        expression = size.node.expr if isinstance(size, torch.SymInt) else size
+        if isinstance(expression, int):
+            return expression
+        if not getattr(expression, "free_symbols", None):
+            return int(expression)
+        if t.free_unbacked_symbols(expression):
+            return None
+        self.estimated = True
+        sizes = t.V.graph.sizevars
+        hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint
+        return int(hint(expression, fallback=0))
+
+    def product(self, sizes: Iterable[Any]) -> int | None:
+        """How many elements."""
+        numbers = [self.number(size) for size in sizes]
+        return None if any(one is None for one in numbers) else prod(one for one in numbers if one is not None)
+
+    def known(self, sizes: Iterable[Any]) -> bool:
+        """Whether all are known before a run."""
+        return all(self.number(size) is not None for size in sizes)
+
+
+def cost(nodes: Sequence[Any], origins: Sequence[Any]) -> Cost:
+    """The cost of one kernel of these scheduler nodes; `origins` are the FX nodes behind a library call."""
+    sizes = _Sizes()
+    read, written = _moved(nodes, sizes)
+    return Cost(read, written, _computed(nodes, origins, sizes), sizes.estimated)
+
+
+def _moved(nodes: Sequence[Any], sizes: _Sizes) -> tuple[int | None, int | None]:
+    if not nodes:
+        return None, None
+    inside = set(nodes)
+    written = _largest(node.get_read_write_buffer_accesses(include_reads=False, include_writes=True) for node in nodes)
+    read = _largest(node.get_read_write_buffer_accesses(include_reads=True, include_writes=False) for node in nodes)
+    made = {dep.name for node in nodes for dep in node.read_writes.writes}
+    buffers = nodes[0].scheduler.name_to_buf
+    written = {name: size for name, size in written.items() if _used_outside(buffers.get(name), inside)}
+    read = {name: size for name, size in read.items() if name not in made}
+    for node in nodes:
+        for dep in node.read_writes.reads:
+            if dep.name in t.V.graph.constants and dep.name not in read:
+                read[dep.name] = t.V.graph.constants[dep.name].nbytes
+    if any(not _all_known(name, sizes) for name in (*read, *written)):
+        return None, None
+    return sum(read.values()), sum(written.values())
+
+
+def _largest(found: Iterable[dict[str, int]]) -> dict[str, int]:
+    made: dict[str, int] = {}
+    for one in found:
+        for name, size in one.items():
+            made[name] = max(size, made.get(name, 0))
+    return made
+
+
+def _used_outside(buffer: Any, inside: set[Any]) -> bool:
+    users = [user.node for user in getattr(buffer, "users", ())]
+    return not users or any(user not in inside for user in users)
+
+
+def _all_known(name: str, sizes: _Sizes) -> bool:
+    buffer = t.V.graph.name_to_buffer.get(name) or t.V.graph.graph_inputs.get(name)
+    layout = getattr(buffer, "layout", None)
+    size = getattr(layout, "size", None)
+    return size is None or sizes.known(size)
+
+
+def _computed(nodes: Sequence[Any], origins: Sequence[Any], sizes: _Sizes) -> int | None:
+    total = 0
+    loops = [node for node in nodes if getattr(node, "_body", None) is not None]
+    for node in loops:
+        elements = sizes.product(size for sizes_of in node.get_ranges() for size in sizes_of)
+        if elements is None:
+            return None
+        total += elements * _operations(node._body)
+    if len(loops) == len(nodes) and nodes:
+        return total
+    library = _of_library(origins, sizes)
+    return None if library is None else total + library
+
+
+def _operations(body: Any) -> int:
+    """Arithmetic operations of a loop body for one element."""
+    count = 0
+    for block in (body.root_block, *body.subblocks.values()):
+        for node in block.graph.nodes:
+            if node.op != "call_method" or node.target in _NO_ARITHMETIC:
+                continue
+            welford = node.target == "reduction" and any("welford" in str(arg) for arg in node.args)
+            count += _WELFORD if welford else 1
+    return count
+
+
+def _of_library(origins: Sequence[Any], sizes: _Sizes) -> int | None:
+    """Operations of a library call by the shapes of its node, the last that can be counted: others are its inputs'."""
+    counted = [(node, formula) for node in origins if (formula := _formula(str(node.target))) is not None]
+    if not counted:
+        return None
+    node, formula = max(counted, key=lambda pair: pair[0])
+    out, used = _shapes([node.meta.get("val")], sizes), _shapes(_inputs(node), sizes)
+    return None if out is None or used is None else formula(out, used)
+
+
+def _formula(target: str) -> Callable[..., int | None] | None:
+    parts = target.split(".")
+    alias = _LIBRARY.get(parts[1]) if len(parts) > 1 else None
+    return FORMULAS[alias] if alias else formula_of(target)
+
+
+def _inputs(node: Any) -> list[Any]:
+    found: list[Any] = []
+    map_arg((node.args, node.kwargs), lambda one: found.append(one.meta.get("val")))
+    return found
+
+
+def _shapes(values: Iterable[Any], sizes: _Sizes) -> list[list[int]] | None:
+    found: list[list[int]] = []
+    for value in values:
+        for one in value if isinstance(value, (tuple, list)) else (value,):
+            if not isinstance(one, torch.Tensor):
+                continue
+            shape = [sizes.number(size) for size in one.shape]
+            if any(size is None for size in shape):
+                return None
+            found.append([size for size in shape if size is not None])
+    return found
+
 
 Hearer = Callable[[KernelRow, list[Any], Any], None]
 """Is told of a kernel, the nodes that it is made of, and the lowering."""

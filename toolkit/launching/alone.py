@@ -33,10 +33,9 @@ from ..isolation.child import mark
 from ..numerics import compare, relative_rmse, tolerance
 from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR
 from ..numerics.measures import Noise, rms, wide
-from ..triton.loading import loaded
-from .judged import Against, Argument, JudgedLaunch
+from ..triton.emission import loaded
+from .asking import Against, Argument, Ceilings, JudgedLaunch, kind_of, measured, placed
 from .launches import Launch, Launches, Tensor, Written, open_launches
-from .roofline import Ceilings, kind_of, measured, placed
 
 _SEARCHES = ("dynamic_scale_rblock", "coordinate_descent_tuning", "combo_tuning_groups", "store_cubin")
 _MOVED = ("float32", "float64")

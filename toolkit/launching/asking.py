@@ -22,12 +22,316 @@ from ..isolation import Answer, ForkServer, ask
 from ..triton.targets import DEFAULT
 from ..verdicts.ladder_words import address
 from ..verdicts.signature import how_ended
-from .judged import JudgedLaunch
 from .launches import INDEX, Launch, Launches, open_launches
-from .roofline import Ceilings
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
+
+
+import re
+from collections.abc import Callable, Iterable
+
+from ...dumps.wording import count_text, size_text
+
+COPY_BYTES = 1 << 30
+MATRIX = 8192
+SMALL_MEMORY = 8 << 30
+SHORTEST = 2.0
+"""A kernel that takes less than so many times the shortest launch is bound by neither."""
+
+
+class Ceilings(msgspec.Struct, frozen=True):
+    """Of one GPU: bytes a second read plus written, operations a second by kind ("bf16", "fp16", "tf32", "fp32",
+    "fp64"), seconds that a launch takes at least."""
+
+    device: str
+    capability: int
+    bandwidth: float
+    peaks: dict[str, float]
+    launch_s: float
+
+
+class KernelBound(msgspec.Struct, frozen=True):
+    """One kernel. Shares are of the measured ceilings; None: not known. `bound`: "memory", "compute", "launch" or
+    ""."""
+
+    seconds: float
+    bytes: int | None
+    flops: int | None
+    kind: str
+    bandwidth: float | None
+    bandwidth_share: float | None
+    rate: float | None
+    rate_share: float | None
+    intensity: float | None
+    bound: str
+
+
+def placed(seconds: float, moved: int | None, flops: int | None, kind: str, ceilings: Ceilings) -> KernelBound:
+    """The place of a kernel that moves so many bytes and does so many operations of a kind in `seconds`."""
+    peak = ceilings.peaks.get(kind)
+    bandwidth = moved / seconds if moved is not None else None
+    rate = flops / seconds if flops is not None else None
+    intensity = flops / moved if flops is not None and moved else None
+    bound = ""
+    if seconds < SHORTEST * ceilings.launch_s:
+        bound = "launch"
+    elif intensity is not None and peak:
+        bound = "memory" if intensity < peak / ceilings.bandwidth else "compute"
+    return KernelBound(
+        seconds,
+        moved,
+        flops,
+        kind,
+        bandwidth,
+        bandwidth / ceilings.bandwidth if bandwidth is not None else None,
+        rate,
+        rate / peak if rate is not None and peak else None,
+        intensity,
+        bound,
+    )
+
+
+_DOT = re.compile(r"\btl\.dot(?:_scaled)?\s*\(")
+_PLAIN = re.compile(
+    r"input_precision\s*=\s*[\"']ieee[\"']|allow_tf32\s*=\s*False|ALLOW_TF32\s*:\s*tl\.constexpr\s*=\s*False"
+)
+
+
+def kind_of(source: str, dtypes: Iterable[str]) -> str:
+    """Which peak is a kernel's: of tensor cores by its narrowest floating-point input where it calls `tl.dot`, else of
+    the widest type that it works in, at least float32."""
+    known = set(dtypes)
+    if "float64" in known or "complex128" in known:
+        return "fp64"
+    if not _DOT.search(source):
+        return "fp32"
+    if "bfloat16" in known:
+        return "bf16"
+    if "float16" in known:
+        return "fp16"
+    return "fp32" if _PLAIN.search(source) else "tf32"
+
+
+def measured(bench: Callable[[Callable[[], object]], float]) -> Ceilings:
+    """Measures the GPU that is device 0; `bench` gives the seconds of a call. Takes a few seconds. Puts settings
+    back."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(0)
+    small = properties.total_memory < SMALL_MEMORY
+    ones = torch.ones(COPY_BYTES // (8 if small else 1) // 4, device="cuda")
+    copy = torch.empty_like(ones)
+    bandwidth = 2 * ones.nbytes / bench(lambda: copy.copy_(ones))
+    launch_s = bench(lambda: copy[:1].zero_())
+    peaks = {}
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        for kind, dtype, tf32, share in (
+            ("bf16", torch.bfloat16, False, 1),
+            ("fp16", torch.float16, False, 1),
+            ("tf32", torch.float32, True, 1),
+            ("fp32", torch.float32, False, 2),
+            ("fp64", torch.float64, False, 4),
+        ):
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            size = MATRIX // (2 if small else 1) // share
+            left, right = (torch.randn(size, size, device="cuda", dtype=torch.float32).to(dtype) for _ in range(2))
+            matrix = torch.empty(size, size, device="cuda", dtype=dtype)
+            peaks[kind] = (
+                2 * size**3 / bench(lambda left=left, right=right, matrix=matrix: torch.mm(left, right, out=matrix))
+            )
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    return Ceilings(properties.name, properties.major * 10 + properties.minor, bandwidth, peaks, launch_s)
+
+
+class Against(msgspec.Struct, frozen=True):
+    """A result against what it should be. `error`: the largest one of an element to size and RMS of the tensor
+    together, or the relative RMS error to float64; for integers the share of elements that differ; None: not finite.
+    `why`: in what it differs, or why it does not count."""
+
+    error: float | None
+    tolerance: float | None
+    ok: bool
+    why: str = ""
+
+
+class Argument(msgspec.Struct):
+    """One argument that a kernel wrote. None: there was nothing to compare with."""
+
+    name: str
+    buffer: str
+    node: str
+    type: str
+    interpreter: Against | None = None
+    eager: Against | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is right, as far as it could be compared."""
+        return all(comparison is None or comparison.ok for comparison in (self.interpreter, self.eager))
+
+
+class JudgedLaunch(msgspec.Struct):
+    """One launch. `died`: how the process ended, where it did; `where`: "interpreter", or the GPU's name."""
+
+    kernel: str
+    number: int
+    call: int
+    calls: int
+    grid: tuple[int, int, int] = (1, 1, 1)
+    config: str = ""
+    where: str = ""
+    nodes: list[str] = []
+    arguments: list[Argument] = []
+    place: KernelBound | None = None
+    died: str = ""
+    notes: list[str] = []
+
+    @classmethod
+    def of(cls, launch: Launch, where: str, arguments: list[Argument], died: str = "") -> JudgedLaunch:
+        """The result of one launch."""
+        return cls(
+            launch.kernel,
+            launch.number,
+            launch.call,
+            launch.calls,
+            launch.grid,
+            launch.config_text(),
+            where,
+            launch.nodes,
+            arguments,
+            died=died,
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran and agrees."""
+        return not self.died and all(argument.ok for argument in self.arguments)
+
+
+def table(launches: Sequence[Launch]) -> str:
+    """One row for each kernel: name, launches, grid, configuration, arguments; of several launches the first one's."""
+    by_name: dict[str, list[Launch]] = {}
+    for launch in launches:
+        by_name.setdefault(launch.kernel, []).append(launch)
+    rows = [["KERNEL", "LAUNCHES", "GRID", "CONFIG", "ARGUMENTS"]]
+    for name, of_kernel in by_name.items():
+        first = of_kernel[0]
+        more = "" if len({launch.grid for launch in of_kernel}) == 1 else " ..."
+        rows.append([name, str(first.calls), _grid(first.grid) + more, first.config_text(), _arguments(first)])
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join(
+        "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
+    )
+
+
+def _arguments(launch: Launch) -> str:
+    texts = [f"{name} {tensor.text()}" for name, tensor in launch.tensors.items()]
+    numbers = [str(argument) for argument in launch.passed if not isinstance(argument, str)]
+    return ", ".join([*texts, *numbers])
+
+
+def listed(known: Launches) -> dict[str, Any]:
+    """The list as JSON: one object for each launch."""
+    rows = [
+        {
+            "kernel": launch.kernel,
+            "launch": launch.number,
+            "call": launch.call,
+            "calls": launch.calls,
+            "grid": list(launch.grid),
+            "config": launch.config_text(),
+            "blocks": launch.blocks,
+            "num_warps": launch.num_warps,
+            "num_stages": launch.num_stages,
+            "arguments": [{"name": name, "type": tensor.text()} for name, tensor in launch.tensors.items()],
+            "numbers": [value for value in launch.passed if not isinstance(value, str)],
+            "written": [{"name": row.argument, "buffer": row.buffer, "node": row.node} for row in launch.written],
+            "nodes": launch.nodes,
+            "bytes_read": launch.bytes_read,
+            "bytes_written": launch.bytes_written,
+            "flops": launch.flops,
+        }
+        for launch in known.launches
+    ]
+    index = known.index
+    return {"graph": index.graph, "target": index.target, "notes": index.notes, "launches": rows}
+
+
+def report(judged: JudgedLaunch, limits: Ceilings | None = None) -> str:
+    """One launch: what it wrote and whether that is right, its time, and where it stands."""
+    head = (
+        f"{judged.kernel}, launch {judged.call} of {judged.calls}, grid {_grid(judged.grid)}, {judged.config}   "
+        f"{judged.where}"
+    )
+    lines = [head, *(_argument(argument) for argument in judged.arguments)]
+    if judged.died:
+        lines.append(f"died      {judged.died}")
+    if judged.place is not None:
+        lines += placing(judged.place, limits)
+    return "\n".join([*lines, *(f"note      {note}" for note in judged.notes)])
+
+
+def placing(place: KernelBound, limits: Ceilings | None) -> list[str]:
+    """The lines of time, bytes and operations."""
+    lines = [f"time      {place.seconds * 1e6:.1f} us (do_bench, median)"]
+    top = f" of {count_text(limits.bandwidth, 'B/s')} measured here" if limits is not None else ""
+    moved = size_text(place.bytes)
+    speed = (
+        f" -> {count_text(place.bandwidth, 'B/s')}, {place.bandwidth_share:.0%}{top}"
+        if place.bandwidth is not None
+        else ""
+    )
+    if place.flops is None:
+        work = "FLOPs ?"
+    else:
+        per = f", {place.intensity:.3g} per byte" if place.intensity is not None else ""
+        share = f", {place.rate_share:.1%} of the {place.kind} peak" if place.rate_share is not None else ""
+        work = f"FLOPs {count_text(place.flops)}{per}{share}"
+    words = {
+        "memory": " -> memory bound",
+        "compute": " -> compute bound",
+        "launch": " -> as short as a launch: bound by neither",
+    }
+    return [*lines, f"bytes     {moved}{speed}     {work}{words.get(place.bound, '')}"]
+
+
+def _argument(row: Argument) -> str:
+    named = " = ".join(filter(None, [row.name, row.buffer, f"node {row.node}" if row.node else ""]))
+    against = [("interpreter", row.interpreter), ("eager", row.eager)]
+    parts = [_against(name, comparison) for name, comparison in against if comparison is not None]
+    if row.eager is None:
+        parts.append("eager ?")
+    return f"{named}  {row.type}  {' · '.join(parts)}   {'ok' if row.ok else 'DIFFERS'}"
+
+
+def _against(name: str, comparison: Against) -> str:
+    why = f": {comparison.why}" if comparison.why else ""
+    if comparison.error is None or comparison.tolerance is None:
+        return f"{name} not finite{why}"
+    return f"{name} {comparison.error:.2g} (tolerance {comparison.tolerance:.2g}){why}"
+
+
+def document(known: Launches, judged: Sequence[JudgedLaunch], limits: Ceilings | None, device: str) -> dict[str, Any]:
+    """All results as JSON."""
+    rows = [{"ok": launch.ok, **msgspec.to_builtins(launch)} for launch in judged]
+    ceilings = None if limits is None else msgspec.to_builtins(limits)
+    return {
+        "graph": known.index.graph,
+        "target": known.index.target,
+        "device": device,
+        "notes": known.index.notes,
+        "ceilings": ceilings,
+        "ok": all(launch.ok for launch in judged),
+        "launches": rows,
+    }
+
+
+def _grid(grid: Sequence[int]) -> str:
+    return f"({','.join(str(size) for size in grid)})"
+
 
 SAVE = f"{__package__}.saving_child:task"
 _ALONE = f"{__package__}.alone"

@@ -29,10 +29,349 @@ from ..live.spec import FULL_STAGES, in_force, no_caches, settings
 from ..rungs.triton_interpret import TritonInterpret
 from ..triton.interpreting.session import Interpretation
 from .launches import VERSION, Index, LaunchWriter
-from .saving import Saver, Wanted
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
+
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+from torch import fx
+
+from ...dumps.wording import counted
+from ..judging.baseline import NoReference, reference
+from ..kernels.records import KernelRow
+from ..live.eager import GraphRunError, is_random, is_uninitialised, run_graph
+from ..triton import pretended
+from ..triton.interpreting.memory import Access, AccessWatch, Zone
+from ..triton.interpreting.on_cpu import running
+from ..triton.interpreting.session import Kernel, Launch, Observer
+from .launches import DTYPES, Number, Storage, Tensor, Written
+from .launches import Launch as Saved
+
+Wanted = Callable[[str, int], bool]
+"""(kernel, which of its launches, from 1) -> whether to keep it."""
+
+
+class Touched(AccessWatch):
+    """Counts the bytes that a launch reads and writes, each once."""
+
+    def __init__(self) -> None:
+        self.zones: dict[int, Zone] = {}
+
+    def access(self, access: Access) -> bool:
+        if access.zone is not None:
+            self.zones[access.zone.number] = access.zone
+            index, width = access.index[access.inside], access.dtype.itemsize
+            for way in {"load": ("read",), "store": ("written",)}.get(access.kind, ("read", "written")):
+                nbytes = access.zone.data.nbytes
+                touched = access.zone.facts.setdefault(way, np.zeros(nbytes, bool))
+                touched[: nbytes // width * width].reshape(-1, width)[index] = True
+        return False
+
+    def count(self, way: str) -> int:
+        """Bytes that were "read" or "written"."""
+        return sum(int(zone.facts[way].sum()) for zone in self.zones.values() if way in zone.facts)
+
+    def wrote(self, storage: Any) -> bool:
+        """Whether something was written into a storage."""
+        return any(
+            zone.storage.data_ptr() == storage.data_ptr() and "written" in zone.facts for zone in self.zones.values()
+        )
+
+
+@dataclass
+class CompiledGraph:
+    """One compiled graph: its module, the node that each buffer holds, which are written to again, rows of its
+    kernels."""
+
+    gm: fx.GraphModule
+    nodes: Mapping[str, str]
+    mutated: set[str]
+    rows: dict[str, list[KernelRow]]
+    launches: list[tuple[Saved, dict[str, torch.Tensor]]] = field(default_factory=list)
+
+
+class Saver(Observer):
+    """Writes launches as they come, and what eager has when the wrapper has ended. `rows`: filled while code is
+    written."""
+
+    def __init__(self, writer: LaunchWriter, wanted: Wanted) -> None:
+        self.writer, self.wanted = writer, wanted
+        self.rows: list[KernelRow] = []
+        self.notes: list[str] = []
+        self.calls: Counter[str] = Counter()
+        self._parts: dict[int, tuple[Any, CompiledGraph]] = {}
+        self._made: dict[int, tuple[Kernel, CompiledGraph | None]] = {}
+        self._inputs: list[Any] = []
+        self._here: Counter[tuple[int, str]] = Counter()
+        self._held: set[tuple[str, int]] = set()
+        self._last: dict[str, tuple[Saved, int, torch.Tensor]] = {}
+        """Mutated buffer -> the launch that wrote it last, which of its arguments, and the tensor."""
+        self._open: tuple[Touched, float, dict[int, tuple[Any, str]]] | None = None
+
+    def kernel(self, kernel: Kernel) -> None:
+        """Called while a wrapper with this kernel is loaded."""
+        graph = pretended.graph_in_hand()
+        part = None
+        if graph is not None:
+            if id(graph) not in self._parts:
+                rows: dict[str, list[KernelRow]] = {}
+                for row in self.rows:
+                    rows.setdefault(row.name, []).append(row)
+                self.rows.clear()
+                self._parts[id(graph)] = (
+                    graph,
+                    CompiledGraph(
+                        copy_graph(graph.module),
+                        pretended.nodes_of_buffers(graph),
+                        pretended.mutated_buffers(graph),
+                        rows,
+                    ),
+                )
+            part = self._parts[id(graph)][1]
+        self._made[id(kernel.autotuner)] = kernel, part
+
+    def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
+        self._inputs = clone_inputs(inputs)
+        self._here.clear()
+        self._held.clear()
+        self._last.clear()
+
+    def before(self, launch: Launch) -> AccessWatch | None:
+        self.calls[launch.kernel] += 1
+        self._open = None
+        if not self.wanted(launch.kernel, self.calls[launch.kernel]):
+            return None
+        storages = {}
+        for tensor in launch.tensors.values():
+            storage = tensor.untyped_storage()
+            if storage._cdata not in storages:
+                storages[storage._cdata] = storage, self.writer.tensors.put(_bytes(storage))
+        watch = Touched()
+        self._open = watch, time.perf_counter(), storages
+        return watch
+
+    def after(self, launch: Launch) -> None:
+        kernel, part = self._made[id(launch.autotuner)]
+        place = self._here[id(part), launch.kernel]
+        self._here[id(part), launch.kernel] += 1
+        if self._open is None:
+            self._overwritten(launch, (name for name in launch.tensors if not name.startswith("in_ptr")))
+            return
+        watch, began, storages = self._open
+        saved = _saved(launch, self.calls[launch.kernel], watch, storages, self.writer)
+        saved.seconds = time.perf_counter() - began
+        rows = part.rows.get(launch.kernel, []) if part is not None else []
+        if place < len(rows):
+            saved.nodes, saved.flops = list(rows[place].nodes), rows[place].flops
+        self.writer.add(saved, kernel.source)
+        changed = _written_names(saved)
+        self._overwritten(launch, changed)
+        saved.written = [self._written(launch, name, part) for name in changed]
+        for place, row in enumerate(saved.written):
+            if part is not None and row.node and row.buffer in part.mutated:
+                self._last[row.buffer] = saved, place, launch.tensors[row.argument]
+        if part is not None:
+            part.launches.append((saved, launch.tensors))
+
+    def called(self, operator: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> None:
+        if operator.__name__.startswith("set_"):  # whose memory it is changes, not what is in it
+            return
+        for target in written:
+            for name in [name for name, (*_, tensor) in self._last.items() if _overlap(tensor, target)]:
+                self._no_node(name)
+
+    def _overwritten(self, launch: Launch, names: Iterable[str]) -> None:
+        """Forgets what a mutated buffer held before, which was not yet the value of its node. Memory that got another
+        name is another's."""
+        for buffer in {launch.buffers.get(name, "") for name in names} & self._last.keys():
+            self._no_node(buffer)
+
+    def _no_node(self, buffer: str) -> None:
+        saved, place, _ = self._last.pop(buffer)
+        saved.written[place] = Written(saved.written[place].argument, buffer)
+
+    def _written(self, launch: Launch, name: str, part: CompiledGraph | None) -> Written:
+        """Which node's value an argument holds: of a buffer that is written to again the last launch's."""
+        buffer = launch.buffers.get(name, "")
+        place = buffer, launch.arguments[name].untyped_storage()._cdata
+        again = place in self._held and (part is None or buffer not in part.mutated)
+        self._held.add(place)
+        node = "" if part is None or again else part.nodes.get(buffer, "")
+        return Written(name, buffer, node)
+
+    def ended(self, outputs: Any) -> None:
+        """Adds what eager has to the launches since the wrapper was called."""
+        for _, part in self._parts.values():
+            launches, part.launches = part.launches, []
+            names = {row.node for saved, _ in launches for row in saved.written if row.node}
+            if not names:
+                continue
+            known = part.gm.graph.nodes
+            drawn = _behind_random(part.gm)
+            empty = {node for node in known if is_uninitialised(node)}  # holds what nobody can compare
+            names = {node.name for node in known if node.name in names and node not in drawn and node not in empty}
+            if drawn and (count := len({node.name for node in drawn})):
+                many = counted(count, "node behind random numbers is", "nodes behind random numbers are")
+                self.notes.append(f"{many} not compared with eager: kernels draw their own")
+            eager, truth = self._values(part.gm, names)
+            for saved, tensors in launches:
+                saved.written = [self._valued(row, tensors[row.argument], eager, truth) for row in saved.written]
+        self._inputs = []
+
+    def _values(self, gm: fx.GraphModule, names: set[str]) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        eager: dict[str, torch.Tensor] = {}
+        truth: dict[str, torch.Tensor] = {}
+
+        def run(gm: fx.GraphModule, inputs: list[Any], kept: dict[str, torch.Tensor]) -> list[Any]:
+            def keep(name: str, value: Any) -> None:
+                if name in names and isinstance(value, torch.Tensor) and value.layout is torch.strided:
+                    kept[name] = value.detach().clone(memory_format=torch.contiguous_format)
+
+            def hook(node: fx.Node, value: Any) -> Any:
+                if node.op != "placeholder":
+                    keep(node.name, value)
+                return value
+
+            outputs = run_graph(gm, inputs, hook=hook)
+            for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
+                keep(node.name, value)  # a kernel that writes to an input makes it what it is at the end
+            return outputs
+
+        with running(Interpretation()), torch.no_grad():
+            try:
+                run(gm, clone_inputs(self._inputs), eager)
+            except GraphRunError as error:
+                self.notes.append(
+                    f"eager's values behind node {error.node} are not known: {error.__cause__}".splitlines()[0]
+                )
+            exact = reference(gm, self._inputs, lambda wide, inputs: run(wide, inputs, truth))
+            if isinstance(exact, NoReference):
+                self.notes.append(f"no float64 values: {exact.reason}")
+        return eager, truth
+
+    def _valued(
+        self,
+        written: Written,
+        tensor: torch.Tensor,
+        eager: Mapping[str, torch.Tensor],
+        truth: Mapping[str, torch.Tensor],
+    ) -> Written:
+        value, exact = eager.get(written.node), truth.get(written.node)
+        if value is None or value.shape != tensor.shape or value.dtype != tensor.dtype:
+            return written
+        put, replace = self.writer.tensors.put, msgspec.structs.replace
+        kept = replace(written, dtype=_name(value.dtype), shape=tuple(value.shape), eager=put(_data(value)))
+        if exact is None or exact.shape != value.shape or _name(exact.dtype) not in DTYPES:
+            return kept
+        return replace(kept, truth=put(_data(exact)), truth_dtype=_name(exact.dtype))
+
+
+def _saved(
+    launch: Launch, call: int, watch: Touched, storages: dict[int, tuple[Any, str]], writer: LaunchWriter
+) -> Saved:
+    places = {key: place for place, key in enumerate(storages)}
+    rows = [
+        Storage(storage.nbytes(), before, writer.tensors.put(_bytes(storage)) if watch.wrote(storage) else "")
+        for storage, before in storages.values()
+    ]
+    tensors = {
+        name: Tensor(
+            _name(tensor.dtype),
+            tuple(tensor.shape),
+            tuple(tensor.stride()),
+            int(tensor.storage_offset()),
+            places[tensor.untyped_storage()._cdata],
+        )
+        for name, tensor in launch.tensors.items()
+    }
+    names = {id(value): name for name, value in launch.tensors.items()}
+    config = launch.config
+    fixed = {name: _plain(value) for name, value in launch.arguments.items() if name in launch.constants}
+    return Saved(
+        launch.kernel,
+        launch.number,
+        call,
+        "",
+        (int(launch.grid[0]), int(launch.grid[1]), int(launch.grid[2])),
+        {name: _plain(value) for name, value in config.kwargs.items()},
+        int(config.num_warps),
+        int(config.num_stages),
+        dict(launch.signature),
+        fixed,
+        [names[id(argument)] if id(argument) in names else _plain(argument) for argument in launch.passed],
+        list(launch.arguments),
+        tensors,
+        rows,
+        [],
+        options=_options(config),
+        bytes_read=watch.count("read"),
+        bytes_written=watch.count("written"),
+    )
+
+
+def _written_names(saved: Saved) -> list[str]:
+    """The arguments whose storage was written: of an input that is an output as well, the output's name."""
+    names = [name for name, tensor in saved.tensors.items() if saved.storages[tensor.storage].after]
+    places = [saved.tensors[name].storage for name in names]
+    return [
+        name
+        for name, place in zip(names, places, strict=True)
+        if not (name.startswith("in_ptr") and places.count(place) > 1)
+    ]
+
+
+def _options(config: Any) -> dict[str, Number]:
+    """The further options of a configuration that are set."""
+    known = {name: getattr(config, name, None) for name in ("num_ctas", "maxnreg")}
+    return {name: value for name, value in known.items() if isinstance(value, int)}
+
+
+def _overlap(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors may share memory, from the first to the last byte of each."""
+    if tensor.untyped_storage()._cdata != other.untyped_storage()._cdata or not tensor.numel() or not other.numel():
+        return False
+    first, last = zip(_span(tensor), _span(other), strict=True)
+    return max(first) < min(last)
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    first = int(tensor.storage_offset())
+    last = first + sum((int(size) - 1) * int(step) for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return first * tensor.element_size(), (last + 1) * tensor.element_size()
+
+
+def _behind_random(gm: fx.GraphModule) -> set[fx.Node]:
+    drawn: set[fx.Node] = set()
+    for node in gm.graph.nodes:
+        if is_random(node) or any(argument in drawn for argument in node.all_input_nodes):
+            drawn.add(node)
+    return {node for node in drawn if node.op != "output"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return value
+    return int(value) if hasattr(value, "__index__") else float(value) if hasattr(value, "__float__") else str(value)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _bytes(storage: Any) -> memoryview:
+    whole = torch.empty(0, dtype=torch.uint8).set_(storage)
+    return memoryview(whole.numpy())  # type: ignore[arg-type]
+
+
+def _data(tensor: torch.Tensor) -> memoryview:
+    return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
 
 
 class Saving(TritonInterpret):

@@ -17,6 +17,7 @@ flat list. The graph stays as it is; inputs are changed as the graph says, so pa
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,7 +27,92 @@ from torch import fx
 from ...dumps.torchside import wrappers
 from ...dumps.torchside.history import bases_of, computed
 from .. import torch_private as t
-from . import philox
+
+_MASK = 0xFFFFFFFF
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_TO_UNIT = 4.6566127342e-10
+_ROUNDS = 10
+
+
+def repeatable(device: torch.device | str) -> bool:
+    """Whether these functions give what kernels for that device draw."""
+    kind = torch.device(device).type
+    singly = kind == "cuda" and torch.version.hip is None and t.optional("TritonOverrides._can_use_4x_random") is None
+    return kind == "cpu" or singly
+
+
+def seeds(count: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """The seeds that a compiled graph draws from the device's generator at its start."""
+    return torch.randint(-(2**63), 2**63 - 1, [count], dtype=torch.int64, device=device)
+
+
+def rand(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
+    """Uniform float32 numbers in [0, 1)."""
+    return rand_at(_indices(size, seed), seed)
+
+
+def rand_at(index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+    """The numbers of `rand` at these linear indices."""
+    return _unit(_words(index, seed)[0], seed)
+
+
+def randn(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
+    """Normal float32 numbers, by Box and Muller from the first two words; computed in float64 like the kernel."""
+    return randn_at(_indices(size, seed), seed)
+
+
+def randn_at(index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+    """The numbers of `randn` at these linear indices."""
+    u1, u2 = (_unit(word, seed) for word in _words(index, seed)[:2])
+    if seed.is_cuda:
+        return (-2.0 * u1.clamp_min(1.0e-7).log()).sqrt() * (2.0 * math.pi * u2).cos()
+    u1, u2 = 1 - u1, 1 - u2
+    return ((-2.0 * u1.log().double()).sqrt() * (2.0 * math.pi * u2.double()).cos()).float()
+
+
+def randint(low: int, high: int, size: Sequence[int], seed: torch.Tensor) -> torch.Tensor:
+    """Integers in [low, high): 64 random bits modulo the range."""
+    return randint_at(low, high, _indices(size, seed), seed)
+
+
+def randint_at(low: int, high: int, index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+    """The numbers of `randint` at these linear indices."""
+    first, second = _words(index, seed)[:2]
+    span = high - low
+    # (second * 2^32 + first) mod span in pieces that fit int64; exact while span < 2^31
+    return ((second % span) * (2**32 % span) + first % span) % span + low
+
+
+def _indices(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
+    shape = [size] if isinstance(size, int) else list(size)
+    return torch.arange(math.prod(shape), dtype=torch.int64, device=seed.device).reshape(shape)
+
+
+def _words(index: torch.Tensor, seed: torch.Tensor) -> list[torch.Tensor]:
+    counter = [index & _MASK, index >> 32, torch.zeros_like(index), torch.zeros_like(index)]
+    number = int(seed)
+    key = [number & _MASK, (number >> 32) & _MASK if seed.is_cuda else 0]
+    for _ in range(_ROUNDS):
+        low0, high0 = _multiply(counter[0], _MULTIPLIERS[0])
+        low1, high1 = _multiply(counter[2], _MULTIPLIERS[1])
+        counter = [high1 ^ counter[1] ^ key[0], low1, high0 ^ counter[3] ^ key[1], low0]
+        key = [(part + weyl) & _MASK for part, weyl in zip(key, _WEYL, strict=True)]
+    return counter
+
+
+def _multiply(a: torch.Tensor, b: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Low and high 32 bits of a product of two unsigned 32-bit numbers, in int64 without overflow."""
+    low_part = a * (b & 0xFFFF)
+    high_part = a * (b >> 16) + (low_part >> 16)
+    return ((high_part & 0xFFFF) << 16) | (low_part & 0xFFFF), high_part >> 16
+
+
+def _unit(word: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+    if seed.is_cuda:  # as int32, a negative x being folded to -x - 1
+        return torch.where(word > 0x7FFFFFFF, _MASK - word, word).float() * _TO_UNIT
+    return (word & 0x7FFFFFFF).float() * _TO_UNIT
+
 
 _RANDOM_FUNCTIONS = frozenset({
     "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal",
@@ -134,7 +220,7 @@ def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for argument in given
         if isinstance(argument, (torch.Tensor, torch.device))
     ]
-    return draw(*args, **kwargs) if draw is not None and all(map(philox.repeatable, devices)) else None
+    return draw(*args, **kwargs) if draw is not None and all(map(repeatable, devices)) else None
 
 
 def has_kernel_draws(gm: fx.GraphModule) -> bool:
@@ -146,7 +232,7 @@ def draws_unrepeatably(gm: fx.GraphModule) -> bool:
     """Whether a graph holds Inductor's random prims for a device whose kernels' numbers eager cannot repeat."""
     makers = ("prims.inductor_seed.default", "prims.inductor_seeds.default")
     return any(
-        not philox.repeatable(device)
+        not repeatable(device)
         for node in gm.graph.nodes
         if node.op == "call_function" and str(node.target) in makers
         for device in (*node.args, *node.kwargs.values())
@@ -212,12 +298,10 @@ def _fill(value: torch.Tensor, start: int) -> None:
 
 
 _DRAWS: dict[str, Callable[..., Any]] = {
-    "prims.inductor_seed.default": lambda device: philox.seeds(1, device)[0],
-    "prims.inductor_seeds.default": philox.seeds,
-    "prims.inductor_random.default": lambda size, seed, mode, **_: (philox.rand if mode == "rand" else philox.randn)(
-        size, seed
-    ),
-    "prims.inductor_randint.default": philox.randint,
+    "prims.inductor_seed.default": lambda device: seeds(1, device)[0],
+    "prims.inductor_seeds.default": seeds,
+    "prims.inductor_random.default": lambda size, seed, mode, **_: (rand if mode == "rand" else randn)(size, seed),
+    "prims.inductor_randint.default": randint,
 }
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...dumps.browse.naming import no_node
+from ...dumps.browse.about import no_node
 from ..isolation import ForkServer, ask, opened
-from ..isolation.terminal import TERMINAL, Terminal
+from ..isolation.child import TERMINAL, Terminal
 from ..replaying.replay import DEFAULT_LIMIT_S, How, replay
 from ..rungs import warmth
 from ..verdicts.outcome import Outcome

@@ -21,8 +21,8 @@ import msgspec
 
 from ...dumps import temporary
 from ..isolation import Answer, ForkServer, ask, opened
+from ..replaying.after_failure import saw_nan
 from ..replaying.replay import DEFAULT_LIMIT_S, How, replay
-from ..replaying.suspects import saw_nan
 from ..rungs import WHOLE, warmth
 from ..verdicts.ladder_words import address
 from ..verdicts.signature import Signature, from_answer

@@ -23,8 +23,7 @@ from torch import fx
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
 from ..cutting.subgraph import until
-from ..isolation.child import mark, report
-from ..isolation.terminal import TERMINAL
+from ..isolation.child import TERMINAL, mark, report
 from ..judging.judge import judge
 from ..live.case import Case, Live
 from ..live.eager import attribute, clone_inputs

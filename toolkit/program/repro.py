@@ -26,7 +26,194 @@ from .records import ALONE, LABELS, MODULES, WITH_MODULES, Call, CallRung
 from .rungs import Rungs
 from .source import CannotSayError, Source, settings_of
 from .start import Start
-from .template import PROGRAM
+
+PROGRAM = '''\
+"""{function}() ({place}), call {number}, departs from eager: made by graphdbg from a program, torch {version}.
+
+What was seen there: {reason}
+Exit code 1 while it shows, 0 when it does not, 2 when it cannot tell (with --git-bisect 125). With --without-fault
+nothing is compiled, which ends with 0. --backend NAME compiles by another backend of torch's. Tensors lie in
+repro.pt beside.
+"""
+
+import os
+import pathlib
+import sys
+
+
+def unsure(*error):
+    sys.__excepthook__(*error)
+    sys.stdout.flush()
+    os._exit(125 if "--git-bisect" in sys.argv else 2)
+
+
+sys.excepthook = unsure
+HERE = pathlib.Path(__file__).resolve().parent
+{imports}
+
+{settings}
+
+{definitions}
+
+
+def calls():
+    T = torch.load(HERE / "repro.pt", weights_only=True)
+{calls}
+
+
+BACKEND = {backend!r}
+COMPILE = {compiled!r}
+RAISES = {raises!r}
+STRIDES = {strides!r}
+TOLERANCE = {tolerance!r}
+
+
+def made(kind, state):
+    one = kind.__new__(kind)
+    if isinstance(one, torch.nn.Module):
+        torch.nn.Module.__init__(one)
+    for name, value in state.items():
+        held = one.__dict__.get(name)
+        held.update(value) if name in ("_parameters", "_buffers", "_modules") else one.__dict__.__setitem__(name, value)
+    return one
+
+
+def put(old, new):
+    if isinstance(old, torch.Tensor):
+        with torch.no_grad():
+            old.copy_(new) if old.shape == new.shape and old.dtype == new.dtype else setattr(old, "data", new.detach())
+    elif isinstance(old, list):
+        old[:] = new
+    elif hasattr(old, "update"):
+        old.clear()
+        old.update(new)
+    elif hasattr(old, "extend"):
+        old.clear()
+        old.extend(new)
+    elif hasattr(old, "__closure__"):
+        for one, other in zip(old.__closure__, new.__closure__):
+            one.cell_contents = other.cell_contents
+    else:
+        put(old.__dict__, new.__dict__)
+
+
+def leaves(value, name, seen=()):
+    if id(value) in seen:
+        return
+    seen = (*seen, id(value))
+    if isinstance(value, dict):
+        parts = [(f"[{{key!r}}]" if isinstance(key, (str, int)) else "[...]", part) for key, part in value.items()]
+    elif isinstance(value, (list, tuple)) or hasattr(value, "popleft"):
+        parts = [(f"[{{at}}]", part) for at, part in enumerate(value)]
+    elif hasattr(value, "__self__") and hasattr(value, "__func__"):
+        parts = [("", value.__self__)]
+    elif getattr(value, "__closure__", None) and hasattr(value, "__code__"):
+        parts = [(f" {{one}}", cell.cell_contents) for one, cell in zip(value.__code__.co_freevars, value.__closure__)]
+    elif isinstance(value, type):
+        methods = [
+            one for one in vars(value).values() if getattr(one, "__closure__", None) and hasattr(one, "__code__")
+        ]
+        cells = [pair for one in methods for pair in zip(one.__code__.co_freevars, one.__closure__)]
+        parts = [(f" {{one}}", cell.cell_contents) for one, cell in cells if one != "__class__"]
+    elif isinstance(value, (torch.Tensor, type(sys))) or not hasattr(value, "__dict__") or hasattr(value, "__code__"):
+        parts = []
+        plain = (torch.Tensor, int, float, complex, str, bytes, type(None))
+        yield name, value if isinstance(value, plain) else type(value)
+    else:
+        parts = [(f".{{key}}", part) for key, part in value.__dict__.items()]
+    for place, part in parts:
+        yield from leaves(part, name + place, seen)
+
+
+def left(function, run, args, kwargs, state, given):
+    """All that a call leaves, by name."""
+    before = [(name, one) for part in ({{"it": function}}, state()) for name, one in leaves(part, "")]
+    wanted = {{id(one): (name, one) for name, one in before if isinstance(one, torch.Tensor) and one.requires_grad}}
+    torch.manual_seed(0)
+    try:
+        result = run(*args, **kwargs)
+        found = dict(leaves(result, "result"))
+        roots = [one for one in found.values() if isinstance(one, torch.Tensor) and one.requires_grad]
+        if given:
+            places = list(wanted.values())
+            into = [roots[at] for at in given]
+            grads = torch.autograd.grad(into, [one for _, one in places], list(given.values()), allow_unused=True)
+            found |= {{f"gradient of {{name}}": one for (name, _), one in zip(places, grads)}}
+        tensors = {{name: one for name, one in found.items() if isinstance(one, torch.Tensor)}}
+        found |= {{f"{{name}} requires grad": one.requires_grad for name, one in tensors.items()}}
+    except Exception as error:
+        return {{"": f"raises {{type(error).__name__}}: {{str(error).strip().splitlines()[:1]}}"}}
+    found |= {{f"{{name}} afterwards": one for part in ({{"it": function}}, state()) for name, one in leaves(part, "")}}
+    return {{name: one.detach().clone() if isinstance(one, torch.Tensor) else one for name, one in found.items()}}
+
+
+def everything(compile):
+    """What each call leaves, in order."""
+    found, compiled = [], {{}}
+    for function, args, kwargs, state, given in calls():
+        if function not in compiled:
+            compiled[function] = compile(function)
+        found.append(left(function, compiled[function], args, kwargs, state, given))
+    return found
+
+
+def differs(want, have):
+    """The kind of the first difference, and the difference; None where there is none."""
+    if "" in want or "" in have:
+        error, other = want.get("", "raises nothing"), have.get("", "raises nothing")
+        wrapped = ("raises InternalTorchDynamoError", "raises TorchRuntimeError", "raises BackendCompilerFailed")
+        if error.split(":")[0] == other.split(":")[0] or ("" in want and other.startswith(wrapped)):
+            return None
+        return "missing error" if "" not in have else f"error {{other.split(':')[0]}}", f"it {{other}}, eager {{error}}"
+    if list(want) != list(have):
+        odd = [name for name in [*want, *have] if (name in want) != (name in have)]
+        return "structure", f"{{odd[0] if odd else 'an order'}} is in one of both alone"
+    for name, one in want.items():
+        other = have[name]
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+            forms = [
+                (part.dtype, tuple(part.shape), part.device, part.stride() if STRIDES else 0) for part in (one, other)
+            ]
+            if forms[0] != forms[1]:
+                return "metadata", f"{{name}} is {{forms[1]}}, eager's is {{forms[0]}}"
+            exact = torch.complex128 if one.is_complex() else torch.float64
+            one, other = one.to(exact), other.to(exact)
+            same = (one == other) | (one.isnan() & other.isnan())
+            off, size = (other - one)[~same], one[one.isfinite()]
+            scale = float(size.abs().square().mean().sqrt()) if size.numel() else 0.0
+            far = float((off.abs().square().sum() / max(one.numel(), 1)).sqrt()) / (scale or 1.0)
+            if not far <= TOLERANCE:
+                return "values", f"{{name}} is off by {{far:.3g}}, relative to its size"
+        elif type(one) is not type(other) or (one != other and one == one):
+            return "values", f"{{name}} is {{other!r}}, eager's is {{one!r}}"
+    return None
+
+
+def main():
+    unsure = 125 if "--git-bisect" in sys.argv else 2
+    backend = sys.argv[sys.argv.index("--backend") + 1] if "--backend" in sys.argv else BACKEND
+    options = COMPILE if backend == BACKEND else {{**COMPILE, "options": None}}
+    compiled = lambda function: torch.compile(function, backend=backend, **options)
+    eager, again = everything(lambda function: function), everything(lambda function: function)
+    steady = TOLERANCE and any(differs(one, other) for one, other in zip(eager, again))
+    raised = eager[-1].get("", "raises nothing").split(":")[0].removeprefix("raises ")
+    if steady or raised != (RAISES or "nothing"):
+        why = "does not repeat itself" if steady else eager[-1].get("", "raises nothing")
+        print(f"cannot tell: eager {{why}}")
+        return unsure
+    have = everything((lambda function: function) if "--without-fault" in sys.argv else compiled)
+    for number, (one, other) in enumerate(zip(eager, have)):
+        if found := differs(one, other):
+            print(f"FAILS ({{found[0]}}): call {{number + 1}} of {{len(eager)}}: {{found[1]}}")
+            return 1
+    print("passes: what is compiled leaves what eager leaves")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+'''
+
 
 MOST_BYTES = 256 << 20
 """Earlier calls with more than this are not kept."""

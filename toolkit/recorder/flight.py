@@ -32,7 +32,7 @@ from ...dumps.graph_folder import GraphText
 from ...dumps.ids import compile_name
 from ...dumps.levels import input_source
 from ...dumps.names import NAMES
-from ...dumps.pack.places import is_absolute, known
+from ...dumps.pack.redact import is_absolute, known
 from ...dumps.schema import Ambient, GraphRecord, InputRecord
 from ...dumps.writer import ProcessWriter
 from ..live import roles as roles_of

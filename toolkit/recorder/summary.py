@@ -19,12 +19,11 @@ from typing import Any
 import msgspec
 
 from ...dumps import deaths, index, journal, why
-from ...dumps.amounts import size_text
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.lines import append, objects
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
-from ...dumps.wording import counted, shown_path
+from ...dumps.wording import counted, shown_path, size_text
 from . import unsaved
 
 _MOST = 5

@@ -25,7 +25,7 @@ from ..recorder.origin import processor
 from ..verdicts.ladder_records import REAL, inputs_given
 from ..verdicts.verdict import UNLIKE, Verdict, cannot_tell
 from ..verdicts.verdict_words import headline
-from .suspects import saw_nan, unlike_the_record
+from .after_failure import saw_nan, unlike_the_record
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

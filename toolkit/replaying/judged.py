@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...dumps.kept import put_at, taken_at
 from ...dumps.reading import read_bytes, stored
+from ...dumps.written import put_at, taken_at
 from ..verdicts.outcome import Outcome
 
 if TYPE_CHECKING:

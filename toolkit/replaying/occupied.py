@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-from ...dumps.amounts import size_text
+from ...dumps.wording import size_text
 
 PROGRAM = "nvidia-smi"
 QUERY = "--query-gpu=index,memory.used,memory.total,utilization.gpu"

@@ -24,7 +24,7 @@ from ..verdicts.outcome import Outcome
 from ..verdicts.signature import Signature
 from ..verdicts.verdict import NO_REFERENCE, Where, cannot_tell, fails
 from ..verdicts.verdict_words import NAN_GIVEN
-from .suspects import saw_nan
+from .after_failure import saw_nan
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

@@ -53,8 +53,8 @@ class TritonInterpret(Inductor):
 
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
+        from ..triton.pretended import pretending
         from ..triton.retarget import put_back
-        from ..triton.standin import pretending
         from ..triton.targets import target_of
 
         moving = _moving() if spec.stage in FULL_STAGES else nullcontext()

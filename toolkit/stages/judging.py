@@ -28,7 +28,7 @@ from ..isolation.child import mark
 from ..judging.baseline import WIDE, NoReference, reference
 from ..judging.comparing import noise
 from ..live.case import Case, Live
-from ..live.eager import GraphRunError, Hook, clone_inputs, copy_graph, nodes_in
+from ..live.eager import GraphRunError, Hook, clone_inputs, copy_graph, draws_unrepeatably, is_random, nodes_in
 from ..live.entries import compiling, joint_passes, mode_of, partition, shared_fakes
 from ..live.execution import Attributes, Execution, changed_inputs, execute, result_names
 from ..live.spec import FULL_STAGES, in_force, settings
@@ -37,10 +37,74 @@ from ..numerics.measures import Noise, is_float
 from ..numerics.statistics import tensors_in
 from ..rungs.decomposed import RUNG as DECOMPOSED
 from ..verdicts.verdict import KINDS
-from .drawing import alike, drawing
-from .parting import CLOSE, Parted, Seen, parting
 from .sides import StageRun, Traced, Unmatched, joined
-from .tracing import traced_apart
+from .tracing import CLOSE, Parted, Seen, parting, traced_apart
+
+Places = dict[int, dict[str, tuple[int, str]]]
+"""For each graph (by `id`) the number and kind of its draws that are to be replaced."""
+_DRAWS = {
+    "aten.rand.default": "rand",
+    "aten.rand_like.default": "rand",
+    "aten.randn.default": "randn",
+    "aten.randn_like.default": "randn",
+}
+
+
+def alike(before: fx.GraphModule, after: fx.GraphModule) -> Places | None:
+    """The draws to be replaced in both: none where both draw the same by themselves; None where they cannot be
+    matched."""
+    both = (before, after)
+    drawn = [[node for node in nodes_in(gm) if _draws(node)] for gm in both]
+    if [str(node.target) for node in drawn[0]] == [str(node.target) for node in drawn[1]]:
+        return {}
+    makers = [[str(node.target) for node in nodes_in(gm) if is_random(node)] for gm in both]
+    if makers[0] == makers[1] and not any(map(draws_unrepeatably, both)):
+        return {}  # what is drawn from a seed may be drawn again
+    kinds = [[_kind(node) for node in nodes] for nodes in drawn]
+    inside = any(node.graph not in (before.graph, after.graph) for nodes in drawn for node in nodes)
+    if kinds[0] != kinds[1] or "" in kinds[0] or inside:
+        return None
+    numbers = [{node.name: (place, _kind(node)) for place, node in enumerate(nodes)} for nodes in drawn]
+    return {id(before): numbers[0], id(after): numbers[1]}
+
+
+def drawing(places: dict[str, tuple[int, str]]) -> Hook | None:
+    """A hook that puts the same random numbers in the places of both graphs' draws."""
+    if not places:
+        return None
+
+    def draw(node: fx.Node, value: Any) -> Any:
+        if node.name not in places:
+            return value
+        place, kind = places[node.name]
+        generator = torch.Generator().manual_seed(place)
+        make = torch.rand if kind == "rand" else torch.randn
+        return make(value.shape, generator=generator, dtype=torch.float32).to(value)
+
+    return draw
+
+
+def _draws(node: fx.Node) -> bool:
+    name = str(node.target)
+    return name.startswith("prims.inductor_rand") or (is_random(node) and "_seed" not in name and not _idle(node))
+
+
+def _idle(node: fx.Node) -> bool:
+    """Whether a node of the program's could draw but is set to drop nothing."""
+    name = getattr(node.target, "__name__", "")
+    place, neutral = {"dropout": ("training", False), "scaled_dot_product_attention": ("dropout_p", 0.0)}.get(
+        name, ("", None)
+    )
+    at = {"training": 2, "dropout_p": 4}.get(place, 0)
+    given = node.args[at] if len(node.args) > at > 0 else node.kwargs.get(place, 0.0 if place == "dropout_p" else None)
+    return bool(place) and given == neutral and given is not None
+
+
+def _kind(node: fx.Node) -> str:
+    if str(node.target) == "prims.inductor_random.default":
+        return str(node.args[2])
+    return _DRAWS.get(str(node.target), "")
+
 
 _CLOSE_IN_EAGER = 1e-2
 

@@ -25,10 +25,209 @@ from ..verdicts.ladder_words import address, concluded
 from ..verdicts.signature import RAISED_TOO
 from ..verdicts.verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
 from ..verdicts.verdict_words import word
-from .easing import eased
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
+
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..blame.workaround import work_around
+from ..node_values.reading import node_values
+from ..verdicts.verdict import ROUNDING
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+
+from contextlib import suppress
+from functools import partial
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..isolation import ask
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+TASK = f"{__name__}:task"
+ROUNDS, WARM, BUDGET_S = 30, 3, 10.0
+FACTOR, LEAST_S = 1.2, 1e-3
+"""Compiled code is slow where it takes so many times eager's time, and so much more."""
+
+
+class Steady(NamedTuple):
+    """Medians. `clear`: whether the slower one's quick runs are slower than the other's slow ones (quartiles).
+    `without_s`: compiled without the work-around that was asked for; None where that does not compile. `compile_s`: of
+    the compile, with that of a backward."""
+
+    compiled_s: float
+    eager_s: float
+    rounds: int
+    clear: bool
+    without_s: float | None = None
+    compile_s: float = 0.0
+
+    @property
+    def slow(self) -> bool:
+        """Whether compiled code is slower than eager beyond chance."""
+        return self.clear and self.compiled_s > FACTOR * self.eager_s and self.compiled_s - self.eager_s > LEAST_S
+
+
+def steady(saved: SavedGraph, server: ForkServer, how: How, lines: str = "") -> Steady | None:
+    """The measurement of a graph with its backward, if it has one; None where it cannot be run so. `lines`: a
+    work-around of ours to run first."""
+    answer = ask(TASK, {**how.payload(saved), "lines": lines}, how.limit_s, server=server).answer()
+    return Steady(**answer.value) if answer.status == "done" else None
+
+
+def task(payload: dict[str, Any]) -> dict[str, Any]:
+    """What the child does."""
+    from ..live.case import Case
+    from ..live.eager import clone_inputs, copy_graph
+    from ..live.entries import shared_fakes
+    from ..live.execution import Attributes, execute
+    from ..live.spec import FULL_STAGES, in_force, no_caches, settings
+    from ..rungs import rung
+
+    live = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
+    gm, spec = live.gm, live.spec
+    backward = spec.stage in FULL_STAGES and spec.ambient.grad and not spec.ambient.inference_mode
+    attributes = Attributes(gm)
+    inductor = rung("inductor")
+
+    def timed(run: Any) -> float:
+        parameters = [parameter for parameter in gm.parameters() if parameter.requires_grad] if backward else []
+        inputs = clone_inputs(live.inputs)
+        began = time.perf_counter()
+        execute(run, inputs, seed=0, backward=backward, parameters=parameters)
+        took = time.perf_counter() - began
+        attributes.restore()
+        return took
+
+    def built() -> Any:
+        copied = copy_graph(gm)
+        return inductor.build(copied, shared_fakes(copied, live.inputs, spec.dynamic, False)[0], spec)
+
+    with settings(spec.config), no_caches(), in_force(spec), inductor.around(gm, spec):
+        runs = [partial(_called, gm)]
+        if payload["lines"]:
+            with suppress(Exception):  # what the work-around is for
+                timed(before := built())
+                runs.append(before)
+        exec(payload["lines"], {})
+        began = time.perf_counter()
+        runs.insert(0, built())
+        compile_s = time.perf_counter() - began + timed(runs[0])
+        for run in runs * WARM:
+            timed(run)
+        taken: list[list[float]] = [[] for _ in runs]
+        until = time.monotonic() + BUDGET_S
+        while len(taken[0]) < WARM or (len(taken[0]) < ROUNDS and time.monotonic() < until):
+            for run, times in zip(runs, taken, strict=True):
+                times.append(timed(run))
+    (fast, _, slow), (fast_eager, _, slow_eager) = (quantiles(times, n=4) for times in taken[:2])
+    return {
+        "compiled_s": median(taken[0]),
+        "eager_s": median(taken[1]),
+        "rounds": len(taken[0]),
+        "clear": fast > slow_eager or fast_eager > slow,
+        "without_s": median(taken[2]) if len(taken) > 2 else None,
+        "compile_s": compile_s,
+    }
+
+
+def _called(gm: Any, inputs: list[Any]) -> list[Any]:
+    from ..live.execution import leaves
+
+    return leaves(gm(*inputs))
+
+
+QUICK_S, THOROUGH_S = 30.0, 600.0
+"""What the search may take, by itself and when it was asked for."""
+CLOSE = 1e-6
+"""Errors to float64 that are so near to each other are those of the same numbers."""
+COMPILES = 2
+"""So many compiles of the graph must fit into QUICK_S, else nothing is tried unasked."""
+
+
+def blames_compiler(verdict: Verdict) -> bool:
+    """Whether a change of the compiler's could make it go away."""
+    return verdict.verdict == ROUNDING or (verdict.failed and verdict.fault == "compiler")
+
+
+def parted(saved: SavedGraph, server: ForkServer, how: How, limit_s: float) -> str:
+    """The first node whose compiled value is not eager's, with its line; empty where returned values change what
+    differs."""
+    if limit_s < 1.0:
+        return ""
+    events = list(
+        node_values(saved, seed=how.seed, device=how.device, limit_s=limit_s, imports=how.imports, server=server)
+    )
+    if events[-1].get("relation") not in ("same", "other"):
+        return ""
+    rows = (row for row in events if row.get("error") is not None and row.get("eager_error") is not None)
+    first = next((row for row in rows if not math.isclose(row["error"], row["eager_error"], rel_tol=CLOSE)), None)
+    return "" if first is None else f"{first['name']}{', ' + first['line'] if first['line'] else ''}"
+
+
+def eased(
+    saved: SavedGraph,
+    server: ForkServer,
+    how: How,
+    verdict: Verdict,
+    compile_s: float,
+    left_s: float,
+    *,
+    thorough: bool = False,
+    told: Callable[[str], object] = lambda text: None,
+) -> Verdict:
+    """The verdict with its work-around, or with the command that looks for one longer, where a compile of the graph
+    (`compile_s`) takes too long to try several unasked; as it is where nobody can blame the compiler, and where none
+    was found in `left_s`.
+    """
+    if not blames_compiler(verdict) or verdict.workaround:
+        return verdict
+    if verdict.kind in ("hang", "memory") and not thorough:
+        compile_s = QUICK_S
+    command = verdict.then(f"graphdbg triage {address(saved)} --workaround").next
+    unasked = msgspec.structs.replace(verdict, next=[*verdict.next, *command])
+    if not thorough and COMPILES * compile_s > QUICK_S:
+        return unasked
+    told("looking for what makes it go away")
+    began = time.monotonic()
+    limit = min(left_s, THOROUGH_S if thorough else QUICK_S)
+    try:
+        lines = work_around(saved, server, how, verdict, max_time_s=limit)
+    except KeyboardInterrupt:  # the verdict is known, and is worth more than its work-around
+        told("interrupted")
+        return unasked
+    told(f"{'found' if lines else 'found nothing'} in {time.monotonic() - began:.1f} s")
+    if verdict.verdict == ROUNDING and (place := parted(saved, server, how, limit - (time.monotonic() - began))):
+        verdict = msgspec.structs.replace(verdict, reason=f"{verdict.reason}; compiled and eager part first at {place}")
+    if lines is None and verdict.failed and not thorough:
+        return unasked
+    if (
+        lines and thorough and "torch.compiler." not in lines
+    ):  # an execution of the graph alone cannot show what that costs
+        lines += _cost(saved, server, how, lines)
+    return msgspec.structs.replace(verdict, workaround=lines)
+
+
+def _cost(saved: SavedGraph, server: ForkServer, how: How, lines: str) -> str:
+    """What the change costs in speed, as a comment; nothing where that cannot be measured."""
+    times = steady(saved, server, how, lines)
+    if times is None:
+        return ""
+    without = f"{1000 * times.without_s:.3g} ms without, " if times.without_s is not None else ""
+    return (
+        f"\n# an execution takes {1000 * times.compiled_s:.3g} ms with it, {without}{1000 * times.eager_s:.3g} "
+        "ms in eager"
+    )
+
 
 BEFORE = ("decomposed", "inductor_nofuse")
 """Rungs on the way to Inductor: what they make of a graph is compared with nothing that was recorded."""

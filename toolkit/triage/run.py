@@ -26,15 +26,14 @@ from ...dumps.wording import counted
 from ..blame.partners import compile_of, inner_graphs
 from ..isolation import ForkServer, opened
 from ..replaying import fidelity
+from ..replaying.after_failure import suspects, triggered
 from ..replaying.replay import How
-from ..replaying.suspects import suspects, triggered
 from ..stages.asking import STAGES, judge_stages, stages_of
 from ..verdicts.ladder_records import RungResult, Triage, inputs_given
 from ..verdicts.ladder_words import address
 from ..verdicts.verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, unloadable, worst
 from ..verdicts.verdict_words import word
-from .easing import blames_compiler, eased
-from .ladder import DEFAULT_LIMIT_S, Ladder, chosen
+from .ladder import DEFAULT_LIMIT_S, Ladder, blames_compiler, chosen, eased
 from .ranking import GraphRow, RunTriage, rank, run_concluded
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...dumps.amounts import size_text
+from ...dumps.wording import size_text
 from ..rungs import NAMES
 from ..verdicts import verdict_words
 from ..verdicts.ladder_records import number

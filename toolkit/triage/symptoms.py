@@ -19,17 +19,314 @@ import msgspec
 from ...dumps import deaths, why
 from ...dumps.why.times import of_run
 from ...dumps.wording import counted
+from ..replaying.after_failure import triggered
 from ..replaying.replay import How
-from ..replaying.suspects import triggered
 from ..verdicts.ladder_records import REAL
 from ..verdicts.ladder_words import record_again, run_address
 from ..verdicts.verdict import Verdict, cannot_tell
 from .ranking import RunTriage
 from .run import triage_run
-from .symptom_steps import died, in_flight, memory, often, ranks, recompiles, slow, steady, waits
 
 if TYPE_CHECKING:
     from ...dumps.store import Run
+
+
+import shlex
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from ...dumps.diff.pair import GraphGroup, pair_view, pairs
+from ...dumps.diff.pair import ranks as rank_pairs
+from ...dumps.journal import IN_FLIGHT
+from ...dumps.kernels import WHOLE
+from ...dumps.sidecar import Peak, peak
+from ...dumps.why.times import keep_steady
+from ...dumps.wording import size_text
+from ..isolation import ForkServer, opened
+from ..replaying.control import slowed
+from ..verdicts.verdict import Where
+from .ladder import Steady
+from .ladder import steady as measure
+
+if TYPE_CHECKING:
+    from ...dumps.diff.model import GraphView
+    from ...dumps.store import Run
+    from .ranking import GraphRow, RunTriage
+
+Looked = tuple[str, Verdict | None]
+HOW = How()
+
+STEADY_S = 120.0
+"""No further graph's steady state is measured after so long."""
+SLOW_S, NODE_S = 60.0, 0.5
+"""A compile is slow that takes longer, and longer than so much for each node, the machine's other work left out."""
+OFTEN = 3
+"""A function that was compiled again so often is slow because of that."""
+
+MORE_MEMORY, FREE_BYTES = 1.5, 256 << 20
+"""Compiled code that needs so many times eager's memory, and that much more, is worth a measurement."""
+
+
+def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """The guard that failed most often; one recompile by which a size became variable is Dynamo's ordinary way."""
+    causes = why.repeated(run)
+    compiles = [
+        compiled
+        for process in why.of_run(run).processes
+        for function in process.functions
+        for compiled in function.compiles
+    ]
+    if not causes:
+        again = sum(compiled.kind == "recompile" for compiled in compiles)
+        sizes = f"compiled again for a size that became variable: {again}" if again else "none was compiled again"
+        return f"Looked at: {counted(len(compiles), 'compile')} of functions; {sizes}.", None
+    worst = causes[0]
+    place = worst.place and f"{PurePath(worst.place.file).name}:{worst.place.line}"
+    text = f"{worst.function} was compiled again {counted(worst.count, 'time')}: {worst.text}"
+    text += (
+        f"; given up there, {worst.limit} is reached: what fits no compiled version runs uncompiled"
+        if worst.limit
+        else ""
+    )
+    where = Where(graph=f"{run_address(run)}/{worst.id}" if worst.id else "", line=place or "", name=worst.guard)
+    verdict = Verdict("fails", "slow_compile", "model", reason=text, where=where)
+    others = f" {counted(len(causes) - 1, 'other cause')}." if len(causes) > 1 else ""
+    return f"{text}.{others}", verdict.then(_of_run(run, "ls", "--why"))
+
+
+def often(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """The same, where it makes a program slow: once or twice is what each program does."""
+    text, verdict = recompiles(run)
+    worst = next(iter(why.repeated(run)), None)
+    return text, verdict if worst is not None and (worst.limit or worst.count >= OFTEN) else None
+
+
+def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """Seconds of an execution beside eager's, of Dynamo's right graphs; the graph that is slower than eager, else the
+    one whose compile is slow.
+    """
+    right = [row for row in (graphs.graphs if graphs else []) if row.judged and row.stage in _OUTERMOST]
+    recorded = {row.id: row.seconds or 0.0 for row in run.rows}
+    right.sort(key=lambda row: -recorded[row.id])
+    times: dict[str, Steady] = {}
+    began = time.monotonic()
+    with opened(None) as server:
+        for row in right:
+            if (
+                time.monotonic() - began < STEADY_S
+                and (measured := measure(run.graph(row.id), server, how)) is not None
+            ):
+                times[row.id] = measured
+        compiled = _slow_compile(run, times, server)
+    keep_steady(run, {name: (timing.compiled_s, timing.eager_s) for name, timing in times.items()})
+    if not times:
+        return "No graph's steady state was measured.", None
+    name, worst = max(times.items(), key=lambda item: item[1].compiled_s - item[1].eager_s)
+    both = f"{1000 * worst.compiled_s:.2f} ms compiled, {1000 * worst.eager_s:.2f} ms in eager"
+    text = (
+        f"Measured: one execution of {counted(len(times), 'graph')} in the steady state; least gained at {name}: "
+        f"{both}."
+    )
+    if not worst.slow:
+        return text, compiled
+    reason = f"{name} takes {both} (medians of {worst.rounds} runs, turn by turn)"
+    function, _, line = next((timing.function for timing in of_run(run) if timing.id == name), "").rpartition(", ")
+    where = Where(function, f"{run_address(run)}/{name}", line)
+    verdict = Verdict("fails", "slow", "compiler", "inductor", reason, where)
+    return text, verdict.then(_of_run(run, "ls", "--time"))
+
+
+def _slow_compile(run: Run, times: dict[str, Steady], server: ForkServer) -> Verdict | None:
+    """Of the graph whose compile takes longest, here or in the run: whether it is slow, or the machine was."""
+    rows = [row for row in run.rows if row.stage in _OUTERMOST and row.saved]
+    here = {name: item.compile_s for name, item in times.items()}
+    longest = max(rows, key=lambda row: max(row.seconds or 0.0, here.get(row.id, 0.0)), default=None)
+    if longest is None:
+        return None
+    then, address = longest.seconds or 0.0, f"{run_address(run)}/{longest.id}"
+    if longest.id not in times:
+        if then < SLOW_S:
+            return None
+        return cannot_tell(f"{longest.id} took {then:.0f} s to compile in the run, and was not measured here").then(
+            shlex.join(["graphdbg", "minify", address, "--slower-than", f"{then / 2:.0f}"])
+        )
+    took, nodes = times[longest.id].compile_s, len(run.graph(longest.id).record.graph.nodes)
+    if took < SLOW_S or (own := took / slowed(server, nodes)) < max(SLOW_S, NODE_S * nodes):
+        return None
+    reason = f"{longest.id} takes {own:.0f} s to compile for {counted(nodes, 'node')} ({then:.0f} s in the run)"
+    verdict = Verdict("fails", "slow_compile", "compiler", "inductor", reason, Where(graph=address))
+    return verdict.then(shlex.join(["graphdbg", "minify", address, "--slower-than", f"{own / 2:.0f}"]))
+
+
+def slow(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """Compile seconds by journal."""
+    rows = [row for row in run.rows if row.seconds is not None and row.stage in _OUTERMOST]
+    longest = max(rows, key=lambda row: row.seconds or 0.0, default=None)
+    breaks = sum(
+        len(compiled.breaks)
+        for process in why.of_run(run).processes
+        for of in process.functions
+        for compiled in of.compiles
+    )
+    total = sum(row.seconds or 0.0 for row in rows)
+    text = f"Looked at: {total:.1f} s in AOTAutograd and Inductor in {counted(len(rows), 'compile')}"
+    text += f" (the longest {longest.seconds or 0.0:.1f} s, {longest.id})" if longest is not None else ""
+    return f"{text}, {counted(breaks, 'graph break')}.", None
+
+
+_OUTERMOST = ("dynamo", "compiled_autograd")
+
+
+def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """Whether one rank runs a graph that another, which got further or ended, does not: it waits for them."""
+    waiting = [row for row in run.rows if row.status == "running" and (row.lost or row.since)]
+    others = {row.process for row in run.rows} - {row.process for row in waiting}
+    if not waiting or not others or len(run.processes) < 2:
+        return "Looked at: no rank waits in a graph for another.", None
+    row = waiting[0]
+    text = (
+        f"rank {row.rank} was in {row.id} when it ended, and "
+        f"{counted(len(others), 'other process', 'other processes')} not"
+    )
+    where = Where(graph=f"{run_address(run)}/{row.id}")
+    verdict = Verdict("fails", "hang", "model", reason=f"{text}: it waits for what they do not do", where=where)
+    return f"{text}.", verdict.then(_of_run(run, "diff"))
+
+
+def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """The graph that was being compiled or run at the end, where judging it again shows nothing."""
+    rows = [row for row in run.rows if row.lost or row.status in IN_FLIGHT or "KeyboardInterrupt" in (row.error or "")]
+    if not rows:
+        return "Looked at: no graph was being compiled or run when the program ended.", _outside(run)
+    row = rows[0]
+    state = row.status if row.lost or row.status in IN_FLIGHT else "compiling"
+    text = f"{row.id} was {state} when its process ended" if row.lost or row.error else f"{row.id} is {state}"
+    verdict = cannot_tell(f"{text}, and here it ends and is right: what it waited for is not in the graph")
+    again = _program(run)
+    return f"{text}.", verdict.then(again)
+
+
+def _outside(run: Run) -> Verdict | None:
+    """The program was ended from outside while no graph was in flight: what hung is none of them."""
+    killed = [end for end in deaths.endings(run.processes) if end.status in ("killed", "died")]
+    if not killed:
+        return None
+    again = _program(run)
+    reason = (
+        f"{deaths.sentence(killed[0], run.processes)}, and no graph was in flight: what went on was outside of graphs"
+    )
+    return cannot_tell(reason).then(again)
+
+
+def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """Processes that did not end well, where no graph fails by itself."""
+    bad = [end for end in deaths.endings(run.processes) if end.status in ("failed", "killed", "died")]
+    if not bad:
+        return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
+    text = deaths.sentence(bad[0], run.processes)
+    again = _program(run)
+    return f"{text}.", cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs").then(
+        again
+    )
+
+
+def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """What compile and first run needed beside eager's own run."""
+    rows = [row for row in (graphs.graphs if graphs else []) if row.needed_bytes]
+    if not rows:
+        return "Looked at: no graph's memory was measured.", None
+    worst = max(rows, key=lambda row: row.needed_bytes - row.eager_bytes)
+    eagers = size_text(worst.eager_bytes) if worst.eager_bytes else "too little to measure"
+    both = f"{size_text(worst.needed_bytes)} for compile and first run of {worst.id}, {eagers} for eager's"
+    text = f"Looked at: the memory of {counted(len(rows), 'graph')}; at most {both}."
+    inner, planned = _planned(run, worst.id)
+    buffer = ""
+    if planned.largest is not None:
+        buffer = (
+            f"{planned.largest.name} ({size_text(planned.largest.bytes)}, written by {planned.largest.by or 'nothing'})"
+        )
+        text += (
+            f" The code of {inner} holds at least {size_text(planned.bytes)} of buffers at once, most of it {buffer}."
+        )
+    if max(worst.needed_bytes, planned.bytes) <= MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
+        return text, None
+    if buffer and planned.largest is not None and planned.bytes > MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
+        reason = (
+            f"the generated code of {inner} holds {size_text(planned.bytes)} at once, most of it {buffer}; eager needs "
+        )
+        reason += f"{size_text(worst.eager_bytes)} in all"
+        where = Where(planned.largest.name, f"{run_address(run)}/{inner}")
+        return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
+    if worst.needed_bytes > MORE_MEMORY * (worst.eager_bytes + worst.control_bytes) + FREE_BYTES:
+        reason = f"{both}, {size_text(worst.control_bytes)} for those of a harmless graph of as many nodes"
+        where = Where(graph=f"{run_address(run)}/{worst.id}")
+        return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
+    return text, cannot_tell(f"{both}: a harmless graph of as many nodes needs as much here").then(_smaller(worst))
+
+
+def _planned(run: Run, name: str) -> tuple[str, Peak]:
+    """Of the graphs of that graph's compile, the one whose generated code holds most at once, and what it holds."""
+    compiled = name.rpartition("/")[0]
+    peaks: list[tuple[str, Peak]] = []
+    for row in run.rows:
+        if row.saved and row.id.rpartition("/")[0] == compiled:
+            codes = [file for file in run.graph(row.id).code_files() if file.name == WHOLE]
+            peaks += [(row.id, peak(file.read_text())) for file in codes]
+    return max(peaks, key=lambda item: item[1].bytes, default=("", Peak(0, [])))
+
+
+def _smaller(worst: GraphRow) -> str:
+    """The command that makes the graph smaller that needs so much."""
+    half = (worst.needed_bytes + worst.eager_bytes) // 2
+    return shlex.join(["graphdbg", "minify", worst.address, "--memory-over", f"{half >> 20}M"])
+
+
+def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """The first graph in which a rank differs from the first one."""
+    part = GraphGroup(run_address(run), run, run.rows, "run")
+    if len(part.processes()) < 2:
+        return "Looked at: only one process recorded graphs, so there are no ranks to compare.", None
+    views = [pair_view(pair, rank=True) for first, other in rank_pairs(part) for pair in pairs(first, other)]
+    differs = [view for view in views if view.verdict in ("differs", "only_a", "only_b")]
+    unread = [view for view in views if view.verdict == "unreadable"]
+    text = (
+        f"Looked at: {counted(len(views), 'pair')} of graphs of "
+        f"{counted(len(part.processes()), 'process', 'processes')}"
+    )
+    if unread and not differs:
+        return f"{text}.", cannot_tell(f"graphs cannot be read: {unread[0].notes[0]}").then(_of_run(run, "diff"))
+    if not differs:
+        return f"{text}, which are equal.", None
+    verdict = Verdict("fails", "metadata", "model", reason=_difference(differs[0]), where=_place(run, differs[0]))
+    return f"{text}; {len(differs)} differ: {verdict.reason}.", verdict.then(_of_run(run, "diff"))
+
+
+def _difference(view: GraphView) -> str:
+    if view.first is None:
+        side = "the first rank" if view.verdict == "only_a" else "another rank"
+        return f"only {side} has {view.a or view.b}" if view.verdict != "differs" else f"ranks differ in {view.id}"
+    calls = [node.call for node in (view.first.a, view.first.b) if node is not None]
+    text = f"{calls[0]} in one, {calls[1]} in the other" if len(calls) == 2 else f"{calls[0]} in one alone"
+    return f"ranks differ first in {view.id}: {text}"
+
+
+def _place(run: Run, view: GraphView) -> Where:
+    node = view.first and (view.first.b or view.first.a)
+    name = node.name if node else ""
+    return Where(name, f"{run_address(run)}/{view.id}", node.line if node else "")
+
+
+def _of_run(run: Run, *words: str) -> str:
+    """A command about the run."""
+    return shlex.join(["graphdbg", words[0], run_address(run), *words[1:]])
+
+
+def _program(run: Run) -> str:
+    """The command that runs the whole program under each backend."""
+    command = run.record.command
+    python = ["python"] if command and command[0].endswith(".py") else []
+    return shlex.join(["graphdbg", "triage", "--", *python, *command])
+
 
 Step = Callable[["Run", RunTriage | None, How], tuple[str, Verdict | None]]
 """What was looked at, in a sentence, and what came of it (None: nothing). Given the graphs' triage where they were

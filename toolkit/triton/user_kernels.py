@@ -35,7 +35,7 @@ def ready() -> None:
 @contextlib.contextmanager
 def without_gpu() -> Iterator[None]:
     """For programs: kernels are traced by torch.compile and interpreted when they run, with all tensors on the CPU."""
-    from .standin import pretending
+    from .pretended import pretending
     from .targets import DEFAULT, target_of
 
     with pretending(target_of(DEFAULT)), interpreting():
@@ -47,7 +47,7 @@ def interpreting() -> contextlib.AbstractContextManager[None]:
     it writes) is answered for a pretended GPU where there is none."""
     from triton.runtime import Autotuner, JITFunction, driver
 
-    from .standin import Driver
+    from .pretended import Driver
     from .targets import DEFAULT, target_of
 
     usual, usual_tuned = JITFunction.run, Autotuner.run

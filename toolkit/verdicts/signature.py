@@ -11,13 +11,135 @@ True
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
 
-from ...dumps.likeness import like, words_of
+from ...dumps.wording import like, words_of
 from ..isolation.protocol import Answer, frames_of
-from . import normalise
+
+_IR = re.compile(
+    r"\b(?:TensorBox|StorageBox|InputBuffer|ComputedBuffer|ConstantBuffer|Pointwise|Reduction|Scatter|View|ReinterpretView|PermuteView|"
+    r"ExpandView|SqueezeView|SliceView|GenericView|DonatedBuffer|ExternKernel\w*|FallbackKernel|MultiOutput|\w*Layout|FakeTensor|tensor|Parameter|"
+    r"torch\.Size|TensorMetadata|ShapeAsConstantBuffer|SchedulerNode|FusedSchedulerNode|\w+Box|\w+Constant)\("
+)
+_NAMED = "buf|arg|args|op|primals|tangents|tmp|getitem|inp|in_ptr|out_ptr|fwd_rng_state|x|i|p|z|r|s|u|zuf|val|ks|idx"
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"0x[0-9a-fA-F]+"), "<hex>"),
+    (re.compile(r"(?:[A-Za-z]:)?(?:/[\w.+\-@]+){2,}/?"), "<path>"),
+    (re.compile(r"\bc[a-z2-7]{50,}\w*"), "<hash>"),
+    (re.compile(rf"%?\b(?:{_NAMED})_?\d+(?:_\d+)*\b"), "<name>"),
+    (re.compile(r"(%?\b[A-Za-z]\w*?)(?:_\d+)+\b"), r"\1"),
+    (re.compile(r"\bname='[^']*'"), "name=<name>"),
+    (re.compile(r"(?<![\w<])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)"), "<n>"),
+    (re.compile(r"\[\s*(?:(?:<n>|<name>)\s*,?\s*)+\]"), "[..]"),
+    (re.compile(r"\(\s*(?:(?:<n>|<name>)\s*,?\s*)+\)"), "(..)"),
+    (re.compile(r"[ \t]+"), " "),
+)
+_CPP_ERROR = re.compile(r"\berror: (.*)")
+_ACCUMULATOR = re.compile(r"(?<=tmp_acc)\d+")
+"""How the accumulators of a generated kernel are numbered; fewer of them are left in a smaller kernel."""
+_MAX_LINES, _MAX_CHARS = 4, 400
+
+
+_CUDA_ADVICE = re.compile(
+    r"^(?:Search for `cuda|CUDA kernel errors might be|For debugging consider passing CUDA_LAUNCH_BLOCKING"
+    r"|Compile with `TORCH_USE|Device-side assert(?:ion|ions)? (?:tracking|were|was)).*(?:\n|\Z)",
+    re.MULTILINE,
+)
+"""What torch adds to each CUDA error: it says nothing of this one."""
+
+
+def without_advice(text: str) -> str:
+    """An error text without the advice that torch adds to every CUDA error."""
+    return _CUDA_ADVICE.sub("", text).rstrip() if "CUDA" in text else text
+
+
+def message(text: str) -> str:
+    """The first lines of an error text without numbers, node and buffer names, addresses, paths and reprs of values."""
+    text = _collapse(without_advice(text))
+    lines = [line.strip() for line in text.splitlines() if line.strip()][:_MAX_LINES]
+    kept = "\n".join(lines)
+    for pattern, replacement in _RULES:
+        kept = pattern.sub(replacement, kept)
+    return kept[:_MAX_CHARS].strip()
+
+
+def cpp_error(output: str) -> str:
+    """The first `error:` line of a C++ compiler's output, normalised; the last line when there is none (a linker's
+    message)."""
+    match = _CPP_ERROR.search(output)
+    if match:
+        return message(_ACCUMULATOR.sub("<n>", match.group(1)))
+    lines = [line for line in output.splitlines() if line.strip()]
+    return message(lines[-1]) if lines else ""
+
+
+def lowering_target(text: str) -> str:
+    """The op of `target: aten.foo.default` in a lowering error's text, or the empty string."""
+    match = re.search(r"^\s*target: (\S+)", text, re.MULTILINE)
+    return match.group(1) if match else ""
+
+
+def _collapse(text: str) -> str:
+    """Replaces the balanced arguments of IR and tensor reprs by dots, whatever their depth."""
+    out: list[str] = []
+    at = 0
+    while match := _IR.search(text, at):
+        out.append(text[at : match.end()])
+        depth, end = 1, match.end()
+        while end < len(text) and depth:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        out.append("..)")
+        at = end
+    return "".join(out) + text[at:]
+
+
+_PLUMBING = frozenset(
+    {
+        "torch.fx.interpreter",
+        "torch._dynamo.utils",
+        "torch.utils._python_dispatch",
+        "torch._dynamo.repro.after_aot",
+        "contextlib",
+        "torch.utils._contextlib",
+        "torch._logging._internal",
+        "torch._utils_internal",
+        "torch.nn.modules.module",
+        "torch._compile",
+    }
+)
+
+
+def library_frames(frames: list[str], keep: int = 4) -> list[str]:
+    """The frames of torch and triton among `module:function` frames, innermost first, without the plumbing around
+    them."""
+    inside = [frame for frame in frames if frame.split(".")[0].split(":")[0] in ("torch", "triton", "sympy")]
+    return [frame for frame in inside if frame.split(":")[0] not in _PLUMBING][:keep]
+
+
+_TRACE_LINE = re.compile(r'File "([^"]+)", line \d+ in (\S+)')
+
+
+def faulthandler_frames(output: str, keep: int = 4) -> list[str]:
+    """`module:function` of a faulthandler trace, innermost first; generated code is `<generated>`."""
+    _, marker, trace = output.rpartition("(most recent call first):")
+    if not marker:
+        return []
+    frames = []
+    for path, function in _TRACE_LINE.findall(trace):
+        parts = path.removesuffix(".py").split("/")
+        for package in ("torch", "triton", "graphdbg"):
+            if package in parts[:-1]:
+                frames.append(".".join(parts[parts.index(package) :]).removesuffix(".__init__") + f":{function}")
+                break
+        else:
+            generated = re.fullmatch(r"c[a-z2-7]{50,}", parts[-1]) is not None or path.startswith("<")
+            frames.append(f"{'<generated>' if generated else parts[-1]}:{function}")
+    return frames[:keep]
+
 
 SURE, STILL = 100.0, 3.0
 """What was that far beyond rounding must stay this far."""
@@ -162,26 +284,20 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def from_exception(error: BaseException, stage: str) -> Signature:
     """The signature of an exception, unwrapped to what was first raised inside the compiler."""
-    inner, detail, frames = error, "", normalise.library_frames(frames_of(error))
+    inner, detail, frames = error, "", library_frames(frames_of(error))
     for _ in range(20):
-        detail = detail or normalise.lowering_target(str(inner) if _is(inner, "LoweringException") else "")
+        detail = detail or lowering_target(str(inner) if _is(inner, "LoweringException") else "")
         deeper = inside(inner)
         if deeper is None:
             break
-        frames = normalise.library_frames(frames_of(deeper)) or frames
+        frames = library_frames(frames_of(deeper)) or frames
         inner = deeper
     name = f"{type(inner).__module__}.{type(inner).__qualname__}".removeprefix("builtins.")
     if _is(inner, "CppCompileError"):
-        text = normalise.cpp_error(str(getattr(inner, "output", "") or inner))
+        text = cpp_error(str(getattr(inner, "output", "") or inner))
         return Signature("crash", stage, name, text, detail=detail or "C++", raw=text)
     return Signature(
-        "crash",
-        stage,
-        name,
-        normalise.message(str(inner)),
-        tuple(frames),
-        detail,
-        raw=normalise.without_advice(str(inner))[:1000],
+        "crash", stage, name, message(str(inner)), tuple(frames), detail, raw=without_advice(str(inner))[:1000]
     )
 
 
@@ -191,7 +307,7 @@ def from_answer(answer: Answer) -> Signature | None:
     if answer.status == "done":
         signature: Any = answer.value.get("signature") if isinstance(answer.value, dict) else None
         return None if signature is None else msgspec.convert(signature, Signature)
-    frames = tuple(normalise.faulthandler_frames(answer.output))
+    frames = tuple(faulthandler_frames(answer.output))
     if answer.status == "signal":
         return Signature(
             "signal", answer.stage, frames=frames, detail=answer.signal, message=_abort_text(answer.output)
@@ -203,10 +319,8 @@ def from_answer(answer: Answer) -> Signature | None:
     failure = answer.error
     assert failure is not None
     kind: Kind = "crash" if failure.type == "ProcessExit" else "error"
-    inside = tuple(normalise.library_frames(failure.frames))
-    return Signature(
-        kind, answer.stage, failure.type, normalise.message(failure.message), inside, raw=failure.message[:1000]
-    )
+    inside = tuple(library_frames(failure.frames))
+    return Signature(kind, answer.stage, failure.type, message(failure.message), inside, raw=failure.message[:1000])
 
 
 def how_ended(answer: Answer) -> str:
@@ -233,5 +347,5 @@ def _abort_text(output: str) -> str:
     """The line that a C++ abort leaves ("terminate called ...", a failed assertion), normalised."""
     for line in output.splitlines():
         if "what():" in line or "Assertion" in line or "double free" in line or "corrupt" in line:
-            return normalise.message(line)
+            return message(line)
     return ""

@@ -43,7 +43,7 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
     gc.disable()  # a fifth of the start; from then on `collecting` decides
     from .. import _terminal
     from ..app import Workbench
-    from ..start import first_room
+    from ..room import first_room
 
     app = Workbench(first_room(target, follow=follow), None if served else _terminal.colours())
     app.run()

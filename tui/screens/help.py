@@ -17,7 +17,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
-from ..keys import shown
+from ..key_line import shown
 from ..registry import of_room
 from ..sheet import Sheet
 

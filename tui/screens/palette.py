@@ -15,7 +15,7 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Prov
 
 from .._textual import is_leaving
 from ..actions import EVERYWHERE
-from ..keys import shown
+from ..key_line import shown
 from ..registry import REGISTRY
 from ..room import Room
 

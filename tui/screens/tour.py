@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from ...dumps import temporary
 from ..here import Here
-from ..keys import shown
+from ..key_line import shown
 from ..registry import BY_ID
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from math import log
 
 from rich.text import Text
 
-from ...dumps.amounts import clock_text
-from .lines import Lines
+from ...dumps.wording import clock_text
+from .texts import Lines
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bits of a braille cell by row and column."""

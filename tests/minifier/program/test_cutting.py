@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphdbg.minifier.program.cutting import Cutting
+from graphdbg.minifier.program.command import Cutting
 
 TEXT = """
 import torch

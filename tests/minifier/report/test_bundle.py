@@ -19,7 +19,7 @@ from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.dumps.tensors import TensorStore
 from graphdbg.minifier import casefile
 from graphdbg.minifier.report import bundle, trying, verify
-from graphdbg.minifier.report.duplicates import search_link
+from graphdbg.minifier.report.bundle import search_link
 from graphdbg.toolkit.verdicts import verdict
 from graphdbg.toolkit.verdicts.identity import of_record
 from graphdbg.toolkit.verdicts.signature import Signature

@@ -13,8 +13,7 @@ from graphdbg.dumps.errors import RefusedError
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import GraphRecord, SequenceValue
 from graphdbg.minifier.report import verify
-from graphdbg.minifier.report.custom_ops import custom_targets, refuse_others, registered
-from graphdbg.minifier.report.op_sources import source_of
+from graphdbg.minifier.report.custom_ops import custom_targets, refuse_others, registered, source_of
 from graphdbg.minifier.report.trying import candidates
 from graphdbg.toolkit.verdicts.signature import Signature
 

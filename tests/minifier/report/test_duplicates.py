@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from graphdbg.dumps.pack.redact import Redactor
-from graphdbg.minifier.report.duplicates import phrase, search_link
-from graphdbg.toolkit.verdicts import normalise
+from graphdbg.minifier.report.bundle import phrase, search_link
+from graphdbg.toolkit.verdicts import signature
 from graphdbg.toolkit.verdicts.identity import identity
 from graphdbg.toolkit.verdicts.signature import Signature
 
@@ -53,7 +53,7 @@ def test_what_is_searched_for(signature: Signature, asked: str) -> None:
 
 
 def test_nothing_of_the_machine_is_in_it() -> None:
-    text = normalise.message(
+    text = signature.message(
         "could not open the file /home/ann/secret/weights of layer12 at 0x7f00 in model.py:33 for ann@host"
     )
     failure = identity(Signature("crash", "compile", "OSError", text), [], reduced=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphdbg.dumps.program import sizes
+from graphdbg.dumps.program import repro
 from graphdbg.dumps.program.function import program_of
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import SymbolRecord, SymValue, TensorValue
@@ -45,16 +45,16 @@ def scripts() -> list[Script]:
 
 def test_dimensions_that_can_be_dynamic() -> None:
     record = tanh_record()
-    marks = sizes.symbolic_dims(record, {"s0": 6, "s1": 4})
-    assert marks == [sizes.Mark("x", 0, "s0"), sizes.Mark("x", 1, "s1")]
-    assert sizes.symbolic_dims(record, {"s0": 6, "s1": 1}) == marks[:1], "a size of one is never dynamic"
-    tried = [sizing.marks for sizing in sizes.narrower(record, {"s0": 6, "s1": 4})]
+    marks = repro.symbolic_dims(record, {"s0": 6, "s1": 4})
+    assert marks == [repro.Mark("x", 0, "s0"), repro.Mark("x", 1, "s1")]
+    assert repro.symbolic_dims(record, {"s0": 6, "s1": 1}) == marks[:1], "a size of one is never dynamic"
+    tried = [sizing.marks for sizing in repro.narrower(record, {"s0": 6, "s1": 4})]
     assert tried == [(marks[0],), (marks[1],), tuple(marks)]
-    assert sizes.narrower(record_of({"x": value(2, strides=(1,))}, [], ["x"]), {}) == []
+    assert repro.narrower(record_of({"x": value(2, strides=(1,))}, [], ["x"]), {}) == []
 
 
 def test_a_size_that_is_an_input_is_computed_instead() -> None:
-    inside = sizes.sizes_inside(tanh_record())
+    inside = repro.sizes_inside(tanh_record())
     program = program_of(inside)
     assert program.parameters == ["x"]
     made: dict[str, Any] = {"torch": torch}

@@ -57,7 +57,7 @@ def test_the_test_finds_them_where_they_are_left(run: Run, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(Secrets, "text", lambda self, text: text)
         assert set(KINDS) - secrets_in(written(run, Path("secrets.zip"))) <= {"assignment"}
-    monkeypatch.setattr("graphdbg.dumps.pack.places.Places.name", lambda self, path: path)
+    monkeypatch.setattr("graphdbg.dumps.pack.redact.Places.name", lambda self, path: path)
     assert len(paths_in(written(run, Path("paths.zip")))) > len(PATHS)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.program.repro import flaky_sentence, until_shown
-from graphdbg.minifier.flaky import Rate
+from graphdbg.minifier.casefile import Rate
 from graphdbg.minifier.report.trying import candidates
 
 from .cases import case_of, relu_record

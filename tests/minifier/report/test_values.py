@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from graphdbg.dumps.dtypes import ITEM_BYTES
 from graphdbg.dumps.program.inputs import InputSource, Slot, sidecar_bytes, slots_of, source_of
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import InputRecord, SymbolRecord, SymValue, TensorValue
+from graphdbg.dumps.sidecar import ITEM_BYTES
 
 from ...dumps.graphs import MemoryTensors
 from .cases import call, node, record_of, stored, tensor

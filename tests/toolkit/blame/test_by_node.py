@@ -14,12 +14,12 @@ import torch
 from click.testing import CliRunner
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.dumps import bound
+from graphdbg.dumps import trust
 from graphdbg.dumps.live import encode, save_graph
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.toolkit.blame.bisect import bisect
-from graphdbg.toolkit.blame.node_found import ByNode
+from graphdbg.toolkit.blame.partners import ByNode
 from graphdbg.toolkit.commands.bisect import bisect as command
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from graphdbg.toolkit.judging.departures import departures
@@ -87,7 +87,7 @@ def saved(path: Path, function: Callable[..., Any], *inputs: torch.Tensor, **ind
     for number, node in enumerate(gm.graph.nodes):
         node.meta["stack_trace"] = f'  File "model.py", line {number}, in forward\n    line()\n'
     like = encode(gm, id="0_0/inference", stage="inference", ambient=Ambient(grad=False), config={"inductor": inductor})
-    bound.bind(save_graph(gm, list(inputs), path, like=like))  # what is planted is found by a server that has no wall
+    trust.bind(save_graph(gm, list(inputs), path, like=like))  # what is planted is found by a server that has no wall
     return load_graph(path)
 
 

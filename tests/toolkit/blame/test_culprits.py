@@ -11,7 +11,7 @@ import torch._inductor.config as inductor_config
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.blame.culprits import first_wrong, noticed
+from graphdbg.toolkit.blame.node_tasks import first_wrong, noticed
 from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec

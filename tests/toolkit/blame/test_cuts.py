@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from graphdbg.toolkit.blame.cuts import Narrowing, Spent
+from graphdbg.toolkit.blame.node_asking import Narrowing, Spent
 
 
 class Chain:

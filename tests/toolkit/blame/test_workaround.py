@@ -21,8 +21,7 @@ from graphdbg.toolkit.live.case import Case
 from graphdbg.toolkit.live.eager import copy_graph
 from graphdbg.toolkit.live.rung import Around
 from graphdbg.toolkit.replaying.replay import How
-from graphdbg.toolkit.triage.easing import eased
-from graphdbg.toolkit.triage.ladder import triage
+from graphdbg.toolkit.triage.ladder import eased, triage
 from graphdbg.toolkit.triage.run import triage_run
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import Where, fails, judged

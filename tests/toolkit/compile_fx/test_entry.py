@@ -291,7 +291,7 @@ class TestBackend:
         torch.compile(torch.sin, backend="graphdbg_triton", options=options)(X)
         torch._dynamo.reset()
         assert asking.seen == {"inference": False}
-        from graphdbg.toolkit.compile_fx.entry import compile_graph
+        from graphdbg.toolkit.compile_fx.entering import compile_graph
 
         asking = Asking("pre_grad", lambda work: inductor_config.triton.cudagraphs)
         pipeline = Pipeline([asking], until="pre_grad")

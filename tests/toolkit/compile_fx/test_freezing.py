@@ -16,7 +16,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.backends import graphdbg_triton
 from graphdbg.toolkit.compile_fx import Observer, Pipeline
-from graphdbg.toolkit.compile_fx.freezing import places_of
+from graphdbg.toolkit.compile_fx.capturing import places_of
 
 X = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
 

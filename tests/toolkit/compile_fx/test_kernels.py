@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphdbg.toolkit.compile_fx.kernels_watch import KernelWatch
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
 from graphdbg.toolkit.compile_fx.showing.kernel_table import DEAD, SIZE, VIEW, kernel_table, summary
+from graphdbg.toolkit.compile_fx.telling import KernelWatch
 from graphdbg.toolkit.kernels.heard import both_ways, intensity, numbered
 from graphdbg.toolkit.kernels.records import KernelRow, PartRow
 
@@ -189,7 +189,7 @@ class Driver:  # answers what code generation asks of a GPU's
 
 driver.set_active(Driver())
 from graphdbg.toolkit.compile_fx import compile_fx
-from graphdbg.toolkit.compile_fx.kernels_watch import KernelWatch
+from graphdbg.toolkit.compile_fx.telling import KernelWatch
 from graphdbg.toolkit.kernels.heard import both_ways, intensity, numbered
 from graphdbg.toolkit.compile_fx.pipeline import Pipeline
 

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.compilers import lazy_backend, lazy_compile
+from graphdbg.toolkit.compilers import lazy_compile, lazy_tracing
 from graphdbg.toolkit.compilers.lazy_tracing import NotExtractedError
 
 X, W = torch.linspace(0.1, 2, 12).reshape(3, 4), torch.linspace(-1, 1, 16).reshape(4, 4)
@@ -71,7 +71,7 @@ def stocks(gm: fx.GraphModule, given: tuple[torch.Tensor, ...]) -> Callable[...,
     """What stock compiles, or why it does not."""
     from torch._lazy.extract_compiled_graph import extract_compiled_graph
 
-    lazy_backend.start_lazy()
+    lazy_tracing.start_lazy()
     try:
         return extract_compiled_graph(copy.deepcopy(gm), clones(given))
     except RuntimeError as error:

@@ -9,8 +9,7 @@ import pytest
 
 from graphdbg.dumps.store import Run
 from graphdbg.toolkit.drawing import dot, nodes, overview, partners, render
-from graphdbg.toolkit.drawing.families import FAMILIES
-from graphdbg.toolkit.drawing.model import Box, Cluster, Edge, View
+from graphdbg.toolkit.drawing.dot import FAMILIES, Box, Cluster, Edge, View
 from graphdbg.toolkit.drawing.source import DrawnGraph, of_record, of_saved
 
 from ...dumps.layered import layered

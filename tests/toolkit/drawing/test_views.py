@@ -13,11 +13,10 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.levels import Level, levels, module_path
 from graphdbg.dumps.short import shorten
 from graphdbg.dumps.store import Run
-from graphdbg.toolkit.drawing import nodes, overview, partners, picture, plan
-from graphdbg.toolkit.drawing.families import family
-from graphdbg.toolkit.drawing.framing import frames
-from graphdbg.toolkit.drawing.model import Edge, View
-from graphdbg.toolkit.drawing.plan import BUNDLES, MOST
+from graphdbg.toolkit.drawing import nodes, overview, partners, picture
+from graphdbg.toolkit.drawing.dot import Edge, View, family
+from graphdbg.toolkit.drawing.nodes import frames
+from graphdbg.toolkit.drawing.overview import BUNDLES, MOST
 from graphdbg.toolkit.drawing.source import DrawnGraph, of_record, of_saved, value_text
 
 from ...dumps.graph_text import graph, tensor
@@ -105,13 +104,13 @@ def test_groups_never_need_each_other_in_a_circle(seed: int, count: int, kinds: 
     rng = random.Random(seed)
     inputs = [rng.sample(range(i), min(i, rng.randrange(3))) for i in range(count)]
     keys = [rng.choice([None, *range(kinds)]) for _ in range(count)]
-    groups = plan.acyclic(keys, inputs)
+    groups = overview.acyclic(keys, inputs)
     assert sorted(index for group in groups for index in group.members) == [
         i for i in range(count) if keys[i] is not None
     ]
     assert all(keys[index] == group.key for group in groups for index in group.members)
-    home = plan.homes(groups)
-    ordered = plan.in_order(groups, inputs)
+    home = overview.homes(groups)
+    ordered = overview.in_order(groups, inputs)
     place = {group.number: position for position, group in enumerate(ordered)}
     for user in range(count):
         for maker in inputs[user]:
@@ -120,12 +119,12 @@ def test_groups_never_need_each_other_in_a_circle(seed: int, count: int, kinds: 
 
 
 def test_nodes_of_one_key_stay_together_where_they_can() -> None:
-    groups = plan.acyclic(["a", "b", "a", "b"], [[], [], [0], [1]])
+    groups = overview.acyclic(["a", "b", "a", "b"], [[], [], [0], [1]])
     assert [group.members for group in groups] == [[0, 2], [1, 3]]
 
 
 def test_what_a_group_comes_to_need_late_counts_for_the_groups_before_it() -> None:
-    groups = plan.acyclic([*"abacbc"], [[], [], [1], [], [3], [2]])
+    groups = overview.acyclic([*"abacbc"], [[], [], [1], [], [3], [2]])
     assert [group.members for group in groups] == [[0, 2], [1, 4], [3], [5]]
 
 

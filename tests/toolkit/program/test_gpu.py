@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import graphdbg
-from graphdbg.toolkit.program.cudnn_dropout import CudnnDropout
+from graphdbg.toolkit.program.reach import CudnnDropout
 
 pytestmark = pytest.mark.gpu
 

@@ -19,12 +19,12 @@ import pytest
 import torch
 
 import graphdbg
-from graphdbg.dumps import bound
+from graphdbg.dumps import trust
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.isolation import cache, client
 from graphdbg.toolkit.recorder.armed import entry, rings, saving
-from graphdbg.toolkit.recorder.armed import session as armed_session
-from graphdbg.toolkit.recorder.armed.session import Armed
+from graphdbg.toolkit.recorder.armed import entry as armed_session
+from graphdbg.toolkit.recorder.armed.entry import Armed
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Armed]:
     torch._dynamo.reset()
     yield entry.begin(at_end=False)
     entry.end()
-    assert bound.rings() == []
+    assert trust.rings() == []
     torch._dynamo.reset()
 
 
@@ -217,7 +217,7 @@ def test_a_ring_that_cannot_be_made_a_run_is_kept(tmp_path: Path, monkeypatch: p
         full.setattr(rings.journal.Journal, "event", refused)
         assert rings.recovered() == [] and not list(tmp_path.glob("graphdbg-armed*"))
     (one,) = rings.recovered()
-    assert one.graph == "0_0/dynamo" and bound.rings() == []
+    assert one.graph == "0_0/dynamo" and trust.rings() == []
 
 
 def test_a_fork_leaves_its_parents_ring_alone(ring: Armed) -> None:

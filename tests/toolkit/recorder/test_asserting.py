@@ -9,7 +9,7 @@ import torch
 
 import graphdbg
 from graphdbg.dumps.store import open_run
-from graphdbg.toolkit.recorder.counts import counting
+from graphdbg.toolkit.recorder.asserting import counting
 
 compiled = functools.partial(torch.compile, backend="eager")
 

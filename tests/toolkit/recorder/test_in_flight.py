@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.toolkit.recorder import in_flight
+from graphdbg.toolkit.recorder import session
 
 
 def a_slow_pass(until: Any) -> None:
@@ -17,9 +17,9 @@ def a_slow_pass(until: Any) -> None:
 
 
 def test_the_innermost_graph_is_noted_with_its_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_flight, "FIRST_S", 0.1)
+    monkeypatch.setattr(session, "FIRST_S", 0.1)
     noted: list[tuple[str, dict[str, Any]]] = []
-    stacks = in_flight.Stacks(lambda graph, **fields: noted.append((graph, fields)))
+    stacks = session.Stacks(lambda graph, **fields: noted.append((graph, fields)))
     for graph in ("0_0/dynamo", "0_0/forward"):
         stacks.event("compiling", graph)
     a_slow_pass(lambda: len(noted) > 1)

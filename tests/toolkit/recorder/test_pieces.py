@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import graphdbg
 from graphdbg.cli import run as command
-from graphdbg.dumps.why.compiles import of_rows
+from graphdbg.dumps.why.show import of_rows
 
 SCRIPTS = Path(__file__).parent / "scripts"
 

@@ -14,7 +14,7 @@ import pytest
 import graphdbg
 from graphdbg.cli import run as command
 from graphdbg.dumps import why
-from graphdbg.toolkit.recorder import guard_values
+from graphdbg.toolkit.recorder import why_hooks
 
 SCRIPT = Path(__file__).parent / "scripts" / "why.py"
 
@@ -190,7 +190,7 @@ def test_values_behind_a_guard_are_read_without_running_anything():
     frame = SimpleNamespace(f_locals=scope, f_globals={"STEP": 7})
 
     def found(guard):
-        return guard_values.failing_values(frame, [f"0/0: {guard}      # code  # a.py:1 in f"])
+        return why_hooks.failing_values(frame, [f"0/0: {guard}      # code  # a.py:1 in f"])
 
     assert found("n == 3") == {"n": 4}
     assert found("len(xs) == 3") == {"len(xs)": 2}
@@ -199,7 +199,7 @@ def test_values_behind_a_guard_are_read_without_running_anything():
     assert found("c == 'n c'") == {"c": "text"}
     assert found("xs is None") == {"xs": "<list>"}
     assert found("tensor 'n' size mismatch at index 0. expected 2, actual 3") == {}
-    assert guard_values.failing_values(None, ["0/0: n == 3"]) == {}
+    assert why_hooks.failing_values(None, ["0/0: n == 3"]) == {}
 
 
 @pytest.mark.slow

@@ -41,10 +41,10 @@ def test_with_symbolic_sizes() -> None:
 
 
 def test_wrong_numbers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphdbg.toolkit.compilers import lazy_backend
+    from graphdbg.toolkit.compilers import lazy_tracing
 
-    right = lazy_backend.run_lazy
-    monkeypatch.setattr(lazy_backend, "run_lazy", lambda key, values: [one + 0.5 for one in right(key, values) or ()])
+    right = lazy_tracing.run_lazy
+    monkeypatch.setattr(lazy_tracing, "run_lazy", lambda key, values: [one + 0.5 for one in right(key, values) or ()])
     outcome = judge(Live(make_fx(lambda x: [x.relu()])(X), [X], INFERENCE), "lazy")
     assert not outcome.ok
     assert outcome.signature is not None

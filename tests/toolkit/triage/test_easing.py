@@ -10,7 +10,7 @@ import pytest
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import ForkServer
 from graphdbg.toolkit.replaying.replay import How
-from graphdbg.toolkit.triage import easing
+from graphdbg.toolkit.triage import ladder
 from graphdbg.toolkit.verdicts.verdict import fails
 
 
@@ -18,9 +18,9 @@ def test_ctrl_c_leaves_the_verdict(recorded: Path, server: ForkServer, monkeypat
     def interrupted(*given: Any, **more: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(easing, "work_around", interrupted)
+    monkeypatch.setattr(ladder, "work_around", interrupted)
     saved = open_run(recorded).graphs()[0]
     verdict = fails("wrong_numbers", "inductor", "it is wrong")
-    found = easing.eased(saved, server, How(), verdict, 0.1, 60.0, thorough=True)
+    found = ladder.eased(saved, server, How(), verdict, 0.1, 60.0, thorough=True)
     assert (found.verdict, found.reason, found.workaround) == ("fails", "it is wrong", None)
     assert found.next[-1].endswith("--workaround")

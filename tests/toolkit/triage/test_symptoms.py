@@ -8,8 +8,7 @@ import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.recorder.watching import write_exit
-from graphdbg.toolkit.triage.symptom_steps import recompiles
-from graphdbg.toolkit.triage.symptoms import SYMPTOMS, noticed, triage_symptom
+from graphdbg.toolkit.triage.symptoms import SYMPTOMS, noticed, recompiles, triage_symptom
 
 AGAIN = """
 import torch

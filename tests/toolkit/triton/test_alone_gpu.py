@@ -18,9 +18,8 @@ import graphdbg
 from graphdbg import cli
 from graphdbg.dumps.tensors import hash_bytes
 from graphdbg.toolkit.isolation import ForkServer, opened
-from graphdbg.toolkit.launching.asking import TASKS, alone, ceilings, gpu, launches_of, target_here
+from graphdbg.toolkit.launching.asking import TASKS, Ceilings, alone, ceilings, gpu, launches_of, target_here
 from graphdbg.toolkit.launching.launches import Launches, open_launches
-from graphdbg.toolkit.launching.roofline import Ceilings
 
 from .saved_run import example, example_inputs, traced
 

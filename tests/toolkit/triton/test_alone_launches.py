@@ -16,9 +16,9 @@ pytest.importorskip("triton")
 from graphdbg.dumps.errors import GraphdbgError, UsageError
 from graphdbg.toolkit.launching.alone import arguments, beside_eager, flat, restricted
 from graphdbg.toolkit.launching.launches import Launch, Launches, Storage, open_launches
+from graphdbg.toolkit.triton.emission import loaded
 from graphdbg.toolkit.triton.interpreting.session import Interpretation
-from graphdbg.toolkit.triton.loading import loaded
-from graphdbg.toolkit.triton.standin import pretending
+from graphdbg.toolkit.triton.pretended import pretending
 from graphdbg.toolkit.triton.targets import target_of
 
 from .saved_run import example, example_inputs, saved

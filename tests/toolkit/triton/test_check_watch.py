@@ -15,8 +15,8 @@ import torch
 import triton
 import triton.language as tl
 
-from graphdbg.toolkit.kernel_checks.building import checking_builder
 from graphdbg.toolkit.kernel_checks.findings import KernelFault
+from graphdbg.toolkit.kernel_checks.tracking import checking_builder
 from graphdbg.toolkit.kernel_checks.watching import Checking
 from graphdbg.toolkit.kernel_checks.wrapper import Wrappers
 from graphdbg.toolkit.triton.interpreting import launching

@@ -17,7 +17,7 @@ import triton
 from torch._inductor.codegen.triton import TritonKernelOverrides
 from torch._inductor.ops_handler import OpsHandler
 
-from graphdbg.toolkit.triton.interpreting import assembly, libdevice
+from graphdbg.toolkit.triton.interpreting import builder, libdevice
 
 from .interpreted import agree
 from .ops_table import ELSEWHERE, FLOATS, NO_HALF, NOT_THERE, OTHERS, PAIRS, pairs, values
@@ -111,12 +111,12 @@ def test_inline_assembly_of_inductor_is_in_the_table_and_other_is_refused_by_its
     source = (Path(torch.__file__).parent / "_inductor" / "codegen" / "triton.py").read_text()
     emitted = re.findall(r'"([a-z0-9.]+ \$0, \$1[^"]*;)"', source)
     for text in emitted:
-        assembly.function(text)
+        builder.function(text)
     for text in (
         "cvt.rn.bf16x2.f32 $0, $1, $2;",
         "{ add.f32 $0, $1, $2; }",
         "fma.rz.f32 $0, $1, $2, $3;",
         "sub.f32 $0, $2, $1;",
     ):
-        with pytest.raises(assembly.MissingInstruction, match=re.escape(text.split()[0])):
-            assembly.function(text)
+        with pytest.raises(builder.MissingInstruction, match=re.escape(text.split()[0])):
+            builder.function(text)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdbg.toolkit.launching.judged import Against, Argument, JudgedLaunch, report
-from graphdbg.toolkit.launching.roofline import Ceilings, kind_of, placed
+from graphdbg.toolkit.launching.asking import Against, Argument, Ceilings, JudgedLaunch, kind_of, placed, report
 
 LIMITS = Ceilings("a GPU", 90, 4e12, {"fp32": 50e12, "bf16": 700e12}, 2e-6)
 

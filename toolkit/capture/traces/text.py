@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any
 
-from ....dumps.dtypes import ITEM_BYTES
 from ....dumps.errors import UnreadableError
 from ....dumps.schema import Arg, Dim, GraphBody, NodeRecord, StoredTensor, SymValue, TensorValue, Value
+from ....dumps.sidecar import ITEM_BYTES
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",

@@ -23,7 +23,7 @@ import torch
 from ....dumps.errors import UsageError
 from ....dumps.wording import counted
 from ... import torch_private as t
-from ..alignment import BYTES
+from ..finishing import BYTES
 from ..input_names import listed, name_at
 from ..overlap import expanded_dims, overlaps_itself, shared, without_expanded
 

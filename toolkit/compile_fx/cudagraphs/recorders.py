@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from ... import torch_private as t
-from ..alignment import aligning
+from ..finishing import aligning
 from ..input_names import InputName, name_at
 from .plain import Recording, on_the_cpu, refusal
 

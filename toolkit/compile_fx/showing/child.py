@@ -30,8 +30,8 @@ from ...live.entries import mode_of, patterns_without_device, shared_fakes
 from ...live.spec import FULL_STAGES, ReplaySpec, in_force, settings
 from ...triton.emission import architecture, triton_sources
 from ...triton.needs import require_triton
+from ...triton.pretended import pretending
 from ...triton.retarget import put, retargeted
-from ...triton.standin import pretending
 from ...triton.targets import target_of
 from ..entering import enter
 from ..errors import carried, explain

@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ....dumps.amounts import count_text, size_text
 from ....dumps.tables import Column, render
-from ....dumps.wording import counted
+from ....dumps.wording import count_text, counted, size_text
 from ...kernels.records import BufferRow, CompiledRow, CompileRecord, KernelRow, PartRow
 
 MOST_ROWS = 40

@@ -24,11 +24,10 @@ from ....dumps.wording import counted
 from ...isolation import opened
 from ...kernels.records import MISSING_DEVICE, CompileRecord, PartRow, StageRow
 from ...verdicts.ladder_words import address
-from ...verdicts.next_command import with_flags
+from ...verdicts.verdict import with_flags
 from ..stage import NAMES, order, reaches
 from . import asking
-from .asked import entry_of, not_run_after, sibling
-from .asking import DEATH, INTERRUPTED
+from .asking import DEATH, INTERRUPTED, entry_of, not_run_after, sibling
 from .kernel_table import buffer_table, compiled_table, failed_kernels, forms_of, kernel_table, named, notes_of
 from .stage_rows import StageRows, difference_data, difference_text, differences
 

@@ -17,10 +17,9 @@ from typing import Any
 import msgspec
 
 from ....dumps import sidecar
-from ....dumps.diff.beside import beside_text
+from ....dumps.diff.beside import Sideways, aligned, beside_text
 from ....dumps.diff.compare import compare
 from ....dumps.diff.model import GraphView, graph_view
-from ....dumps.diff.sideways import Sideways, aligned
 from ....dumps.diff.view import details, verdict_text
 from ....dumps.schema import GraphRecord
 from ....dumps.tables import plain

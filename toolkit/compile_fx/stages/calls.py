@@ -16,11 +16,10 @@ import torch
 from ....dumps.walk import user_frame
 from ....dumps.wording import counted
 from ... import torch_private as t
-from ..alignment import in_wrapper
 from ..cudagraphs import reasons, recorders
 from ..cudagraphs.reasons import unfit_nodes
 from ..cudagraphs.recorders import CallFacts, telling_backward
-from ..finishing import customized_wrapper, later, wraps_itself
+from ..finishing import customized_wrapper, in_wrapper, later, wraps_itself
 from ..input_names import InputName, listed, name_at, names_for
 from ..overlap import described
 from ..pipeline import Pipeline

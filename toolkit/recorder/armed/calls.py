@@ -36,7 +36,7 @@ from . import rings
 from .evidence import Allowance, Seen
 
 if TYPE_CHECKING:
-    from .session import Armed
+    from .entry import Armed
 
 SMALL_BYTES = 1 << 16
 """Inputs up to here are copied before each call, 256 KB of a graph in all."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ....dumps import bound, index, journal, process
+from ....dumps import index, journal, process, trust
 from ....dumps.atomic import free_path, write_file
 from ....dumps.errors import GraphdbgError
 from ....dumps.graph_folder import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER, encode
@@ -69,7 +69,7 @@ class Recovered(NamedTuple):
 
 def fresh() -> Path:
     """A path for this process's ring, not made yet. Raises GraphdbgError where none can be."""
-    folder = bound.place().parent / bound.RINGS
+    folder = trust.place().parent / trust.RINGS
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return free_path(str(folder / f"{os.getpid()}"))
 
@@ -77,7 +77,7 @@ def fresh() -> Path:
 def recovered() -> list[Recovered]:
     """Makes runs of the rings of processes that died, where those were started or else here; never raises."""
     runs: list[Recovered] = []
-    for ring in bound.rings():
+    for ring in trust.rings():
         with contextlib.suppress(OSError, GraphdbgError):
             if (run := _recovered(ring)) is not None:
                 runs.append(run)

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ....dumps import live
-from ....dumps.amounts import size_text
 from ....dumps.atomic import free_path, write_file
 from ....dumps.errors import GraphdbgError, UsageError
 from ....dumps.graph_folder import GRAPHS_FOLDER, INPUTS_FILE, TENSORS_FOLDER, encode
@@ -34,13 +33,13 @@ from ....dumps.output import say
 from ....dumps.schema import GraphRecord, InputsRecord
 from ....dumps.store import load_graph
 from ....dumps.tensors import TensorStore
-from ....dumps.wording import counted, shown_path
+from ....dumps.wording import counted, shown_path, size_text
 from ...live.torch_state import ambient, undisturbed
 from . import rings
 
 if TYPE_CHECKING:
     from .calls import ArmedGraph, Newest
-    from .session import Armed
+    from .entry import Armed
 
 _MOST_BYTES = 4 << 30
 _MOST_DEEP = 4

@@ -11,17 +11,145 @@ kernel. `memory` is set while a kernel runs.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 import triton.language as tl
 
 from ....dumps.errors import EnvironmentLackError
-from . import assembly, libdevice
+from ...live.rung import CannotRun
+from . import libdevice
 from ._triton import ROUND_TO_ZERO, Handle, InterpreterBuilder, Options, atomic_name, numpy_type
 from .memory import Memory
-from .rounding import CODED, is_coded, saturated, to_bits, values
+
+CODED: dict[Any, tuple[torch.dtype, Any]] = {
+    tl.bfloat16: (torch.bfloat16, np.uint16),
+    tl.float8e5: (torch.float8_e5m2, np.uint8),
+    tl.float8e4nv: (torch.float8_e4m3fn, np.uint8),
+    tl.float8e5b16: (torch.float8_e5m2fnuz, np.uint8),
+    tl.float8e4b8: (torch.float8_e4m3fnuz, np.uint8),
+}
+"""Triton types that NumPy has not -> torch's type, and the integers that hold the bits."""
+_SIGNED = {np.uint16: torch.int16, np.uint8: torch.uint8}
+
+
+def is_coded(dtype: Any) -> bool:
+    """Whether NumPy holds bits for values of this type."""
+    return dtype in CODED
+
+
+def values(bits: np.ndarray, dtype: Any) -> np.ndarray:
+    """The float32 values of coded bits; other values unchanged."""
+    if dtype not in CODED:
+        return bits
+    known, integers = CODED[dtype]
+    given = np.ascontiguousarray(bits).view(np.int16 if integers is np.uint16 else np.uint8)
+    return torch.from_numpy(given).view(known).to(torch.float32).numpy().reshape(bits.shape)
+
+
+def is_float(handle: Any) -> bool:
+    """Whether a value of a kernel is of floating-point numbers."""
+    scalar = handle.dtype.scalar
+    return not scalar.is_ptr() and scalar.is_floating()
+
+
+def numbers(handle: Any) -> np.ndarray:
+    """The content of a kernel's value as numbers."""
+    return values(handle.data, handle.dtype.scalar)
+
+
+def not_finite(handle: Any) -> np.ndarray | None:
+    """Lanes of a value that are NaN or infinite; None where there are none, or its type has neither."""
+    if not is_float(handle) or (fine := np.isfinite(numbers(handle))).all():
+        return None
+    return ~fine
+
+
+def to_bits(floats: np.ndarray, dtype: Any) -> np.ndarray:
+    """Values as that type holds them: rounded, and as bits where NumPy lacks the type."""
+    if dtype not in CODED:
+        raise ValueError(f"{dtype} is no coded type")
+    known, integers = CODED[dtype]
+    given = torch.from_numpy(np.ascontiguousarray(floats if floats.dtype != np.float16 else floats.astype(np.float32)))
+    rounded = given.to(known)
+    return (
+        rounded.view(torch.int16 if integers is np.uint16 else torch.uint8).numpy().view(integers).reshape(floats.shape)
+    )
+
+
+def saturated(floats: np.ndarray, dtype: Any) -> np.ndarray:
+    """Bits of 8-bit floats as NVIDIA's conversion instructions give them: values beyond the largest number become
+    it."""
+    known, _ = CODED[dtype]
+    largest = torch.finfo(known).max
+    kept = np.where(np.isnan(floats), floats, np.clip(floats, -largest, largest))
+    return to_bits(kept.astype(floats.dtype), dtype)
+
+
+_ONE = re.compile(r"\s*([a-z0-9_.]+)\s+\$0((?:\s*,\s*\$\d+)*)\s*;?\s*")
+
+
+class MissingInstruction(CannotRun):
+    """Inline assembly that is not in the table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"a kernel holds inline assembly that the interpreter does not know: {' '.join(text.split())}")
+
+
+def function(text: str) -> Callable[..., np.ndarray]:
+    """What one instruction computes. Raises MissingInstruction."""
+    match = _ONE.fullmatch(text)
+    operands = [] if match is None else re.findall(r"\d+", match.group(2))
+    if match is None or operands != [str(place) for place in range(1, len(operands) + 1)]:
+        raise MissingInstruction(text)
+    name, _, kind = match.group(1).rpartition(".")
+    base = name.split(".")[0]
+    if kind not in _KINDS or base not in _INSTRUCTIONS or set(name.split(".")[1:]) - _MODIFIERS:
+        raise MissingInstruction(text)
+    compute, flush = _INSTRUCTIONS[base], "ftz" in name.split(".")
+
+    def call(*given: np.ndarray) -> np.ndarray:
+        wide = [_flushed(argument, flush).astype(np.float64) for argument in given]
+        with np.errstate(all="ignore"):
+            return _flushed(np.asarray(compute(*wide)).astype(_KINDS[kind]), flush)
+
+    return call
+
+
+def _flushed(values: np.ndarray, flush: bool) -> np.ndarray:
+    """Subnormal numbers become zeros of their sign (`.ftz`)."""
+    if not flush or values.dtype != np.float32:
+        return values
+    small = np.abs(values) < np.finfo(np.float32).tiny
+    return np.where(small, np.copysign(np.float32(0), values), values)
+
+
+_KINDS: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
+_MODIFIERS = {"rn", "approx", "ftz", "full"}
+_INSTRUCTIONS: dict[str, Callable[..., Any]] = {
+    "fma": lambda x, y, z: x * y + z,
+    "rcp": lambda x: 1 / x,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "ex2": np.exp2,
+    "lg2": np.log2,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "abs": np.abs,
+    "neg": np.negative,
+    "max": np.fmax,
+    "min": np.fmin,
+    "mov": lambda x: x,
+}
+"""By the instruction's first word; in float64."""
 
 
 def alone() -> None:
@@ -214,9 +342,9 @@ class Builder(InterpreterBuilder):
         self, text: str, constraints: str, values_: list[Any], kinds: list[Any], pure: bool, pack: int
     ) -> Any:
         if pack != 1 or len(kinds) != 1:
-            raise assembly.MissingInstruction(text)
+            raise MissingInstruction(text)
         scalar = kinds[0].scalar
-        output = assembly.function(text)(*(handle.data for handle in values_))
+        output = function(text)(*(handle.data for handle in values_))
         return _Results([Handle(output.astype(numpy_type(scalar), copy=False), scalar)])
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from ...live import philox
+from ...live import eager
 from ...torch_private import all_replaced, triton_helpers
 from ._triton import Handle
 
@@ -42,15 +42,15 @@ def drawing_like_cpu() -> contextlib.AbstractContextManager[None]:
 
 
 def _rand(seed: Any, offset: Any, *_: Any) -> Any:
-    return _tensor(philox.rand_at(_index(offset), _seed(seed)), tl.float32)
+    return _tensor(eager.rand_at(_index(offset), _seed(seed)), tl.float32)
 
 
 def _randn(seed: Any, offset: Any, *_: Any) -> Any:
-    return _tensor(philox.randn_at(_index(offset), _seed(seed)), tl.float32)
+    return _tensor(eager.randn_at(_index(offset), _seed(seed)), tl.float32)
 
 
 def _randint(seed: Any, offset: Any, low: Any, high: Any) -> Any:
-    return _tensor(philox.randint_at(_number(low), _number(high), _index(offset), _seed(seed)), tl.int64)
+    return _tensor(eager.randint_at(_number(low), _number(high), _index(offset), _seed(seed)), tl.int64)
 
 
 def _index(offset: Any) -> torch.Tensor:

@@ -26,7 +26,7 @@ import torch
 from ....dumps.wording import counted
 from ...live.rung import CannotRun
 from .. import pretended
-from ..loading import loaded
+from ..emission import loaded
 from .memory import AccessWatch, KernelMistake, Memory
 
 LIMIT = 100_000

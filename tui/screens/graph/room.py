@@ -15,8 +15,8 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Input
 
+from ....dumps.browse.about import loading
 from ....dumps.browse.kernels import kernel_column
-from ....dumps.browse.loading import loading
 from ....dumps.browse.selection import Selection
 from ....dumps.browse.table import GraphView
 from ....dumps.errors import UsageError
@@ -30,14 +30,186 @@ from ...slices import Slices
 from ...widgets.virtual_list import VirtualList
 from .beside import GraphTabs
 from .find import GraphFind
-from .lines import Prompt, StatusLine
 from .marks import GraphMarks
 from .rows import GraphRows, early
-from .standing import GraphStanding
 from .table import NodeTable
 
 if TYPE_CHECKING:
     from .tabs.node_tabs import NodeTabs
+
+
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual.containers import Vertical
+from textual.reactive import reactive
+from textual.widget import Widget
+from textual.widgets import Static
+
+from ....dumps.atomic import free_path
+from ....dumps.tables import plain
+from ...editor import over
+from ...jobs import command_of
+from ...sheet import Ask
+
+
+class StatusLine(Widget):
+    """One line: how many rows on the left, the last finding or message on the right."""
+
+    can_focus = False
+    DEFAULT_CSS = "StatusLine { height: 1; background: $boost; color: $text; padding: 0 1; }"
+
+    left: reactive[str] = reactive("")
+    right: reactive[str] = reactive("")
+    alarm: reactive[bool] = reactive(False)
+
+    def show(self, left: str | None = None, right: str | None = None, *, alarm: bool = False) -> None:
+        """Sets what it shows; None leaves that side unchanged."""
+        self.left = self.left if left is None else plain(left)
+        self.right = self.right if right is None else plain(right)
+        self.alarm = alarm
+
+    def render(self) -> Text:
+        """The line for the available width; the right side is dropped first."""
+        width = self.size.width
+        line = Text(self.left, no_wrap=True, end="", overflow="ellipsis")
+        room = width - cell_len(self.left) - 2
+        if self.right and room >= 8:
+            right = Text(
+                self.right, "bold reverse" if self.alarm else "bold", no_wrap=True, end="", overflow="ellipsis"
+            )
+            right.truncate(room, overflow="ellipsis")
+            line.append(" " * max(2, width - cell_len(self.left) - right.cell_len))
+            line.append_text(right)
+        return line
+
+
+class PromptInput(Input):
+    """An input in which up and down walk through earlier texts."""
+
+    def __init__(self) -> None:
+        super().__init__(compact=True, select_on_focus=False)
+        self.history: list[str] = []
+        self._at = 0
+
+    def begin(self, history: list[str]) -> None:
+        """Takes the history of the present question."""
+        self.history, self._at = history, len(history)
+
+    def on_key(self, event: events.Key) -> None:
+        """Handles up and down."""
+        if event.key in ("up", "down") and self.history:
+            event.stop()
+            self._at = max(0, min(self._at + (-1 if event.key == "up" else 1), len(self.history)))
+            self.value = self.history[self._at] if self._at < len(self.history) else ""
+            self.cursor_position = len(self.value)
+
+
+class Prompt(Vertical):
+    """A line to type into, with a note under it; hidden until it is opened."""
+
+    DEFAULT_CSS = """
+    Prompt { display: none; height: 2; }
+    Prompt Static { height: 1; padding: 0 1; color: $text-muted; background: $boost; }
+    Prompt PromptInput { height: 1; border: none !important; padding: 0 1 !important; background: $boost; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.purpose = ""
+        self.histories: dict[str, list[str]] = {}
+        self.input = PromptInput()
+        self.note = Static(markup=False)
+        """Help, or carets under what is wrong and why."""
+        self.help = ""
+
+    def compose(self):
+        """The line and its note."""
+        yield self.input
+        yield self.note
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is being typed now."""
+        return bool(self.purpose)
+
+    def open(self, purpose: str, text: str, help: str) -> None:
+        """Asks for a text."""
+        self.purpose, self.help = purpose, help
+        self.input.begin(self.histories.setdefault(purpose, []))
+        with self.input.prevent(Input.Changed):
+            self.input.value = text
+        self.input.cursor_position = len(text)
+        self.say()
+        self.display = True
+        self.input.focus()
+
+    def close(self) -> None:
+        """Closes the line."""
+        typed = self.input.value.strip()
+        history = self.histories.setdefault(self.purpose, [])
+        if typed and typed not in history[-1:]:
+            history.append(typed)
+        self.purpose = ""
+        self.display = False
+
+    def say(self, text: str = "", start: int = -1, end: int = -1) -> None:
+        """Shows what is wrong, with carets below it; with nothing wrong, the help."""
+        if start >= 0:
+            said = Text(" " * start + "^" * max(1, end - start) + " " + plain(text), "bold", no_wrap=True)
+        else:
+            said = Text(plain(text) or self.help, no_wrap=True)
+        self.note.update(said, layout=False)
+
+
+class GraphStanding:
+    """The part of Graph that hands nodes on."""
+
+    def __init__(self, room: GraphRoom) -> None:
+        self.room = room
+
+    def _name(self) -> str:
+        node = self.room.table.node
+        if node < 0:
+            raise UsageError("the cursor is on no node", "it is on a folded module", "open it with the right arrow key")
+        return self.room.needed().table.name[node]
+
+    def do_graph_stand(self) -> None:
+        """Opens a prompt at the node under the cursor, and returns when it ends."""
+        words = ["replay", self.room.here.graph or "", "--at", self._name()]
+        over(self.room.workbench, command_of(words), f"graphdbg {' '.join(words)}", "run it in a terminal")
+
+    def do_graph_cut(self) -> None:
+        """Asks which nodes become a case: those that the filter leaves, else from the one under the cursor to
+        another."""
+        if text := self.room.rows.filter_text:
+            self._save(["--filter", text])
+            return
+        hint = "A..B, in the order of the graph; or A, or A,B..C"
+        title, value = "save nodes as a case", f"{self._name()}.."
+        ask = Ask(
+            title, hint=hint, value=value, check=lambda text: "from where to where?" if text.endswith("..") else ""
+        )
+        self.room.app.push_screen(ask, lambda text: None if text is None else self._save(["--nodes", text]))
+
+    def _save(self, which: list[str]) -> None:
+        case = free_path("graphdbg-case", bare=False)
+        words = ["show", self.room.here.graph or "", *which, "--save", str(case)]
+        self.room.status.show(None, f"graphdbg {' '.join(words)} ...")
+        asked = lambda: subprocess.run(command_of(words), capture_output=True, text=True, check=False)  # noqa: E731
+        self.room.work(asked, lambda done: self._saved(case, done), group="case", doing="saving nodes as a case")
+
+    def _saved(self, case: Path, done: subprocess.CompletedProcess[str]) -> None:
+        said = (done.stdout if not done.returncode else done.stderr).strip()
+        self.room.status.show(
+            None, said.splitlines()[0] if said else f"exit code {done.returncode}", alarm=bool(done.returncode)
+        )
+        if not done.returncode:
+            self.room.workbench.go("graph", Here(graph=str(case)))
+
 
 REST_S = 0.04
 """How long the cursor rests before the tabs and the path follow it."""

@@ -13,14 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ....dumps.browse import columns as all_columns
+from ....dumps.browse.about import sidecar_bytes
 from ....dumps.browse.columns import Column
-from ....dumps.browse.filter import Term
-from ....dumps.browse.folding import INPUTS, Groups, grouping
-from ....dumps.browse.lanes import Lanes, laying
-from ....dumps.browse.loading import sidecar_bytes
-from ....dumps.browse.matching import hint
-from ....dumps.browse.selection import Question, Selection, selecting
-from ....dumps.browse.sorting import usual
+from ....dumps.browse.filter import Term, hint
+from ....dumps.browse.row_texts import Lanes, laying
+from ....dumps.browse.selection import INPUTS, Groups, Question, Selection, grouping, selecting, usual
 from ....dumps.browse.table import GraphView
 from ....dumps.store import SavedGraph, resolve_graph
 from ....dumps.wording import counted

@@ -21,8 +21,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from ....dumps.browse.columns import GAP, Column, fitting, widths
-from ....dumps.browse.lanes import ASCII, GLYPHS, Lanes
-from ....dumps.browse.row_texts import RowTexts
+from ....dumps.browse.row_texts import ASCII, GLYPHS, Lanes, RowTexts
 from ....dumps.browse.selection import Selection
 from ...widgets.virtual_list import VirtualList
 

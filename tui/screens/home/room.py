@@ -35,13 +35,12 @@ from ...job_files import NORMAL, look, option
 from ...jobs import Job, ending
 from ...room import ListRoom
 from ...settings import mark
-from ...widgets.lines import Lines, wrapped
 from ...widgets.note_panel import NotePanel
 from ...widgets.rows import Parts, Rows
+from ...widgets.texts import Lines, wrapped
 from ...widgets.virtual_list import VirtualList
 from .line import HomeColumns
-from .overview import Overview
-from .preview import preview
+from .preview import Overview, preview
 
 LOOK_S = 1.0
 """Seconds between two looks at the folder, without --follow."""

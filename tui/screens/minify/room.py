@@ -31,8 +31,8 @@ from ...jobs import Job
 from ...room import ViewsRoom
 from ...settings import ascii_only, mark
 from ...verdicts import of_graph
-from ...widgets.lines import Lines, wrapped
 from ...widgets.plot import Plot
+from ...widgets.texts import Lines, wrapped
 from .form import MinifyForm
 from .steering import MinifySteering
 from .views import VIEWS, ListView, Looked, candidate, output, picture

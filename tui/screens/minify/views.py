@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from ....dumps import opening
-from ....dumps.amounts import size_text
 from ....dumps.errors import GraphdbgError
 from ....dumps.tables import plain
-from ....dumps.wording import counted
+from ....dumps.wording import counted, size_text
 from ....minifier.events import QueryAnswered
 from ....minifier.minified import Also
 from ....minifier.progress import telling
@@ -28,8 +27,8 @@ from ....minifier.progress.outcome import Conclusion, others_on_disk, outcome_of
 from ....minifier.progress.watched import Watched
 from ....minifier.story import Story
 from ....toolkit.verdicts.verdict_words import query_words
-from ...widgets.lines import Made
 from ...widgets.plot import Marks, Picture, Series
+from ...widgets.texts import Made
 
 SHOWN = 24
 """Lines of the repro that the result begins with."""

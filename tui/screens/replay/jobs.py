@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ....dumps.amounts import ago_text
 from ....dumps.errors import UsageError
 from ....dumps.tables import plain
+from ....dumps.wording import ago_text
 from ....toolkit.node_values.seen import ValuesSeen
 from ....toolkit.triage.seen import LadderSeen
 from ...job_files import NORMAL, JobFile, conditions, of_graph, rungs_so_far

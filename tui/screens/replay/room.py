@@ -20,8 +20,8 @@ from ....toolkit.rungs import NAMES
 from ...here import Here
 from ...room import ViewsRoom
 from ...settings import mark
-from ...widgets.lines import Lines, wrapped
 from ...widgets.rows import Parts, Rows
+from ...widgets.texts import Lines, wrapped
 from ...widgets.virtual_list import VirtualList
 from .commands import ReplayCommands
 from .jobs import KINDS, Data, ReplayJobs, Slot

@@ -16,18 +16,16 @@ from textual import events, getters
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from ....dumps.amounts import size_text
 from ....dumps.errors import UsageError
 from ....dumps.tables import plain
-from ....dumps.wording import counted
+from ....dumps.wording import counted, size_text
 from ....minifier.report.preview import ARTIFACTS, ISSUE, REPRO, Preview, free_folder, reports, warning
 from ...here import Here
 from ...jobs import Job
 from ...room import ViewsRoom
 from ...settings import mark
 from ...sheet import Ask, Choose
-from ...widgets.lines import Lines, wrapped
-from ...widgets.texts import markdown, python
+from ...widgets.texts import Lines, markdown, python, wrapped
 
 VIEWS = ("Privacy", "Issue", "Repro", "Artifacts", "Log")
 FILES = {"Privacy": ISSUE, "Issue": ISSUE, "Repro": REPRO, "Artifacts": ARTIFACTS}

@@ -14,9 +14,8 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets import SelectionList
 
-from graphdbg.dumps.browse.filter import parse
-from graphdbg.dumps.browse.matching import matching
-from graphdbg.dumps.browse.slices import finish
+from graphdbg.dumps.browse.filter import matching, parse
+from graphdbg.dumps.browse.table import finish
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.minifier.commands.show import show
 from graphdbg.tui.app import Workbench
@@ -301,7 +300,7 @@ def test_a_graph_that_cannot_be_read_is_told_and_read_again(tmp_path: Path) -> N
 FRESH = """
 import sys
 from graphdbg.tui.app import Workbench
-from graphdbg.tui.start import first_room
+from graphdbg.tui.room import first_room
 import asyncio
 app = Workbench(first_room(sys.argv[1]))
 async def main():

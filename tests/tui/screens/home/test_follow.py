@@ -16,8 +16,8 @@ from textual.pilot import Pilot
 from graphdbg.dumps.browse.follow import Following
 from graphdbg.dumps.errors import UsageError
 from graphdbg.tui.app import Workbench
+from graphdbg.tui.room import first_room
 from graphdbg.tui.screens.home.room import HomeRoom
-from graphdbg.tui.start import first_room
 
 from ...stories import play, shown, until
 

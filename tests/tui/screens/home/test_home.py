@@ -20,11 +20,11 @@ from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.job_files import look, new_folder
 from graphdbg.tui.jobs import Job
+from graphdbg.tui.room import first_room
 from graphdbg.tui.screens.home.line import HomeColumns
-from graphdbg.tui.screens.home.overview import Overview
+from graphdbg.tui.screens.home.preview import Overview
 from graphdbg.tui.screens.home.room import HomeRoom
 from graphdbg.tui.screens.minify.room import MinifyRoom
-from graphdbg.tui.start import first_room
 from graphdbg.tui.widgets.note_panel import NotePanel
 
 from ....dumps.graphs import chain, new_run

@@ -17,17 +17,17 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from graphdbg.dumps.process import describe
-from graphdbg.minifier.life import live_file
+from graphdbg.minifier.log import live_file
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.progress.watched import Watched
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
+from graphdbg.tui.room import first_room
 from graphdbg.tui.screens.minify.form import MinifyForm
 from graphdbg.tui.screens.minify.room import MinifyRoom
 from graphdbg.tui.screens.minify.views import VIEWS
 from graphdbg.tui.screens.report.room import ReportRoom
-from graphdbg.tui.start import first_room
-from graphdbg.tui.widgets.lines import Lines
+from graphdbg.tui.widgets.texts import Lines
 
 from ....dumps.graphs import chain, new_run
 from ....minifier.followed import session, steered

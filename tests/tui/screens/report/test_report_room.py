@@ -16,8 +16,7 @@ from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.report.room import VIEWS, ReportRoom
 from graphdbg.tui.sheet import Ask
-from graphdbg.tui.widgets.lines import Lines
-from graphdbg.tui.widgets.texts import markdown, python
+from graphdbg.tui.widgets.texts import Lines, markdown, python
 
 from ...stories import key, play, shown, until
 

@@ -8,6 +8,7 @@ files.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -19,8 +20,37 @@ from textual.strip import Strip
 
 from .....dumps.browse.sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, Span, line, line_text, plain_code
 from ....settings import mark
+from ....widgets.texts import highlighted
 from ....widgets.virtual_list import VirtualList
-from .colours import pieces
+
+PIECE = 100
+"""Lines that are coloured at once."""
+LONGEST = 400
+"""Characters of a line that are coloured; generated calls can be much longer."""
+
+
+def pieces(sheet: Sheet, first: int, last: int) -> list[tuple[range, str]]:
+    """The pieces of a sheet that are in sight, each in one language."""
+    pieces_in_sight: list[tuple[range, str]] = []
+    for start in range(first // PIECE * PIECE, last, PIECE):
+        end = min(start + PIECE, len(sheet.lines))
+        cuts = sorted(
+            {start, end, *(at for part, _ in sheet.inside for at in (part.start, part.stop) if start < at < end)}
+        )
+        for low, high in pairwise(cuts):
+            language = next((name for part, name in sheet.inside if low in part), sheet.language)
+            pieces_in_sight.append((range(low, high), language))
+    return pieces_in_sight
+
+
+def coloured(lines: Sequence[object], language: str, *, dark: bool) -> list[Text]:
+    """The lines with colours; unchanged where there is no lexer of that name."""
+    texts = [plain_code(line_text(line)) for line in lines]  # type: ignore[arg-type]
+    shown = highlighted([text[:LONGEST] for text in texts], language, dark=dark)
+    for text, whole in zip(shown, texts, strict=False):
+        text.append(whole[LONGEST:])
+    return shown
+
 
 KINDS = (TITLE, DIM, LINK, BAD, HERE)
 MARK = "▸"
