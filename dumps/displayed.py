@@ -1,9 +1,10 @@
 """Objects that a notebook shows: what is shown is made by a room that may know all of them, so that they need to know
 nothing of it.
 
->>> makers["Run"] = lambda run: f"<b>{run.path}</b>"
->>> run._repr_html_()
-'<b>myrun</b>'
+>>> class Note(Displayed): pass
+>>> makers["Note"] = lambda note: "<b>a note</b>"
+>>> Note()._repr_html_()
+'<b>a note</b>'
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from rich.text import Text
 from textual import getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 
 from ..dumps.errors import UsageError
 from ..dumps.index import is_run
@@ -130,8 +132,9 @@ class Room(BaseScreen[None]):
             line.parts, line.badges = self.crumbs(), self.workbench.badges()
 
     def do_move(self, where: str) -> None:
-        """Moves in the list, as a key says: down, up, page_down, page_up, top, end."""
-        self.moving.go(where)
+        """Moves in the list, as a key says: down, up, page_down, page_up, top, end; a screen without a list stays."""
+        with suppress(NoMatches):
+            self.moving.go(where)
 
     def home(self, function: Callable[[], object], *, doing: str) -> None:
         """Calls a function where the screen lives; from any thread."""
