@@ -8,7 +8,7 @@ the torch that it runs with, and which take something else there.
 
 from __future__ import annotations
 
-from .permitted import Alike, Each, Number, NumberTable, PlainNames, Switch, Words
+from .permitted_kinds import Alike, Each, Number, NumberTable, PlainNames, Switch, Words
 
 _SWITCH = Switch()
 _COUNT, _BYTES, _SECONDS = Number(0, 2**20), Number(0, 2**50), Number(0, 10**6, whole=False)

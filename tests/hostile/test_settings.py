@@ -20,17 +20,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.cli import run
 from graphdbg.dumps import permitted
 from graphdbg.dumps.live import save_graph
-from graphdbg.dumps.permitted import (
-    Each,
-    Number,
-    NumberTable,
-    PlainNames,
-    Switch,
-    Words,
-    known,
-    refusal,
-    refused_by_name,
-)
+from graphdbg.dumps.permitted import known, refusal, refused_by_name
+from graphdbg.dumps.permitted_kinds import Each, Number, NumberTable, PlainNames, Switch, Words
 from graphdbg.dumps.program.settings import config_lines
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.validate import check_graph

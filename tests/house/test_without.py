@@ -75,7 +75,7 @@ import torch
 from torch import fx
 import graphdbg
 from graphdbg.cli import run
-from graphdbg.dumps import bound
+from graphdbg.dumps import trust
 from graphdbg.toolkit.cutting.spill import read_storage, write_storage
 
 kept = torch.arange(6, dtype=torch.float32)
@@ -85,7 +85,7 @@ assert read_storage(Path("kept"), kept.device).view(torch.float32).equal(kept)
 graph = fx.Graph()
 graph.output((graph.call_function(torch.ops.aten.relu.default, (graph.placeholder("x"),)),))
 graphdbg.save_graph(fx.GraphModule({}, graph), [kept], "case")
-bound.bind(Path("case"))  # a child of its own has the variable that hides a package
+trust.bind(Path("case"))  # a child of its own has the variable that hides a package
 raise SystemExit(run(["triage", "case", "--rungs", "eager,nop,triton_interpret"]))
 """
 

@@ -12,49 +12,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Set
 from types import ModuleType
-from typing import Any
 
 from ...dumps.private_names import Row
 from ..torch_private import home, importing, loaded
 from ..torch_private.names import HOOKS
-from ..torch_private.replacing import Replaced
 from . import captured, hooks, why_hooks
-
-Function = Callable[..., Any]
-
-_MARK = "_graphdbg_original"
-
-installed = Replaced()
-lacking: dict[str, Row] = {}
-"""Hooks that were looked for and are not there."""
-
-
-def missing() -> list[Row]:
-    """The hooks that this torch lacks, of those modules that were imported."""
-    return list(lacking.values())
-
-
-def tells_why(hook: Row) -> bool:
-    """Whether `ls --why` knows less without it."""
-    return hook.module.startswith("torch._dynamo.") and not hook.stages
-
-
-def missing_stages() -> dict[str, str]:
-    """Stage -> the function that this torch lacks, for stages that cannot be recorded here."""
-    return {stage: hook.whole() for hook in lacking.values() for stage in hook.stages}
-
-
-def wrap(owner: Any, name: str, wrapper: Callable[[Function], Function]) -> Function:
-    """Wraps a function of torch's until the last session ends, unless it is wrapped already; returns the present
-    function."""
-    original = getattr(owner, name)
-    if hasattr(original, _MARK):
-        return original
-    replacement = wrapper(original)
-    setattr(replacement, _MARK, original)
-    installed.put(owner, name, replacement)
-    return replacement
-
+from .wrapping import Function, installed, lacking, wrap
 
 WRAPPERS: dict[str, Callable[[Function], Function]] = {
     "OutputGraph.call_user_compiler": hooks.call_user_compiler,

@@ -35,7 +35,7 @@ from ..live.torch_state import encoded_settings
 from ..torch_private.unseen import seen, unseen
 from . import leaving, origin, summary
 from .options import Options
-from .patches import Function, missing_stages
+from .wrapping import Function, missing_stages
 
 if TYPE_CHECKING:
     from ..live.steps import Waiting

@@ -24,8 +24,8 @@ from weakref import WeakKeyDictionary
 from ...dumps.ids import compile_name
 from ..live import roles
 from ..live.torch_state import compile_id, dynamo_setting
-from .patches import missing, tells_why
 from .session import Function, Session, hook
+from .wrapping import missing, tells_why
 
 if TYPE_CHECKING:
     from ...dumps.writer import ProcessWriter

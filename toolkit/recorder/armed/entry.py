@@ -25,8 +25,8 @@ from ...torch_private import importing
 from .. import flight, leaving, patches
 from ..hold import one_line
 from ..options import Options
-from ..patches import wrap
 from ..session import Function, Session, hook, sessions
+from ..wrapping import wrap
 from . import rings
 
 if TYPE_CHECKING:

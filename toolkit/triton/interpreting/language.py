@@ -25,7 +25,7 @@ from ...torch_private import replaced, triton_helpers
 from . import reducing
 from ._triton import JITFunction, interpreter, numpy_type
 from .builder import BUILDER, Endless
-from .launching import MARK
+from .cooperating import MARK
 from .memory import KernelMistake
 from .rewriting import rewritten
 
