@@ -92,7 +92,7 @@ def cut(
     reported = reply.value
     notes += reported["notes"]
     if reported["random"]:
-        notes.append(f"{', '.join(reported['random'])}: random numbers are drawn anew here, from the seed")
+        notes.append(f"{', '.join(reported['random'])}: random numbers are drawn again here, from the seed")
     there = {node.name for node in saved.record.graph.nodes if node.op == "placeholder"}
     case = load_graph(out)
     table = case.table

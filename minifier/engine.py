@@ -51,7 +51,7 @@ UNSURE = (Ruling.PASS, Ruling.OTHER)
 
 
 class FlakyError(Exception):
-    """Inside the engine: passes that were believed are not to be, the search begins anew from the best case."""
+    """Inside the engine: passes that were believed are not to be, the search begins again from the best case."""
 
 
 def persistent(ask: Callable[[], Answer]) -> Answer:
@@ -72,7 +72,7 @@ class Engine:
     `repeats`: how often a candidate that does not fail is asked in all (flaky failures). `queries` counts oracle runs,
     those recalled from a log included; `queries` may start above 0 where the original was checked before. A pass
     that contradicts a failure is asked again; if it then fails, `measure` says how often passes must be asked, and the
-    search begins anew from the best case. `steering`: carries out what the user wants between two queries.
+    search begins again from the best case. `steering`: carries out what the user wants between two queries.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Engine:
     def unedited(self) -> Candidate | None:
         """The smallest failing case that has no edits but those of switches; else the best case.
 
-        From there a search begins anew: an edit may not apply to fewer atoms, which would then seem to be needed.
+        From there a search begins again: an edit may not apply to fewer atoms, which would then seem to be needed.
         """
         known = [best for best in self.bests if best is not None and self.fails(best)]
         plain = [best for best in known if all(edit.startswith("switches ") for edit in best.edits)]

@@ -127,7 +127,7 @@ def _screened(
         f"graphdbg triage {where}" if usual else f"graphdbg replay {where} --rung {options.rung}", options.imports
     )
     if verdict.exit_code:
-        told_of = f"whether a graph of {run.path} fails cannot be told"
+        told_of = f"whether a graph of {run.path} fails cannot be determined"
         what = f"no graph of {run.path} was seen to fail by itself" if verdict.failed else told_of
         raise CannotJudgeError(what, verdict.reason, f"see {look}", verdict.then(*verdict.next or [look]))
     judged = f"each was judged under {'Inductor' if usual else options.rung}"

@@ -102,7 +102,7 @@ class Log:
                 raise UsageError(
                     f"cannot resume from {self.path}",
                     f"its {key} is {before.get(key)!r}, now it is {now.get(key)!r}",
-                    "run it under the same conditions, or start anew with another -o",
+                    "run it under the same conditions, or start again with another -o",
                 )
 
     # -- answers

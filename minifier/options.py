@@ -131,7 +131,7 @@ class MinifyOptions:
             return msgspec.convert({name: value for name, value in data.items() if name in known}, cls)
         except msgspec.ValidationError as error:
             raise UsageError(
-                "cannot read the options of a minification", str(error), "start anew with another -o"
+                "cannot read the options of a minification", str(error), "start again with another -o"
             ) from error
 
     def words(self) -> list[str]:

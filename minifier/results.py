@@ -317,4 +317,4 @@ def read_atoms(out: Path) -> AtomLines:
     try:
         return AtomLines(opening.read(path))
     except OSError as error:
-        raise UnreadableError(f"cannot read {path}", error.strerror or str(error), "minify anew to have it") from error
+        raise UnreadableError(f"cannot read {path}", error.strerror or str(error), "minify again to have it") from error

@@ -43,7 +43,7 @@ SANITY = 2
 UNDISTURBED = ("crash", "accuracy", "nan", "metadata")
 """Kinds of failure that do not depend on what else the machine does."""
 RESTARTS = 2
-"""How often the search begins anew because the saved case did not fail every time."""
+"""How often the search begins again because the saved case did not fail every time."""
 
 
 class Subject(Problem, Protocol):
@@ -480,4 +480,4 @@ class Minification:
             self.tell(Cut(digest))
         elif known != digest:
             why = "the graph is cut into other parts now than when it was written"
-            raise UsageError(f"cannot resume from {self.log.path}", why, "start anew with another -o")
+            raise UsageError(f"cannot resume from {self.log.path}", why, "start again with another -o")

@@ -49,7 +49,7 @@ KEPT_TROUBLES = 50
 LEAVING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals that end the workbench; the terminal is given back first."""
 LOOK_S = 1.0
-"""How often the first line is written anew for jobs that ended; nothing is painted where it says the same."""
+"""How often the first line is written again for jobs that ended; nothing is painted where it says the same."""
 
 
 class Workbench(InTurn, Sturdy):
@@ -264,7 +264,7 @@ class Workbench(InTurn, Sturdy):
         return [job for job in self.jobs if job.running and not job.passing]
 
     def tell_where(self) -> None:
-        """Writes the first line of the room anew."""
+        """Writes the first line of the room again."""
         if self.room is not None:
             self.room.tell_where()
 

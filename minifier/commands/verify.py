@@ -27,9 +27,7 @@ REPRO = "repro.py"
 @click.option(
     "--python", default=sys.executable, metavar="PY", help="The Python whose torch is asked. Default: graphdbg's own."
 )
-@click.option(
-    "--watch", is_flag=True, help="Go on: run it again each time that this torch was built anew, until Ctrl-C."
-)
+@click.option("--watch", is_flag=True, help="Go on: run it again each time that this torch was rebuilt, until Ctrl-C.")
 @click.option(
     "--trust", is_flag=True, help="Run a repro.py that was not written on this machine, or was changed: read it first."
 )

@@ -61,7 +61,7 @@ class Baseline:
         self.recorded = active() is not None or "GRAPHDBG" in os.environ
 
     def _read(self) -> dict[str, Numbers]:
-        again = f"pytest --graphdbg-baseline {shlex.quote(self.named)} --graphdbg-update writes it anew"
+        again = f"pytest --graphdbg-baseline {shlex.quote(self.named)} --graphdbg-update writes it again"
         try:
             entries = msgspec.json.decode(opening.read(self.path), type=dict[str, _Entry])
         except FileNotFoundError:
@@ -70,7 +70,7 @@ class Baseline:
             if self.update:
                 return {}
             raise pytest.UsageError(
-                f"--graphdbg-baseline: there is no {self.named}; {again.removesuffix(' anew')}"
+                f"--graphdbg-baseline: there is no {self.named}; {again.removesuffix(' again')}"
             ) from None
         except OSError as error:
             raise pytest.UsageError(

@@ -97,7 +97,7 @@ def _runs(case: Live) -> bool:
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case with one size replaced everywhere. Inputs are cut, not made anew; indices wrap round."""
+    """The case with one size replaced everywhere. Inputs are cut, not made again; indices wrap round."""
     _, old_text, new_text, *more = edit.split(" ")
     old, new, windows = int(old_text), int(new_text), WINDOWS in more
 

@@ -30,7 +30,7 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case with one input contiguous. Fake values, which know the old strides, are made anew."""
+    """The case with one input contiguous. Fake values, which know the old strides, are made again."""
     index = int(edit.split(" ")[1])
     old = case.inputs[index]
     inputs = list(case.inputs)

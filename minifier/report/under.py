@@ -111,11 +111,11 @@ class Shown:
         """The sentence for people."""
         where = f"torch {self.torch.version} of {self.torch.python}"
         if self.torch.problem:
-            return f"{self.program}: it cannot be told, {self.torch.python}: {self.torch.problem}"
+            return f"{self.program}: it cannot be determined, {self.torch.python}: {self.torch.problem}"
         times = counted(len(self.trials), "fresh process")
         if self.says == "none":
             how = ", ".join(_ending(trial.code) for trial in self.trials)
-            return f"{self.program}: it cannot be told under {where} (its runs ended with {how})"
+            return f"{self.program}: it cannot be determined under {where} (its runs ended with {how})"
         return f"{self.program}: the failure shows in {self.count} of {times} under {where}"
 
     def plain(self) -> dict[str, Any]:

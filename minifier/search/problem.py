@@ -40,7 +40,7 @@ class DoesNotFailError(NothingToReduceError):
 
 
 class CannotJudgeError(NothingToReduceError):
-    """Whether the original case fails cannot be told."""
+    """Whether the original case fails cannot be determined."""
 
     exit_code = 4
     wider = ""

@@ -58,7 +58,7 @@ def models() -> dict[str, tuple[nn.Module, Callable[[], tuple[Any, ...]]]]:
 def stepping(
     model: nn.Module, batch: Callable[[], tuple[Any, ...]], device: str, fusion: int = 64
 ) -> Callable[[], float]:
-    """A training step of a compiled model that says how long it took. `fusion`: the same code is compiled anew for
+    """A training step of a compiled model that says how long it took. `fusion`: the same code is recompiled for
     another."""
     model = model.to(device)
     compiled = torch.compile(model, options={"max_fusion_size": fusion})

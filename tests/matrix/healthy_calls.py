@@ -37,7 +37,7 @@ compiler
   for byte;
 * cost: what a call's rungs took, copying and comparing included, divided by what its forward and backward take
   uncompiled: the
-  median of the calls after each function's first, in which nothing is compiled anew, and how many these are. What is
+  median of the calls after each function's first, in which nothing is recompiled, and how many these are. What is
   done once
   a call, whatever its size, counts most where eager takes a few milliseconds.
 """

@@ -132,7 +132,7 @@ class Assigned:
         if joint and self.names:
             names = ", ".join(self.names)
             lost.append(
-                f"{names} is assigned anew, which a joint graph does not hold; write into it (copy_) to have it there"
+                f"{names} is reassigned, which a joint graph does not hold; write into it (copy_) to have it there"
             )
         return lost
 

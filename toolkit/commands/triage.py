@@ -90,7 +90,7 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     "--calls",
     metavar="N|A:B",
     help="For a command: the first N calls of each function, or its calls A to B-1, from 0. Default: the first 3, "
-    "and each that compiles anew, up to the first that departs.",
+    "and each that recompiles, up to the first that departs.",
 )
 @click.option(
     "--symptom", type=click.Choice(_SYMPTOMS), help="What to look into; by default what the run's journals tell of."

@@ -109,7 +109,7 @@ class Frozen:
                 work.notes.append(f"weights of {counted(changed, 'convolution')} are laid out channels-last")
         context = t.TracingContext.try_get()
         with t.enter_freezing():
-            t.view_to_reshape(gm)  # a view of a weight that was laid out anew may not exist
+            t.view_to_reshape(gm)  # a view of a weight that was laid out again may not exist
             self.kept = self._without_parameters(gm, context)
             gm.graph = t.fx_graph_cse(gm.graph)
             gm.recompile()

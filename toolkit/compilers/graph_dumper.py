@@ -239,7 +239,7 @@ class JointInputs:
         first = 1 + max((value.storage or 0 for item in items for value in _with_storage(item)), default=-1)
         tangents = [item for item in backward.inputs if item.role == "tangent"]
         for value in (value for item in tangents for value in _with_storage(item)):
-            value.storage = (value.storage or 0) + first  # alias groups are counted anew in each record
+            value.storage = (value.storage or 0) + first  # alias groups are counted again in each record
         forward.inputs = items + tangents
         writer.save_inputs(self.local, forward)
 

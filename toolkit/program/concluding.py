@@ -31,8 +31,8 @@ LAYERS: dict[str, Layer] = {
 }
 _ENDED = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that somebody sends to end a program."""
-_STALE = "compiled anew it agrees, so what was compiled for an earlier call is taken for this one: a guard is missing"
-_OLD = "compiled anew it agrees: what it took was compiled for an earlier call, or came from a cache on disk"
+_STALE = "recompiled it agrees, so what was compiled for an earlier call is taken for this one: a guard is missing"
+_OLD = "recompiled it agrees: what it took was compiled for an earlier call, or came from a cache on disk"
 _SHORT = 3
 """Sentences of a finding that go into the verdict's own."""
 
@@ -164,7 +164,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     elif judged is not None:
         state = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"
         state += " (in a process without what the program's own script changes in torch)" if graphs.apart else ""
-        reason += f"; compiled anew it departs, too; its saved graphs {state}"
+        reason += f"; recompiled it departs, too; its saved graphs {state}"
     elif call.recorded:
         reason += f"; {call.recorded}"
     return msgspec.structs.replace(verdict, reason=reason).then(minify)

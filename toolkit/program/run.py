@@ -111,7 +111,7 @@ def triage_program(
 
 def _scheduled(first: int, last: int, calls: str | None) -> str:
     span = f"calls {first} to {last - 1}" if first else f"the first {last}"
-    return f"{span} of each function" + ("" if calls else ", and each that compiles anew")
+    return f"{span} of each function" + ("" if calls else ", and each that recompiles")
 
 
 class _Program:

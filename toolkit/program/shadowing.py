@@ -129,7 +129,7 @@ class Shadow:
             place = f"{function.name} {function.file}:{function.line}"
             counts[place] = counts.get(place, 0) + function.count
         if self.unkept:
-            self.notes.append(f"{int(self.unkept)} calls that compiled anew were not kept to be run again")
+            self.notes.append(f"{int(self.unkept)} calls that recompiled were not kept to be run again")
         modules = {file: name for name, file in own_modules().items()}
         self._write({"event": "end", "counts": counts, "notes": self.notes, "modules": modules})
         if self.unwritten:

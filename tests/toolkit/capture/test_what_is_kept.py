@@ -95,7 +95,7 @@ def test_an_assigned_buffer_is_where_torch_export_puts_it() -> None:
 def test_what_a_graph_does_not_hold_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     counts, keeps = programs.Counts(), programs.Keeps()
     joint = joint_graph(counts, (torch.randn(1, 2),))
-    assert "seen is assigned anew" in joint.notes[0] and "copy_" in joint.notes[0]
+    assert "seen is reassigned" in joint.notes[0] and "copy_" in joint.notes[0]
     assert torch.equal(counts.get_buffer("seen"), torch.zeros(()))
     captured = inference_graph(keeps, (torch.randn(2),))
     assert captured.notes == ["last is set to a tensor by the function; the graph does not hold that"]

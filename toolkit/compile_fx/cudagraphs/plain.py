@@ -43,7 +43,7 @@ def on_cuda(call: Call, inputs: list[Any]) -> tuple[Callable[[], None], Sequence
     here.wait_stream(beside)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    # Workspaces of matrix products are taken anew while recording, from the recording's own memory: those of the
+    # Workspaces of matrix products are taken again while recording, from the recording's own memory: those of the
     # warm-up
     # are freed as soon as anybody clears them, as torch's trees do, and a replay would write to memory that is gone.
     _clear_workspaces()
@@ -157,7 +157,7 @@ class Recording:
 
 
 def _clear_workspaces() -> None:
-    """Frees the memory that cuBLAS keeps for each stream; the next matrix product takes it anew."""
+    """Frees the memory that cuBLAS keeps for each stream; the next matrix product takes it again."""
     clear = t.optional("clear_cublas_workspaces")
     if clear is not None and torch.cuda.is_available():
         clear()

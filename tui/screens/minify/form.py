@@ -74,7 +74,7 @@ class MinifyForm(VerticalScroll):
         return self.base.with_texts({name: self.query_one(f"#form-{name}", Input).value for name in FIELDS})
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Writes the command line anew."""
+        """Writes the command line again."""
         event.stop()
         if self.base is not None:
             self._tell()

@@ -300,7 +300,7 @@ class MinifyRoom(ViewsRoom):
                 self.lines.move_to(len(texts) - 1)
 
     def _show_facts(self, watched: Watched, *, at_once: bool = False) -> None:
-        """What also changes with the time. The plot, which is most of what is painted, is drawn anew less often."""
+        """What also changes with the time. The plot, which is most of what is painted, is drawn again less often."""
         drawn: tuple[int, State] = (len(watched.story.points), watched.state)
         now = time.monotonic()
         if drawn != self._drawn and (
