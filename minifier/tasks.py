@@ -35,7 +35,8 @@ from ..toolkit.live.entries import mode_of, shared_fakes
 from ..toolkit.live.inlining import inlinable, inlined
 from ..toolkit.live.spec import FULL_STAGES, in_force, settings
 from ..toolkit.live.values import input_bytes, leaves
-from ..toolkit.replaying.control import BUSY, PeakMemory, empty_code_cache, factor
+from ..toolkit.replaying.control import BUSY, factor
+from ..toolkit.replaying.costs import PeakMemory, empty_code_cache
 from ..toolkit.replaying.fidelity import CompiledArtifacts
 from ..toolkit.replaying.gate import gated, unlike
 from ..toolkit.replaying.own_nan import with_own_nan

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .inner import compile_inner
 
 
-_LATE = {"compile_fx": "entry", "compile_inner": "inner"}
+_LATE = {"compile_fx": "entering", "compile_inner": "inner"}
 
 
 def __getattr__(name: str) -> Any:

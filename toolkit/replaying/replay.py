@@ -162,7 +162,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ..isolation.child import mark
     from ..judging.judge import judge
     from ..live.case import Case
-    from .control import PeakMemory, harmless
+    from .control import harmless
+    from .costs import PeakMemory
     from .fidelity import CompiledArtifacts
     from .gate import gated, unlike
     from .own_nan import with_own_nan

@@ -1,0 +1,87 @@
+"""What a rung costs: the time of compile and first run from an empty code cache, and the memory that they need.
+
+Used inside a child, around the part of a judgement that compiles and runs (`judge`'s `watch`). Sets no limit.
+
+For example:
+
+    peak = PeakMemory()
+    judge(case, "inductor", "crash", watch=peak.watched)
+    peak.bytes  # -> 33554432
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+
+class PeakMemory:
+    """The most memory that was held at once inside `watched`, above what was held before: CUDA's where a device is in
+    use.
+
+    On CUDA what torch allocated there; else resident memory, of this process alone.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    @contextmanager
+    def watched(self) -> Generator[None]:
+        """Measures what happens inside the block, also when it raises."""
+        device = torch.cuda.is_initialized()
+        before = self._begin(device)
+        try:
+            yield
+        finally:
+            most = torch.cuda.max_memory_allocated() if device else _highest()
+            self.bytes = max(0, most - before)
+
+    def _begin(self, device: bool) -> int:
+        if device:
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            return torch.cuda.memory_allocated()
+        with contextlib.suppress(OSError):  # without it what eager needed before hides what is less
+            Path("/proc/self/clear_refs").write_text("5")
+        return _status("VmRSS")
+
+
+@contextmanager
+def empty_code_cache() -> Generator[None]:
+    """An Inductor cache of its own for what happens inside: no kernel is there yet; toolchain probes stay known."""
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    known = {name: os.environ[name] for name in names if name in os.environ}
+    folder = tempfile.mkdtemp(prefix="codes-")
+    try:
+        os.environ |= {names[0]: folder, names[1]: f"{folder}/triton"}
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ |= known
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _highest() -> int:
+    """The highest resident memory of this process since the last reset, in bytes."""
+    if peak := _status("VmHWM"):
+        return peak
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _status(name: str) -> int:
+    """A line of /proc/self/status in bytes; 0 where it is missing."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    return 0
