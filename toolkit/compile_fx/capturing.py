@@ -47,7 +47,7 @@ def compile_frozen(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     fakes = [inputs[index] for index in kept]
     output = t.output_node(work.gm)
     output.meta["user_visible_output_idxs"] = [
-        index for index, made in enumerate(output.args[0]) if isinstance(made, fx.Node)
+        index for index, value in enumerate(output.args[0]) if isinstance(value, fx.Node)
     ]
     fake_mode = t.detect_fake_mode(fakes)
     real_constants = (
@@ -332,15 +332,17 @@ def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
     """Marks the model's own `count` outputs. In training, those of mutated inputs come before them and saved values
     behind."""
     output = t.output_node(gm)
-    made = t.pytree.arg_tree_leaves(*output.args)
+    returned = t.pytree.arg_tree_leaves(*output.args)
     context = t.TracingContext.try_get()
     first = 0
     if context is not None and context.fw_metadata and not is_inference:
         first = context.fw_metadata.num_mutated_inp_runtime_indices
-    assert first + count <= len(made), (
-        f"the graph returns {counted(len(made), 'value')}, the model {count} behind {first}"
+    assert first + count <= len(returned), (
+        f"the graph returns {counted(len(returned), 'value')}, the model {count} behind {first}"
     )
-    output.meta["user_visible_output_idxs"] = [i for i in range(first, first + count) if isinstance(made[i], fx.Node)]
+    output.meta["user_visible_output_idxs"] = [
+        i for i in range(first, first + count) if isinstance(returned[i], fx.Node)
+    ]
 
 
 def _extra(gm: Any) -> Any:

@@ -49,7 +49,7 @@ def aligning(
     """
     if not to_check:
         return call
-    indices, written, told = tuple(to_check), frozenset(mutated), set[int]()
+    indices, written, reported = tuple(to_check), frozenset(mutated), set[int]()
 
     def run(inputs: list[Any]) -> Any:
         back: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -59,13 +59,13 @@ def aligning(
                 copy = inputs[index] = t.clone_preserve_strides(given)
                 if index in written:
                     back.append((given, copy))
-                if tell is not None and index not in told:
-                    told.add(index)
+                if tell is not None and index not in reported:
+                    reported.add(index)
                     tell(f"{name_at(names, index)} did not start on {BYTES} bytes: copied where that is so")
-        made = call(inputs)
+        outputs = call(inputs)
         for given, copy in back:
             given.copy_(copy)
-        return made
+        return outputs
 
     return run
 
@@ -73,7 +73,7 @@ def aligning(
 def later(pipeline: Pipeline, stage: str, work: Work) -> Callable[[str], None]:
     """A function that adds a sentence to the report of the running stage, also when the compiled code is called long
     after."""
-    report = next(one for one in reversed(pipeline.reports) if one.stage == stage and one.part == work.part)
+    report = next(report for report in reversed(pipeline.reports) if report.stage == stage and report.part == work.part)
     return lambda sentence: report.notes.append(sentence)
 
 

@@ -140,7 +140,7 @@ def _bundled(work: Work, pipeline: Pipeline, generate: Generate) -> Any:
     t.TritonBundler.begin_compile()
     try:
         generate(work, pipeline)
-        bundle, told = t.TritonBundler.collect()
+        bundle, metadata = t.TritonBundler.collect()
         work.compiled.set_triton_bundle(bundle)
     except (t.ShortenTraceback, t.SkipFrame):
         raise
@@ -148,7 +148,7 @@ def _bundled(work: Work, pipeline: Pipeline, generate: Generate) -> Any:
         raise t.InductorError(error, currentframe()).with_traceback(error.__traceback__) from None
     finally:
         t.TritonBundler.end_compile()
-    return told
+    return metadata
 
 
 def _stamp(work: Work, key: tuple[str, Any] | None) -> None:
@@ -367,11 +367,11 @@ def _is_empty(gm: Any) -> bool:
 
 
 def _refuse_single_output(gm: Any) -> None:
-    made = t.output_node(gm).args[0]
-    if not isinstance(made, (tuple, list)):
+    returned = t.output_node(gm).args[0]
+    if not isinstance(returned, (tuple, list)):
         raise UsageError(
             "the graph cannot be compiled as it is",
-            f"it returns {made} and not a tuple",
+            f"it returns {returned} and not a tuple",
             "return a tuple, or call compile_fx, which wraps such graphs",
         )
 

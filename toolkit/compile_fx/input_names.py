@@ -64,7 +64,7 @@ def names_for(work: Any) -> list[InputName]:
     """The names of a part's inputs; of a graph from AOTAutograd's cache torch keeps those of the placeholders for CUDA
     graphs."""
     kept = getattr(getattr(work.compiled, "cudagraph_info", None), "placeholders", None) or ()
-    return names_of(work.gm) or [InputName(one.name) for one in kept]
+    return names_of(work.gm) or [InputName(placeholder.name) for placeholder in kept]
 
 
 def name_at(names: Sequence[Any], index: int) -> str:

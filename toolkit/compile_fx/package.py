@@ -120,7 +120,7 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
         nesting = gm.graph._codegen.pytree_info
         gm.graph._codegen = t.CodeGen()
         gm.recompile()
-        wanted, made = nesting.in_spec, nesting.out_spec
+        wanted, out_spec = nesting.in_spec, nesting.out_spec
         if wanted is not None and wanted != given:
             raise UsageError("the program cannot be compiled", f"it was exported with {wanted}, and is given {given}")
         inputs = [
@@ -128,10 +128,10 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
         ]  # export made constants of others
     else:
         _refuse_others(gm, (*args, *kwargs.values()))
-        inputs, made = leaves, _returning_flat(gm)
+        inputs, out_spec = leaves, _returning_flat(gm)
     return inputs, {
         "aot_inductor.serialized_in_spec": t.pytree.treespec_dumps(given),
-        "aot_inductor.serialized_out_spec": t.pytree.treespec_dumps(made) if made is not None else "",
+        "aot_inductor.serialized_out_spec": t.pytree.treespec_dumps(out_spec) if out_spec is not None else "",
     }
 
 

@@ -112,7 +112,7 @@ class Pipeline:
     ) -> None:
         self.observers = list(observers)
         self.skip, self.skip_passes = asked(skip)
-        self.watch_passes = watch_passes or any(getattr(one, "wants_passes", False) for one in self.observers)
+        self.watch_passes = watch_passes or any(getattr(observer, "wants_passes", False) for observer in self.observers)
         self.replace = dict(replace or {})
         self.until = until
         self.reports: list[StageReport] = []
@@ -194,7 +194,7 @@ class Pipeline:
 
     def told_of_skipped(self) -> list[str]:
         """A sentence for each pass that was to be skipped: how often it was, or that it did not run for this graph."""
-        return told(self.skip_passes, [one for report in self.reports for one in report.passes])
+        return told(self.skip_passes, [pass_report for report in self.reports for pass_report in report.passes])
 
     def tell_cache(self, work: Work) -> None:
         """Notes what the FX graph cache said of a part; after a hit its stages from post_grad to load have no
@@ -209,11 +209,11 @@ def usual(stage: str) -> Action:
 
 def operators(gm: Any) -> Counter[str]:
     """How often each operator stands in a graph and the graphs inside it."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for graph in _graphs(gm):
         for node in graph.nodes:
-            found[str(node.target) if node.op == "call_function" else node.op] += 1
-    return found
+            counts[str(node.target) if node.op == "call_function" else node.op] += 1
+    return counts
 
 
 def node_count(gm: Any) -> int | None:
@@ -225,4 +225,4 @@ def node_count(gm: Any) -> int | None:
 def _graphs(gm: Any) -> Sequence[Any]:
     if not hasattr(gm, "graph"):
         return []
-    return [gm.graph, *(one.graph for name, one in gm.named_modules() if name and hasattr(one, "graph"))]
+    return [gm.graph, *(module.graph for name, module in gm.named_modules() if name and hasattr(module, "graph"))]

@@ -48,9 +48,9 @@ def on_cuda(call: Call, inputs: list[Any]) -> tuple[Callable[[], None], Sequence
     # are freed as soon as anybody clears them, as torch's trees do, and a replay would write to memory that is gone.
     _clear_workspaces()
     with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
-        made = call(list(inputs))
+        outputs = call(list(inputs))
     _clear_workspaces()
-    return graph.replay, made if isinstance(made, (list, tuple)) else (made,)
+    return graph.replay, outputs if isinstance(outputs, (list, tuple)) else (outputs,)
 
 
 def refusal(inputs: Sequence[Any], static: Collection[int], mutated: Collection[int], names: Sequence[Any] = ()) -> str:

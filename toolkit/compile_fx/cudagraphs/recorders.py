@@ -78,7 +78,7 @@ def put_on_by(policy: Any, compiled: Any, facts: CallFacts, inputs: Sequence[Any
 
 def put_on_partitions(compiled: Any, facts: CallFacts, tell: Tell) -> int:
     """A recording of each partition; what lies between them stays as it is. Returns how many."""
-    parts = [part_of(facts, one) for one in compiled.partition_maps]
+    parts = [part_of(facts, partition) for partition in compiled.partition_maps]
     titles = [f"graph {number} of {len(parts)}" if len(parts) > 1 else "1 graph" for number in range(1, len(parts) + 1)]
     compiled.recursively_apply_fns(
         [
@@ -111,9 +111,11 @@ def recording(call: Call, compiled: Any, facts: CallFacts, title: str, tell: Tel
         if why := refusal(inputs, facts.static, facts.mutated, facts.names):
             return unrecorded(inputs, why)
         with torch.cuda.device(device):
-            made = Recording(call, inputs, facts.static, mutated=facts.mutated, names=facts.names, check_sizes=check)
-        tell(f"recorded {title}: {made.told()}")
-        return made
+            recorded = Recording(
+                call, inputs, facts.static, mutated=facts.mutated, names=facts.names, check_sizes=check
+            )
+        tell(f"recorded {title}: {recorded.told()}")
+        return recorded
 
     return deferred(call, lambda inputs: by_integers(inputs, record))
 
@@ -135,18 +137,18 @@ class CallFacts:
     constants: dict[str, Any] | None = None
 
 
-def part_of(whole: CallFacts, one: Any) -> CallFacts:
+def part_of(whole: CallFacts, partition: Any) -> CallFacts:
     """The facts of one partition, of torch's GraphPartitionMap."""
-    inputs: list[int | None] = list(one.input_index_mapping)
-    between = [f"partition_{one.id}_placeholder_{place}" for place in range(len(inputs))]
+    inputs: list[int | None] = list(partition.input_index_mapping)
+    between = [f"partition_{partition.id}_placeholder_{place}" for place in range(len(inputs))]
     known = whole.constants or {}
     return CallFacts(
         names=[InputName(between[i]) if at is None else name_at(whole.names, at) for i, at in enumerate(inputs)],
         static=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.static),
         mutated=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.mutated),
         placeholders=[_name_alone(between[i]) if at is None else whole.placeholders[at] for i, at in enumerate(inputs)],
-        stacks=[None if at is None else whole.stacks[at] for at in one.output_index_mapping],
-        constants={name: known[name] for name in one.constant_names},
+        stacks=[None if at is None else whole.stacks[at] for at in partition.output_index_mapping],
+        constants={name: known[name] for name in partition.constant_names},
     )
 
 

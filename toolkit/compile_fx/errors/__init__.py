@@ -63,8 +63,8 @@ def explain(error: BaseException, work: Work | None, stage: str) -> Explained:
     case = ErrorContext.of(error, work, stage)
     try:
         for names, family in FAMILIES:
-            found = case.find(*names)
-            if (found is not None or not names) and (account := family(case, found)) is not None:
+            raised = case.find(*names)
+            if (raised is not None or not names) and (account := family(case, raised)) is not None:
                 return account
         return passes.anything(case)
     except Exception as defect:  # noqa: BLE001
@@ -85,11 +85,11 @@ def told(error: BaseException, work: Work | None, stage: str) -> Explained:
 def carried(error: BaseException) -> Explained | None:
     """The account that an error, or one that it wraps, has already; the error has it afterwards. None where there is
     none."""
-    for one in chain_of(error):
-        known = getattr(one, _RECORD, None)
+    for link in chain_of(error):
+        known = getattr(link, _RECORD, None)
         if isinstance(known, Explained):
-            if one is not error:
-                _drop(one, known)
+            if link is not error:
+                _drop(link, known)
                 _put(error, known)
             return known
     return None

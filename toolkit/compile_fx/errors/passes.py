@@ -97,10 +97,10 @@ def _row(name: str) -> NamedPass | None:
     from ..passes import known, resolve
 
     try:
-        stage, found = resolve(name)[0]
+        stage, pass_name = resolve(name)[0]
     except GraphdbgError:
         return None
-    return known(stage, found)
+    return known(stage, pass_name)
 
 
 def _way_out(name: str) -> str:
@@ -139,9 +139,9 @@ def _raised(case: ErrorContext) -> dict[str, Any]:
     while trace.tb_next is not None:
         trace = trace.tb_next
     file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-    found: dict[str, Any] = {"file": file, "line": line}
+    details: dict[str, Any] = {"file": file, "line": line}
     name = trace.tb_frame.f_code.co_name
-    found["compiler_line"] = f"raised at {file}:{line} in {name}"
+    details["compiler_line"] = f"raised at {file}:{line} in {name}"
     if "torch" not in Path(file).parts:
-        found["excerpt"] = excerpt("".join(linecache.getlines(file)), line)
-    return found
+        details["excerpt"] = excerpt("".join(linecache.getlines(file)), line)
+    return details

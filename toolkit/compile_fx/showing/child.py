@@ -174,17 +174,17 @@ def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> Co
     part = teller.name_of(teller.work) if teller.work is not None else ""
     nodes = account.nodes
     failure = failure_of(inner)
-    made = CompileFailure(teller.failed, failure.type, str(error), part)
-    made.kind, made.nodes = account.kind, [one.node for one in nodes]
-    made.lines = list(dict.fromkeys(one.line for one in nodes if one.line))
-    made.kernel, made.excerpt, made.advice = account.kernel, account.text(), account.fix
-    made.traceback = failure.traceback
+    trouble = CompileFailure(teller.failed, failure.type, str(error), part)
+    trouble.kind, trouble.nodes = account.kind, [node.node for node in nodes]
+    trouble.lines = list(dict.fromkeys(node.line for node in nodes if node.line))
+    trouble.kernel, trouble.excerpt, trouble.advice = account.kernel, account.text(), account.fix
+    trouble.traceback = failure.traceback
     if lacking and any(word in str(inner) for word in _NO_DEVICE):
-        made.kind, device = MISSING_DEVICE, ", ".join(lacking)
-        made.message = f"{teller.failed} asks the device itself, and there is no {device} device here"
-        made.advice = "--target cuda:90 writes the code for a GPU that is not here; --device cpu moves the graph"
+        trouble.kind, device = MISSING_DEVICE, ", ".join(lacking)
+        trouble.message = f"{teller.failed} asks the device itself, and there is no {device} device here"
+        trouble.advice = "--target cuda:90 writes the code for a GPU that is not here; --device cpu moves the graph"
     if is_memory_error(inner):
-        made.advice = (
-            made.advice or "memory ran out: close what else runs, or compile a smaller graph (graphdbg minify)"
+        trouble.advice = (
+            trouble.advice or "memory ran out: close what else runs, or compile a smaller graph (graphdbg minify)"
         )
-    return made
+    return trouble

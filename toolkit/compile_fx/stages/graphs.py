@@ -167,15 +167,15 @@ def _joint(gm: Any, *, skip_invoke_subgraph: bool = False, device: Any = None, p
     for name in known:
         setattr(gm, name, body(gm, name))
     with at_graph(gm, path):
-        made = (
+        rewritten = (
             t.joint_graph_passes(gm, device)
             if t.takes("joint_graph_passes", "input_device")
             else t.joint_graph_passes(gm)
         )
-    for name in list(t.subgraph_names(made)):
+    for name in list(t.subgraph_names(rewritten)):
         if name not in known:
-            setattr(made, name, body(made, name))
-    return made
+            setattr(rewritten, name, body(rewritten, name))
+    return rewritten
 
 
 def _post_grad(gm: Any, *, is_inference: bool, path: str = "") -> None:
