@@ -39,10 +39,10 @@ def boxed_call(function: Callable[..., Any]) -> BoxedCallable:
             return function(*args[0])
         return function(*args)
 
-    made: Any = call
-    made._boxed_call = True
-    made.__wrapped__ = function
-    return made
+    boxed: Any = call
+    boxed._boxed_call = True
+    boxed.__wrapped__ = function
+    return boxed
 
 
 def boxed(compiler: Callable[..., Callable[..., Any]]) -> Callable[[Any, Sequence[Any]], BoxedCallable]:

@@ -170,20 +170,20 @@ def dumping_into(path: Path | None, example_inputs: bool) -> GraphDumper:
             ]
             if known:
                 return known[0]
-        elif (found := _open.get(path.absolute())) is not None:
-            if found.example_inputs != example_inputs:
+        elif (opened := _open.get(path.absolute())) is not None:
+            if opened.example_inputs != example_inputs:
                 raise UsageError(
-                    f"{path} is written with dump_example_input={found.example_inputs}", "", "name another folder"
+                    f"{path} is written with dump_example_input={opened.example_inputs}", "", "name another folder"
                 )
-            return found
+            return opened
         job = origin.job(rank)
         chosen = path or _default(job, rank, restart)
         if origin.choose(chosen, job=job, rank=rank, restart=restart) != chosen:
             raise UsageError(
                 f"cannot dump graphs into {chosen}", "it is there already", "choose another name or delete it"
             )
-        made = GraphDumper(chosen.absolute(), job, example_inputs=example_inputs, unnamed=path is None)
-        return _open.setdefault(made.path, made)
+        dumper = GraphDumper(chosen.absolute(), job, example_inputs=example_inputs, unnamed=path is None)
+        return _open.setdefault(dumper.path, dumper)
 
 
 def _default(job: str, rank: int | None, restart: int) -> Path:

@@ -34,8 +34,8 @@ class Label(NamedTuple):
 
 def compile_id() -> str | None:
     """torch's id of the compile in progress on this thread, with its attempt ("0/0_1"); None outside one."""
-    found = t.CompileContext.current_trace_id()
-    return None if found is None else str(found)
+    current = t.CompileContext.current_trace_id()
+    return None if current is None else str(current)
 
 
 def aot_graph_name() -> tuple[int, str] | None:

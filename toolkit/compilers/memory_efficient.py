@@ -141,9 +141,9 @@ def kept(forward: fx.GraphModule, num_fwd_outputs: int) -> ForwardBytes:
     """What a forward returns behind its own outputs, for the backward."""
     given = {key for node in forward.graph.find_nodes(op="placeholder") for key, _ in _storage(node)}
     outputs: Any = forward.graph.output_node().args[0]
-    found = dict(pair for node in outputs[num_fwd_outputs:] for pair in _storage(node))
-    results = [nbytes for key, nbytes in found.items() if key not in given]
-    inputs = [nbytes for key, nbytes in found.items() if key in given]
+    sizes = dict(pair for node in outputs[num_fwd_outputs:] for pair in _storage(node))
+    results = [nbytes for key, nbytes in sizes.items() if key not in given]
+    inputs = [nbytes for key, nbytes in sizes.items() if key in given]
     return ForwardBytes(sum(results), len(results), sum(inputs), len(inputs))
 
 

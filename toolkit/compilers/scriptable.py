@@ -45,7 +45,10 @@ def first_line(error: BaseException | None) -> str:
 
 def arguments_of(op: Any) -> list[tuple[str, bool]]:
     """(name, whether it is written to) of each argument of an operator."""
-    return [(one.name, one.alias_info is not None and one.alias_info.is_write) for one in op._schema.arguments]
+    return [
+        (argument.name, argument.alias_info is not None and argument.alias_info.is_write)
+        for argument in op._schema.arguments
+    ]
 
 
 def storage_size(value: torch.Tensor) -> tuple[int, int]:
@@ -285,9 +288,9 @@ def _take_apart(graph: fx.Graph, node: fx.Node, parts: Sequence[fx.Node]) -> Non
 
 
 def _clone(graph: fx.Graph, base: fx.Node) -> fx.Node:
-    made = graph.call_function(aten.clone, (base,))
-    made.meta = dict(base.meta)  # the next such operator asks for its strides
-    return made
+    clone = graph.call_function(aten.clone, (base,))
+    clone.meta = dict(base.meta)  # the next such operator asks for its strides
+    return clone
 
 
 def _view(graph: fx.Graph, clones: list[fx.Node], given: dict[str, Any], prefix: str) -> fx.Node | None:
