@@ -1,7 +1,7 @@
 """What Inductor logs of a compile beside its stages, under TORCH_LOGS: bytes and run times of the code, its matrix
 products.
 
-Must not compute anything while the log is off.
+Nothing is computed while the log is off.
 
 For example:
 

@@ -1,7 +1,7 @@
 """Ahead of time to a `.pt2` package, which another process loads and runs with torch alone.
 
 What `torch._inductor.aoti_compile_and_package` does, through this path's stages; it takes plain graphs, too. The
-package appears whole or not at all, and nothing else is left behind. Must not change the caller's graph or module.
+package appears whole or not at all, and nothing else is left behind. The caller's graph and module stay unchanged.
 
 For example:
 
@@ -196,7 +196,7 @@ def _settings(asked: dict[str, Any], specs: dict[str, str], folder: str) -> dict
 
 
 def _library(gm: Any, inputs: list[Any], inner: Any, pipeline: Pipeline, settings: dict[str, Any]) -> Any:
-    """Compiles in the surroundings in which torch compiles ahead of time."""
+    """Compiles in the context in which torch compiles ahead of time."""
     compile_id = t.CompileContext(gm.meta.get("dynamo_compile_id"))
     with (
         t.compiling_state_context(),

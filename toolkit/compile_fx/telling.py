@@ -1,6 +1,5 @@
 # pyright: basic
-"""Tells of a compile as it goes, by events that are reported before each risky step: what survives a crash of this
-process.
+"""Reports a compile as it goes, by events sent before each risky step, so that they survive a crash of this process.
 
 An observer of the pipeline. Texts and graphs that are too large for events go to files, and only those that were asked
 for.
@@ -127,12 +126,12 @@ _AFTER_LOWERING = ("schedule", "codegen")
 
 
 def tell(event: str, **about: Any) -> None:
-    """One event."""
+    """Reports an event with its facts."""
     report({"event": event, **about})
 
 
 class Teller(Observer):
-    """Sees all stages of all parts. A part that comes a second time (another half, a region) is called `forward.2`.
+    """Observes all stages of all parts. A part that comes a second time (another half, a region) is called `forward.2`.
 
     `wanted` says what is to be kept beyond rows: readable graphs around each stage, generated code, records around one
     stage; of Triton kernels the forms for a target. `recorded`: kernel -> recorded source.
@@ -320,7 +319,7 @@ def pass_row(report: PassReport) -> PassRow:
 
 
 def buffers_of(lowering: Any) -> list[BufferRow]:
-    """What lowering made, with the nodes behind it."""
+    """The buffers that lowering made, with the nodes behind them."""
     rows: list[BufferRow] = []
     for buffer in lowering.buffers:
         layout = getattr(buffer, "layout", None)

@@ -1,8 +1,7 @@
 """functorch's boxed convention: a compiled graph takes one list of flat inputs and says so with `_boxed_call`.
 
 The list is left as it is, so that a debugging session can call the same graph again with the same list. Separate
-arguments are taken too, as Dynamo gives them to a compiler that is its backend with no AOTAutograd between. Must not
-look into the graph.
+arguments are taken too, as Dynamo gives them to a compiler that is its backend with no AOTAutograd between.
 
 >>> @boxed
 ... def nop(fx_g, inps):

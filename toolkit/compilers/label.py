@@ -2,8 +2,7 @@
 it.
 
 Without torch.compile the number of AOTAutograd's own stands in the place of the compile id (`x3_0/backward`); a
-compiler that is called by hand has only a guess at the stage. Must not change anything, and must not raise for a graph
-of unknown origin.
+compiler that is called by hand has only a guess at the stage. A graph of unknown origin gets a name too.
 
 >>> str(label(gm))                      # outside of a compile
 'case/forward'

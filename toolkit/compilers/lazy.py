@@ -5,7 +5,7 @@ A graph is extracted for each geometry of its inputs (sizes, strides, numbers) t
 without a lazy kernel, and there are many (`sin`), is named with the user's line. As a backend, a graph that cannot be
 extracted runs as it is, after one warning for that graph. The lazy backend is begun, for the whole process, when the
 first graph is compiled, never by an import. Parameters and buffers are inputs: what an optimizer writes is seen. On the
-CPU only; must not change the caller's graph.
+CPU only; the caller's graph stays unchanged.
 
 Inputs are found by the tensor ids of the backend's device data; what is no input (numbers, constants, factories) is
 kept. In-place updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor
@@ -188,8 +188,8 @@ def backend_arguments(folder: str | os.PathLike[str] = "", decompose: bool = Fal
     """What AOTAutograd is given for `graphdbg_lazy`; operators are left as they are called unless they are to be
     decomposed.
 
-    A graph that cannot be extracted runs as it is. It is told in one warning for the graph (forward and backward are
-    two), with the operators and the user's lines.
+    A graph that cannot be extracted runs as it is. One warning for the graph (forward and backward are two) names the
+    operators and the user's lines.
     """
 
     compilers = by_stage(lambda stage: lambda fx_g, inps: _compiled_now(fx_g, inps, stage, folder, as_it_is=True))
@@ -219,7 +219,7 @@ class InputView:
 
 @dataclass(frozen=True)
 class PlainOutput:
-    """An output that is no tensor."""
+    """An output that is not a tensor."""
 
     value: Any
 
@@ -255,7 +255,8 @@ class Extraction:
         return True, rebuilt(self.container, lambda: next(rest))
 
     def _results(self, given: Sequence[Any]) -> list[torch.Tensor] | None:
-        """What the compiled graph gives, each in memory of its own: a clone is no operation for the lazy backend."""
+        """The results of the compiled graph, each in memory of its own: a clone is no operation for the lazy
+        backend."""
         if not self.updated and not any(isinstance(output, Made) for output in self.outputs):
             return []
         values = [

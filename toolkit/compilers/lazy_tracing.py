@@ -27,8 +27,8 @@ from .scriptable import arguments_of, first_line, op_name, storage_size
 def start_lazy() -> torch.device:
     """The lazy TorchScript backend, begun once in a process, and its device.
 
-    torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails, and that
-    is told by the text of the error alone. Raises EnvironmentLackError for a torch that was built without it.
+    torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails,
+    recognisable only by the text of the error. Raises EnvironmentLackError for a torch that was built without it.
     """
     if t.optional("lazy_ts") is None:
         raise EnvironmentLackError(
@@ -112,9 +112,9 @@ aten = torch.ops.aten
 class OnLazyDevice(t.TorchDispatchMode):
     """A mode under which every tensor is made on the lazy `device`, whatever device the graph names or leaves out.
 
-    It sees ATen's operators, so that factories inside other functions and subgraphs are moved too. Must not change what
-    an operator computes: `copy`, which `copy_` becomes and which has no lazy kernel, is said in operators that have
-    one.
+    It sees ATen's operators, so that factories inside other functions and subgraphs are moved too. What an operator
+    computes stays the same: `copy`, which `copy_` becomes and which has no lazy kernel, is written with operators that
+    have one.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -144,7 +144,7 @@ class OnLazyDevice(t.TorchDispatchMode):
         return result
 
     def _moved(self, value: Any) -> Any:
-        """A tensor of the CPU that came in by the way (a Python function's own constant) as a lazy one."""
+        """A CPU tensor that is no input (a Python function's own constant) as a lazy one."""
         if isinstance(value, torch.Tensor) and value.device.type == "cpu":
             return value.to(self.device)
         if isinstance(value, (list, tuple)):
@@ -308,7 +308,7 @@ class _NodeError(Exception):
 
 
 def _explained(error: _NodeError, fallbacks: Sequence[Fallback]) -> NotExtractedError:
-    """All that is known: what fell back so far, and the node at which it ended."""
+    """The error with what fell back so far and the node at which tracing ended."""
     if any(
         fallback.node == error.node.name for fallback in fallbacks
     ):  # it fell back to a kernel that refuses the stand-ins
@@ -320,7 +320,7 @@ def _explained(error: _NodeError, fallbacks: Sequence[Fallback]) -> NotExtracted
 
 
 class _Tracer(fx.Interpreter):
-    """An interpreter that says which node fell back; submodules that are graphs are run the same way."""
+    """An interpreter that notes which node fell back; submodules that are graphs are run the same way."""
 
     def __init__(self, gm: fx.GraphModule, state: _State, prefix: str = "") -> None:
         super().__init__(gm)

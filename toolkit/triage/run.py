@@ -8,8 +8,8 @@ torch here.
 
 For example:
 
-    found = triage_run(open_run("myrun"))
-    found.ladders[0].first_failing  # -> 'inductor'
+    triage = triage_run(open_run("myrun"))
+    triage.ladders[0].first_failing  # -> 'inductor'
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Why CUDA graphs are not used, in a sentence: torch's reasons without their stacks, with the input's name and the
 user's line.
 
-Pure text and metadata. A reason that is not known here is told in torch's words. The operators, tags and the mask rule
-of `unfit_nodes` are those by which Inductor decides where it splits a graph; what runs on the CPU it splits off, too.
+Pure text and metadata. An unknown reason is given in torch's words. The operators, tags and the mask rule of
+`unfit_nodes` are those by which Inductor decides where it splits a graph; what runs on the CPU it splits off, too.
 
 >>> sentence("skipping cudagraphs due to mutated inputs (1 instances). Found from : ...", ["x"], [0])
 'x is written to'

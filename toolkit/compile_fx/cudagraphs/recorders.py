@@ -1,12 +1,12 @@
-"""Puts CUDA graphs on a compiled graph: on the whole call, on each partition, or what the user's policy makes of it.
+"""Wraps a compiled graph in CUDA graphs: the whole call, each partition, or as the user's policy decides.
 
-Which recording it is, torch's trees or ours, says `triton.cudagraph_trees`, as in stock. Must not decide whether: that
-is the stage. A call with fake inputs goes to the code itself and records nothing; a recording is made at the first call
-with real inputs, once per thread, and once per value of integer inputs. A part of a split graph may take values that
-another part made: these are no inputs of the graph, they have no name of the user's and nothing is known of them.
+As in stock, `triton.cudagraph_trees` selects torch's trees or `plain.Recording`. Whether a call is recorded is decided
+by the stage `cudagraphs`. A call with fake inputs goes to the code itself and records nothing; a recording is made at
+the first call with real inputs, once per thread, and once per value of integer inputs. A part of a split graph may take
+values that another part made: these are no inputs of the graph, so they have no name in the user's program.
 
-Torch's trees warm up at the first call and record at the second, and record again when a static input has moved. All of
-that is torch's; here it is called, and told that a backward runs although it is not recorded.
+Torch's trees warm up at the first call and record at the second, and record again when a static input has moved. This
+module calls torch's code for that, and tells the tree of a backward that runs without a recording.
 
 For example:
 
@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 
 def facts_of(compiled: Any, constants: dict[str, Any], names: Sequence[Any]) -> CallFacts:
-    """What torch keeps with a compiled graph for the recording of it."""
+    """The facts for a recording that torch keeps with a compiled graph."""
     known = compiled.cudagraph_info
     return CallFacts(
         names=names,
@@ -60,7 +60,7 @@ def prepare(compiled: Any, inputs: Sequence[Any], forward_device: Any) -> None:
 
 
 def put_on_by(policy: Any, compiled: Any, facts: CallFacts, inputs: Sequence[Any]) -> None:
-    """What the user's policy makes of the whole call."""
+    """Wraps the whole call as the user's policy does."""
     kwargs = compiled.fx_kwargs
     compiled.current_callable = policy.cudagraphify(
         compiled.current_callable,
@@ -153,14 +153,14 @@ def part_of(whole: CallFacts, partition: Any) -> CallFacts:
 
 
 def _name_alone(name: str) -> Any:
-    """What torch's trees know of an input, for a value that one partition hands to another."""
+    """A placeholder, as torch's trees need it, for a value that one partition hands to another."""
     return t.PlaceholderInfo(name=name, stack_trace=None, users=[], mutating_use_stack_trace=None)
 
 
 def recorder(
     call: Call, facts: CallFacts, device_index: int, is_backward: bool, is_inference: bool
 ) -> Callable[..., Call]:
-    """What makes a tree's function of real inputs. The compile that it belongs to is the one that runs now."""
+    """A function that makes a call of a tree from real inputs, for the compile in progress."""
     compile_id = t.CompileContext.current_compile_id()
 
     def make(inputs: list[Any]) -> Call:
@@ -182,7 +182,7 @@ def recorder(
 
 
 def telling_backward(call: Call, device_index: int) -> Call:
-    """A backward that is not recorded, of a forward that is: the tree must know that the path goes back from here."""
+    """An unrecorded backward of a recorded forward: tells the tree that the backward has begun."""
     manager = t.get_manager(device_index, create_if_none_exists=False)
     assert manager is not None, "the forward was recorded in a tree, which has a manager"
 

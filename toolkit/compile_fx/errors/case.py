@@ -2,7 +2,7 @@
 it wraps, the frames it came through, the work of its stage, and the nodes that it is about.
 
 Frames keep their local variables while the exception lives: that is how the node being lowered and the pass being run
-are known. Must not import torch before there is an error: reports cross processes.
+are known. Torch is imported only once there is an error, so that records can be read in a process without torch.
 
 For example:
 
@@ -159,7 +159,7 @@ class ErrorContext:
 
     @property
     def nodes(self) -> list[NodeAt]:
-        """The same as they are told."""
+        """The same nodes as `NodeAt` records."""
         return [at(node) for node in self.running]
 
     @property
@@ -185,7 +185,7 @@ class ErrorContext:
     def told(
         self, kind: str, what: str, why: str = "", fix: str = "", *, nodes: list[NodeAt] | None = None, **more: Any
     ) -> Explained:
-        """An account with what every account has."""
+        """An account with the fields that every account has filled in."""
         return Explained(
             kind,
             what,
@@ -201,7 +201,7 @@ class ErrorContext:
 
 
 def _work_of(frames: list[FrameType]) -> Work | None:
-    """What a compile by torch's own functions was at, by the frames that it came through; None before lowering."""
+    """The work of a compile by torch's own functions, from the frames of the error; None before lowering."""
     work: Work | None = None
     for frame in frames:
         own = frame.f_locals.get("self")
@@ -242,7 +242,7 @@ _BUFFER = re.compile(r"\b(buf\d+)\b")
 
 
 def at(node: Any) -> NodeAt:
-    """A node of torch.fx as it is told."""
+    """The `NodeAt` record of a node of torch.fx."""
     target = node.target
     own = (
         isinstance(target, str) or type(target).__module__ == "torch._ops"

@@ -1,7 +1,7 @@
 """A kernel in C++ or Triton that its compiler refused: the first error, the source around it, the kernel and its nodes;
 code that is no Python, a kernel that needs more than the GPU has.
 
-Triton compiles here or in a worker process, whose error arrives as text. Must not import Triton.
+Triton compiles here or in a worker process, whose error arrives as text. Triton is never imported here.
 
 For example:
 
@@ -203,7 +203,7 @@ def _told(case: ErrorContext, kernel: str, said: str, source: str, line: int | N
 
 
 def _is_import(case: ErrorContext) -> bool:
-    """Whether it was raised while generated code was loaded: a SyntaxError of anything else is not ours to tell."""
+    """Whether it was raised while generated code was loaded; a SyntaxError of other code is left to other families."""
     return any(frame.f_code.co_name == "_reload_python_module" for frame in case.frames)
 
 
@@ -226,8 +226,7 @@ def _named(case: ErrorContext, source: str) -> str:
 
 
 def _after_caret(text: str) -> tuple[str, str]:
-    """Message and source of what stands behind "at 3:7:" in a worker's text: the message is the line below the
-    caret."""
+    """The message and the source that follow "at 3:7:" in a worker's text: the message is the line below the caret."""
     caret = re.search(r"^ *\^\n", text, re.MULTILINE)
     if caret is None:
         return "", text

@@ -105,7 +105,7 @@ _NO_COMPILER = "missing compiler"
 
 
 def no_cpp_compiler(case: ErrorContext, error: Any) -> Explained:
-    """No C++ compiler; a compile goes on as far as its code without one."""
+    """There is no C++ compiler; a compile still gets as far as generated code."""
     tried = re.findall(r"'([^']+)'", str(error)) or re.findall(r"Compiler: (\S+) is not found", str(error))
     return case.told(
         _NO_COMPILER,
@@ -117,7 +117,7 @@ def no_cpp_compiler(case: ErrorContext, error: Any) -> Explained:
 
 
 def no_triton(case: ErrorContext, error: Any) -> Explained:
-    """No Triton."""
+    """Triton is not installed."""
     return case.told(
         _NO_COMPILER,
         f"no Triton: the stage {case.stage} needs it for kernels on the GPU",
@@ -127,7 +127,7 @@ def no_triton(case: ErrorContext, error: Any) -> Explained:
 
 
 def no_program(case: ErrorContext, error: Any) -> Explained | None:
-    """No nvcc, ptxas or other program that a compile calls."""
+    """There is no nvcc, ptxas or other program that a compile calls."""
     name = str(getattr(error, "filename", "") or "")
     if not re.search(r"(?:^|/)(?:nvcc|ptxas|ld|g\+\+|gcc|clang(?:\+\+)?|cl|hipcc)(?:-[\d.]+)?$", name):
         return None
@@ -140,7 +140,8 @@ def no_program(case: ErrorContext, error: Any) -> Explained | None:
 
 
 def bf16(case: ErrorContext, error: Any) -> Explained | None:
-    """Torch gives a graph with bfloat16 inputs or outputs up (SkipFrame) where the GPU only emulates it."""
+    """Torch does not compile a graph with bfloat16 inputs or outputs (SkipFrame) where the GPU only emulates
+    bfloat16."""
     if "bf16" not in str(error).lower():
         return None
     gpu = _gpu(case)

@@ -1,4 +1,4 @@
-"""Operators that the path cannot take: no fake kernel, no lowering, no call in their place; values known at run time
+"""Operators that cannot be compiled: no fake kernel, no lowering, no call in their place; values known at run time
 alone; operands on different devices, with the inputs from which they come.
 
 For example: `no_fake(case, None).fix` gives `'register a fake kernel: @torch.library.register_fake("mylib::foo")'`.
@@ -35,7 +35,7 @@ def depends_on_data(case: ErrorContext, error: Any) -> Explained:
 
 
 def not_lowered(case: ErrorContext, error: Any) -> Explained:
-    """Inductor has no rule for it, and calls none as it is."""
+    """Inductor has no lowering for the operator and does not fall back to it."""
     op = case.op
     if type(error).__name__ == "MissingOperatorWithDecomp":
         why = (
@@ -74,7 +74,7 @@ def no_fake(case: ErrorContext, _: Any) -> Explained | None:
 
 
 def aliases(case: ErrorContext, _: Any) -> Explained | None:
-    """What it returns aliases an argument."""
+    """The operator returns an alias of an argument."""
     error = next((link for link in case.chain if _ALIAS in str(link)), None)
     if error is None:
         return None
@@ -102,7 +102,7 @@ def no_fallback(case: ErrorContext, _: Any) -> Explained | None:
 
 
 def no_operator(case: ErrorContext, _: Any) -> Explained | None:
-    """A function that is no operator at all."""
+    """A function that is no ATen operator."""
     match = re.match(r"(.+) is not an OpOverload", str(case.cause()))
     if match is None:
         return None

@@ -45,7 +45,8 @@ def of_a_pass(case: ErrorContext, _: Any) -> Explained | None:
 
 
 def anything(case: ErrorContext) -> Explained:
-    """What no other family knows: the stage, the node, where it was raised; or an error that tells itself."""
+    """An error that no other family explains: the stage, the node, where it was raised; or an error that tells
+    itself."""
     cause = case.cause()
     if isinstance(cause, GraphdbgError):
         return case.told("refused", cause.what, cause.why, cause.fix)
@@ -93,7 +94,7 @@ def pass_named(case: ErrorContext) -> tuple[str, str] | None:
 
 
 def _row(name: str) -> NamedPass | None:
-    """What the list of passes has under a name."""
+    """The row of a pass in the table of passes."""
     from ..passes import known, resolve
 
     try:
@@ -113,7 +114,7 @@ def _way_out(name: str) -> str:
 
 
 def _given(function: Any) -> str:
-    """The name of a pass as it was given: behind partials, an object's class."""
+    """The name of a user's pass: of the function behind partials, or of an object's class."""
     while hasattr(function, "func"):
         function = function.func
     own = getattr(function, "__self__", None)

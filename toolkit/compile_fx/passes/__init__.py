@@ -1,7 +1,7 @@
 """The named passes inside pre_grad, joint and post_grad: seen one by one, timed, and skipped by name.
 
-`table` says which there are and which cannot be skipped, `names` what people call them, `watching` sees and skips them
-while a stage runs. Torch's passes are called as they are. Importing this package imports no torch.
+`table` lists them and which cannot be skipped, `names` resolves the names that users write, `watching` observes and
+skips them while a stage runs. Torch's passes are called as they are. Importing this package imports no torch.
 
 >>> pipeline = Pipeline(skip=("post_grad.remove_noop_ops",), watch_passes=True)
 >>> compiled = compile_fx(torch.fx.symbolic_trace(model), [x], pipeline=pipeline)

@@ -1,8 +1,7 @@
-"""Names of passes as people write them, to the passes meant: `post_grad.remove_noop_ops`, or bare for every stage that
-has one.
+"""Resolves the names of passes that users write: `post_grad.remove_noop_ops`, or bare for every stage that has one.
 
 A pattern of a group is `joint.attention_patterns/pointless_convert`, or bare where its name is known. Stages are also
-understood as `graphdbg bisect` prints them (`post_grad_passes.remove_noop_ops`). Must not import torch.
+understood as `graphdbg bisect` prints them (`post_grad_passes.remove_noop_ops`). Imports no torch.
 
 >>> resolve("remove_noop_ops")
 [('joint', 'remove_noop_ops'), ('post_grad', 'remove_noop_ops')]

@@ -6,8 +6,8 @@ before it, and the name of the stage that did not end.
 
 For example:
 
-    told = compiled(saved, Request(until="lower"), server, watch=print)
-    [row.stage for part in told.parts for row in part.stages]  # -> ['post_grad', 'lower']
+    record = compiled(saved, Request(until="lower"), server, watch=print)
+    [row.stage for part in record.parts for row in part.stages]  # -> ['post_grad', 'lower']
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Pa
 
 
 class Interrupted(Exception):
-    """Ctrl-C, with what was told until then."""
+    """Ctrl-C; `record` holds what was reported until then."""
 
     def __init__(self, record: CompileRecord) -> None:
         super().__init__("interrupted")
@@ -261,7 +261,7 @@ class _Telling:
         self.open: list[tuple[str, str]] = []
 
     def take(self, event: dict[str, Any]) -> None:
-        """One line of the child."""
+        """Takes one event of the child."""
         document, kind = self.document, event["event"]
         if kind == "begin":
             self.open.append((event["part"], event["stage"]))
@@ -288,7 +288,7 @@ class _Telling:
             row.notes.append("its passes had run when it was recorded, and are not run again")
 
     def end(self, answer: Answer) -> None:
-        """What became of the process."""
+        """Takes the outcome of the child process."""
         if answer.status == "done":
             return
         part, stage = self.open[-1] if self.open else ("", answer.stage or "loading the graph")
@@ -304,7 +304,7 @@ class _Telling:
             self.document.error.traceback = answer.error.traceback
 
     def interrupted(self) -> None:
-        """Ctrl-C of the user."""
+        """Records the user's Ctrl-C."""
         part, stage = self.open[-1] if self.open else ("", "loading the graph")
         self._died(part, stage, INTERRUPTED, "interrupted", "")
 

@@ -1,8 +1,8 @@
 # pyright: basic
-"""What a child does for `graphdbg compile`: compiles a saved graph for fake inputs and tells of each stage as it goes.
+"""What a child does for `graphdbg compile`: compiles a saved graph for fake inputs and reports each stage as it goes.
 
 No tensor of the graph's inputs is made, and nothing is run; with `device` everything is moved, for which inputs are
-made up. Must run in a child: a compile may not live through it. No compile cache is read or written.
+made up. Runs in a child process, since a compile may crash it. No compile cache is read or written.
 
 For example: `ask("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "run/0_0/forward", ...}, server=server)`.
 """
@@ -111,7 +111,7 @@ def _case(saved: SavedGraph, device: str | None) -> Live:
 
 
 def _for_target(saved: SavedGraph, case: Live, teller: Teller) -> dict[str, str]:
-    """Puts the case onto the pretended GPU, tells what of the recording bears on it, and names target and assembler."""
+    """Moves the case to the pretended GPU, reports what the recording has for it, and names target and assembler."""
     require_triton()
     import triton
 
@@ -158,7 +158,7 @@ def _has(device: str) -> bool:
 
 
 def _mistake(error: BaseException | None) -> GraphdbgError | None:
-    """What a user can mend, also where torch has wrapped it."""
+    """An error that the user can fix, also where torch has wrapped it."""
     for _ in range(20):
         if error is None or isinstance(error, GraphdbgError):
             return error

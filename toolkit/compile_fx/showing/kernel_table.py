@@ -76,7 +76,7 @@ def summary(node_to_kernel: Mapping[str, Sequence[str]], without: Mapping[str, s
 
 
 def buffer_table(buffers: list[BufferRow]) -> str:
-    """What lowering made."""
+    """The table of buffers that lowering made."""
     columns = [Column("buffer"), Column("kind"), Column("dtype"), Column("size"), Column("nodes")]
     return render(
         columns, [(row.name, row.kind, row.dtype, f"[{', '.join(row.size)}]", ", ".join(row.nodes)) for row in buffers]
@@ -106,7 +106,7 @@ def _about(amount: str, row: KernelRow) -> str:
 
 
 def _cut(label: str) -> str:
-    """A name that leaves room for the numbers: its beginning, and its end, by which kernels are told apart."""
+    """A name that leaves room for the numbers: its beginning, and its end, which tells kernels apart."""
     limit = 48 if shutil.get_terminal_size().columns >= _WIDE else 26
     return label if len(label) <= limit else f"{label[: limit - 7]}...{label[-4:]}"
 
@@ -149,7 +149,7 @@ def _bytes(count: int | None) -> str:
 
 
 def notes_of(record: CompileRecord) -> list[str]:
-    """What a reader of the table has to know."""
+    """Notes for the reader of the table."""
     rows = [row for part in record.parts for row in part.compiled]
     notes: list[str] = []
     if not rows and record.target:

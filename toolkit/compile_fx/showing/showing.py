@@ -1,6 +1,7 @@
-"""The command's course: compiles, prints rows as stages end, then kernels, differences, code or files; an exit code.
+"""Runs the command: compiles, prints rows as stages end, then kernels, differences, code or files; returns an exit
+code.
 
-stdout has the data and stderr what is said about it; with code on stdout the tables go to stderr. Logic of stages and
+stdout has the data and stderr the messages about it; with code on stdout the tables go to stderr. Logic of stages and
 kernels is elsewhere.
 
 For example: `shown(saved, Request(until="lower"), Options("run/0_0/forward"))` gives `0`.
@@ -73,7 +74,7 @@ class _Showing:
         self.said: set[str] = set()
 
     def run(self) -> int:
-        """The whole course."""
+        """Compiles and shows everything; the exit code."""
         code: int | None = None
         try:
             record = asking.compiled(self.saved, self.request, self.server, self.work / "asked", self.watch)
@@ -242,7 +243,7 @@ class _Showing:
         say(f"try: {' | '.join(self._steps(record))}")
 
     def _steps(self, record: CompileRecord) -> list[str]:
-        """Commands to go on with."""
+        """The commands to suggest next."""
         error, words = record.error, list[str]()
         if error is not None:
             before = NAMES[max(order(error.stage) - 1, 0)] if error.stage in NAMES else ""
@@ -279,7 +280,7 @@ def _print(text: str) -> None:
 
 
 def _stack(output: str) -> list[str]:
-    """Where a process was as it died: the innermost frames, down to the stage of ours."""
+    """Where a process was as it died: the innermost frames, down to the stage's own."""
     lines = output.strip().splitlines()
     start = next((index for index, line in enumerate(lines) if line.startswith("Stack (most recent")), None)
     if start is None:

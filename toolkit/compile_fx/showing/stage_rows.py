@@ -143,7 +143,7 @@ _HEAD_LINES = 4
 
 
 class StageDifference(msgspec.Struct):
-    """One part: the stage's row, the departures, and both graphs line by line."""
+    """One part: the stage's row, the view of the differences, and both graphs side by side."""
 
     row: StageRow
     view: GraphView
@@ -151,7 +151,7 @@ class StageDifference(msgspec.Struct):
 
 
 def differences(folder: Path, record: CompileRecord, stage: str) -> list[StageDifference]:
-    """One for each part in which the stage ran to its end."""
+    """One difference for each part in which the stage ran to its end."""
     diffs: list[StageDifference] = []
     for part in record.parts:
         for row in part.stages:

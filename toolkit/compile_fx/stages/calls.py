@@ -164,7 +164,7 @@ def _written(facts: CallFacts) -> list[str]:
 
 
 def _tell_tree(work: Work) -> None:
-    """A backward that runs although it is not recorded: torch's tree of its forward has to know."""
+    """Tells torch's tree of the forward that a backward runs without a recording."""
     if work.kwargs["is_backward"] and t.inductor_config.triton.cudagraph_trees:
         device = work.kwargs["boxed_forward_device_index"].value
         work.compiled.current_callable = telling_backward(work.compiled.current_callable, device)

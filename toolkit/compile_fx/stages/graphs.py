@@ -2,7 +2,7 @@
 post-grad passes.
 
 Inductor's pass groups run on a graph and on the graphs inside it (bodies of cond, while_loop, invoke_subgraph and the
-like): bodies come first, as in stock; the passes themselves are torch's. Must not change their order.
+like): bodies come first, as in stock; the passes and their order are torch's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Loading: the wrapper becomes a Python module whose kernels are compiled, or ahead of time a shared library.
 
-The report says what was loaded, and how the time was spent by torch's own clocks.
+The report has what was loaded, and how the time was spent by torch's own timers.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _toolkit_named() -> Iterator[None]:
 
 
 def _loaded(work: Work) -> str:
-    """What came of it, in words: kernels by their kind, or the size of a library."""
+    """What was loaded, in words: kernels by their kind, or the size of a library."""
     if work.module is None:
         files = [work.call] if isinstance(work.call, str) else work.call
         paths = [Path(file) for file in files if isinstance(file, str)] if isinstance(files, list) else []
@@ -130,7 +130,7 @@ def _clocks() -> dict[str, tuple[int, float]]:
 
 
 def _spent(before: dict[str, tuple[int, float]]) -> list[str]:
-    """How the time was spent since `before`: what took part of a second, once per kind."""
+    """How the time was spent since `before`: each kind of work that took part of a second."""
     after = _clocks()
     parts = []
     for name, words in _CLOCKS.items():
