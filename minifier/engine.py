@@ -335,7 +335,9 @@ class Engine:
         Where queries are limited all are waited for, since whatever was asked counts. New ones run at the same time
         where there is an executor and enough of the budget.
         """
-        candidates = candidates[: next((place + 1 for place, one in enumerate(candidates) if self._enough(one)), None)]
+        candidates = candidates[
+            : next((place + 1 for place, candidate in enumerate(candidates) if self._enough(candidate)), None)
+        ]
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._answers]
         left = self.budget.left(self.queries)
         scarce = left is not None and left < len(new) * self.repeats

@@ -6,7 +6,7 @@ torch here.
 
 For example:
 
-    failing_graph(open_run("myrun"), told=print)
+    failing_graph(open_run("myrun"), report=print)
     # (SavedGraph('0_0/dynamo'), 'its compile failed and no later graph was made: AssertionError: ...')
 """
 
@@ -36,7 +36,7 @@ SCREEN_S, LIMIT_S = 600.0, 300.0
 
 
 def failing_graph(
-    run: Run, options: MinifyOptions | None = None, told: Callable[[str], object] = lambda text: None
+    run: Run, options: MinifyOptions | None = None, report: Callable[[str], object] = lambda text: None
 ) -> tuple[SavedGraph, str]:
     """The graph, and why it is that one. Of rounding, time and memory, where these were asked for, it is the one that
     has most. Raises NothingToReduceError where nothing in the run fails as asked, or that cannot be told, UsageError
@@ -58,12 +58,12 @@ def failing_graph(
         return run.graph(suspected[0].id), _why(suspected[0], rows) + others
     if not run.graphs():
         raise UsageError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
-    told(
+    report(
         "no recorded graph failed; judging each of them"
         if amount is None
         else "judging each graph by what was asked for"
     )
-    return _screened(run, options, amount, told)
+    return _screened(run, options, amount, report)
 
 
 def _why(row: index.ListedGraph, rows: Sequence[index.ListedGraph]) -> str:
@@ -101,7 +101,7 @@ def _amount(options: MinifyOptions) -> Callable[[GraphRow], float] | None:
 
 
 def _screened(
-    run: Run, options: MinifyOptions, amount: Callable[[GraphRow], float] | None, told: Callable[[str], object]
+    run: Run, options: MinifyOptions, amount: Callable[[GraphRow], float] | None, report: Callable[[str], object]
 ) -> tuple[SavedGraph, str]:
     from ..toolkit.triage.run import worst_graph
 
@@ -116,7 +116,7 @@ def _screened(
         known=not options.anyway,
     )
     limit_s = min(SCREEN_S, options.max_time or SCREEN_S)
-    verdict, graph = worst_graph(run, how, amount=amount, max_time_s=limit_s, told=told, rung=options.rung)
+    verdict, graph = worst_graph(run, how, amount=amount, max_time_s=limit_s, report=report, rung=options.rung)
     if graph is not None:
         return graph, text(verdict)[
             :200

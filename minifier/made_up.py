@@ -75,10 +75,10 @@ def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answe
         raise EnvironmentLackError("cannot minify this graph here", f"{lack.why or lack.what}{seen}") from lack
     control = None if lacks_device(signature) else oracle.judge(None, made_up=True, control=True)[1]
     if lacks_device(signature) or (control is not None and signature.same_as(control)):
-        told = (
+        ending = (
             f"without the device the compile ends before the case's own failure, with {_first_line(signature.text())}"
         )
-        reason = f"{_first_line(why)}; {told}"
+        reason = f"{_first_line(why)}; {ending}"
         raise EnvironmentLackError("cannot minify this graph here", reason, "minify it where the device is")
     return replace(answer, detail=f"{_MARK}{_first_line(why)}")
 

@@ -216,7 +216,7 @@ def minify_saved(
     path = saved.path.absolute()
     useless, log = False, life.log
 
-    def told(event: Happening) -> None:
+    def publish(event: Happening) -> None:
         log.tell(event)
         tell(event)
 
@@ -230,7 +230,7 @@ def minify_saved(
         with ExitStack() as stack, heartbeat.listening(said):
             about = {"graph": str(path), "options": options.to_json(), "directory": directory}
             log.begin(_header(saved, options), about, resume=resume)
-            told(Started(named or shown_path(path), str(out), options.to_json(), log.known))
+            publish(Started(named or shown_path(path), str(out), options.to_json(), log.known))
             # The pool is left after the server is closed, which resolves whatever its threads still wait for.
             pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
             memory = options.memory_limit or default_memory_bytes(options.jobs)
@@ -250,8 +250,8 @@ def minify_saved(
                 oracle = CommandOracle(
                     *place, named=named or shown_path(path), output=out / OUTPUT, directory=directory
                 )
-            steering = stack.enter_context(Steering(out, log, told, without=options.without, abort=oracle.abort))
-            session = Minification(oracle, log, out, options, narrate=said, tell=told, steering=steering)
+            steering = stack.enter_context(Steering(out, log, publish, without=options.without, abort=oracle.abort))
+            session = Minification(oracle, log, out, options, narrate=said, tell=publish, steering=steering)
             try:
                 result = session.run(pool)
                 _ease(result, server, options, said)
@@ -278,7 +278,7 @@ def _ease(minified: Minified, server: ForkServer, options: MinifyOptions, say: C
     if options.command or measured or options.rung != "inductor" or minified.path is None or minified.stopped:
         return
     how = How(options.seed, None, EASING_S, options.imports)
-    record = eased(load_graph(minified.path), server, how, minified.verdict, 0.0, EASING_S, told=say)
+    record = eased(load_graph(minified.path), server, how, minified.verdict, 0.0, EASING_S, report=say)
     if record.workaround:
         minified.verdict = record
         path = minified.path / CASE_FILE

@@ -69,7 +69,9 @@ def blamed(verdict: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Ver
     if verdict.fault != "compiler" or not name:
         return verdict
     homes = [
-        (one.values[name], Path(one.file).name) for one in load_graph(case).record.definitions if name in one.values
+        (definition.values[name], Path(definition.file).name)
+        for definition in load_graph(case).record.definitions
+        if name in definition.values
     ]
     node, line = homes[0] if homes else ("", "")
     where = Where(node, verdict.where.graph if verdict.where else "", line, name)

@@ -60,9 +60,13 @@ class ComparedFailure:
 
     def plain(self) -> dict[str, Any]:
         """For --json."""
-        told = {"name": self.name, "signature_id": self.id or None, "minimised": self.sharp if self.id else None}
+        fields = {"name": self.name, "signature_id": self.id or None, "minimised": self.sharp if self.id else None}
         text = self.signature.text() if self.signature is not None else None
-        return told | {"signature": text, "calls": list(self.failure.calls) if self.failure else [], "reason": self.why}
+        return fields | {
+            "signature": text,
+            "calls": list(self.failure.calls) if self.failure else [],
+            "reason": self.why,
+        }
 
 
 @dataclass(frozen=True)
@@ -80,22 +84,22 @@ class Compared:
         return {"says": self.says, "reason": self.reason, "a": failure.plain(), "b": other.plain(), "next": self.next}
 
 
-def compared(one: ComparedFailure, other: ComparedFailure) -> Compared:
+def compared(left: ComparedFailure, right: ComparedFailure) -> Compared:
     """The comparison."""
-    says, reason = _compared(one, other)
-    more = list(dict.fromkeys([*one.next, *other.next])) if says == "cannot_tell" else []
-    return Compared(says, reason, (one, other), more)
+    says, reason = _compared(left, right)
+    more = list(dict.fromkeys([*left.next, *right.next])) if says == "cannot_tell" else []
+    return Compared(says, reason, (left, right), more)
 
 
-def _compared(one: ComparedFailure, other: ComparedFailure) -> tuple[Says, str]:
-    for side in (one, other):
+def _compared(left: ComparedFailure, right: ComparedFailure) -> tuple[Says, str]:
+    for side in (left, right):
         if not side.id:
             return "cannot_tell", side.why
-    if one.id == other.id:
-        return "same", f"both have the signature {one.id}"
-    a, b = one.failure, other.failure
+    if left.id == right.id:
+        return "same", f"both have the signature {left.id}"
+    a, b = left.failure, right.failure
     if a is None or b is None:
-        if one.sharp and other.sharp:
+        if left.sharp and right.sharp:
             return "another", "both are minimised, and their signatures differ"
         return "cannot_tell", "one of them is not minimised, so its signature is that of its whole graph"
     for name, first, second in (
@@ -106,13 +110,13 @@ def _compared(one: ComparedFailure, other: ComparedFailure) -> tuple[Says, str]:
     ):
         if first != second:
             return "another", f"the {name} differs: {first or 'none'} and {second or 'none'}"
-    assert one.signature is not None and other.signature is not None
-    if not (one.signature.same_as(other.signature) or other.signature.same_as(one.signature)):
+    assert left.signature is not None and right.signature is not None
+    if not (left.signature.same_as(right.signature) or right.signature.same_as(left.signature)):
         return "another", "the errors' texts differ" if a.words or b.words else "the errors are of another form"
     if a.calls == b.calls:
         return "same", "the errors' texts are alike, and all else is equal"
     shared = sorted(set(a.calls) & set(b.calls))
-    if one.sharp and other.sharp:
+    if left.sharp and right.sharp:
         if not shared:
             return "another", f"it is {_listed(a.calls)} in the one and {_listed(b.calls)} in the other"
         return "cannot_tell", f"both are minimised and need {_listed(shared)}, but not the same operations beside that"

@@ -264,7 +264,7 @@ def _graph(name: str, options: MinifyOptions) -> tuple[SavedGraph, str]:
     resolved = resolve(name)
     if not isinstance(resolved, Run):
         return resolved, name
-    saved, why = failing_graph(resolved, options, told=say)
+    saved, why = failing_graph(resolved, options, report=say)
     say(f"minifying {address(saved)} ({why})")
     return saved, address(saved)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("one", metavar="A")
-@click.argument("other", metavar="B")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
 @click.option(
     "--rung",
     type=click.Choice(NAMES),
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @import_option()
 @trust_option
 @json_option()
-def same(one: str, other: str, rung: str | None, seed: int, imports: tuple[str, ...], as_json: bool) -> None:
+def same(first: str, second: str, rung: str | None, seed: int, imports: tuple[str, ...], as_json: bool) -> None:
     """Are A and B the same failure?
 
     \b
@@ -42,7 +42,7 @@ def same(one: str, other: str, rung: str | None, seed: int, imports: tuple[str, 
     from ...toolkit.verdicts.verdict_words import headline
     from ..sameness import CODES, compared, rung_of, side_of
 
-    chosen = rung or rung_of(one) or rung_of(other) or "inductor"
+    chosen = rung or rung_of(first) or rung_of(second) or "inductor"
 
     def judge(saved: SavedGraph) -> tuple[Signature | None, str]:
         say(f"finding out how {saved.name} fails under {chosen}")
@@ -52,7 +52,7 @@ def same(one: str, other: str, rung: str | None, seed: int, imports: tuple[str, 
         )
         return judgement.signature if judgement.verdict.failed else None, f"{saved.name} {texts} under {chosen} here"
 
-    comparison = compared(side_of(one, judge), side_of(other, judge))
+    comparison = compared(side_of(first, judge), side_of(second, judge))
     if as_json:
         emit(comparison.plain(), as_json=True)
     else:

@@ -30,7 +30,7 @@ class Shape:
     """How an operator takes its graphs: where they stand, the lists of operands in the order in which the graphs get
     them.
 
-    `rest`: operands stand singly from there on. `free` are lists of which any operand may go, `one` those that must
+    `rest`: operands stand singly from there on. `free` are lists of which any operand may go, `single` those that must
     keep one. `returns`: results may go; `first`, those behind as many as the first list has.
     """
 
@@ -38,7 +38,7 @@ class Shape:
     lists: tuple[int, ...] = ()
     rest: int | None = None
     free: tuple[int, ...] = ()
-    one: tuple[int, ...] = ()
+    single: tuple[int, ...] = ()
     returns: bool = False
     first: bool = False
 
@@ -46,8 +46,8 @@ class Shape:
 SHAPES = {
     "cond": Shape((1, 2), (3,), free=(3,), returns=True),
     "while_loop": Shape((0, 1), (2, 3), free=(3,)),
-    "scan": Shape((0,), (1, 2, 3), free=(3,), one=(2,), returns=True, first=True),
-    "map_impl": Shape((0,), (1, 2), free=(2,), one=(1,), returns=True),
+    "scan": Shape((0,), (1, 2, 3), free=(3,), single=(2,), returns=True, first=True),
+    "map_impl": Shape((0,), (1, 2), free=(2,), single=(1,), returns=True),
     "associative_scan": Shape((0,), (1, 1, 2), free=(2,)),
     "wrap": Shape((0,), rest=1, returns=True),
     "tag_activation_checkpoint": Shape((0,), rest=1, returns=True),
@@ -150,8 +150,8 @@ class _Call:
         """Whether no graph reads an input, and the operator can do without it."""
         placed = self._placed()
         home = placed[place][0]
-        alone = len(placed) == 1 if home < 0 else home in self.shape.one and len(self.list_of(home)) == 1
-        allowed = home < 0 or home in self.shape.free or home in self.shape.one
+        alone = len(placed) == 1 if home < 0 else home in self.shape.single and len(self.list_of(home)) == 1
+        allowed = home < 0 or home in self.shape.free or home in self.shape.single
         return allowed and not alone and not any(self.placeholders(at)[place].users for at in range(len(self.graphs)))
 
     def drop_operand(self, name: str) -> list[fx.Node]:

@@ -131,9 +131,9 @@ def figures(watched: Watched, now: float) -> list[tuple[str, str]]:
         add("inputs", size_text(best[1]), f"{size_text(first[1]):>10}{share_text(best[1], first[1]):>9}")
     if story.queries:
         pace = story.pace_s() if running else spent / len(story.queries)
-        told = [rate_text(pace)] if pace > 0 else []
-        told += [f"{story.known} known before"] if story.known else []
-        add("queries", str(len(story.queries)), ", ".join(told))
+        details = [rate_text(pace)] if pace > 0 else []
+        details += [f"{story.known} known before"] if story.known else []
+        add("queries", str(len(story.queries)), ", ".join(details))
         kept, searched = story.verdicts.get("same", 0), story.asked.get("search", 0)
         add("kept", str(kept), f"of {searched} searched, {share_text(kept, searched)}" if searched else "")
     if spent > 0:

@@ -33,16 +33,16 @@ def quantiles(total: Sequence[float], low: int, high: int, count: int) -> list[i
 
     At least one where there is a place at all; ascending, all different.
     """
-    found: list[int] = []
+    places: list[int] = []
     for part in range(1, count + 1):
         goal = total[low] + (total[high] - total[low]) * part / (count + 1)
         place = bisect_left(total, goal, low + 1, high)
         if place - 1 > low and goal - total[place - 1] < total[place] - goal:
             place -= 1
-        place = max(place, found[-1] + 1 if found else low + 1)
+        place = max(place, places[-1] + 1 if places else low + 1)
         if place < high:
-            found.append(place)
-    return found or [high - 1][: high - 1 - low]
+            places.append(place)
+    return places or [high - 1][: high - 1 - low]
 
 
 REACH = 3

@@ -196,7 +196,7 @@ def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: d
         max_time_s=options["max_time_s"],
         rungs=rungs,
         workaround=options["workaround"],
-        told=(lambda row: emit(row.event(), as_json=True)) if as_lines else _print_row,
+        report=(lambda row: emit(row.event(), as_json=True)) if as_lines else _print_row,
         begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
     )
     if not options["rungs"]:
@@ -245,7 +245,7 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
         all=options["go_on"],
         imports=options["imports"],
         max_time_s=options["max_time_s"] or DEFAULT_TIME_S,
-        told=say,
+        report=say,
         heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
         rungs=chosen(options["rungs"]),
         workaround=options["workaround"],

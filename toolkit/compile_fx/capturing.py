@@ -1,11 +1,11 @@
 """The compilers that AOTAutograd calls with the graphs that it makes: joint to partition, forward, backward, inference.
 
-They mark which outputs the user sees and which inputs stay in place, then call the inner compiler. Must not compile
-themselves. A region of invoke_subgraph may have a partitioner of its own, which torch looks up by its name: while a
-compile of ours runs, that name goes through our stages in this thread, and is torch's own for all else.
+They mark which outputs the user sees and which inputs stay in place, then call the inner compiler. A region of
+invoke_subgraph may have a partitioner of its own, which torch looks up by its name: during a compile of this package
+the name resolves to its stages in this thread, and to torch's own everywhere else.
 
 Ahead of time a library takes the user's inputs alone: what export lifted to inputs is unlifted, and the values that
-buffers have now are kept beside it, since a run writes to them. `package.py` is the way in from outside.
+buffers have now are kept beside it, since a run writes to them. `package.py` is the entry point.
 
 For example:
 
@@ -47,7 +47,7 @@ def compile_frozen(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     fakes = [inputs[index] for index in kept]
     output = t.output_node(work.gm)
     output.meta["user_visible_output_idxs"] = [
-        index for index, made in enumerate(output.args[0]) if isinstance(made, fx.Node)
+        index for index, value in enumerate(output.args[0]) if isinstance(value, fx.Node)
     ]
     fake_mode = t.detect_fake_mode(fakes)
     real_constants = (
@@ -98,7 +98,7 @@ class Frozen:
         self.channels_last = False
 
     def freeze(self, work: Work) -> None:
-        """Freezes `work.gm`, in place, and says in its notes what became of its parameters."""
+        """Freezes `work.gm` in place and notes what was done to its parameters."""
         gm = work.gm
         self.channels_last = bool(t.GraphLowering.decide_layout_opt(gm, is_inference=True))
         if self.channels_last:
@@ -137,7 +137,8 @@ class Frozen:
         return list(t.replace_params_with_constants(gm, flat, context.fw_metadata))
 
     def _released(self, context: Any) -> str:
-        """Drops the references to what became a constant, so that its memory can go, and says how much that was."""
+        """Drops the references to parameters that became constants, so that their memory can be freed; returns a
+        sentence that says how much that is."""
         parts, whole = context.params_flat_unwrap_subclasses, context.params_flat
         owners = context.params_unwrapped_to_flat_index
         kept = set(self.kept)
@@ -183,7 +184,8 @@ def _clones(gm: Any) -> int:
 
 
 class Compilers:
-    """What one whole compile gives to AOTAutograd. `inner` is the inner compiler, `make_decompositions()` the table."""
+    """The compilers and settings that one whole compile passes to AOTAutograd. `inner` is the inner compiler,
+    `make_decompositions()` the table."""
 
     def __init__(
         self,
@@ -260,7 +262,7 @@ class Compilers:
         return t.SerializableAOTDispatchCompiler(t.OutputCode, self.inference)
 
     def aot_arguments(self, ignore_shape_env: bool, compile_region_name: str | None) -> dict[str, Any]:
-        """AOTAutograd's arguments, by the names that this torch has for them."""
+        """AOTAutograd's arguments, by the parameter names of this version of torch."""
         arguments: dict[str, Any] = {
             "fw_compiler": t.SerializableAOTDispatchCompiler(t.OutputCode, self.forward),
             "bw_compiler": t.SerializableAOTDispatchCompiler(t.OutputCode, self.backward),
@@ -332,15 +334,17 @@ def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
     """Marks the model's own `count` outputs. In training, those of mutated inputs come before them and saved values
     behind."""
     output = t.output_node(gm)
-    made = t.pytree.arg_tree_leaves(*output.args)
+    returned = t.pytree.arg_tree_leaves(*output.args)
     context = t.TracingContext.try_get()
     first = 0
     if context is not None and context.fw_metadata and not is_inference:
         first = context.fw_metadata.num_mutated_inp_runtime_indices
-    assert first + count <= len(made), (
-        f"the graph returns {counted(len(made), 'value')}, the model {count} behind {first}"
+    assert first + count <= len(returned), (
+        f"the graph returns {counted(len(returned), 'value')}, the model {count} behind {first}"
     )
-    output.meta["user_visible_output_idxs"] = [i for i in range(first, first + count) if isinstance(made[i], fx.Node)]
+    output.meta["user_visible_output_idxs"] = [
+        i for i in range(first, first + count) if isinstance(returned[i], fx.Node)
+    ]
 
 
 def _extra(gm: Any) -> Any:

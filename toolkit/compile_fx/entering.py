@@ -1,7 +1,7 @@
-"""A saved graph enters the path at the stage where it was recorded, with the recorded arguments.
+"""Compiles a saved graph from the stage at which it was recorded, with the recorded arguments.
 
 What lies before that stage is not run again: a forward graph starts at post_grad, a joint graph at joint, a post-grad
-graph at lower. The same entries as rung `inductor`, with our stages for torch's.
+graph at lower. The entry points are those of the rung `inductor`, with the stages of this package in place of torch's.
 
 """
 

@@ -1,13 +1,13 @@
-"""What becomes of loaded code around the stages align and cudagraphs, whether or not these run: strides told, wrappers
-put on.
+"""Finishes loaded code around the stages align and cudagraphs, whether or not these run: reports strides and adds
+wrappers.
 
 In stock's order: the strides of the outputs go to whoever traces, CUDA graphs are put on, then inputs are realigned
 where nothing was recorded (a recording has aligned inputs of its own), then the whole is made one operator where that
 is set. Not saved in any cache.
 
-What AOTAutograd's cache hands out goes through align and cudagraphs as well, though no compiler of ours was called:
-torch finishes such a graph by a method of it, in the thread that compiles. While one of our compiles runs in a thread,
-that method is our two stages there; other threads get torch's. Must not touch what stock compiles.
+Graphs from AOTAutograd's cache go through align and cudagraphs as well, though no inner compiler was called for them:
+torch finishes such a graph by a method of the graph, in the thread that compiles. During a compile of this package that
+method runs the two stages in this thread; other threads run torch's, so that stock compiles are unaffected.
 
 """
 
@@ -31,7 +31,8 @@ Tell = Callable[[str], None]
 
 
 def in_wrapper(to_check: Sequence[int], mutated: Collection[int], deferred: bool) -> list[int]:
-    """Those looked at before the call. Where the generated code copies by itself (2.13), only what is written to."""
+    """The inputs that are checked before the call. Where the generated code copies by itself (2.13), only those that
+    are written to."""
     return [index for index in to_check if not deferred or index in mutated]
 
 
@@ -42,14 +43,14 @@ def aligning(
     names: Sequence[Any] = (),
     tell: Tell | None = None,
 ) -> Call:
-    """`call` behind a look at the inputs `to_check`: a misaligned one is copied, and written back if it is one of
+    """Wraps `call` in a check of the inputs `to_check`: a misaligned one is copied, and written back if it is one of
     `mutated`.
 
     `tell` gets a sentence for each input when it is copied for the first time.
     """
     if not to_check:
         return call
-    indices, written, told = tuple(to_check), frozenset(mutated), set[int]()
+    indices, written, reported = tuple(to_check), frozenset(mutated), set[int]()
 
     def run(inputs: list[Any]) -> Any:
         back: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -59,13 +60,13 @@ def aligning(
                 copy = inputs[index] = t.clone_preserve_strides(given)
                 if index in written:
                     back.append((given, copy))
-                if tell is not None and index not in told:
-                    told.add(index)
+                if tell is not None and index not in reported:
+                    reported.add(index)
                     tell(f"{name_at(names, index)} did not start on {BYTES} bytes: copied where that is so")
-        made = call(inputs)
+        outputs = call(inputs)
         for given, copy in back:
             given.copy_(copy)
-        return made
+        return outputs
 
     return run
 
@@ -73,7 +74,7 @@ def aligning(
 def later(pipeline: Pipeline, stage: str, work: Work) -> Callable[[str], None]:
     """A function that adds a sentence to the report of the running stage, also when the compiled code is called long
     after."""
-    report = next(one for one in reversed(pipeline.reports) if one.stage == stage and one.part == work.part)
+    report = next(report for report in reversed(pipeline.reports) if report.stage == stage and report.part == work.part)
     return lambda sentence: report.notes.append(sentence)
 
 
@@ -83,7 +84,7 @@ def customized_wrapper() -> Callable[..., Any] | None:
 
 
 def wraps_itself(work: Work) -> bool:
-    """Whether the user's own wrapper takes each partition: then torch does nothing else, and neither do we."""
+    """Whether the user's own wrapper takes each partition: then neither torch nor this package wraps the call."""
     return isinstance(work.compiled, t.CompiledFxGraph) and customized_wrapper() is not None
 
 
@@ -122,7 +123,7 @@ def _as_one_operator(compiled: Any) -> Callable[[list[Any]], Any]:
 
 
 def _restore_graph(compiled: Any) -> None:
-    """From a cache the graph comes as bytes."""
+    """Deserialises a graph that comes from a cache as bytes."""
     if compiled._original_gm is None and compiled._serialized_original_gm is not None:
         mode = t.FakeTensorMode(allow_non_fake_inputs=True, shape_env=t.ShapeEnv())
         compiled._original_gm = t.GraphPickler.loads(compiled._serialized_original_gm, mode)

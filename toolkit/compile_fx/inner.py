@@ -1,8 +1,8 @@
 """The inner compile: one ATen graph in, one boxed callable out, through post_grad .. cudagraphs.
 
 What Inductor's `compile_fx_inner` does, by its own order of contexts, counters and caches: the same graph under the
-same configuration gets the same code and the same cache key. Must not compile in another process (torch's experimental
-modes for that are refused).
+same configuration gets the same code and the same cache key. Torch's experimental modes that compile in another process
+are refused.
 
 For example:
 
@@ -64,8 +64,8 @@ def _known(module: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_or(work: Work, pipeline: Pipeline, generate: Generate) -> None:
-    """Sets `work.compiled` from the cache, or by `generate`, which a miss then saves. Says in the last report what
-    happened."""
+    """Sets `work.compiled` from the cache, or by `generate`, whose result is saved after a miss. Notes in the last
+    report which it was."""
     remote = t.should_use_remote_fx_graph_cache()
     info: dict[str, Any] | None = None
     key: tuple[str, Any] | None = None
@@ -128,7 +128,7 @@ def _may_cache(work: Work, remote: bool) -> bool:
 
 
 def _mark_static(work: Work) -> None:
-    """The key of the cache tells inputs that stay in place by this mark."""
+    """Marks inputs that stay in place, which the cache key depends on."""
     for index in work.kwargs["static_input_idxs"]:
         value: Any = work.inputs[index] if index < len(work.inputs) else None
         if isinstance(value, torch.Tensor) and t.is_gpu(value.device.type):
@@ -136,11 +136,11 @@ def _mark_static(work: Work) -> None:
 
 
 def _bundled(work: Work, pipeline: Pipeline, generate: Generate) -> Any:
-    """Generates with Triton's results gathered, for a cache to keep; returns what was gathered, in words."""
+    """Generates code and collects Triton's results for the cache; returns the bundle's metadata."""
     t.TritonBundler.begin_compile()
     try:
         generate(work, pipeline)
-        bundle, told = t.TritonBundler.collect()
+        bundle, metadata = t.TritonBundler.collect()
         work.compiled.set_triton_bundle(bundle)
     except (t.ShortenTraceback, t.SkipFrame):
         raise
@@ -148,7 +148,7 @@ def _bundled(work: Work, pipeline: Pipeline, generate: Generate) -> Any:
         raise t.InductorError(error, currentframe()).with_traceback(error.__traceback__) from None
     finally:
         t.TritonBundler.end_compile()
-    return told
+    return metadata
 
 
 def _stamp(work: Work, key: tuple[str, Any] | None) -> None:
@@ -157,7 +157,7 @@ def _stamp(work: Work, key: tuple[str, Any] | None) -> None:
 
 
 def _tell(work: Work, pipeline: Pipeline, info: dict[str, Any] | None, started_ns: int, remote: bool) -> None:
-    """Torch's own events of a cache, for its traces, and our report."""
+    """Emits torch's own events of a cache lookup and notes it in the report."""
     state = info["cache_state"] if info is not None else "disabled"
     event = dict(info) if info else {}
     t.CompileEventLogger.instant(f"fx_graph_cache_{state}", metadata=event, time_ns=started_ns)
@@ -177,8 +177,8 @@ def _tell(work: Work, pipeline: Pipeline, info: dict[str, Any] | None, started_n
 
 
 def answered(until: str | None) -> contextlib.AbstractContextManager[None]:
-    """For a compile that stops after `until`: torch's question is answered by yes where no compiler can, and none is
-    needed.
+    """For a compile that stops after `until`: torch's check that vector instructions compile succeeds where there is no
+    C++ compiler, since none is needed.
 
     Torch keeps the answer for the life of the process; nothing can be built in it anyway.
     """
@@ -321,7 +321,7 @@ def _generate(work: Work, pipeline: Pipeline) -> None:
 
 
 def _timed_as_module(work: Work) -> contextlib.AbstractContextManager[Any]:
-    """The timer of torch's metrics for code generation; ahead of time it has another."""
+    """The timer of torch's metrics for code generation; ahead of time torch has another."""
     if work.lowering is None or work.lowering.aot_mode:
         return contextlib.nullcontext()
     return t.dynamo_timed(
@@ -367,11 +367,11 @@ def _is_empty(gm: Any) -> bool:
 
 
 def _refuse_single_output(gm: Any) -> None:
-    made = t.output_node(gm).args[0]
-    if not isinstance(made, (tuple, list)):
+    returned = t.output_node(gm).args[0]
+    if not isinstance(returned, (tuple, list)):
         raise UsageError(
             "the graph cannot be compiled as it is",
-            f"it returns {made} and not a tuple",
+            f"it returns {returned} and not a tuple",
             "return a tuple, or call compile_fx, which wraps such graphs",
         )
 

@@ -1,8 +1,7 @@
 """What the inputs of a compiled graph are called: by the graph (primals_3) and in the user's program (model.fc.weight).
 
 Only reads metadata, of Dynamo's sources and AOTAutograd's descriptors; an input that nothing more is known about has
-its placeholder's name alone. Must not change what a cache key is made of: what is kept lies on the nodes, which are no
-part of it.
+its placeholder's name alone. Names are kept on the nodes, which are no part of a cache key.
 
 >>> [str(name) for name in names_of(gm)]
 ['primals_1', 'primals_2', 'primals_3', 'primals_4', 'primals_5']
@@ -37,7 +36,7 @@ def readable(source: str) -> str:
 
 
 def keep_names(gm: Any, original: Any) -> None:
-    """Notes on the placeholders of one of AOTAutograd's graphs what the graph that it came from calls them."""
+    """Keeps, on the placeholders of a graph of AOTAutograd's, the names from the graph that it was traced from."""
     if not hasattr(original, "graph"):
         return
     arguments = [_from_dynamo(node) for node in original.graph.find_nodes(op="placeholder")]
@@ -64,7 +63,7 @@ def names_for(work: Any) -> list[InputName]:
     """The names of a part's inputs; of a graph from AOTAutograd's cache torch keeps those of the placeholders for CUDA
     graphs."""
     kept = getattr(getattr(work.compiled, "cudagraph_info", None), "placeholders", None) or ()
-    return names_of(work.gm) or [InputName(one.name) for one in kept]
+    return names_of(work.gm) or [InputName(placeholder.name) for placeholder in kept]
 
 
 def name_at(names: Sequence[Any], index: int) -> str:
@@ -73,7 +72,7 @@ def name_at(names: Sequence[Any], index: int) -> str:
 
 
 def listed(names: Iterable[Any], most: int = 8) -> str:
-    """Names in a row, the first few of many."""
+    """The names as a list in words, cut after the first few."""
     known = [str(name) for name in names]
     more = len(known) - most
     return ", ".join(known[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
 """What Inductor logs of a compile beside its stages, under TORCH_LOGS: bytes and run times of the code, its matrix
 products.
 
-Must not compute anything while the log is off.
+Nothing is computed while the log is off.
 
 For example:
 
@@ -40,8 +40,8 @@ def of_code(work: Work) -> None:
         t.metrics.num_bytes_accessed += moved
         t.metrics.nodes_num_elem += elements
         t.metrics.node_runtimes += runtimes
-        told = {"num_bytes_accessed": moved, "nodes_num_elem": elements, "node_runtimes": runtimes}
-        log.info("Graph Metrics:\n%s", told)
+        metrics = {"num_bytes_accessed": moved, "nodes_num_elem": elements, "node_runtimes": runtimes}
+        log.info("Graph Metrics:\n%s", metrics)
     debug, number = t.inductor_debug, work.kwargs.get("graph_id")
     if debug.RECORD_GRAPH_EXECUTION and debug.GRAPH_COMPILE_IDS is not None and number is not None:
         debug.GRAPH_COMPILE_IDS[number] = str(t.CompileContext.current_compile_id())

@@ -80,12 +80,12 @@ def shared(inputs: Sequence[Any]) -> list[Shared]:
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and (storage := _storage_id(value)) is not None:
             by_storage.setdefault(storage, []).append(index)
-    found: list[Shared] = []
+    pairs: list[Shared] = []
     for group in by_storage.values():
         for first, second in _near(group, inputs) if len(group) > 1 else ():
             if how := _how(inputs[first], inputs[second]):
-                found.append(Shared(first, second, how))
-    return sorted(found)
+                pairs.append(Shared(first, second, how))
+    return sorted(pairs)
 
 
 def _near(group: list[int], inputs: Sequence[Any]) -> Iterator[tuple[int, int]]:
@@ -114,43 +114,43 @@ def _span(tensor: torch.Tensor) -> tuple[float, float]:
 def described(inputs: Sequence[Any], names: Sequence[Any], most: int = 4) -> list[str]:
     """A sentence for each input that overlaps itself and for each two that overlap, up to `most`, and how many more
     there are."""
-    found: list[str] = []
+    sentences: list[str] = []
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and overlaps_itself(value):
             dims = expanded_dims(value)
             kind = (
                 f"expanded along {_dims(dims)}" if dims and not overlaps_itself(value, expanded=False) else "a window"
             )
-            found.append(
+            sentences.append(
                 f"{name_at(names, index)} overlaps itself ({kind}: sizes {_text(value.shape)}, strides "
                 f"{_text(value.stride())})"
             )
     for first, second, how in shared(inputs):
         verb = "are " if how == "the same memory" else ""
-        found.append(f"{name_at(names, first)} and {name_at(names, second)} {verb}{how}")
-    more = len(found) - most
-    return [*found[:most], f"and {counted(more, 'more overlap')}"] if more > 0 else found
+        sentences.append(f"{name_at(names, first)} and {name_at(names, second)} {verb}{how}")
+    more = len(sentences) - most
+    return [*sentences[:most], f"and {counted(more, 'more overlap')}"] if more > 0 else sentences
 
 
-def _how(one: torch.Tensor, other: torch.Tensor) -> str:
+def _how(left: torch.Tensor, right: torch.Tensor) -> str:
     """How two tensors on one storage have memory in common; empty when they have none."""
-    first, second = _layout(one), _layout(other)
+    first, second = _layout(left), _layout(right)
     if first is None or second is None:
         return "overlap"
     if 0 in first[0] or 0 in second[0]:
         return ""
-    if first == second and one.dtype == other.dtype:
+    if first == second and left.dtype == right.dtype:
         return "the same memory"
     # a byte of the one that is a byte of the other: offsets, indices and the byte within the element differ to the same
     # sum
     terms: list[Term] = []
-    for (sizes, strides, _), bytes_each, sign in ((first, one.dtype.itemsize, 1), (second, other.dtype.itemsize, -1)):
+    for (sizes, strides, _), bytes_each, sign in ((first, left.dtype.itemsize, 1), (second, right.dtype.itemsize, -1)):
         for size, stride in zip(sizes, strides, strict=True):
             if size > 1 and stride:
                 terms.append((sign * stride * bytes_each, 0, size - 1))
         if bytes_each > 1:
             terms.append((sign, 0, bytes_each - 1))
-    distance = second[2] * other.dtype.itemsize - first[2] * one.dtype.itemsize
+    distance = second[2] * right.dtype.itemsize - first[2] * left.dtype.itemsize
     return "overlap" if _reaches(terms, distance) else ""
 
 

@@ -1,7 +1,7 @@
 """Ahead of time to a `.pt2` package, which another process loads and runs with torch alone.
 
 What `torch._inductor.aoti_compile_and_package` does, through this path's stages; it takes plain graphs, too. The
-package appears whole or not at all, and nothing else is left behind. Must not change the caller's graph or module.
+package appears whole or not at all, and nothing else is left behind. The caller's graph and module stay unchanged.
 
 For example:
 
@@ -120,7 +120,7 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
         nesting = gm.graph._codegen.pytree_info
         gm.graph._codegen = t.CodeGen()
         gm.recompile()
-        wanted, made = nesting.in_spec, nesting.out_spec
+        wanted, out_spec = nesting.in_spec, nesting.out_spec
         if wanted is not None and wanted != given:
             raise UsageError("the program cannot be compiled", f"it was exported with {wanted}, and is given {given}")
         inputs = [
@@ -128,10 +128,10 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
         ]  # export made constants of others
     else:
         _refuse_others(gm, (*args, *kwargs.values()))
-        inputs, made = leaves, _returning_flat(gm)
+        inputs, out_spec = leaves, _returning_flat(gm)
     return inputs, {
         "aot_inductor.serialized_in_spec": t.pytree.treespec_dumps(given),
-        "aot_inductor.serialized_out_spec": t.pytree.treespec_dumps(made) if made is not None else "",
+        "aot_inductor.serialized_out_spec": t.pytree.treespec_dumps(out_spec) if out_spec is not None else "",
     }
 
 
@@ -196,7 +196,7 @@ def _settings(asked: dict[str, Any], specs: dict[str, str], folder: str) -> dict
 
 
 def _library(gm: Any, inputs: list[Any], inner: Any, pipeline: Pipeline, settings: dict[str, Any]) -> Any:
-    """Compiles in the surroundings in which torch compiles ahead of time."""
+    """Compiles in the context in which torch compiles ahead of time."""
     compile_id = t.CompileContext(gm.meta.get("dynamo_compile_id"))
     with (
         t.compiling_state_context(),

@@ -1,7 +1,7 @@
 """Runs stages: times them, tells observers, skips and replaces, stops, and keeps a report of each.
 
 A stage does not know whether it is watched. With anything skipped, replaced or stopped after, no compile cache is read
-or written: it would hand the changed code to others. Must not import torch.
+or written: other compiles would get the changed code. Imports no torch.
 
 >>> pipeline = Pipeline(skip=("joint",), until="lower")
 >>> compiled = compile_fx(torch.fx.symbolic_trace(model), [x], pipeline=pipeline)
@@ -60,7 +60,7 @@ class StageReport:
 
 
 class Observer:
-    """Sees stages begin and end. `work.gm` is the graph itself: copy what you keep, change nothing.
+    """Is called when stages begin and end. `work.gm` is the graph itself: copy what you keep, change nothing.
 
     `wants_passes`: reports of stages are to have each pass (`report.passes`), which costs two looks over the graph per
     pass.
@@ -81,7 +81,7 @@ class Stopped(BaseException):
 
 @dataclass
 class Unfinished:
-    """What stands where a compiled graph would, when a compile was stopped: says so when it is called."""
+    """Stands in for a compiled graph when a compile was stopped; raises when it is called."""
 
     until: str
     _boxed_call: bool = True
@@ -93,7 +93,7 @@ class Unfinished:
 
 
 class Pipeline:
-    """One compile: what is asked of it, and what came of it.
+    """One compile: its options and its reports.
 
     `observers` see each stage; `skip` names stages and passes (`post_grad.remove_noop_ops`; those that are needed raise
     UsageError); `replace` maps a stage to a function `(work, pipeline) -> None` that does its work instead; after
@@ -112,7 +112,7 @@ class Pipeline:
     ) -> None:
         self.observers = list(observers)
         self.skip, self.skip_passes = asked(skip)
-        self.watch_passes = watch_passes or any(getattr(one, "wants_passes", False) for one in self.observers)
+        self.watch_passes = watch_passes or any(getattr(observer, "wants_passes", False) for observer in self.observers)
         self.replace = dict(replace or {})
         self.until = until
         self.reports: list[StageReport] = []
@@ -130,7 +130,7 @@ class Pipeline:
 
     @property
     def changes_code(self) -> bool:
-        """Whether what it makes may differ from stock, so that no cache may know of it."""
+        """Whether the code may differ from stock's, so that no cache may be read or written."""
         return bool(self.skip or self.skip_passes or self.replace or self.until)
 
     def run(self, name: str, work: Work) -> None:
@@ -184,7 +184,8 @@ class Pipeline:
             self._tell("after", stage, work, report)
 
     def _tell(self, when: str, *told_of: Any) -> None:
-        """Tells all observers. One that raises changes nothing of the compile, nor hides its error: it is warned of."""
+        """Calls all observers. An observer that raises causes a warning; the compile goes on and its own errors are
+        kept."""
         for observer in self.observers:
             try:
                 getattr(observer, when)(*told_of)
@@ -194,10 +195,10 @@ class Pipeline:
 
     def told_of_skipped(self) -> list[str]:
         """A sentence for each pass that was to be skipped: how often it was, or that it did not run for this graph."""
-        return told(self.skip_passes, [one for report in self.reports for one in report.passes])
+        return told(self.skip_passes, [pass_report for report in self.reports for pass_report in report.passes])
 
     def tell_cache(self, work: Work) -> None:
-        """Notes what the FX graph cache said of a part; after a hit its stages from post_grad to load have no
+        """Notes the result of the FX graph cache for a part; after a hit its stages from post_grad to load have no
         report."""
         self.caches.append((work.part, work.cache, work.cache_detail))
 
@@ -209,11 +210,11 @@ def usual(stage: str) -> Action:
 
 def operators(gm: Any) -> Counter[str]:
     """How often each operator stands in a graph and the graphs inside it."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for graph in _graphs(gm):
         for node in graph.nodes:
-            found[str(node.target) if node.op == "call_function" else node.op] += 1
-    return found
+            counts[str(node.target) if node.op == "call_function" else node.op] += 1
+    return counts
 
 
 def node_count(gm: Any) -> int | None:
@@ -225,4 +226,4 @@ def node_count(gm: Any) -> int | None:
 def _graphs(gm: Any) -> Sequence[Any]:
     if not hasattr(gm, "graph"):
         return []
-    return [gm.graph, *(one.graph for name, one in gm.named_modules() if name and hasattr(one, "graph"))]
+    return [gm.graph, *(module.graph for name, module in gm.named_modules() if name and hasattr(module, "graph"))]

@@ -1,7 +1,7 @@
 """The stages of a compile, in their order: the one list. What a stage does is in `stages/<home>.py`, `NAME(work,
 pipeline)`.
 
-Must not import torch: help, completion and `--until` read the names here.
+Imports no torch: help, completion and `--until` read the names here.
 
 >>> STAGES["lower"].needed
 'the scheduler takes the loops that lowering makes of each node'

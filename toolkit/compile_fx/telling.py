@@ -1,6 +1,5 @@
 # pyright: basic
-"""Tells of a compile as it goes, by events that are reported before each risky step: what survives a crash of this
-process.
+"""Reports a compile as it goes, by events sent before each risky step, so that they survive a crash of this process.
 
 An observer of the pipeline. Texts and graphs that are too large for events go to files, and only those that were asked
 for.
@@ -94,15 +93,15 @@ class KernelWatch(Observer):
 
 def _without(names: dict[Any, str], known: dict[str, list[str]], before: Sequence[str]) -> dict[str, str]:
     """Nodes that no kernel names, with the reason."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     present = set(names.values())
     for node, name in names.items():
         if node.op == "call_function" and name not in known:
-            found[name] = _why_none(node, known, names)
+            reasons[name] = _why_none(node, known, names)
     for name in before:
         if name not in present:
-            found[name] = REWRITTEN
-    return found
+            reasons[name] = REWRITTEN
+    return reasons
 
 
 def _why_none(node: Any, known: dict[str, list[str]], names: dict[Any, str]) -> str:
@@ -116,8 +115,8 @@ def _why_none(node: Any, known: dict[str, list[str]], names: dict[Any, str]) -> 
     if not node.users:
         return DEAD
     schema = getattr(node.target, "_schema", None)
-    aliases = [one.alias_info for one in schema.returns] if schema is not None else []
-    if aliases and all(one is not None and not one.is_write for one in aliases):
+    aliases = [output.alias_info for output in schema.returns] if schema is not None else []
+    if aliases and all(output is not None and not output.is_write for output in aliases):
         return VIEW
     return FOLDED
 
@@ -127,12 +126,12 @@ _AFTER_LOWERING = ("schedule", "codegen")
 
 
 def tell(event: str, **about: Any) -> None:
-    """One event."""
+    """Reports an event with its facts."""
     report({"event": event, **about})
 
 
 class Teller(Observer):
-    """Sees all stages of all parts. A part that comes a second time (another half, a region) is called `forward.2`.
+    """Observes all stages of all parts. A part that comes a second time (another half, a region) is called `forward.2`.
 
     `wanted` says what is to be kept beyond rows: readable graphs around each stage, generated code, records around one
     stage; of Triton kernels the forms for a target. `recorded`: kernel -> recorded source.
@@ -213,13 +212,13 @@ class Teller(Observer):
         if stage.name in _GRAPHLESS:
             row.took = row.made = None
         elif stage.name in ("lower", *_AFTER_LOWERING):
-            made = None if row.status == "failed" or work.made is None else Amount(*work.made)
+            amount = None if row.status == "failed" or work.made is None else Amount(*work.made)
             if stage.name != "lower":
                 row.took = self._last.get(part)
-            row.made = self._last[part] = made
+            row.made = self._last[part] = amount
             row.removed, row.added = {}, {}
         if stage.name == "lower" and row.made is not None:
-            extern = sum(isinstance(one, t.ExternKernel) for one in work.lowering.operations)
+            extern = sum(isinstance(operation, t.ExternKernel) for operation in work.lowering.operations)
             row.notes.append(f"{extern} of them library calls") if extern else None
         if stage.name == "partition" and work.halves is not None:
             row.made = Amount(sum(node_count(half) or 0 for half in work.halves), "nodes")
@@ -296,7 +295,7 @@ def row_of(report: StageReport) -> StageRow:
     if report.nodes_after is not None:
         row.made = Amount(report.nodes_after, "nodes")
     row.removed, row.added, row.notes = dict(report.removed), dict(report.added), list(report.notes)
-    row.passes = [pass_row(one) for one in report.passes]
+    row.passes = [pass_row(pass_report) for pass_report in report.passes]
     if report.skipped_because:
         row.status, row.why, row.seconds = "skipped", report.skipped_because, None
     elif report.error:
@@ -308,8 +307,8 @@ def pass_row(report: PassReport) -> PassRow:
     """One pass. In how many places it changed the graph: matches where it tells them, else nodes."""
     about = known(report.stage, report.name)
     row = PassRow(report.name, report.graph, report.seconds, report.nodes_before, report.nodes_after)
-    row.matched = {one.name: one.count for one in report.matched if one.count}
-    row.lines = list(dict.fromkeys(line for one in report.matched if one.count for line in one.lines))
+    row.matched = {match.name: match.count for match in report.matched if match.count}
+    row.lines = list(dict.fromkeys(line for match in report.matched if match.count for line in match.lines))
     if report.changed or report.matches:
         nodes = max(sum(report.removed.values()), sum(report.added.values()))
         row.changes = report.matches or nodes or report.rewired or 1
@@ -320,15 +319,15 @@ def pass_row(report: PassReport) -> PassRow:
 
 
 def buffers_of(lowering: Any) -> list[BufferRow]:
-    """What lowering made, with the nodes behind it."""
-    found: list[BufferRow] = []
+    """The buffers that lowering made, with the nodes behind them."""
+    rows: list[BufferRow] = []
     for buffer in lowering.buffers:
         layout = getattr(buffer, "layout", None)
-        size = [str(one) for one in getattr(layout, "size", ())]
+        size = [str(dim) for dim in getattr(layout, "size", ())]
         dtype = str(getattr(layout, "dtype", "")).removeprefix("torch.")
         nodes = [node.name for node in buffer.get_origins()]
-        found.append(BufferRow(str(buffer.get_name()), type(buffer).__name__, size, dtype, nodes))
-    return found
+        rows.append(BufferRow(str(buffer.get_name()), type(buffer).__name__, size, dtype, nodes))
+    return rows
 
 
 Fingerprint = dict[str, tuple[str, str]]
@@ -347,13 +346,13 @@ def fingerprint(gm: Any) -> Fingerprint:
     """What is compared of a graph and of those inside it; empty for what is no graph."""
     if not isinstance(gm, torch.fx.GraphModule):
         return {}
-    found: Fingerprint = {}
+    calls: Fingerprint = {}
     for name, part in gm.named_modules():
         if isinstance(part, torch.fx.GraphModule):
             for node in part.graph.nodes:
                 call = f"{node.op} {node.target} {node.args} {node.kwargs}"
-                found[f"{name}/{node.name}"] = (call, _value(node.meta.get("val", node.meta.get("example_value"))))
-    return found
+                calls[f"{name}/{node.name}"] = (call, _value(node.meta.get("val", node.meta.get("example_value"))))
+    return calls
 
 
 def changed(before: Fingerprint, after: Fingerprint) -> Changed:
@@ -369,5 +368,5 @@ def _value(value: Any) -> str:
         stride = tuple(value.stride()) if value.layout is torch.strided else ""
         return f"{value.dtype} {tuple(value.shape)} {stride} {value.device}"
     if isinstance(value, (tuple, list)):
-        return ", ".join(_value(one) for one in value)
+        return ", ".join(_value(part) for part in value)
     return ""

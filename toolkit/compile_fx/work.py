@@ -1,7 +1,7 @@
 """What the stages of one part of a compile hand on to each other.
 
 A part is what is compiled as one graph: "dynamo" before it is traced, "joint" until it is split, then "forward" and
-"backward", or "inference" where there is no backward. Must not import torch.
+"backward", or "inference" where there is no backward. Imports no torch.
 
 >>> work = Work("inference", gm, inputs)
 >>> work.kwargs["static_input_idxs"] = [0]

@@ -2,7 +2,7 @@
 list.
 
 Each works as a function, in `functorch.compile.aot_function` and `aot_module`, and as
-`torch.compile(backend="graphdbg_...")` (see `backends`). Must not import torch before a name is asked for.
+`torch.compile(backend="graphdbg_...")` (see `backends`). Torch is imported when a name is first asked for.
 
 For example:
 

@@ -1,8 +1,7 @@
 """functorch's boxed convention: a compiled graph takes one list of flat inputs and says so with `_boxed_call`.
 
 The list is left as it is, so that a debugging session can call the same graph again with the same list. Separate
-arguments are taken too, as Dynamo gives them to a compiler that is its backend with no AOTAutograd between. Must not
-look into the graph.
+arguments are taken too, as Dynamo gives them to a compiler that is its backend with no AOTAutograd between.
 
 >>> @boxed
 ... def nop(fx_g, inps):
@@ -39,10 +38,10 @@ def boxed_call(function: Callable[..., Any]) -> BoxedCallable:
             return function(*args[0])
         return function(*args)
 
-    made: Any = call
-    made._boxed_call = True
-    made.__wrapped__ = function
-    return made
+    boxed: Any = call
+    boxed._boxed_call = True
+    boxed.__wrapped__ = function
+    return boxed
 
 
 def boxed(compiler: Callable[..., Callable[..., Any]]) -> Callable[[Any, Sequence[Any]], BoxedCallable]:

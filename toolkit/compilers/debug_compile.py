@@ -44,7 +44,7 @@ _RUNGS = {"ts_compile": "torchscript", "simple_ts_compile": "torchscript", "nop"
 
 
 class DebugCompile:
-    """The compiler: where it saves, what it compiles with, and where it tells."""
+    """The compiler: where it saves, what it compiles with, and where it prints."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class DebugCompile:
         return DebugCompile(folder, compiler=compiler, stream=stream)
 
     def __call__(self, fx_g: fx.GraphModule, inps: Sequence[Any], path: str | os.PathLike[str] | None = None) -> Any:
-        """Saves (into `path` itself, when given), tells, runs, and returns what the compiler makes of the graph.
+        """Saves the graph (into `path` itself, when given), prints where, runs it, and returns the compiled graph.
 
         Fake inputs are replaced by made-up ones, which are saved too. The folder is there already when the run or the
         compiler raises something.

@@ -7,9 +7,9 @@ Inside `collecting()` nothing raises: results come as usual and the findings of 
 For example:
 
     torch.compile(model, backend="graphdbg_debug_nop")(x)          # raises MetadataMismatch
-    with collecting() as found:
+    with collecting() as findings:
         model_compiled(x).sum().backward()
-    [finding.node for finding in found if finding.origin]
+    [finding.node for finding in findings if finding.origin]
 """
 
 from __future__ import annotations

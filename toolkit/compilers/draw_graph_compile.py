@@ -50,7 +50,8 @@ class DrawGraphCompile:
         render.refuse_without_renderer(render.format_of(self.path))
 
     def __call__(self, fx_g: fx.GraphModule, inps: Sequence[Any]) -> BoxedCallable:
-        """Draws the graph and returns it, boxed. A picture that cannot be made is told on stderr and stops nothing."""
+        """Draws the graph and returns it, boxed. A picture that cannot be made is reported on stderr and stops
+        nothing."""
         started = time.perf_counter()
         name = label(fx_g, self.stage)
         graph = source.of_record(encode(fx_g, id=str(name), stage=name.stage))

@@ -63,10 +63,10 @@ def _input_file(path: Path) -> Path | None:
     """The pickle that a path names: itself, or the only one in a folder that functorch wrote."""
     if path.suffix == SUFFIX and path.is_file():
         return path
-    found = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else []
-    if len(found) > 1:
-        raise UsageError(f"{path} holds several {SUFFIX} files", ", ".join(one.name for one in found), "name one")
-    return found[0] if found else None
+    files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else []
+    if len(files) > 1:
+        raise UsageError(f"{path} holds several {SUFFIX} files", ", ".join(file.name for file in files), "name one")
+    return files[0] if files else None
 
 
 class Kind(NamedTuple):
@@ -100,8 +100,8 @@ class _MetadataUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _NAMES:
             return _NAMES[module, name]
-        if module == "torch" and isinstance(found := vars(torch).get(name), torch.dtype):
-            return found
+        if module == "torch" and isinstance(dtype := vars(torch).get(name), torch.dtype):
+            return dtype
         raise RefusedError(
             "the pickle", f"it asks for {module}.{name}, and a file of inputs holds metadata of tensors only"
         )
@@ -145,17 +145,17 @@ def _input(item: Any, seed: int, name: str, where: str) -> Any:
         raise UnreadableError(where, "its shape, stride, dtype or device makes no sense")
     value = TensorValue(dtype_name(dtype), list(shape), list(stride), device=device)
     try:
-        made = make_inputs.tensor(name, value, seed, where=where)
+        tensor = make_inputs.tensor(name, value, seed, where=where)
     except GraphdbgError:
         raise
     except (RuntimeError, ValueError, TypeError) as error:
         raise UnreadableError(where, str(error).partition("\n")[0]) from error
-    floating = made.dtype.is_floating_point or made.dtype.is_complex
-    return torch.nn.Parameter(made, requires_grad=floating) if kind.name == "parameter" else made
+    floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+    return torch.nn.Parameter(tensor, requires_grad=floating) if kind.name == "parameter" else tensor
 
 
 def _is_sizes(sizes: Any) -> bool:
-    return isinstance(sizes, tuple) and all(type(one) is int and one >= 0 for one in sizes)
+    return isinstance(sizes, tuple) and all(type(size) is int and size >= 0 for size in sizes)
 
 
 def _scalar(kind: str, name: str, seed: int, where: str) -> int | float | bool:

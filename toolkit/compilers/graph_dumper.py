@@ -4,8 +4,8 @@ they are.
 The run is what `graphdbg ls`, `show`, `replay` and `get_inputs` take: metadata and roles of all inputs (the two parts
 of a joint graph are its inputs with and without the role `tangent`), the values of integer inputs, and on request whole
 example inputs of the first execution. Several threads and ranks may write into one run; nobody else's is written into
-or over. Works through the recorder's session, and leaves torch unpatched. A graph that cannot be saved is told at the
-end and does not stop the program.
+or over. Works through the recorder's session, and leaves torch unpatched. A graph that cannot be saved is reported at
+the end and does not stop the program.
 
 For example:
 
@@ -75,7 +75,7 @@ class GraphDumper:
         return through_aot(self.arguments(), gm, example_inputs)
 
     def arguments(self) -> dict[str, Any]:
-        """What AOTAutograd is given, and what is told of each Dynamo graph before."""
+        """AOTAutograd's arguments, and the function that is called with each Dynamo graph before."""
         return {
             "arrives": self.arrives,
             **by_stage(self.compiler),
@@ -161,7 +161,7 @@ def backend_arguments(folder: str | os.PathLike[str] = "", dump_example_input: b
 
 
 def dumping_into(path: Path | None, example_inputs: bool) -> GraphDumper:
-    """What this process writes into a folder, begun on the first call."""
+    """The dumper of this process for a folder, made on the first call."""
     rank, restart = origin.rank_and_restart()
     with _lock:
         if path is None:
@@ -170,20 +170,20 @@ def dumping_into(path: Path | None, example_inputs: bool) -> GraphDumper:
             ]
             if known:
                 return known[0]
-        elif (found := _open.get(path.absolute())) is not None:
-            if found.example_inputs != example_inputs:
+        elif (opened := _open.get(path.absolute())) is not None:
+            if opened.example_inputs != example_inputs:
                 raise UsageError(
-                    f"{path} is written with dump_example_input={found.example_inputs}", "", "name another folder"
+                    f"{path} is written with dump_example_input={opened.example_inputs}", "", "name another folder"
                 )
-            return found
+            return opened
         job = origin.job(rank)
         chosen = path or _default(job, rank, restart)
         if origin.choose(chosen, job=job, rank=rank, restart=restart) != chosen:
             raise UsageError(
                 f"cannot dump graphs into {chosen}", "it is there already", "choose another name or delete it"
             )
-        made = GraphDumper(chosen.absolute(), job, example_inputs=example_inputs, unnamed=path is None)
-        return _open.setdefault(made.path, made)
+        dumper = GraphDumper(chosen.absolute(), job, example_inputs=example_inputs, unnamed=path is None)
+        return _open.setdefault(dumper.path, dumper)
 
 
 def _default(job: str, rank: int | None, restart: int) -> Path:

@@ -2,8 +2,7 @@
 it.
 
 Without torch.compile the number of AOTAutograd's own stands in the place of the compile id (`x3_0/backward`); a
-compiler that is called by hand has only a guess at the stage. Must not change anything, and must not raise for a graph
-of unknown origin.
+compiler that is called by hand has only a guess at the stage. A graph of unknown origin gets a name too.
 
 >>> str(label(gm))                      # outside of a compile
 'case/forward'
@@ -34,8 +33,8 @@ class Label(NamedTuple):
 
 def compile_id() -> str | None:
     """torch's id of the compile in progress on this thread, with its attempt ("0/0_1"); None outside one."""
-    found = t.CompileContext.current_trace_id()
-    return None if found is None else str(found)
+    current = t.CompileContext.current_trace_id()
+    return None if current is None else str(current)
 
 
 def aot_graph_name() -> tuple[int, str] | None:

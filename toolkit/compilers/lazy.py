@@ -5,7 +5,7 @@ A graph is extracted for each geometry of its inputs (sizes, strides, numbers) t
 without a lazy kernel, and there are many (`sin`), is named with the user's line. As a backend, a graph that cannot be
 extracted runs as it is, after one warning for that graph. The lazy backend is begun, for the whole process, when the
 first graph is compiled, never by an import. Parameters and buffers are inputs: what an optimizer writes is seen. On the
-CPU only; must not change the caller's graph.
+CPU only; the caller's graph stays unchanged.
 
 Inputs are found by the tensor ids of the backend's device data; what is no input (numbers, constants, factories) is
 kept. In-place updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor
@@ -65,12 +65,12 @@ class LazyGraph:
     @property
     def graph_hash(self) -> str:
         """The lazy backend's hash of the graph extracted last, as hexadecimal digits; "" before there is one."""
-        return next((one.graph_hash for one in reversed(self.extractions.values())), "")
+        return next((extraction.graph_hash for extraction in reversed(self.extractions.values())), "")
 
     @property
     def ir(self) -> str:
         """The lazy backend's IR of the graph extracted last, as text; "" before there is one."""
-        return next((one.ir for one in reversed(self.extractions.values())), "")
+        return next((extraction.ir for extraction in reversed(self.extractions.values())), "")
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
@@ -85,10 +85,10 @@ class LazyGraph:
             if self.refused is not None:
                 break
             attributes = attributes_of(self.__wrapped__)
-            found = self.prepare(inputs, attributes)
-            if found is None:
+            extraction = self.prepare(inputs, attributes)
+            if extraction is None:
                 break
-            there, result = found([*inputs, *attributes.values()])
+            there, result = extraction([*inputs, *attributes.values()])
             if there:
                 return result
             self.extractions = {}  # torch keeps a number of compiled graphs, and this one is not among them any more
@@ -105,7 +105,7 @@ class LazyGraph:
             if key in self.extractions:
                 return self.extractions[key]
             try:
-                found = extract(self.__wrapped__, inputs, attributes)
+                extraction = extract(self.__wrapped__, inputs, attributes)
             except NotExtractedError as error:
                 self.refused = error
                 self.extractions = {}
@@ -115,10 +115,10 @@ class LazyGraph:
                 return None
             while len(self.extractions) >= KEPT:
                 del self.extractions[next(iter(self.extractions))]
-            self.extractions[key] = found
-            if self.folder is not None and found.graph_hash:
-                self.saved.append(_save(self.folder, self.name, found))
-            return found
+            self.extractions[key] = extraction
+            if self.folder is not None and extraction.graph_hash:
+                self.saved.append(_save(self.folder, self.name, extraction))
+            return extraction
 
 
 def lazy_compile(fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.PathLike[str] | None = None) -> LazyGraph:
@@ -127,10 +127,10 @@ def lazy_compile(fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.Pat
     Into `folder` go the hash and the IR text of each extraction, in a file of its own. Raises NotExtractedError, which
     is a GraphdbgError, now or in the call.
     """
-    made = _compiled_now(fx_g, inps, None, folder, as_it_is=False)
-    if made.refused is not None:
-        raise made.refused
-    return made
+    graph = _compiled_now(fx_g, inps, None, folder, as_it_is=False)
+    if graph.refused is not None:
+        raise graph.refused
+    return graph
 
 
 def _compiled_now(
@@ -141,11 +141,11 @@ def _compiled_now(
     *,
     as_it_is: bool,
 ) -> LazyGraph:
-    made = LazyGraph(fx_g, label(fx_g, stage), Path(folder) if folder else None, as_it_is=as_it_is)
+    graph = LazyGraph(fx_g, label(fx_g, stage), Path(folder) if folder else None, as_it_is=as_it_is)
     attributes = attributes_of(fx_g)
     if not any(_is_symbolic(value) for value in (*inps, *attributes.values())):
-        made.prepare(inps, attributes)
-    return made
+        graph.prepare(inps, attributes)
+    return graph
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -188,12 +188,12 @@ def backend_arguments(folder: str | os.PathLike[str] = "", decompose: bool = Fal
     """What AOTAutograd is given for `graphdbg_lazy`; operators are left as they are called unless they are to be
     decomposed.
 
-    A graph that cannot be extracted runs as it is. It is told in one warning for the graph (forward and backward are
-    two), with the operators and the user's lines.
+    A graph that cannot be extracted runs as it is. One warning for the graph (forward and backward are two) names the
+    operators and the user's lines.
     """
 
-    made = by_stage(lambda stage: lambda fx_g, inps: _compiled_now(fx_g, inps, stage, folder, as_it_is=True))
-    return {**made, "decompositions": default_decompositions if decompose else None}
+    compilers = by_stage(lambda stage: lambda fx_g, inps: _compiled_now(fx_g, inps, stage, folder, as_it_is=True))
+    return {**compilers, "decompositions": default_decompositions if decompose else None}
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class InputView:
 
 @dataclass(frozen=True)
 class PlainOutput:
-    """An output that is no tensor."""
+    """An output that is not a tensor."""
 
     value: Any
 
@@ -247,24 +247,27 @@ class Extraction:
                 return False, None
             for place, target in self.updated:
                 given[target].copy_(results[place].view(given[target].shape))
-            made: list[Any] = [self._output(wanted, results, given) for wanted in self.outputs]
+            outputs: list[Any] = [self._output(wanted, results, given) for wanted in self.outputs]
             for place, wanted in enumerate(self.outputs):
                 if isinstance(wanted, InputView) and wanted.of_output:
-                    made[place] = _view(made[wanted.base], wanted)
-        rest = iter(made)
+                    outputs[place] = _view(outputs[wanted.base], wanted)
+        rest = iter(outputs)
         return True, rebuilt(self.container, lambda: next(rest))
 
     def _results(self, given: Sequence[Any]) -> list[torch.Tensor] | None:
-        """What the compiled graph gives, each in memory of its own: a clone is no operation for the lazy backend."""
+        """The results of the compiled graph, each in memory of its own: a clone is no operation for the lazy
+        backend."""
         if not self.updated and not any(isinstance(output, Made) for output in self.outputs):
             return []
-        values = [_traced_shape(given[one].detach()) if isinstance(one, int) else one for one in self.sources]
-        found = lazy_tracing.run_lazy(self.key, values)
-        if found is None:
+        values = [
+            _traced_shape(given[source].detach()) if isinstance(source, int) else source for source in self.sources
+        ]
+        computed = lazy_tracing.run_lazy(self.key, values)
+        if computed is None:
             return None
         seen = {value.untyped_storage().data_ptr() for value in values}
         results = []
-        for result in found:
+        for result in computed:
             pointer = result.untyped_storage().data_ptr()
             results.append(result.clone() if pointer in seen else result)
             seen.add(pointer)
@@ -275,11 +278,11 @@ class Extraction:
             return wanted.value
         if isinstance(wanted, InputView):
             return None if wanted.of_output else _view(given[wanted.base], wanted)
-        found = results[wanted.place]
-        if found.stride() == wanted.stride:
-            return found
-        laid = torch.empty_strided(wanted.size, wanted.stride, dtype=found.dtype)
-        return laid.copy_(found)
+        computed = results[wanted.place]
+        if computed.stride() == wanted.stride:
+            return computed
+        laid = torch.empty_strided(wanted.size, wanted.stride, dtype=computed.dtype)
+        return laid.copy_(computed)
 
 
 def _traced_shape(value: torch.Tensor) -> torch.Tensor:
@@ -297,13 +300,13 @@ def extract(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch
     for value in given:
         _refuse(value)
     with torch.random.fork_rng(devices=[]):  # the stand-ins are computed with, too
-        found = traced(gm, inps, attributes)
-        _refuse_shared(given, found.changed)
+        trace = traced(gm, inps, attributes)
+        _refuse_shared(given, trace.changed)
         with torch.inference_mode(False), torch.no_grad(), t.modes_off():
-            return _compiled(found)
+            return _compiled(trace)
 
 
-def _compiled(found: Traced) -> Extraction:
+def _compiled(trace: Traced) -> Extraction:
     results: list[torch.Tensor] = []
     places: dict[int, int] = {}
 
@@ -314,8 +317,8 @@ def _compiled(found: Traced) -> Extraction:
             results.append(lazy)
         return places[number]
 
-    updated = [(place(found.lazies[one]), one) for one in found.changed]
-    outputs, container = _outputs(found, place), rebuilt(found.eager, lambda: None)
+    updated = [(place(trace.lazies[index]), index) for index in trace.changed]
+    outputs, container = _outputs(trace, place), rebuilt(trace.eager, lambda: None)
     if not results:
         return Extraction("", "", b"", [], [], outputs, container)
     try:
@@ -328,46 +331,47 @@ def _compiled(found: Traced) -> Extraction:
             f"it compiled {compiled} of {counted(len(results), 'result')}: the others are no computations"
         )
     sources: list[int | torch.Tensor] = [
-        given if (given := found.ids.get(one)) is not None else value for one, value in zip(ids, values, strict=True)
+        given if (given := trace.ids.get(number)) is not None else value
+        for number, value in zip(ids, values, strict=True)
     ]
     return Extraction(key.hex(), ir, key, sources, updated, outputs, container)
 
 
-def _outputs(found: Traced, place: Any) -> list[Made | InputView | PlainOutput]:
+def _outputs(trace: Traced, place: Any) -> list[Made | InputView | PlainOutput]:
     """How each output comes about: by what it shares in eager."""
     storages = {
         storage_size(fake)[0]: number
-        for number, fake in reversed(list(enumerate(found.fakes)))
+        for number, fake in reversed(list(enumerate(trace.fakes)))
         if isinstance(fake, torch.Tensor)
     }
-    eager, lazy = leaves(found.eager), leaves(found.values)
+    eager, lazy = leaves(trace.eager), leaves(trace.values)
     bases: dict[int, int] = {}
     for number, fake in enumerate(eager):
         if isinstance(fake, torch.Tensor) and _covers(fake):
             bases.setdefault(storage_size(fake)[0], number)
-    made: list[Made | InputView | PlainOutput] = []
+    outputs: list[Made | InputView | PlainOutput] = []
     for number, (fake, value) in enumerate(zip(eager, lazy, strict=True)):
         if not isinstance(fake, torch.Tensor):
-            made.append(PlainOutput(value))
+            outputs.append(PlainOutput(value))
             continue
         storage = storage_size(fake)[0]
         geometry = tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
-        first = next(earlier for earlier, one in enumerate(eager) if one is fake)
+        first = next(earlier for earlier, tensor in enumerate(eager) if tensor is fake)
         if storage in storages:
-            same = [one for one, argument in enumerate(found.fakes) if argument is fake]
+            same = [at for at, argument in enumerate(trace.fakes) if argument is fake]
             base = same[0] if same else storages[storage]
-            _refuse_reinterpreted(fake, found.fakes[base])
-            made.append(InputView(base, *geometry, whole=bool(same)))
+            _refuse_reinterpreted(fake, trace.fakes[base])
+            outputs.append(InputView(base, *geometry, whole=bool(same)))
         elif first < number:
-            made.append(InputView(first, *geometry, of_output=True, whole=True))
+            outputs.append(InputView(first, *geometry, of_output=True, whole=True))
         elif bases.get(storage, number) != number and eager[bases[storage]].dtype == fake.dtype:
-            made.append(InputView(bases[storage], *geometry, of_output=True))
+            outputs.append(InputView(bases[storage], *geometry, of_output=True))
         else:
-            lazy_kind, kind = ((one.dtype, tuple(one.shape)) for one in (value, fake))
+            lazy_kind, kind = ((tensor.dtype, tuple(tensor.shape)) for tensor in (value, fake))
             if lazy_kind != kind:
                 raise NotExtractedError(f"output {number} would be {lazy_kind}, and eager gives {kind}")
-            made.append(Made(place(value), *geometry[:2]))
-    return made
+            outputs.append(Made(place(value), *geometry[:2]))
+    return outputs
 
 
 def _covers(fake: torch.Tensor) -> bool:

@@ -27,8 +27,8 @@ from .scriptable import arguments_of, first_line, op_name, storage_size
 def start_lazy() -> torch.device:
     """The lazy TorchScript backend, begun once in a process, and its device.
 
-    torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails, and that
-    is told by the text of the error alone. Raises EnvironmentLackError for a torch that was built without it.
+    torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails,
+    recognisable only by the text of the error. Raises EnvironmentLackError for a torch that was built without it.
     """
     if t.optional("lazy_ts") is None:
         raise EnvironmentLackError(
@@ -68,9 +68,9 @@ def extract_lazy(tensors: Sequence[torch.Tensor]) -> tuple[bytes, str, list[int]
         if t.is_functional_tensor(tensor):
             t.functional_sync(tensor)
     ids, values = t.lazy_device_data(given)
-    found = t.lazy_graph_hash(given), t.lazy_text(given)
+    hash_and_text = t.lazy_graph_hash(given), t.lazy_text(given)
     t.lazy_sync(given, [])
-    return *found, list(ids), list(values)
+    return *hash_and_text, list(ids), list(values)
 
 
 def run_lazy(graph_hash: bytes, values: Sequence[Any]) -> list[torch.Tensor] | None:
@@ -112,9 +112,9 @@ aten = torch.ops.aten
 class OnLazyDevice(t.TorchDispatchMode):
     """A mode under which every tensor is made on the lazy `device`, whatever device the graph names or leaves out.
 
-    It sees ATen's operators, so that factories inside other functions and subgraphs are moved too. Must not change what
-    an operator computes: `copy`, which `copy_` becomes and which has no lazy kernel, is said in operators that have
-    one.
+    It sees ATen's operators, so that factories inside other functions and subgraphs are moved too. What an operator
+    computes stays the same: `copy`, which `copy_` becomes and which has no lazy kernel, is written with operators that
+    have one.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -144,11 +144,11 @@ class OnLazyDevice(t.TorchDispatchMode):
         return result
 
     def _moved(self, value: Any) -> Any:
-        """A tensor of the CPU that came in by the way (a Python function's own constant) as a lazy one."""
+        """A CPU tensor that is no input (a Python function's own constant) as a lazy one."""
         if isinstance(value, torch.Tensor) and value.device.type == "cpu":
             return value.to(self.device)
         if isinstance(value, (list, tuple)):
-            return type(value)([self._moved(one) for one in value])
+            return type(value)([self._moved(part) for part in value])
         return value
 
 
@@ -187,10 +187,10 @@ class NotExtractedError(GraphdbgError):
     def of(cls, fallbacks: Sequence[Fallback]) -> NotExtractedError:
         """Names each operator once, with all its places."""
         places: dict[str, dict[str, None]] = {}
-        for one in fallbacks:
-            places.setdefault(one.op, {})[one.where] = None
-        told = [f"{op} has no lazy kernel ({', '.join(where)})" for op, where in places.items()]
-        return cls("; ".join(told), fallbacks)
+        for fallback in fallbacks:
+            places.setdefault(fallback.op, {})[fallback.where] = None
+        sentences = [f"{op} has no lazy kernel ({', '.join(where)})" for op, where in places.items()]
+        return cls("; ".join(sentences), fallbacks)
 
 
 @dataclass
@@ -220,18 +220,18 @@ class _State:
 
 def attributes_of(gm: fx.GraphModule) -> dict[str, torch.Tensor]:
     """Path -> tensor, of all that the graph reads and was not given: constants, parameters and buffers."""
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     for node in gm.graph.nodes:
         target = str(node.target)
         value = attribute(gm, target) if node.op in ("get_attr", "call_module") else None
         if isinstance(value, torch.Tensor):
-            found[target] = value
+            tensors[target] = value
         elif isinstance(value, fx.GraphModule):
-            found.update({f"{target}.{name}": tensor for name, tensor in attributes_of(value).items()})
+            tensors.update({f"{target}.{name}": tensor for name, tensor in attributes_of(value).items()})
         elif isinstance(value, torch.nn.Module):
             for held in (value.named_parameters(remove_duplicate=False), value.named_buffers(remove_duplicate=False)):
-                found.update({f"{target}.{name}": tensor for name, tensor in held})
-    return found
+                tensors.update({f"{target}.{name}": tensor for name, tensor in held})
+    return tensors
 
 
 def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Traced:
@@ -308,17 +308,19 @@ class _NodeError(Exception):
 
 
 def _explained(error: _NodeError, fallbacks: Sequence[Fallback]) -> NotExtractedError:
-    """All that is known: what fell back so far, and the node at which it ended."""
-    if any(one.node == error.node.name for one in fallbacks):  # it fell back to a kernel that refuses the stand-ins
+    """The error with what fell back so far and the node at which tracing ended."""
+    if any(
+        fallback.node == error.node.name for fallback in fallbacks
+    ):  # it fell back to a kernel that refuses the stand-ins
         return NotExtractedError.of(fallbacks)
     last = Fallback(op_name(error.node), error.node.name, user_frame(error.node.stack_trace or "")[0])
     why = f"{last.op} cannot be traced ({last.where}): {first_line(error.__cause__)}"
-    told = NotExtractedError.of(fallbacks).why
-    return NotExtractedError(f"{told}; {why}" if told else why, (*fallbacks, last))
+    before = NotExtractedError.of(fallbacks).why
+    return NotExtractedError(f"{before}; {why}" if before else why, (*fallbacks, last))
 
 
 class _Tracer(fx.Interpreter):
-    """An interpreter that says which node fell back; submodules that are graphs are run the same way."""
+    """An interpreter that notes which node fell back; submodules that are graphs are run the same way."""
 
     def __init__(self, gm: fx.GraphModule, state: _State, prefix: str = "") -> None:
         super().__init__(gm)

@@ -1,9 +1,9 @@
 """`memory_efficient_fusion`: as little as possible is kept from forward to backward, and each goes through TorchScript.
 
-The split is torch's min-cut: what is cheap to compute again is computed again in the backward. What that saves is told:
-`.saved_bytes` of the result, and a line per graph on a stream on request. Only results of the forward count; inputs and
-parameters that are kept are counted apart, since they are alive anyway. A storage counts once and whole, however many
-views of it are kept. Symbolic sizes count with the numbers they were traced with.
+The split is torch's min-cut: what is cheap to compute again is computed again in the backward. The saving is reported
+by `.saved_bytes` of the result, and by a line per graph on a stream on request. Only results of the forward count;
+inputs and parameters that are kept are counted apart, since they are alive anyway. A storage counts once and whole,
+however many views of it are kept. Symbolic sizes count with the numbers they were traced with.
 
 >>> fused = memory_efficient_fusion(lambda x, y: (x + y).sin().exp().sum())
 >>> fused(torch.ones(4, requires_grad=True), torch.ones(4)).backward()
@@ -121,7 +121,7 @@ class SavedBytes:
         return sum(row.default.result_bytes for row in self.rows)
 
     def watching(self, partition: Callable[..., Any]) -> Callable[..., Any]:
-        """The partitioner, with each of its results added to this report and told on the stream."""
+        """The partitioner, with each of its results added to this report and printed to the stream."""
 
         def watched(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
             copied = copy_graph(joint)  # both partitioners change the graph that they are given
@@ -141,9 +141,9 @@ def kept(forward: fx.GraphModule, num_fwd_outputs: int) -> ForwardBytes:
     """What a forward returns behind its own outputs, for the backward."""
     given = {key for node in forward.graph.find_nodes(op="placeholder") for key, _ in _storage(node)}
     outputs: Any = forward.graph.output_node().args[0]
-    found = dict(pair for node in outputs[num_fwd_outputs:] for pair in _storage(node))
-    results = [nbytes for key, nbytes in found.items() if key not in given]
-    inputs = [nbytes for key, nbytes in found.items() if key in given]
+    sizes = dict(pair for node in outputs[num_fwd_outputs:] for pair in _storage(node))
+    results = [nbytes for key, nbytes in sizes.items() if key not in given]
+    inputs = [nbytes for key, nbytes in sizes.items() if key in given]
     return ForwardBytes(sum(results), len(results), sum(inputs), len(inputs))
 
 

@@ -2,7 +2,7 @@
 numbers.
 
 What has a sound translation is translated; anything else stays as it is, and TorchScript refuses it by name. Random
-state that checkpointing saves goes through two operators of our own. Must not touch the graph that it is given.
+state that checkpointing saves goes through two operators of this package. The given graph stays unchanged.
 
 >>> scripted = torch.jit.script(scriptable(gm, inputs))
 >>> scripted(*inputs)[0].shape
@@ -39,13 +39,16 @@ def op_name(node: fx.Node) -> str:
 
 
 def first_line(error: BaseException | None) -> str:
-    """The first line of an error that says something; its type where none does."""
+    """The first line of an error's text that is not empty; the error's type where there is none."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def arguments_of(op: Any) -> list[tuple[str, bool]]:
     """(name, whether it is written to) of each argument of an operator."""
-    return [(one.name, one.alias_info is not None and one.alias_info.is_write) for one in op._schema.arguments]
+    return [
+        (argument.name, argument.alias_info is not None and argument.alias_info.is_write)
+        for argument in op._schema.arguments
+    ]
 
 
 def storage_size(value: torch.Tensor) -> tuple[int, int]:
@@ -262,7 +265,7 @@ def _changed(node: fx.Node) -> list[str]:
 
 
 def _translate_mutable(graph: fx.Graph, node: fx.Node) -> None:
-    """Puts clones, views and the operator in the place of a node; the graph must be ours to change."""
+    """Puts clones, views and the operator in the place of a node; the graph is changed in place."""
     op: Any = node.args[0]
     given = dict(node.kwargs)
     bases: Any = given.get("_all_bases", [])
@@ -285,9 +288,9 @@ def _take_apart(graph: fx.Graph, node: fx.Node, parts: Sequence[fx.Node]) -> Non
 
 
 def _clone(graph: fx.Graph, base: fx.Node) -> fx.Node:
-    made = graph.call_function(aten.clone, (base,))
-    made.meta = dict(base.meta)  # the next such operator asks for its strides
-    return made
+    clone = graph.call_function(aten.clone, (base,))
+    clone.meta = dict(base.meta)  # the next such operator asks for its strides
+    return clone
 
 
 def _view(graph: fx.Graph, clones: list[fx.Node], given: dict[str, Any], prefix: str) -> fx.Node | None:
@@ -343,8 +346,7 @@ def _home(device: str) -> Any:
 
 
 def _translate_rng(graph: fx.Graph, node: fx.Node) -> None:
-    """Replaces `run_and_save_rng_state(op, *args)` or `run_with_rng_state(state, op, *args)` in a graph that is
-    ours."""
+    """Replaces `run_and_save_rng_state(op, *args)` or `run_with_rng_state(state, op, *args)` in place."""
     state_of, swapped = operators()
     with graph.inserting_before(node):
         saves = node.target is t.optional("run_and_save_rng_state")

@@ -82,10 +82,10 @@ def _told(node: fx.Node) -> tuple[str, str]:
 
 
 def _explained(error: Exception, fx_g: fx.GraphModule, gm: fx.GraphModule) -> UnscriptableError:
-    found = _node_at_fault(str(error), gm)
-    if found is None:
+    at_fault = _node_at_fault(str(error), gm)
+    if at_fault is None:
         return UnscriptableError(first_line(error))
-    original = next((node for node in fx_g.graph.nodes if node.name == found.name), found)
+    original = next((node for node in fx_g.graph.nodes if node.name == at_fault.name), at_fault)
     return UnscriptableError(first_line(error), original.name, *_told(original))
 
 
@@ -95,9 +95,9 @@ def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:
     nodes = {node.name: node for node in gm.graph.nodes}
     above = text.partition(_MARK)[0].splitlines()
     for line in reversed(above):
-        found = _ASSIGNED.match(line)
-        if found and found[1] in nodes:
-            return nodes[found[1]]
+        match = _ASSIGNED.match(line)
+        if match and match[1] in nodes:
+            return nodes[match[1]]
     functions = (node for node in nodes.values() if isinstance(node.target, FunctionType))
     return next((node for node in functions if re.search(rf"\b{node.target.__name__}\b", text)), None)  # type: ignore[union-attr]
 

@@ -76,7 +76,11 @@ class _Sizes:
     def product(self, sizes: Iterable[Any]) -> int | None:
         """How many elements."""
         numbers = [self.number(size) for size in sizes]
-        return None if any(one is None for one in numbers) else prod(one for one in numbers if one is not None)
+        return (
+            None
+            if any(number is None for number in numbers)
+            else prod(number for number in numbers if number is not None)
+        )
 
     def known(self, sizes: Iterable[Any]) -> bool:
         """Whether all are known before a run."""
@@ -96,10 +100,10 @@ def _moved(nodes: Sequence[Any], sizes: _Sizes) -> tuple[int | None, int | None]
     inside = set(nodes)
     written = _largest(node.get_read_write_buffer_accesses(include_reads=False, include_writes=True) for node in nodes)
     read = _largest(node.get_read_write_buffer_accesses(include_reads=True, include_writes=False) for node in nodes)
-    made = {dep.name for node in nodes for dep in node.read_writes.writes}
+    produced = {dep.name for node in nodes for dep in node.read_writes.writes}
     buffers = nodes[0].scheduler.name_to_buf
     written = {name: size for name, size in written.items() if _used_outside(buffers.get(name), inside)}
-    read = {name: size for name, size in read.items() if name not in made}
+    read = {name: size for name, size in read.items() if name not in produced}
     for node in nodes:
         for dep in node.read_writes.reads:
             if dep.name in t.V.graph.constants and dep.name not in read:
@@ -109,12 +113,12 @@ def _moved(nodes: Sequence[Any], sizes: _Sizes) -> tuple[int | None, int | None]
     return sum(read.values()), sum(written.values())
 
 
-def _largest(found: Iterable[dict[str, int]]) -> dict[str, int]:
-    made: dict[str, int] = {}
-    for one in found:
-        for name, size in one.items():
-            made[name] = max(size, made.get(name, 0))
-    return made
+def _largest(accesses: Iterable[dict[str, int]]) -> dict[str, int]:
+    largest: dict[str, int] = {}
+    for sizes in accesses:
+        for name, size in sizes.items():
+            largest[name] = max(size, largest.get(name, 0))
+    return largest
 
 
 def _used_outside(buffer: Any, inside: set[Any]) -> bool:
@@ -172,22 +176,22 @@ def _formula(target: str) -> Callable[..., int | None] | None:
 
 
 def _inputs(node: Any) -> list[Any]:
-    found: list[Any] = []
-    map_arg((node.args, node.kwargs), lambda one: found.append(one.meta.get("val")))
-    return found
+    values: list[Any] = []
+    map_arg((node.args, node.kwargs), lambda operand: values.append(operand.meta.get("val")))
+    return values
 
 
 def _shapes(values: Iterable[Any], sizes: _Sizes) -> list[list[int]] | None:
-    found: list[list[int]] = []
+    shapes: list[list[int]] = []
     for value in values:
-        for one in value if isinstance(value, (tuple, list)) else (value,):
-            if not isinstance(one, torch.Tensor):
+        for tensor in value if isinstance(value, (tuple, list)) else (value,):
+            if not isinstance(tensor, torch.Tensor):
                 continue
-            shape = [sizes.number(size) for size in one.shape]
+            shape = [sizes.number(size) for size in tensor.shape]
             if any(size is None for size in shape):
                 return None
-            found.append([size for size in shape if size is not None])
-    return found
+            shapes.append([size for size in shape if size is not None])
+    return shapes
 
 
 Hearer = Callable[[KernelRow, list[Any], Any], None]
@@ -215,19 +219,19 @@ _hooks = Hooks(lambda: [(*t.home(place), partial(_listening, kind)) for place, k
 def numbered(rows: Iterable[KernelRow]) -> list[KernelRow]:
     """The rows with the calls of one kernel counted: Inductor gives equal source one name."""
     seen: Counter[str] = Counter()
-    for row in (made := list(rows)):
+    for row in (listed := list(rows)):
         row.call = seen[row.name]
         seen[row.name] += 1
-    return made
+    return listed
 
 
 def both_ways(rows: Sequence[KernelRow]) -> dict[str, list[str]]:
     """Node -> labels of the kernels that compute it, more than one where it is computed again."""
-    found: dict[str, list[str]] = {}
+    labels: dict[str, list[str]] = {}
     for row in rows:
         for node in row.nodes:
-            found.setdefault(node, []).append(row.label)
-    return found
+            labels.setdefault(node, []).append(row.label)
+    return labels
 
 
 def intensity(flops: int | None, read: int | None, written: int | None) -> float | None:
@@ -244,31 +248,33 @@ def line_of(node: Any) -> str:
 
 def names_of(gm: Any, path: str = "") -> dict[Any, str]:
     """Every node of a graph and of the graphs inside it by its name there: `relu`, `true_graph_0.relu`."""
-    found = {node: f"{path}{node.name}" for node in gm.graph.nodes}
+    names = {node: f"{path}{node.name}" for node in gm.graph.nodes}
     for name, body in gm.named_children():
         if hasattr(body, "graph"):
-            found |= names_of(body, f"{path}{name}.")
-    return found
+            names |= names_of(body, f"{path}{name}.")
+    return names
 
 
 def _row(schedule: Any, name: str, kind: str) -> tuple[KernelRow, list[Any]]:
     """The row, and the nodes that the kernel is made of: those of one graph, the innermost whose nodes it has."""
     if kind == "extern":
-        nodes, made = _scheduled(schedule), [schedule]
+        nodes, ir_nodes = _scheduled(schedule), [schedule]
         user_made = isinstance(schedule, t.optional("UserDefinedTritonKernel", ()))
         kind = "Triton" if user_made else kind
     else:
-        nodes = [one for item in schedule if hasattr(item, "get_nodes") for one in item.get_nodes()]
-        made = [one.node for one in nodes if one.node is not None]
+        nodes = [node for item in schedule if hasattr(item, "get_nodes") for node in item.get_nodes()]
+        ir_nodes = [node.node for node in nodes if node.node is not None]
         kind = kind or _language(nodes)
-    origins = list(dict.fromkeys(node for one in made for node in one.get_origins() if node.op != "placeholder"))
+    origins = list(
+        dict.fromkeys(node for ir_node in ir_nodes for node in ir_node.get_origins() if node.op != "placeholder")
+    )
     origin = getattr(schedule, "origin_node", None) if kind == "extern" else None
     if origin is not None:
         origins = [origin]  # the others are what its inputs are views of
     origins = _of_one_graph(origins)
-    found = cost(nodes, origins)
+    costs = cost(nodes, origins)
     row = KernelRow(name, kind, [node.name for node in origins])
-    row.bytes_read, row.bytes_written, row.flops, row.estimated = found
+    row.bytes_read, row.bytes_written, row.flops, row.estimated = costs
     row.intensity = intensity(row.flops, row.bytes_read, row.bytes_written)
     return row, origins
 

@@ -189,8 +189,8 @@ class CompileRecord(msgspec.Struct):
 
     def part(self, name: str) -> PartRow:
         """The part of that name, made where there is none yet."""
-        for one in self.parts:
-            if one.part == name:
-                return one
+        for row in self.parts:
+            if row.part == name:
+                return row
         self.parts.append(PartRow(name))
         return self.parts[-1]

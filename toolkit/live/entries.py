@@ -72,9 +72,9 @@ def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bo
 
 def _any_shared(inputs: Sequence[Any]) -> bool:
     seen = [
-        storage_key(one)
-        for one in inputs
-        if isinstance(one, torch.Tensor) and one.layout is torch.strided and one.numel()
+        storage_key(value)
+        for value in inputs
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel()
     ]
     return len(set(seen)) < len(seen)
 
@@ -86,7 +86,7 @@ def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
         real, (list, tuple)
     ):  # the inputs of a captured backward are one list
         return len(fake) == len(real) and all(
-            _stands_for(one, other, dynamic) for one, other in zip(fake, real, strict=True)
+            _stands_for(part, other, dynamic) for part, other in zip(fake, real, strict=True)
         )
     if not isinstance(fake, torch.Tensor) or not isinstance(real, torch.Tensor):
         numbers = isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, type(None)))
@@ -128,8 +128,8 @@ def _has_symbols(value: Any) -> bool:
 def mode_of(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:
     """The fake mode that fake inputs belong to; a fresh static one for a graph without tensor inputs."""
     values = [*fakes, *(node.meta.get("val") for node in gm.graph.nodes)]
-    found = next((value.fake_mode for value in values if isinstance(value, t.FakeTensor)), None)
-    return t.FakeTensorMode(allow_non_fake_inputs=True) if found is None else found
+    mode = next((value.fake_mode for value in values if isinstance(value, t.FakeTensor)), None)
+    return t.FakeTensorMode(allow_non_fake_inputs=True) if mode is None else mode
 
 
 def propagate(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> None:

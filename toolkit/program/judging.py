@@ -99,7 +99,7 @@ def _judge(
     judged: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, report: Report
 ) -> None:
     with opened(server) as used:
-        triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, told=report)
+        triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, report=report)
         judged.verdict, judged.text = triage.verdict, triage.summary
         for graph in _widest_first(run, triage.verdict) if triage.verdict.failed and not outside else []:
             report(f"looking for what is to blame in {graph.id}")

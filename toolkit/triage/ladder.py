@@ -183,7 +183,7 @@ def eased(
     left_s: float,
     *,
     thorough: bool = False,
-    told: Callable[[str], object] = lambda text: None,
+    report: Callable[[str], object] = lambda text: None,
 ) -> Verdict:
     """The verdict with its work-around, or with the command that looks for one longer, where a compile of the graph
     (`compile_s`) takes too long to try several unasked; as it is where nobody can blame the compiler, and where none
@@ -197,15 +197,15 @@ def eased(
     unasked = msgspec.structs.replace(verdict, next=[*verdict.next, *command])
     if not thorough and COMPILES * compile_s > QUICK_S:
         return unasked
-    told("looking for what makes it go away")
+    report("looking for what makes it go away")
     began = time.monotonic()
     limit = min(left_s, THOROUGH_S if thorough else QUICK_S)
     try:
         lines = work_around(saved, server, how, verdict, max_time_s=limit)
     except KeyboardInterrupt:  # the verdict is known, and is worth more than its work-around
-        told("interrupted")
+        report("interrupted")
         return unasked
-    told(f"{'found' if lines else 'found nothing'} in {time.monotonic() - began:.1f} s")
+    report(f"{'found' if lines else 'found nothing'} in {time.monotonic() - began:.1f} s")
     if verdict.verdict == ROUNDING and (place := parted(saved, server, how, limit - (time.monotonic() - began))):
         verdict = msgspec.structs.replace(verdict, reason=f"{verdict.reason}; compiled and eager part first at {place}")
     if lines is None and verdict.failed and not thorough:
@@ -233,7 +233,7 @@ BEFORE = ("decomposed", "inductor_nofuse")
 """Rungs on the way to Inductor: what they make of a graph is compared with nothing that was recorded."""
 DEFAULT_LIMIT_S = 300.0
 
-Told = Callable[[RungResult], object]
+Report = Callable[[RungResult], object]
 
 
 def triage(
@@ -246,7 +246,7 @@ def triage(
     imports: Sequence[str] = (),
     server: ForkServer | None = None,
     max_time_s: float | None = None,
-    told: Told | None = None,
+    report: Report | None = None,
     begun: Callable[[str], object] | None = None,
     rungs: Sequence[str] = (),
     workaround: bool = False,
@@ -256,7 +256,7 @@ def triage(
     `limit_s`: seconds that one rung may take; `max_time_s`: all of them together; a rung that the time is too short for
     is skipped, never a hang. `all`: every rung, and on after the first that fails. `rungs`: only these, in the ladder's
     order; by default those that the run used. `workaround`: look for one also where that takes more than seconds.
-    `seed`, `device`, `imports`, `server`: as for `replay`. `told` is called with each row, `begun` with the name of a
+    `seed`, `device`, `imports`, `server`: as for `replay`. `report` is called with each row, `begun` with the name of a
     rung that is about to be run. Raises GraphdbgError for a graph that cannot be loaded.
 
     >>> ladder = triage(saved, rungs=["eager", "inductor"])
@@ -279,8 +279,8 @@ def triage(
             if begun is not None:
                 begun(rung)
             row = ladder.climb(rung, all=all)
-            if told is not None:
-                told(row)
+            if report is not None:
+                report(row)
         ladder.forget()
         result = ladder.found()
         if not rungs:

@@ -8,8 +8,8 @@ torch here.
 
 For example:
 
-    found = triage_run(open_run("myrun"))
-    found.ladders[0].first_failing  # -> 'inductor'
+    triage = triage_run(open_run("myrun"))
+    triage.ladders[0].first_failing  # -> 'inductor'
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ SCREENING = 0.6
 
 WORST = 3
 
-Told = Callable[[str], object]
+Report = Callable[[str], object]
 Heard = Callable[[str, "GraphRow | RungResult"], object]
 """Called with a graph's id and its row under Inductor, or a row of its ladder, as soon as it is there."""
 
@@ -127,7 +127,7 @@ def triage_run(
     imports: Sequence[str] = (),
     server: ForkServer | None = None,
     max_time_s: float = DEFAULT_TIME_S,
-    told: Told = lambda text: None,
+    report: Report = lambda text: None,
     heard: Heard = lambda graph, row: None,
     rungs: Sequence[str] = (),
     own_nan: bool = False,
@@ -137,14 +137,16 @@ def triage_run(
     """Judges the graphs of a run under Inductor, explains the worst failures and looks for what makes the worst go
     away.
 
-    `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then,
+    `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `report` gets a sentence now and then,
     `heard` each row; `rungs`: those of the ladders, by default what the run used; `own_nan`: the model's own NaN is a
     failure; `measured`: memory, too; `workaround`: a work-around is looked for also where that takes more than seconds.
     After Ctrl-C what was found so far is returned, `interrupted`. Raises EnvironmentLackError where no fork server can
     live.
     """
     with opened(server) as used:
-        work = _Work(run, used, How(seed, device, limit_s, imports, own_nan, measured), max_time_s, told, heard, rungs)
+        work = _Work(
+            run, used, How(seed, device, limit_s, imports, own_nan, measured), max_time_s, report, heard, rungs
+        )
         interrupted = False
         try:
             work.screen()
@@ -164,7 +166,7 @@ def worst_graph(
     *,
     amount: Callable[[GraphRow], float] | None = None,
     max_time_s: float = DEFAULT_TIME_S,
-    told: Told = lambda text: None,
+    report: Report = lambda text: None,
     rung: str = "inductor",
 ) -> tuple[Verdict, SavedGraph | None]:
     """The worst verdict, and the graph that `triage_run` would put up the ladder first; None where none fails.
@@ -173,7 +175,7 @@ def worst_graph(
     it. `rung`: what all of them are judged under.
     """
     with opened(None) as used:
-        work = _Work(run, used, how, max_time_s, told, rung=rung)
+        work = _Work(run, used, how, max_time_s, report, rung=rung)
         work.screen()
         if amount is not None:
             row = max(work.rows, key=amount, default=None)
@@ -198,18 +200,18 @@ class _Work:
         server: ForkServer,
         how: How,
         max_time_s: float,
-        told: Told,
+        report: Report,
         heard: Heard = lambda graph, row: None,
         rungs: Sequence[str] = (),
         rung: str = "inductor",
     ) -> None:
         self.rungs, self.rung = rungs, rung
-        self.run, self.server, self.how, self.max_time_s, self.told, self.heard = (
+        self.run, self.server, self.how, self.max_time_s, self.report, self.heard = (
             run,
             server,
             how,
             max_time_s,
-            told,
+            report,
             heard,
         )
         self.rows: list[GraphRow] = []
@@ -225,7 +227,7 @@ class _Work:
         """Judges the widest graph of each compile, the suspects' first; narrower ones where that cannot be judged."""
         first = {row.id for row in suspects(self.run.rows, triggered(self.run.processes))}
         chosen = candidates(self.run, first)
-        self.told(f"{counted(len(chosen), 'compile')} to judge, {self.max_time_s:.0f} s at most")
+        self.report(f"{counted(len(chosen), 'compile')} to judge, {self.max_time_s:.0f} s at most")
         for candidate in chosen:
             if candidate.same_as:
                 self._same(candidate)
@@ -252,7 +254,7 @@ class _Work:
         parted = judge_stages(stages_of(candidate.graph), self.how, self.server, limit_s=max(1.0, self.left_s(share)))
         if parted is not None:
             graph, verdict = parted
-            self.told(f"{graph.id}: {word(verdict)}")
+            self.report(f"{graph.id}: {word(verdict)}")
             self.rows.append(self._row(graph, RungResult(STAGES, verdict), inputs=inputs_given(graph)))
         return parted is not None
 
@@ -299,7 +301,7 @@ class _Work:
             row.verdict = cannot_tell(row.reason, NOT_JUDGED)
         if not row.failed:
             ladder.forget()
-        self.told(f"{graph.id}: {word(row.verdict)}")
+        self.report(f"{graph.id}: {word(row.verdict)}")
         fidelity = (ladder.fidelity or "").partition("\n")[0]
         return self._row(graph, row, fidelity, inputs_given(graph))
 
@@ -362,7 +364,9 @@ class _Work:
         of = next((compile_of(graphs[row.id]) for row in alike if row.address == at), None)
         row = next((row for row in alike if of in (None, compile_of(graphs[row.id]))), alike[0])
         graph, seconds = graphs[row.id], row.seconds
-        return eased(graph, self.server, self.how, verdict, seconds, self.left_s(), thorough=thorough, told=self.told)
+        return eased(
+            graph, self.server, self.how, verdict, seconds, self.left_s(), thorough=thorough, report=self.report
+        )
 
     def result(self) -> RunTriage:
         return RunTriage(

@@ -205,16 +205,18 @@ def inputs_given(saved: SavedGraph) -> str:
     that left them out."""
     try:
         record = saved.inputs_record
-        seen = {} if record is None else {one.name: one for one in record.inputs}
+        seen = {} if record is None else {entry.name: entry for entry in record.inputs}
         placeholders = [node for node in saved.record.graph.nodes if node.op == "placeholder"]
-        held = {f"{id(body)} {name}": one for body in bodies(saved.record.graph) for name, one in body.attrs.items()}
+        held = {
+            f"{id(body)} {name}": entry for body in bodies(saved.record.graph) for name, entry in body.attrs.items()
+        }
     except GraphdbgError:
         return "inputs that cannot be read"
     values = {node.name: seen[node.name].value if node.name in seen else node.value for node in placeholders}
-    values |= {name: one.value for name, one in held.items()}
+    values |= {name: entry.value for name, entry in held.items()}
     tensors = [name for name, value in values.items() if _is_filled(value)]
-    kept = {name for name, one in seen.items() if one.stored is not None and one.stored.storage}
-    kept |= {name for name, one in held.items() if one.storage}
+    kept = {name for name, entry in seen.items() if entry.stored is not None and entry.stored.storage}
+    kept |= {name for name, entry in held.items() if entry.storage}
     made_up = [name for name in tensors if name not in kept]
     if not made_up:
         return REAL

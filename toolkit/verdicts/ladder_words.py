@@ -39,57 +39,59 @@ def run_address(run: Run) -> str:
     return shown_path(run.path)
 
 
-def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eager_nan: Sequence[str] = ()) -> Triage:
+def concluded(triage: Triage, saved: SavedGraph, imports: Sequence[str] = (), eager_nan: Sequence[str] = ()) -> Triage:
     """Fills in `graph`, `summary` and `verdict`."""
-    found.graph = address(saved)
-    verdict, command = _verdict(found), _summed_up(found, saved, imports, eager_nan)
-    found.verdict = verdict if verdict.detail == UNLIKE else verdict.then(command)
-    return found
+    triage.graph = address(saved)
+    verdict, command = _verdict(triage), _summed_up(triage, saved, imports, eager_nan)
+    triage.verdict = verdict if verdict.detail == UNLIKE else verdict.then(command)
+    return triage
 
 
-def _summed_up(found: Triage, saved: SavedGraph, imports: Sequence[str], eager_nan: Sequence[str]) -> str:
+def _summed_up(triage: Triage, saved: SavedGraph, imports: Sequence[str], eager_nan: Sequence[str]) -> str:
     """Fills in `summary`; returns the command to go on with."""
     with_imports = "".join(f" {word}" for word in option_words(imports))
-    if found.first_failing is not None:
-        row = found.row(found.first_failing)
-        found.summary = " ".join([_failing(found, row), _meaning(found, row), _imported(imports)]).strip()
+    if triage.first_failing is not None:
+        row = triage.row(triage.first_failing)
+        triage.summary = " ".join([_failing(triage, row), _meaning(triage, row), _imported(imports)]).strip()
         wanted = {} if row.verdict.kind == "missing_error" else _NEXT
         if (row.verdict.kind, row.rung) == ("nan", "eager"):
             wanted = {"eager": "graphdbg replay {graph} --values --rung eager"}
         if (row.verdict.kind, row.rung) == ("signal", "eager") and row.verdict.where is not None:
             wanted = {"eager": f"graphdbg show {{graph}} --node {row.verdict.where.node}"}
         rung = "" if row.rung in ("inductor_nofuse", "inductor") else f" --rung {row.rung}"
-        command = wanted.get(row.rung, f"graphdbg minify {{graph}}{rung}").format(graph=found.graph)
+        command = wanted.get(row.rung, f"graphdbg minify {{graph}}{rung}").format(graph=triage.graph)
         return command + (with_imports if command else "")
-    eager = next((row for row in found.rows if row.rung == "eager"), None)
+    eager = next((row for row in triage.rows if row.rung == "eager"), None)
     if eager is not None and eager.verdict.undecided:
-        found.summary = f"Nothing can be judged: {eager.reason}. That is not the compiler's."
-        return f"graphdbg replay {found.graph} --rung eager{with_imports}"
+        triage.summary = f"Nothing can be judged: {eager.reason}. That is not the compiler's."
+        return f"graphdbg replay {triage.graph} --rung eager{with_imports}"
     if eager_nan:
         places = ", ".join(eager_nan[:6])
-        found.summary = f"Eager itself gives NaN in {places}: the model's own, not the compiler's. {_all_right(found)}"
-        return f"graphdbg bisect {found.graph} --by node{with_imports}"
-    if other := next((row for row in found.rows if row.verdict.detail == UNLIKE), None):
-        found.summary = f"Under `{other.rung}` {found.graph} cannot be judged: {other.reason}."
+        triage.summary = (
+            f"Eager itself gives NaN in {places}: the model's own, not the compiler's. {_all_right(triage)}"
+        )
+        return f"graphdbg bisect {triage.graph} --by node{with_imports}"
+    if other := next((row for row in triage.rows if row.verdict.detail == UNLIKE), None):
+        triage.summary = f"Under `{other.rung}` {triage.graph} cannot be judged: {other.reason}."
         return ""
-    found.summary = _all_right(found) if found.judged else f"Nothing was judged: {_most_said(found)}."
-    if any(row.verdict.verdict == "rounding" for row in found.rows):
-        return f"graphdbg minify {found.graph} --check rounding{with_imports}"
-    return record_again(saved.run) if found.inputs != REAL and saved.run is not None else ""
+    triage.summary = _all_right(triage) if triage.judged else f"Nothing was judged: {_most_said(triage)}."
+    if any(row.verdict.verdict == "rounding" for row in triage.rows):
+        return f"graphdbg minify {triage.graph} --check rounding{with_imports}"
+    return record_again(saved.run) if triage.inputs != REAL and saved.run is not None else ""
 
 
-def _verdict(found: Triage) -> Verdict:
+def _verdict(triage: Triage) -> Verdict:
     """The first failing rung's verdict, eager's where that allows none, or the worst of the compiled rungs; with the
     graph."""
-    if found.first_failing is not None:
-        verdict = found.row(found.first_failing).verdict
-    elif found.rows[0].rung == "eager" and found.rows[0].verdict.undecided:
-        verdict = found.rows[0].verdict
+    if triage.first_failing is not None:
+        verdict = triage.row(triage.first_failing).verdict
+    elif triage.rows[0].rung == "eager" and triage.rows[0].verdict.undecided:
+        verdict = triage.rows[0].verdict
     else:
-        asked = [row for row in found.rows if row.rung not in PLAIN | SIDE] or found.rows
+        asked = [row for row in triage.rows if row.rung not in PLAIN | SIDE] or triage.rows
         judged = [row.verdict for row in asked if not row.verdict.skipped]
-        verdict = worst(judged) if judged else cannot_tell(f"no compiled rung was judged: {_most_said(found)}")
-    where = msgspec.structs.replace(verdict.where or Where(), graph=found.graph) if verdict.differs else None
+        verdict = worst(judged) if judged else cannot_tell(f"no compiled rung was judged: {_most_said(triage)}")
+    where = msgspec.structs.replace(verdict.where or Where(), graph=triage.graph) if verdict.differs else None
     return msgspec.structs.replace(verdict, where=where)
 
 
@@ -103,43 +105,43 @@ def _phrase(row: RungResult) -> str:
     return phrase(row.verdict, row.signature, row.reason, row.error, row.eager_error)
 
 
-def _failing(found: Triage, row: RungResult) -> str:
-    before = [other for other in found.rows[: found.rows.index(row)] if other.passed and other.rung not in SIDE]
+def _failing(triage: Triage, row: RungResult) -> str:
+    before = [other for other in triage.rows[: triage.rows.index(row)] if other.passed and other.rung not in SIDE]
     right = f"`{before[-1].rung}` is right, " if before else ""
-    sides = [f"`{other.rung}`" for other in found.rows if other.failed and not other.blames]
+    sides = [f"`{other.rung}`" for other in triage.rows if other.failed and not other.blames]
     aside = f" ({' and '.join(sides)} fails too; that is no step towards Inductor)" if sides else ""
-    return f"{right}`{row.rung}` {_phrase(row)} at {found.graph}, on {found.inputs}.{aside}"
+    return f"{right}`{row.rung}` {_phrase(row)} at {triage.graph}, on {triage.inputs}.{aside}"
 
 
-def _meaning(found: Triage, row: RungResult) -> str:
+def _meaning(triage: Triage, row: RungResult) -> str:
     if row.verdict.kind == "missing_error":
         return "What eager refuses is computed there."
     if row.rung != "inductor":
         return LADDER[row.rung].meaning if row.rung in LADDER else ""
-    plain = next((other for other in found.rows if other.rung == "inductor_nofuse"), None)
+    plain = next((other for other in triage.rows if other.rung == "inductor_nofuse"), None)
     return _PASSES if plain is not None and plain.passed else "The fault is in Inductor's passes or code."
 
 
-def _all_right(found: Triage) -> str:
-    right = [row for row in found.rows if row.passed]
+def _all_right(triage: Triage) -> str:
+    right = [row for row in triage.rows if row.passed]
     worst = max(right, key=lambda row: row.ratio, default=None)
-    text = f"No rung fails: {', '.join(row.rung for row in right)} are right, on {found.inputs}."
+    text = f"No rung fails: {', '.join(row.rung for row in right)} are right, on {triage.inputs}."
     if worst is not None and worst.ratio > 1:
         text += f" The largest error is {worst.ratio:.1f} times eager's, under {worst.rung}."
-    unjudged = [f"{row.rung} ({row.reason})" for row in found.rows if row.verdict.detail == NO_REFERENCE]
+    unjudged = [f"{row.rung} ({row.reason})" for row in triage.rows if row.verdict.detail == NO_REFERENCE]
     if unjudged:
         text += f" Numbers could not be judged under {', '.join(unjudged[:2])}."
-    late = [row.rung for row in found.rows if row.verdict.detail == NO_TIME]
+    late = [row.rung for row in triage.rows if row.verdict.detail == NO_TIME]
     if late:
         text += f" Not judged for lack of time: {', '.join(late)}."
-    for row in found.rows:
+    for row in triage.rows:
         if row.failed and not row.blames:
             text += f" `{row.rung}` {_phrase(row)}; that is no step towards Inductor."
     return text
 
 
-def _most_said(found: Triage) -> str:
-    reasons = [row.reason for row in found.rows if row.reason and row.rung != "lazy"]
+def _most_said(triage: Triage) -> str:
+    reasons = [row.reason for row in triage.rows if row.reason and row.rung != "lazy"]
     return max(reasons, key=reasons.count) if reasons else "no rung could run"
 
 

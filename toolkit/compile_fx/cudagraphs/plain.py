@@ -1,10 +1,11 @@
-"""Our own CUDA graph of one call: inputs in memory of their own, a warm-up on a side stream, the recording, its replay.
+"""graphdbg's own CUDA graph of one call: inputs in memory of their own, a warm-up on a side stream, the recording, its
+replay.
 
 Static inputs stay where they are; all others are copied to where they were recorded. Outputs are the same memory in
 each call: the next call writes over them. An input that is written to is restored after the warm-up and handed back
-after each replay, so that one call writes once. Must not record inputs on the CPU (their values would stay) nor copies
-of two inputs that overlap (they would part). What is prepared once is prepared once: a copy in each call is one
-operation per input, and one for all of those that are plain.
+after each replay, so that one call writes once. Refused are inputs on the CPU (a recording would keep their values) and
+two overlapping inputs of which one is copied and one is written to (the copies would not overlap). Each call copies
+with one operation per input, and one for all plain inputs together.
 
 For example:
 
@@ -48,9 +49,9 @@ def on_cuda(call: Call, inputs: list[Any]) -> tuple[Callable[[], None], Sequence
     # are freed as soon as anybody clears them, as torch's trees do, and a replay would write to memory that is gone.
     _clear_workspaces()
     with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
-        made = call(list(inputs))
+        outputs = call(list(inputs))
     _clear_workspaces()
-    return graph.replay, made if isinstance(made, (list, tuple)) else (made,)
+    return graph.replay, outputs if isinstance(outputs, (list, tuple)) else (outputs,)
 
 
 def refusal(inputs: Sequence[Any], static: Collection[int], mutated: Collection[int], names: Sequence[Any] = ()) -> str:
@@ -70,7 +71,7 @@ def refusal(inputs: Sequence[Any], static: Collection[int], mutated: Collection[
 
 
 def on_the_cpu(inputs: Sequence[Any], names: Sequence[Any] = ()) -> str:
-    """Why inputs cannot be recorded by anybody: one of them is not on the GPU; empty when all are."""
+    """Why no recorder can record these inputs: one of them is not on the GPU; empty when all are."""
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and value.device.type == "cpu":
             return f"{name_at(names, index)} is on the CPU, and a recording would keep the value that it has now"
@@ -157,14 +158,14 @@ class Recording:
 
 
 def _clear_workspaces() -> None:
-    """Frees the memory that cuBLAS keeps for each stream; the next matrix product takes it again."""
+    """Frees the workspaces that cuBLAS keeps for each stream; the next matrix product allocates one again."""
     clear = t.optional("clear_cublas_workspaces")
     if clear is not None and torch.cuda.is_available():
         clear()
 
 
 class Target:
-    """Memory of its own for one input, and how values get into it and back.
+    """A buffer for one input, with the copies into it and back.
 
     Expanded dimensions are written once. What overlaps beyond that is copied as memory, with the strides as they were:
     element by element it would depend on the order.
@@ -184,11 +185,11 @@ class Target:
         return not self.dims and not self.as_memory
 
     def fill(self, given: torch.Tensor) -> None:
-        """Brings an input's values in."""
+        """Copies an input's values into the buffer."""
         self._inside.copy_(self._part(given))
 
     def hand_back(self, given: torch.Tensor) -> None:
-        """Brings what a call has written out to the input."""
+        """Copies what a call has written back to the input."""
         self._part(given).copy_(self._inside)
 
     def _part(self, given: torch.Tensor) -> torch.Tensor:
@@ -227,7 +228,7 @@ class Targets:
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """All memory from the first element to the last, as one dimension."""
+    """A one-dimensional view of all memory from the first element to the last."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     return tensor.as_strided((extent,), (1,))
 

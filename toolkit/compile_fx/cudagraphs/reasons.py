@@ -1,8 +1,8 @@
 """Why CUDA graphs are not used, in a sentence: torch's reasons without their stacks, with the input's name and the
 user's line.
 
-Pure text and metadata. A reason that is not known here is told in torch's words. The operators, tags and the mask rule
-of `unfit_nodes` are those by which Inductor decides where it splits a graph; what runs on the CPU it splits off, too.
+Pure text and metadata. An unknown reason is given in torch's words. The operators, tags and the mask rule of
+`unfit_nodes` are those by which Inductor decides where it splits a graph; what runs on the CPU it splits off, too.
 
 >>> sentence("skipping cudagraphs due to mutated inputs (1 instances). Found from : ...", ["x"], [0])
 'x is written to'
@@ -47,15 +47,15 @@ def sentence(
         named = listed(name_at(names, index) for index in sorted(mutated))
         return f"{named} {'is' if len(mutated) == 1 else 'are'} written to{where}"
     if text == "complex memory overlap":
-        found = [
+        unfit = [
             name_at(names, index)
             for index, value in enumerate(inputs)
             if isinstance(value, torch.Tensor) and overlaps_itself(value, expanded=False)
         ]
-        return f"{listed(found)} overlaps itself (complex memory overlap)" if found else text
+        return f"{listed(unfit)} overlaps itself (complex memory overlap)" if unfit else text
     if text == "non-Tensor inputs":
-        found = [name_at(names, i) for i, v in enumerate(inputs) if not isinstance(v, (torch.Tensor, torch.SymInt))]
-        return f"{listed(found)} is no tensor" if found else text
+        unfit = [name_at(names, i) for i, v in enumerate(inputs) if not isinstance(v, (torch.Tensor, torch.SymInt))]
+        return f"{listed(unfit)} is no tensor" if unfit else text
     return text + where
 
 
@@ -87,11 +87,11 @@ class Unfit(NamedTuple):
 
 def unfit_nodes(gm: Any, *, with_cpu: bool = True) -> list[Unfit]:
     """All such nodes in order, none of what is no graph; without those that run on the CPU if `with_cpu` is False."""
-    found: list[Unfit] = []
+    unfit: list[Unfit] = []
     for node in gm.graph.nodes if hasattr(gm, "graph") else ():
         if node.op == "call_function" and (why := _why(node) or (_on_cpu(node) if with_cpu else "")):
-            found.append(Unfit(node.name, str(node.target), user_frame(node.meta.get("stack_trace") or "")[0], why))
-    return found
+            unfit.append(Unfit(node.name, str(node.target), user_frame(node.meta.get("stack_trace") or "")[0], why))
+    return unfit
 
 
 def _why(node: Any) -> str:
@@ -119,8 +119,8 @@ def _on_cpu(node: Any) -> str:
     devices = {value.device.type for value in _values(node) if isinstance(value, torch.Tensor)}
     taken = {
         value.device.type
-        for one in node.all_input_nodes
-        for value in _values(one)
+        for operand in node.all_input_nodes
+        for value in _values(operand)
         if isinstance(value, torch.Tensor) and value.dim()
     }
     if "cpu" in devices:

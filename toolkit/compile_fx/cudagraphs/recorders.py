@@ -1,12 +1,12 @@
-"""Puts CUDA graphs on a compiled graph: on the whole call, on each partition, or what the user's policy makes of it.
+"""Wraps a compiled graph in CUDA graphs: the whole call, each partition, or as the user's policy decides.
 
-Which recording it is, torch's trees or ours, says `triton.cudagraph_trees`, as in stock. Must not decide whether: that
-is the stage. A call with fake inputs goes to the code itself and records nothing; a recording is made at the first call
-with real inputs, once per thread, and once per value of integer inputs. A part of a split graph may take values that
-another part made: these are no inputs of the graph, they have no name of the user's and nothing is known of them.
+As in stock, `triton.cudagraph_trees` selects torch's trees or `plain.Recording`. Whether a call is recorded is decided
+by the stage `cudagraphs`. A call with fake inputs goes to the code itself and records nothing; a recording is made at
+the first call with real inputs, once per thread, and once per value of integer inputs. A part of a split graph may take
+values that another part made: these are no inputs of the graph, so they have no name in the user's program.
 
-Torch's trees warm up at the first call and record at the second, and record again when a static input has moved. All of
-that is torch's; here it is called, and told that a backward runs although it is not recorded.
+Torch's trees warm up at the first call and record at the second, and record again when a static input has moved. This
+module calls torch's code for that, and tells the tree of a backward that runs without a recording.
 
 For example:
 
@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 
 def facts_of(compiled: Any, constants: dict[str, Any], names: Sequence[Any]) -> CallFacts:
-    """What torch keeps with a compiled graph for the recording of it."""
+    """The facts for a recording that torch keeps with a compiled graph."""
     known = compiled.cudagraph_info
     return CallFacts(
         names=names,
@@ -60,7 +60,7 @@ def prepare(compiled: Any, inputs: Sequence[Any], forward_device: Any) -> None:
 
 
 def put_on_by(policy: Any, compiled: Any, facts: CallFacts, inputs: Sequence[Any]) -> None:
-    """What the user's policy makes of the whole call."""
+    """Wraps the whole call as the user's policy does."""
     kwargs = compiled.fx_kwargs
     compiled.current_callable = policy.cudagraphify(
         compiled.current_callable,
@@ -78,7 +78,7 @@ def put_on_by(policy: Any, compiled: Any, facts: CallFacts, inputs: Sequence[Any
 
 def put_on_partitions(compiled: Any, facts: CallFacts, tell: Tell) -> int:
     """A recording of each partition; what lies between them stays as it is. Returns how many."""
-    parts = [part_of(facts, one) for one in compiled.partition_maps]
+    parts = [part_of(facts, partition) for partition in compiled.partition_maps]
     titles = [f"graph {number} of {len(parts)}" if len(parts) > 1 else "1 graph" for number in range(1, len(parts) + 1)]
     compiled.recursively_apply_fns(
         [
@@ -111,9 +111,11 @@ def recording(call: Call, compiled: Any, facts: CallFacts, title: str, tell: Tel
         if why := refusal(inputs, facts.static, facts.mutated, facts.names):
             return unrecorded(inputs, why)
         with torch.cuda.device(device):
-            made = Recording(call, inputs, facts.static, mutated=facts.mutated, names=facts.names, check_sizes=check)
-        tell(f"recorded {title}: {made.told()}")
-        return made
+            recorded = Recording(
+                call, inputs, facts.static, mutated=facts.mutated, names=facts.names, check_sizes=check
+            )
+        tell(f"recorded {title}: {recorded.told()}")
+        return recorded
 
     return deferred(call, lambda inputs: by_integers(inputs, record))
 
@@ -135,30 +137,30 @@ class CallFacts:
     constants: dict[str, Any] | None = None
 
 
-def part_of(whole: CallFacts, one: Any) -> CallFacts:
+def part_of(whole: CallFacts, partition: Any) -> CallFacts:
     """The facts of one partition, of torch's GraphPartitionMap."""
-    inputs: list[int | None] = list(one.input_index_mapping)
-    between = [f"partition_{one.id}_placeholder_{place}" for place in range(len(inputs))]
+    inputs: list[int | None] = list(partition.input_index_mapping)
+    between = [f"partition_{partition.id}_placeholder_{place}" for place in range(len(inputs))]
     known = whole.constants or {}
     return CallFacts(
         names=[InputName(between[i]) if at is None else name_at(whole.names, at) for i, at in enumerate(inputs)],
         static=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.static),
         mutated=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.mutated),
         placeholders=[_name_alone(between[i]) if at is None else whole.placeholders[at] for i, at in enumerate(inputs)],
-        stacks=[None if at is None else whole.stacks[at] for at in one.output_index_mapping],
-        constants={name: known[name] for name in one.constant_names},
+        stacks=[None if at is None else whole.stacks[at] for at in partition.output_index_mapping],
+        constants={name: known[name] for name in partition.constant_names},
     )
 
 
 def _name_alone(name: str) -> Any:
-    """What torch's trees know of an input, for a value that one partition hands to another."""
+    """A placeholder, as torch's trees need it, for a value that one partition hands to another."""
     return t.PlaceholderInfo(name=name, stack_trace=None, users=[], mutating_use_stack_trace=None)
 
 
 def recorder(
     call: Call, facts: CallFacts, device_index: int, is_backward: bool, is_inference: bool
 ) -> Callable[..., Call]:
-    """What makes a tree's function of real inputs. The compile that it belongs to is the one that runs now."""
+    """A function that makes a call of a tree from real inputs, for the compile in progress."""
     compile_id = t.CompileContext.current_compile_id()
 
     def make(inputs: list[Any]) -> Call:
@@ -180,7 +182,7 @@ def recorder(
 
 
 def telling_backward(call: Call, device_index: int) -> Call:
-    """A backward that is not recorded, of a forward that is: the tree must know that the path goes back from here."""
+    """An unrecorded backward of a recorded forward: tells the tree that the backward has begun."""
     manager = t.get_manager(device_index, create_if_none_exists=False)
     assert manager is not None, "the forward was recorded in a tree, which has a manager"
 

@@ -1,9 +1,9 @@
-"""Errors of the compile path, told: what failed, why, what to do, in which kernel, for which nodes, at which line.
+"""Explains errors of the compile path: what failed, why, what to do, in which kernel, for which nodes, at which line.
 
 `explain` looks at an exception of torch's; `told` does so for a failing stage and leaves the account on the exception:
 as its attribute, and from Python 3.11 on as a note, which tracebacks show below the error. Nothing else of the
-exception changes. Torch wraps errors in others; the note moves to the outermost, so that it is shown once. Must not
-import torch before there is an error.
+exception changes. Torch wraps errors in others; the note moves to the outermost, so that it is shown once. Torch is
+imported only once there is an error.
 
 For example: `told(error, work, "load").kind` gives `'C++ compile error'`.
 """
@@ -63,8 +63,8 @@ def explain(error: BaseException, work: Work | None, stage: str) -> Explained:
     case = ErrorContext.of(error, work, stage)
     try:
         for names, family in FAMILIES:
-            found = case.find(*names)
-            if (found is not None or not names) and (account := family(case, found)) is not None:
+            raised = case.find(*names)
+            if (raised is not None or not names) and (account := family(case, raised)) is not None:
                 return account
         return passes.anything(case)
     except Exception as defect:  # noqa: BLE001
@@ -74,7 +74,8 @@ def explain(error: BaseException, work: Work | None, stage: str) -> Explained:
 
 
 def told(error: BaseException, work: Work | None, stage: str) -> Explained:
-    """The account of an error that passes through a stage: made where it first passes, carried from there on."""
+    """The account of an error that passes through a stage, made in the first stage and attached to the error from there
+    on."""
     known = carried(error)
     if known is None:
         known = explain(error, work, stage)
@@ -85,11 +86,11 @@ def told(error: BaseException, work: Work | None, stage: str) -> Explained:
 def carried(error: BaseException) -> Explained | None:
     """The account that an error, or one that it wraps, has already; the error has it afterwards. None where there is
     none."""
-    for one in chain_of(error):
-        known = getattr(one, _RECORD, None)
+    for link in chain_of(error):
+        known = getattr(link, _RECORD, None)
         if isinstance(known, Explained):
-            if one is not error:
-                _drop(one, known)
+            if link is not error:
+                _drop(link, known)
                 _put(error, known)
             return known
     return None

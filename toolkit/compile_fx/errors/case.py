@@ -2,7 +2,7 @@
 it wraps, the frames it came through, the work of its stage, and the nodes that it is about.
 
 Frames keep their local variables while the exception lives: that is how the node being lowered and the pass being run
-are known. Must not import torch before there is an error: reports cross processes.
+are known. Torch is imported only once there is an error, so that records can be read in a process without torch.
 
 For example:
 
@@ -93,12 +93,12 @@ class Explained:
         """Kernel or pass, and nodes with their user lines, in one line; "" where none is known."""
         nodes = [f"{node.node} ({node.line})" if node.line else node.node for node in self.nodes]
         more = f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""
-        told = ", ".join(nodes[:4]) + more
+        named = ", ".join(nodes[:4]) + more
         if self.kernel:
-            return f"in the kernel {self.kernel}" + (f", made of {told}" if nodes else "")
+            return f"in the kernel {self.kernel}" + (f", made of {named}" if nodes else "")
         if self.pass_name:
-            return f"in the pass {self.pass_name}" + (f", at {told}" if nodes else "")
-        return f"at {told}" if nodes else ""
+            return f"in the pass {self.pass_name}" + (f", at {named}" if nodes else "")
+        return f"at {named}" if nodes else ""
 
 
 @dataclass
@@ -118,29 +118,29 @@ class ErrorContext:
         too."""
         chain = chain_of(error)
         frames: list[FrameType] = []
-        for one in chain:
-            frames += [frame for frame, _ in traceback.walk_tb(one.__traceback__) if frame not in frames]
+        for link in chain:
+            frames += [frame for frame, _ in traceback.walk_tb(link.__traceback__) if frame not in frames]
         return cls(error, work or _work_of(frames), stage, chain, frames)
 
     def find(self, *names: str) -> BaseException | None:
         """The first in the chain of a class with one of these names; torch keeps most of its classes to itself."""
-        for one in self.chain:
-            if any(cls.__name__ in names for cls in type(one).__mro__):
-                return one
+        for error in self.chain:
+            if any(cls.__name__ in names for cls in type(error).__mro__):
+                return error
         return None
 
     def text(self) -> str:
         """The texts of the whole chain, and with them what a compile worker wrote about the error of its own
         process."""
-        return "\n".join(str(one) for one in self.chain)
+        return "\n".join(str(error) for error in self.chain)
 
     def cause(self) -> BaseException:
         """What was raised first inside torch's wrappers of errors."""
         cause = self.error
-        for one in self.chain:
-            if not (getattr(one, "inner_exception", None) or type(one).__name__ == "LoweringException"):
-                return one
-            cause = one
+        for error in self.chain:
+            if not (getattr(error, "inner_exception", None) or type(error).__name__ == "LoweringException"):
+                return error
+            cause = error
         return cause
 
     def said(self) -> str:
@@ -159,7 +159,7 @@ class ErrorContext:
 
     @property
     def nodes(self) -> list[NodeAt]:
-        """The same as they are told."""
+        """The same nodes as `NodeAt` records."""
         return [at(node) for node in self.running]
 
     @property
@@ -167,8 +167,8 @@ class ErrorContext:
         """The operator that it is about: the node's, else by the text."""
         if self.running:
             return at(self.running[0]).op
-        found = re.search(r"target: (\S+)", self.text())
-        return found[1] if found else self.said()
+        match = re.search(r"target: (\S+)", self.text())
+        return match[1] if match else self.said()
 
     @property
     def where(self) -> str:
@@ -185,7 +185,7 @@ class ErrorContext:
     def told(
         self, kind: str, what: str, why: str = "", fix: str = "", *, nodes: list[NodeAt] | None = None, **more: Any
     ) -> Explained:
-        """An account with what every account has."""
+        """An account with the fields that every account has filled in."""
         return Explained(
             kind,
             what,
@@ -201,16 +201,16 @@ class ErrorContext:
 
 
 def _work_of(frames: list[FrameType]) -> Work | None:
-    """What a compile by torch's own functions was at, by the frames that it came through; None before lowering."""
-    found: Work | None = None
+    """The work of a compile by torch's own functions, from the frames of the error; None before lowering."""
+    work: Work | None = None
     for frame in frames:
         own = frame.f_locals.get("self")
         if type(own).__name__ == "GraphLowering":
-            found = found or Work("", getattr(own, "module", None), ())
-            found.lowering = own
+            work = work or Work("", getattr(own, "module", None), ())
+            work.lowering = own
             if (code := frame.f_locals.get("wrapper_code")) is not None:
-                found.wrapper_code = code
-    return found
+                work.wrapper_code = code
+    return work
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
@@ -242,7 +242,7 @@ _BUFFER = re.compile(r"\b(buf\d+)\b")
 
 
 def at(node: Any) -> NodeAt:
-    """A node of torch.fx as it is told."""
+    """The `NodeAt` record of a node of torch.fx."""
     target = node.target
     own = (
         isinstance(target, str) or type(target).__module__ == "torch._ops"
@@ -265,10 +265,10 @@ def running(frames: Sequence[FrameType]) -> list[Any]:
         if frame.f_code.co_filename.endswith(("compile_fx/pipeline.py", "compile_fx/inner.py")):
             break
         for name in _LOCALS:
-            if found := _origins(frame.f_locals.get(name)):
-                return found
-        if found := _origins_of_ir(frame.f_locals.get("self")):
-            return found
+            if nodes := _origins(frame.f_locals.get(name)):
+                return nodes
+        if nodes := _origins_of_ir(frame.f_locals.get("self")):
+            return nodes
     return []
 
 
@@ -288,7 +288,7 @@ def of_kernel(work: Work | None, kernel: str) -> list[NodeAt]:
         return []
     comment = _comment_above(text, kernel)
     graph_nodes = {node.name: node for node in work.gm.graph.nodes} if hasattr(work.gm, "graph") else {}
-    named = [(found[1], found[3] or "") for found in _GRAPH_LINE.finditer(comment) if found[2] != "PlaceHolder"]
+    named = [(match[1], match[3] or "") for match in _GRAPH_LINE.finditer(comment) if match[2] != "PlaceHolder"]
     if named:
         return [
             at(graph_nodes[name]) if name in graph_nodes else NodeAt(name, op.removeprefix("torch.ops."))
@@ -309,8 +309,8 @@ def _interpreted(frame: FrameType) -> Any:
     """The node of a frame of `Interpreter.run_node` and those that override it."""
     if frame.f_code.co_name != "run_node":
         return None
-    found = frame.f_locals.get("n", frame.f_locals.get("node"))
-    return found if _is_node(found) else None
+    node = frame.f_locals.get("n", frame.f_locals.get("node"))
+    return node if _is_node(node) else None
 
 
 def _is_node(value: Any) -> bool:
@@ -326,13 +326,13 @@ def _origins(value: Any) -> list[Any]:
     if _is_node(value):
         return [value]
     if isinstance(value, (list, tuple)):
-        return list(dict.fromkeys(node for one in value[:64] for node in _origins(one)))  # pyright: ignore[reportUnknownArgumentType]
+        return list(dict.fromkeys(node for part in value[:64] for node in _origins(part)))  # pyright: ignore[reportUnknownArgumentType]
     if type(value).__name__ == "Match":
         return [node for node in getattr(value, "nodes", ()) if _is_node(node)]
     inside = getattr(value, "get_nodes", None)
     if callable(inside) and hasattr(value, "scheduler"):
         parts: list[Any] = list(inside())  # pyright: ignore[reportArgumentType]
-        return list(dict.fromkeys(node for one in parts for node in _origins_of_ir(getattr(one, "node", None))))
+        return list(dict.fromkeys(node for part in parts for node in _origins_of_ir(getattr(part, "node", None))))
     return _origins_of_ir(value)
 
 
@@ -345,8 +345,8 @@ def _origins_of_ir(value: Any) -> list[Any]:
 
 def _comment_above(text: str, kernel: str) -> str:
     """Inductor's comment lines right above the definition of a kernel."""
-    found = re.search(rf"^((?:#.*\n)+){re.escape(kernel)} = ", text, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(rf"^((?:#.*\n)+){re.escape(kernel)} = ", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _writing(work: Work, text: str, kernel: str) -> list[Any]:
@@ -364,13 +364,13 @@ def _writing(work: Work, text: str, kernel: str) -> list[Any]:
         if re.match(rf"\s*{re.escape(kernel)}\b", line):
             mine |= named - seen
         seen |= named
-    found: set[Any] = set()
+    nodes: set[Any] = set()
     for group in getattr(getattr(work.lowering, "scheduler", None), "nodes", ()):
         parts = [part for part in group.get_nodes() if not part.is_extern()]  # calls of libraries are no kernel of ours
-        made = {output.get_name() for part in parts for output in part.get_outputs()}
-        if made & mine:
-            found.update(node for part in parts for node in _origins_of_ir(getattr(part, "node", None)))
-    return in_order(work, found)
+        outputs = {output.get_name() for part in parts for output in part.get_outputs()}
+        if outputs & mine:
+            nodes.update(node for part in parts for node in _origins_of_ir(getattr(part, "node", None)))
+    return in_order(work, nodes)
 
 
 def in_order(work: Work, nodes: Iterable[Any]) -> list[Any]:

@@ -1,7 +1,7 @@
 """A kernel in C++ or Triton that its compiler refused: the first error, the source around it, the kernel and its nodes;
 code that is no Python, a kernel that needs more than the GPU has.
 
-Triton compiles here or in a worker process, whose error arrives as text. Must not import Triton.
+Triton compiles here or in a worker process, whose error arrives as text. Triton is never imported here.
 
 For example:
 
@@ -40,11 +40,11 @@ class SourceError:
 
 def first_error(output: str) -> SourceError | None:
     """The first error in the output of g++ or clang; None when it has none (a linker's message, a killed compiler)."""
-    found = _ERROR.search(output)
-    if found is None:
+    match = _ERROR.search(output)
+    if match is None:
         return None
-    column = int(found["column"]) if found["column"] else None
-    return SourceError(found["file"], int(found["line"]), column, found["said"], found[0])
+    column = int(match["column"]) if match["column"] else None
+    return SourceError(match["file"], int(match["line"]), column, match["said"], match[0])
 
 
 def cpp_refused(case: ErrorContext, error: Any) -> Explained:
@@ -52,10 +52,10 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
     output = str(getattr(error, "output", "") or error)
     command = [str(part) for part in getattr(error, "cmd", ())]
     sources = [part for line in command for part in line.split() if part.endswith(_SOURCE)]
-    found, failed = first_error(output), f"the C++ compiler failed in the stage {case.stage}"
-    if found is None:
+    source_error, failed = first_error(output), f"the C++ compiler failed in the stage {case.stage}"
+    if source_error is None:
         linker = _LINKER.search(output)
-        line = linker[0].strip() if linker else next((one for one in output.splitlines()[::-1] if one.strip()), "")
+        line = linker[0].strip() if linker else next((line for line in output.splitlines()[::-1] if line.strip()), "")
         return case.told(
             "C++ compile error",
             failed,
@@ -63,7 +63,7 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
             "look at its command in the error's text, and run it by hand",
             compiler_line=line,
         )
-    place = _in_source(found, output, sources)
+    place = _in_source(source_error, output, sources)
     source = _read(place.file)
     inside = enclosing_function(
         source, place.line
@@ -72,7 +72,7 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
     return case.told(
         "C++ compile error",
         f"the C++ compiler refused the kernel {kernel}" if kernel else failed,
-        found.said,
+        source_error.said,
         _FIX,
         nodes=of_kernel(case.work, kernel),
         kernel=kernel,
@@ -80,19 +80,19 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
         line=place.line,
         column=place.column,
         excerpt=excerpt(source, place.line, place.column),
-        compiler_line=found.whole,
+        compiler_line=source_error.whole,
     )
 
 
-def _in_source(found: SourceError, output: str, sources: list[str]) -> SourceError:
+def _in_source(error: SourceError, output: str, sources: list[str]) -> SourceError:
     """The place in generated source: an error inside a header names there the line that needed it."""
-    if found.file in sources or not sources:
-        return found
+    if error.file in sources or not sources:
+        return error
     for source in sources:
         needed = rf"^{re.escape(source)}:(\d+):(?:(\d+):)?\s+(?:required from|required by|note: in instantiation)"
         if named := re.search(needed, output, re.MULTILINE):
-            return SourceError(source, int(named[1]), int(named[2]) if named[2] else None, found.said, found.whole)
-    return found
+            return SourceError(source, int(named[1]), int(named[2]) if named[2] else None, error.said, error.whole)
+    return error
 
 
 def _read(path: str) -> str:
@@ -120,14 +120,14 @@ _FIX = (
 
 def triton_refused(case: ErrorContext, _: Any) -> Explained | None:
     """Triton's front end refused the source, or its back end the code made of it."""
-    found: Any = case.find("CompilationError")
-    if found is not None and hasattr(found, "error_message"):
-        reasons = [one for one in case.chain if hasattr(one, "error_message")]
+    refusal: Any = case.find("CompilationError")
+    if refusal is not None and hasattr(refusal, "error_message"):
+        reasons = [error for error in case.chain if hasattr(error, "error_message")]
         inner: Any = reasons[-1]
         said = str(inner.error_message or inner.__cause__ or inner).strip()
-        node = found.node
+        node = refusal.node
         line, column = getattr(node, "lineno", None), getattr(node, "col_offset", None)
-        return _told(case, _named(case, found.src or ""), said, found.src or "", line, column)
+        return _told(case, _named(case, refusal.src or ""), said, refusal.src or "", line, column)
     text = case.text()
     if placed := _PLACE.search(text):
         said, source = _after_caret(placed[3])
@@ -141,14 +141,14 @@ def triton_refused(case: ErrorContext, _: Any) -> Explained | None:
 
 def resources(case: ErrorContext, _: Any) -> Explained | None:
     """The kernel compiles, but needs more shared memory, registers or threads than the GPU has."""
-    found = _RESOURCES.search(case.text())
-    if found is None:
+    match = _RESOURCES.search(case.text())
+    if match is None:
         return None
     kernel = _named(case, "")
     return case.told(
         "kernel too large",
         f"the Triton kernel {kernel} does not fit the GPU".replace("  ", " "),
-        f"out of resource: {found[1]}",
+        f"out of resource: {match[1]}",
         "make it smaller: torch._inductor.config.max_fusion_size = 8, or realize_reads_threshold = 1; "
         "or leave the fusion out (rung inductor_nofuse)",
         nodes=of_kernel(case.work, kernel),
@@ -203,7 +203,7 @@ def _told(case: ErrorContext, kernel: str, said: str, source: str, line: int | N
 
 
 def _is_import(case: ErrorContext) -> bool:
-    """Whether it was raised while generated code was loaded: a SyntaxError of anything else is not ours to tell."""
+    """Whether it was raised while generated code was loaded; a SyntaxError of other code is left to other families."""
     return any(frame.f_code.co_name == "_reload_python_module" for frame in case.frames)
 
 
@@ -219,15 +219,14 @@ def _named(case: ErrorContext, source: str) -> str:
     for name in re.findall(r"^Name=(\w+)", case.text(), re.MULTILINE):
         if name in known:
             return name
-    if source and (found := kernel_of(text, source)):
-        return found
+    if source and (kernel := kernel_of(text, source)):
+        return kernel
     function = _DEF.search(source)
     return function[1] if function else ""
 
 
 def _after_caret(text: str) -> tuple[str, str]:
-    """Message and source of what stands behind "at 3:7:" in a worker's text: the message is the line below the
-    caret."""
+    """The message and the source that follow "at 3:7:" in a worker's text: the message is the line below the caret."""
     caret = re.search(r"^ *\^\n", text, re.MULTILINE)
     if caret is None:
         return "", text
@@ -236,8 +235,8 @@ def _after_caret(text: str) -> tuple[str, str]:
 
 def _function(source: str) -> str:
     """The part of a kernel's module that Triton counts lines in: from the decorated function on."""
-    found = _DEF.search(source)
-    return source[found.start() :] if found else source
+    match = _DEF.search(source)
+    return source[match.start() :] if match else source
 
 
 _KERNEL = re.compile(
@@ -267,7 +266,7 @@ def excerpt(source: str, line: int, column: int | None = None, around: int = 3, 
 
 def kernels(generated: str) -> dict[str, str]:
     """Name -> source of each kernel that a generated wrapper in Python defines."""
-    return {found[1]: found[3] for found in _KERNEL.finditer(generated)}
+    return {match[1]: match[3] for match in _KERNEL.finditer(generated)}
 
 
 def kernel_of(generated: str, source: str) -> str:
@@ -284,10 +283,10 @@ def kernel_of(generated: str, source: str) -> str:
 def enclosing_function(source: str, line: int) -> str:
     """The C++ function that a line stands in, by the last definition above it; "" when there is none."""
     name = ""
-    for found in _FUNCTION.finditer(source):
-        if source.count("\n", 0, found.start(1)) + 1 > line:
+    for match in _FUNCTION.finditer(source):
+        if source.count("\n", 0, match.start(1)) + 1 > line:
             break
-        name = found[1]
+        name = match[1]
     return name
 
 

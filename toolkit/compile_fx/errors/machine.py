@@ -26,7 +26,7 @@ _LATE = re.compile(r"future for '?(\w+)'? did not\s+complete within (\S+?)s\b|di
 
 def memory(case: ErrorContext, _: Any) -> Explained | None:
     """The compile itself ran out of memory, on the host or the GPU, or of disk."""
-    disk = next((one for one in case.chain if isinstance(one, OSError) and one.errno == errno.ENOSPC), None)
+    disk = next((error for error in case.chain if isinstance(error, OSError) and error.errno == errno.ENOSPC), None)
     if disk is not None or (case.find("CppCompileError") and "No space left on device" in case.text()):
         return case.told(
             "disk full",
@@ -34,10 +34,10 @@ def memory(case: ErrorContext, _: Any) -> Explained | None:
             case.said(),
             "free some of it, or set TORCHINDUCTOR_CACHE_DIR to a folder elsewhere",
         )
-    one = case.find("MemoryError", "OutOfMemoryError")
+    error = case.find("MemoryError", "OutOfMemoryError")
     compiler = case.find("CppCompileError")
     said = next((line for line in _lines(case, compiler) if _MEMORY.search(line)), None)
-    if one is None and said is None:
+    if error is None and said is None:
         return None
     gpu = "CUDA" in case.text() or case.find("OutOfMemoryError") is not None
     fix = (
@@ -68,7 +68,7 @@ def recursion(case: ErrorContext, _: Any) -> Explained | None:
 
 def worker(case: ErrorContext, _: Any) -> Explained | None:
     """A compile in another process took too long, or ended."""
-    text = "\n".join(str(one) for one in case.chain if not case.find("CppCompileError"))
+    text = "\n".join(str(error) for error in case.chain if not case.find("CppCompileError"))
     late = _LATE.search(text)
     if late or case.find("TimeoutExpired", "TimeoutError"):
         kernel = (late[1] or "") if late else ""
@@ -94,7 +94,7 @@ def worker(case: ErrorContext, _: Any) -> Explained | None:
 
 def _lines(case: ErrorContext, compiler: BaseException | None) -> list[str]:
     """Where to look for words about memory: first lines of errors, and what a compiler said of its own end."""
-    lines = [line for one in case.chain if one is not compiler for line in str(one).splitlines()[:3]]
+    lines = [line for error in case.chain if error is not compiler for line in str(error).splitlines()[:3]]
     if compiler is not None:
         output = str(getattr(compiler, "output", "") or "")
         lines += [line for line in output.splitlines() if _COMPILER_MEMORY.match(line)]
@@ -105,7 +105,7 @@ _NO_COMPILER = "missing compiler"
 
 
 def no_cpp_compiler(case: ErrorContext, error: Any) -> Explained:
-    """No C++ compiler; a compile goes on as far as its code without one."""
+    """There is no C++ compiler; a compile still gets as far as generated code."""
     tried = re.findall(r"'([^']+)'", str(error)) or re.findall(r"Compiler: (\S+) is not found", str(error))
     return case.told(
         _NO_COMPILER,
@@ -117,7 +117,7 @@ def no_cpp_compiler(case: ErrorContext, error: Any) -> Explained:
 
 
 def no_triton(case: ErrorContext, error: Any) -> Explained:
-    """No Triton."""
+    """Triton is not installed."""
     return case.told(
         _NO_COMPILER,
         f"no Triton: the stage {case.stage} needs it for kernels on the GPU",
@@ -127,7 +127,7 @@ def no_triton(case: ErrorContext, error: Any) -> Explained:
 
 
 def no_program(case: ErrorContext, error: Any) -> Explained | None:
-    """No nvcc, ptxas or other program that a compile calls."""
+    """There is no nvcc, ptxas or other program that a compile calls."""
     name = str(getattr(error, "filename", "") or "")
     if not re.search(r"(?:^|/)(?:nvcc|ptxas|ld|g\+\+|gcc|clang(?:\+\+)?|cl|hipcc)(?:-[\d.]+)?$", name):
         return None
@@ -140,7 +140,8 @@ def no_program(case: ErrorContext, error: Any) -> Explained | None:
 
 
 def bf16(case: ErrorContext, error: Any) -> Explained | None:
-    """Torch gives a graph with bfloat16 inputs or outputs up (SkipFrame) where the GPU only emulates it."""
+    """Torch does not compile a graph with bfloat16 inputs or outputs (SkipFrame) where the GPU only emulates
+    bfloat16."""
     if "bf16" not in str(error).lower():
         return None
     gpu = _gpu(case)

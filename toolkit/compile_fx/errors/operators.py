@@ -1,4 +1,4 @@
-"""Operators that the path cannot take: no fake kernel, no lowering, no call in their place; values known at run time
+"""Operators that cannot be compiled: no fake kernel, no lowering, no call in their place; values known at run time
 alone; operands on different devices, with the inputs from which they come.
 
 For example: `no_fake(case, None).fix` gives `'register a fake kernel: @torch.library.register_fake("mylib::foo")'`.
@@ -35,7 +35,7 @@ def depends_on_data(case: ErrorContext, error: Any) -> Explained:
 
 
 def not_lowered(case: ErrorContext, error: Any) -> Explained:
-    """Inductor has no rule for it, and calls none as it is."""
+    """Inductor has no lowering for the operator and does not fall back to it."""
     op = case.op
     if type(error).__name__ == "MissingOperatorWithDecomp":
         why = (
@@ -74,8 +74,8 @@ def no_fake(case: ErrorContext, _: Any) -> Explained | None:
 
 
 def aliases(case: ErrorContext, _: Any) -> Explained | None:
-    """What it returns aliases an argument."""
-    error = next((one for one in case.chain if _ALIAS in str(one)), None)
+    """The operator returns an alias of an argument."""
+    error = next((link for link in case.chain if _ALIAS in str(link)), None)
     if error is None:
         return None
     return case.told(
@@ -102,13 +102,13 @@ def no_fallback(case: ErrorContext, _: Any) -> Explained | None:
 
 
 def no_operator(case: ErrorContext, _: Any) -> Explained | None:
-    """A function that is no operator at all."""
-    found = re.match(r"(.+) is not an OpOverload", str(case.cause()))
-    if found is None:
+    """A function that is no ATen operator."""
+    match = re.match(r"(.+) is not an OpOverload", str(case.cause()))
+    if match is None:
         return None
     return case.told(
         _UNSUPPORTED,
-        f"{found[1]} has no lowering{case.where}",
+        f"{match[1]} has no lowering{case.where}",
         "it is no ATen operator, and Inductor has no rule for it",
         "trace the graph to ATen operators first (rung or stage capture), or register a lowering for it",
         nodes=case.nodes,
@@ -143,18 +143,18 @@ _SAID = re.compile(
 
 def mixed(case: ErrorContext, _: Any) -> Explained | None:
     """Fake propagation in capture or post_grad, or a lowering, met operands on more than one device."""
-    if not any(_SAID.search("\n".join(str(one).splitlines()[:2])) for one in case.chain):
+    if not any(_SAID.search("\n".join(str(error).splitlines()[:2])) for error in case.chain):
         return None
     if not case.running:
         return None
     node, run_by = case.running[0], interpreter(case.frames)
     where = [(operand, device) for operand in node.all_input_nodes if (device := _device(operand, run_by))]
-    told = [f"{operand.name} is on {device}{_from(operand, device, run_by)}" for operand, device in where]
+    places = [f"{operand.name} is on {device}{_from(operand, device, run_by)}" for operand, device in where]
     devices = list(dict.fromkeys(device for _, device in where))
     return case.told(
         "device mismatch",
         f"{case.op} cannot be compiled (node {node.name}): its operands are on different devices",
-        ", ".join(told) if len(devices) > 1 else f"{case.said()} ({', '.join(told)})",
+        ", ".join(places) if len(devices) > 1 else f"{case.said()} ({', '.join(places)})",
         f"move them to one device before the model is compiled, {' or '.join(devices)}"
         if len(devices) > 1
         else "move all of them to one device before the model is compiled",
@@ -168,7 +168,7 @@ def _device(node: Any, run_by: Any) -> str:
     if value is None:
         value = node.meta.get("val", node.meta.get("example_value"))
     if isinstance(value, (list, tuple)):
-        value = next((one for one in value if one is not None), None)  # pyright: ignore[reportUnknownVariableType]
+        value = next((part for part in value if part is not None), None)  # pyright: ignore[reportUnknownVariableType]
     device = getattr(value, "device", None)
     if device is None and hasattr(value, "get_device"):
         device = value.get_device()
@@ -189,9 +189,9 @@ def _from(node: Any, device: str, run_by: Any) -> str:
         if at_one not in seen:
             seen[at_one] = None
             waiting += at_one.all_input_nodes
-    inputs = sorted(one for one in seen if one.op == "placeholder")
-    there = [one for one in inputs if _device(one, run_by) == device] or inputs
+    inputs = sorted(placeholder for placeholder in seen if placeholder.op == "placeholder")
+    there = [placeholder for placeholder in inputs if _device(placeholder, run_by) == device] or inputs
     if not there:
         return ""
-    names = ", ".join(str(name_of(one)) for one in there[:4]) + (" ..." if len(there) > 4 else "")
+    names = ", ".join(str(name_of(placeholder)) for placeholder in there[:4]) + (" ..." if len(there) > 4 else "")
     return f" (from the input {names})" if len(there) == 1 else f" (from the inputs {names})"

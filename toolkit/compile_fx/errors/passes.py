@@ -45,7 +45,8 @@ def of_a_pass(case: ErrorContext, _: Any) -> Explained | None:
 
 
 def anything(case: ErrorContext) -> Explained:
-    """What no other family knows: the stage, the node, where it was raised; or an error that tells itself."""
+    """An error that no other family explains: the stage, the node, where it was raised; or an error that tells
+    itself."""
     cause = case.cause()
     if isinstance(cause, GraphdbgError):
         return case.told("refused", cause.what, cause.why, cause.fix)
@@ -93,14 +94,14 @@ def pass_named(case: ErrorContext) -> tuple[str, str] | None:
 
 
 def _row(name: str) -> NamedPass | None:
-    """What the list of passes has under a name."""
+    """The row of a pass in the table of passes."""
     from ..passes import known, resolve
 
     try:
-        stage, found = resolve(name)[0]
+        stage, pass_name = resolve(name)[0]
     except GraphdbgError:
         return None
-    return known(stage, found)
+    return known(stage, pass_name)
 
 
 def _way_out(name: str) -> str:
@@ -113,7 +114,7 @@ def _way_out(name: str) -> str:
 
 
 def _given(function: Any) -> str:
-    """The name of a pass as it was given: behind partials, an object's class."""
+    """The name of a user's pass: of the function behind partials, or of an object's class."""
     while hasattr(function, "func"):
         function = function.func
     own = getattr(function, "__self__", None)
@@ -139,9 +140,9 @@ def _raised(case: ErrorContext) -> dict[str, Any]:
     while trace.tb_next is not None:
         trace = trace.tb_next
     file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-    found: dict[str, Any] = {"file": file, "line": line}
+    details: dict[str, Any] = {"file": file, "line": line}
     name = trace.tb_frame.f_code.co_name
-    found["compiler_line"] = f"raised at {file}:{line} in {name}"
+    details["compiler_line"] = f"raised at {file}:{line} in {name}"
     if "torch" not in Path(file).parts:
-        found["excerpt"] = excerpt("".join(linecache.getlines(file)), line)
-    return found
+        details["excerpt"] = excerpt("".join(linecache.getlines(file)), line)
+    return details

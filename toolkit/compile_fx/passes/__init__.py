@@ -1,7 +1,7 @@
 """The named passes inside pre_grad, joint and post_grad: seen one by one, timed, and skipped by name.
 
-`table` says which there are and which cannot be skipped, `names` what people call them, `watching` sees and skips them
-while a stage runs. Torch's passes are called as they are. Importing this package imports no torch.
+`table` lists them and which cannot be skipped, `names` resolves the names that users write, `watching` observes and
+skips them while a stage runs. Torch's passes are called as they are. Importing this package imports no torch.
 
 >>> pipeline = Pipeline(skip=("post_grad.remove_noop_ops",), watch_passes=True)
 >>> compiled = compile_fx(torch.fx.symbolic_trace(model), [x], pipeline=pipeline)
@@ -27,12 +27,16 @@ def told(skip: Collection[tuple[str, str]], reports: Collection[PassReport]) -> 
 
 def _told(stage: str, name: str, reports: Collection[PassReport]) -> str:
     group, _, pattern = name.partition("/")
-    mine = [one for one in reports if one.stage == stage and (one.name == group or _of_family(stage, group, one.name))]
+    mine = [
+        report
+        for report in reports
+        if report.stage == stage and (report.name == group or _of_family(stage, group, report.name))
+    ]
     if pattern:
-        count = sum(found.skipped for one in mine for found in one.matched if same_pattern(found.name, pattern))
+        count = sum(match.skipped for report in mine for match in report.matched if same_pattern(match.name, pattern))
         met = f"kept from {counted(count, 'match')}"
         return f"{stage}.{name}: {met}" if count else f"{stage}.{name} matched nothing in this graph: nothing skipped"
-    count = sum(bool(one.skipped_because) for one in mine)
+    count = sum(bool(report.skipped_because) for report in mine)
     if not count:
         return f"{stage}.{name} did not run for this graph: nothing skipped"
     return f"{stage}.{name}: skipped {counted(count, 'time')}"
@@ -105,4 +109,4 @@ class PassReport:
     @property
     def matches(self) -> int:
         """How many matches of patterns were applied."""
-        return sum(one.count for one in self.matched)
+        return sum(match.count for match in self.matched)

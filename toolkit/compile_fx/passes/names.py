@@ -1,8 +1,7 @@
-"""Names of passes as people write them, to the passes meant: `post_grad.remove_noop_ops`, or bare for every stage that
-has one.
+"""Resolves the names of passes that users write: `post_grad.remove_noop_ops`, or bare for every stage that has one.
 
 A pattern of a group is `joint.attention_patterns/pointless_convert`, or bare where its name is known. Stages are also
-understood as `graphdbg bisect` prints them (`post_grad_passes.remove_noop_ops`). Must not import torch.
+understood as `graphdbg bisect` prints them (`post_grad_passes.remove_noop_ops`). Imports no torch.
 
 >>> resolve("remove_noop_ops")
 [('joint', 'remove_noop_ops'), ('post_grad', 'remove_noop_ops')]
@@ -34,21 +33,21 @@ _STAGES = {
 
 def names(stage: str | None = None) -> list[str]:
     """`stage.pass` of each pass of the table, in the order in which they run; of one stage where given."""
-    return [one.full_name for one in PASSES.values() if stage in (None, one.stage)]
+    return [row.full_name for row in PASSES.values() if stage in (None, row.stage)]
 
 
 def listing() -> str:
     """All passes as text, a line each: the name, other names, what it does, when it runs, and whether it can be
     skipped."""
-    return "\n".join(_line(one) for one in PASSES.values())
+    return "\n".join(_line(row) for row in PASSES.values())
 
 
 def known(stage: str, name: str) -> NamedPass | None:
     """The row of a pass, also of one of a family (`custom_backend_passes_cuda`)."""
-    found = PASSES.get((stage, name))
-    if found is not None:
-        return found
-    return next((one for one in PASSES.values() if one.stage == stage and fnmatchcase(name, one.name)), None)
+    exact = PASSES.get((stage, name))
+    if exact is not None:
+        return exact
+    return next((row for row in PASSES.values() if row.stage == stage and fnmatchcase(name, row.name)), None)
 
 
 def resolve(name: str) -> list[tuple[str, str]]:
@@ -58,13 +57,13 @@ def resolve(name: str) -> list[tuple[str, str]]:
     stages = (stage,) if stage else REWRITING
     group, slash, pattern = bare.partition("/")
     exactly = name.startswith(f"{stage}.") and PASSES.get((stage or "", group))
-    found = [(one.stage, _own(one, group)) for one in ([exactly] if exactly else _called(group, stages))]
+    passes = [(row.stage, _own(row, group)) for row in ([exactly] if exactly else _called(group, stages))]
     if slash:
-        found = [(where, f"{one}/{pattern}") for where, one in found]
+        passes = [(where, f"{group_name}/{pattern}") for where, group_name in passes]
     else:
-        found = found or [(one.stage, f"{one.name}/{bare}") for one in _with_pattern(bare, stages)]
-    if found and (not slash or pattern):
-        return found
+        passes = passes or [(row.stage, f"{row.name}/{bare}") for row in _with_pattern(bare, stages)]
+    if passes and (not slash or pattern):
+        return passes
     near = _near(name, bare)
     fix = f"{near}; `--skip list` lists all" if near else "`graphdbg compile RUN/ID --skip list` lists all"
     raise UsageError(f"no pass or stage is called {name!r}", _why(bare, stages), fix)
@@ -82,11 +81,11 @@ def asked(skip: Iterable[str]) -> tuple[frozenset[str], frozenset[tuple[str, str
         if name in STAGE_NAMES or name in _STAGES:
             stages.add(_STAGES.get(name, name))
             continue
-        found = resolve(name)
-        possible = [key for key in found if not _row(key).always_needed]
+        keys = resolve(name)
+        possible = [key for key in keys if not _row(key).always_needed]
         if not possible:
-            one = _row(found[0])
-            raise UsageError(f"the pass {one.full_name} cannot be skipped", one.needed or "", "leave it in")
+            row = _row(keys[0])
+            raise UsageError(f"the pass {row.full_name} cannot be skipped", row.needed or "", "leave it in")
         passes.update(possible)
     return frozenset(stages), frozenset(passes)
 
@@ -115,40 +114,40 @@ def _row(key: tuple[str, str]) -> NamedPass:
 
 
 def _called(name: str, stages: Iterable[str]) -> Iterator[NamedPass]:
-    for one in PASSES.values():
-        if one.stage in stages and (one.name == name or name in one.aliases or _member(one, name)):
-            yield one
+    for row in PASSES.values():
+        if row.stage in stages and (row.name == name or name in row.aliases or _member(row, name)):
+            yield row
 
 
-def _own(one: NamedPass, name: str) -> str:
-    return name if "*" in one.name and fnmatchcase(name, one.name) else one.name
+def _own(row: NamedPass, name: str) -> str:
+    return name if "*" in row.name and fnmatchcase(name, row.name) else row.name
 
 
-def _member(one: NamedPass, name: str) -> bool:
-    return "*" in one.name and (fnmatchcase(name, one.name) or name == one.name.rstrip("_*"))
+def _member(row: NamedPass, name: str) -> bool:
+    return "*" in row.name and (fnmatchcase(name, row.name) or name == row.name.rstrip("_*"))
 
 
 def _with_pattern(name: str, stages: Iterable[str]) -> Iterator[NamedPass]:
     wanted = patterns_of(name)
-    for one in PASSES.values():
-        if one.stage in stages and any(
-            fnmatchcase(each, glob) or each == glob for each in wanted for glob in one.patterns
+    for row in PASSES.values():
+        if row.stage in stages and any(
+            fnmatchcase(each, glob) or each == glob for each in wanted for glob in row.patterns
         ):
-            yield one
+            yield row
 
 
 def _why(bare: str, stages: Iterable[str]) -> str:
     if "/" in bare and any(_called(bare.partition("/")[0], stages)):
         return "behind the slash goes the name of a pattern"
-    counts = (f"{sum(one.stage == stage for one in PASSES.values())} of {stage}" for stage in stages)
+    counts = (f"{sum(row.stage == stage for row in PASSES.values())} of {stage}" for stage in stages)
     return f"the stages are {', '.join(STAGE_NAMES)}; the passes, {', '.join(counts)}, have other names"
 
 
 def _near(name: str, bare: str) -> str:
     choices: dict[str, list[str]] = {stage: [] for stage in STAGE_NAMES}
-    for one in PASSES.values():
-        for each in (one.name, *one.aliases, *(pattern for pattern in one.patterns if "*" not in pattern)):
-            choices.setdefault(each, []).append(one.stage)
+    for row in PASSES.values():
+        for each in (row.name, *row.aliases, *(pattern for pattern in row.patterns if "*" not in pattern)):
+            choices.setdefault(each, []).append(row.stage)
     near = difflib.get_close_matches(bare, choices, 1) or difflib.get_close_matches(name, choices, 1)
     if not near:
         return ""
@@ -156,16 +155,16 @@ def _near(name: str, bare: str) -> str:
     return f"did you mean {near[0]}{where}"
 
 
-def _line(one: NamedPass) -> str:
-    also = f" ({', '.join(one.aliases)})" if one.aliases else ""
-    parts = [f"{one.full_name}{also}: {one.does}"]
-    if one.when:
-        parts.append(f"runs with {one.when}")
-    if one.only:
-        parts.append(f"torch {one.only}")
-    if one.needed:
-        where = f" in a graph with {' or '.join(one.needed_for)}" if one.needed_for else ""
-        parts.append(f"cannot be skipped{where}: {one.needed}")
+def _line(row: NamedPass) -> str:
+    also = f" ({', '.join(row.aliases)})" if row.aliases else ""
+    parts = [f"{row.full_name}{also}: {row.does}"]
+    if row.when:
+        parts.append(f"runs with {row.when}")
+    if row.only:
+        parts.append(f"torch {row.only}")
+    if row.needed:
+        where = f" in a graph with {' or '.join(row.needed_for)}" if row.needed_for else ""
+        parts.append(f"cannot be skipped{where}: {row.needed}")
     return "; ".join(parts)
 
 

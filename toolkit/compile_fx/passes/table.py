@@ -1,8 +1,8 @@
-"""The named passes of pre_grad, joint and post_grad, in the order in which they run. Names are torch's own where they
-tell.
+"""The named passes of pre_grad, joint and post_grad, in the order in which they run. Names are torch's own where these
+are clear.
 
 Where they do not (`pass_pattern_0` is in two stages, group fusions are called `post_grad_custom_pre_pass`), the pass
-has a readable name here and torch's is its alias. Read on torch 2.11.0 and 2.13.0. Must not import torch.
+has a readable name here and torch's is its alias. Read on torch 2.11.0 and 2.13.0. Imports no torch.
 
 >>> PASSES["joint", "softmax_patterns"].aliases
 ('pass_pattern_1',)
@@ -33,7 +33,7 @@ class NamedPass:
 
     @property
     def full_name(self) -> str:
-        """`stage.name`, by which one pass is told from all others."""
+        """`stage.name`, which is unique to the pass."""
         return f"{self.stage}.{self.name}"
 
     @property
@@ -256,7 +256,7 @@ _POST_GRAD = (
               needed_for=("map_impl",)),
 )  # fmt: skip
 
-PASSES = {(one.stage, one.name): one for one in (*_PRE_GRAD, *_JOINT, *_POST_GRAD)}
+PASSES = {(row.stage, row.name): row for row in (*_PRE_GRAD, *_JOINT, *_POST_GRAD)}
 """(stage, name) -> pass, in order."""
 FAMILIES = {"pad_mm": _PAD_MM, "attention": ("_sfdp_pattern_*",)}
 """Words for patterns that belong together, as they can be asked for."""

@@ -1,4 +1,4 @@
-"""Sees and skips single passes while a stage runs on this thread.
+"""Observes and skips single passes while a stage runs on this thread.
 
 Torch's functions are replaced by ones that ask for this thread's watch (`torch_private.replacing`). A watch compares
 the graph before and after a pass by its nodes' identities: it reads the graph and changes nothing. Nothing public tells
@@ -9,7 +9,7 @@ For example:
 
     with watched("joint", reports, skip={("joint", "remove_noop_ops")}):
         joint_graph_passes(gm)
-    [(one.name, one.nodes_after, one.skipped_because) for one in reports]
+    [(report.name, report.nodes_after, report.skipped_because) for report in reports]
     # [('canonicalize_aten_ir_passes', 12, ''), ('remove_noop_ops', 12, 'asked for'), ...]
 """
 
@@ -34,7 +34,7 @@ from . import Matched, PassReport
 from .names import REWRITING, known, pattern_name, same_pattern
 from .table import PASSES, NamedPass
 
-_ALIASES = {(one.stage, alias): one.name for one in PASSES.values() for alias in one.aliases}
+_ALIASES = {(row.stage, alias): row.name for row in PASSES.values() for alias in row.aliases}
 _LINES = 3
 """Lines of the user's code that are kept per pattern."""
 
@@ -49,7 +49,7 @@ def snapshot(gm: Any) -> Snapshot:
 
 
 class StageWatch:
-    """What one stage on one thread is watched for. `skip`: names of passes, and `group/pattern` for single patterns."""
+    """The watch of one stage on one thread. `skip`: names of passes, and `group/pattern` for single patterns."""
 
     def __init__(self, stage: str, reports: list[PassReport], skip: Collection[str] = ()) -> None:
         self.stage = stage
@@ -81,32 +81,32 @@ class StageWatch:
         self.stack.append((report, getattr(gm, "graph", gm)))
         start = time.perf_counter()
         try:
-            made = call()
+            returned = call()
         except BaseException as error:
             report.error = f"{type(error).__name__}: {error}"
             raise
         finally:
             report.seconds = time.perf_counter() - start
             self.stack.pop()
-        compare(report, before, snapshot(made if hasattr(made, "graph") else gm))
-        return made
+        compare(report, before, snapshot(returned if hasattr(returned, "graph") else gm))
+        return returned
 
     def match(self, entry: Any, match: Any, graph: Any, node: Any, call: Callable[[], Any]) -> Any:
-        """Applies what a pattern says for one match, or leaves the graph as it is."""
+        """Applies a pattern's replacement to one match, or leaves the graph as it is."""
         if not self.stack or graph is not self.stack[-1][1]:  # the graph of a replacement, which is traced meanwhile
             return call()
         report, name = self.stack[-1][0], pattern_name(entry)
-        found = next((one for one in report.matched if one.name == name), None)
-        if found is None:
-            report.matched.append(found := Matched(name))
+        matched = next((earlier for earlier in report.matched if earlier.name == name), None)
+        if matched is None:
+            report.matched.append(matched := Matched(name))
         line = " ".join(user_frame(getattr(node, "stack_trace", None) or "")).strip()
-        if line and line not in found.lines and len(found.lines) < _LINES:
-            found.lines.append(line)
+        if line and line not in matched.lines and len(matched.lines) < _LINES:
+            matched.lines.append(line)
         if any(group == report.name and same_pattern(name, pattern) for group, pattern in self.skip_patterns):
             self._refuse(known(self.stage, report.name), match.nodes)
-            found.skipped += 1
+            matched.skipped += 1
             return None
-        found.count += 1
+        matched.count += 1
         return call()
 
     @contextlib.contextmanager
@@ -327,9 +327,9 @@ def stage_of(observer: Any) -> str | None:
 
 def applied_bare() -> dict[int, tuple[str, str]]:
     """Groups of patterns that are applied without an observer: id -> (stage, name)."""
-    found = {id(t.early_patterns): ("joint", "early_patterns"), id(t.B2B_GEMM_PASS): ("post_grad", "b2b_gemm_pass")}
-    found |= {id(group): ("pre_grad", name) for name, group in t.PRE_GRAD_PATTERNS.items()}
-    return found
+    groups = {id(t.early_patterns): ("joint", "early_patterns"), id(t.B2B_GEMM_PASS): ("post_grad", "b2b_gemm_pass")}
+    groups |= {id(group): ("pre_grad", name) for name, group in t.PRE_GRAD_PATTERNS.items()}
+    return groups
 
 
 def fusion_name(rule: Any) -> str:

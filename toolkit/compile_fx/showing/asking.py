@@ -6,8 +6,8 @@ before it, and the name of the stage that did not end.
 
 For example:
 
-    told = compiled(saved, Request(until="lower"), server, watch=print)
-    [row.stage for part in told.parts for row in part.stages]  # -> ['post_grad', 'lower']
+    record = compiled(saved, Request(until="lower"), server, watch=print)
+    [row.stage for part in record.parts for row in part.stages]  # -> ['post_grad', 'lower']
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def sibling(saved: SavedGraph, stages: Sequence[str]) -> str:
     if saved.run is None:
         return ""
     head = saved.local_id.rpartition("/")[0]
-    same = [one for one in saved.run.graphs() if one.local_id.rpartition("/")[0] == head]
+    same = [graph for graph in saved.run.graphs() if graph.local_id.rpartition("/")[0] == head]
     for stage in stages:
-        for one in same:
-            if one.stage == stage and one.id != saved.id:
-                return address(one)
+        for graph in same:
+            if graph.stage == stage and graph.id != saved.id:
+                return address(graph)
     return ""
 
 
@@ -81,11 +81,11 @@ def check_stage(saved: SavedGraph, name: str, option: str) -> None:
         raise UsageError(f"{address(saved)} is not partitioned", "it is an inference graph, without a backward")
     if order(name) >= order(entered) and not applied:
         return
-    found = sibling(saved, _GRAPHS.get(name, ()))
+    earlier = sibling(saved, _GRAPHS.get(name, ()))
     asked_for = option if option.startswith("--skip ") else f"{option} {name}"
     fix = (
-        f"try {with_flags(f'graphdbg compile {found} {asked_for}')}"
-        if found
+        f"try {with_flags(f'graphdbg compile {earlier} {asked_for}')}"
+        if earlier
         else f"record it with graphdbg dump --stages {_recorded(name)}"
     )
     raise UsageError(f"{address(saved)} was recorded after {name}", "that stage does not run for it any more", fix)
@@ -114,16 +114,18 @@ def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
     stages, _ = asked(names)
     for name in sorted(stages):
         if needed := STAGES[name].needed:
-            before = [one for one in REWRITING if order(one) < order(name) and order(one) >= order(entry_of(saved))]
+            before = [
+                stage for stage in REWRITING if order(stage) < order(name) and order(stage) >= order(entry_of(saved))
+            ]
             fix = f"--until {before[-1]} stops before it" if before else "leave it in"
             raise UsageError(f"cannot skip {name}", needed, fix)
         check_stage(saved, name, "--skip")
     for name in names:
         if name in STAGES:
             continue
-        found = sorted({stage for stage, _ in resolve(name)}, key=order)
-        if all(order(stage) < order(entry_of(saved)) for stage in found):
-            check_stage(saved, found[-1], f"--skip {name}")
+        possible = sorted({stage for stage, _ in resolve(name)}, key=order)
+        if all(order(stage) < order(entry_of(saved)) for stage in possible):
+            check_stage(saved, possible[-1], f"--skip {name}")
 
 
 def check_emit(kinds: Sequence[str], target: str | None, *, device: str | None, folder: Path | None) -> list[str]:
@@ -148,9 +150,9 @@ def target_for(saved: SavedGraph, named: str | None) -> str:
     if named is not None:
         return target_of(named).name
     for file in saved.code_files():
-        found = _RECORDED_ON.search(file.read_text()) if file.name == "output_code.py" else None
-        if found is not None and int(found.group(1)) in CHIPS:
-            return f"cuda:{found.group(1)}"
+        match = _RECORDED_ON.search(file.read_text()) if file.name == "output_code.py" else None
+        if match is not None and int(match.group(1)) in CHIPS:
+            return f"cuda:{match.group(1)}"
     return DEFAULT
 
 
@@ -217,31 +219,31 @@ class Request(msgspec.Struct):
 
 def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Path, watch: Watch) -> CompileRecord:
     """One compile. Files go to `folder`. Raises GraphdbgError for what the child refused, Interrupted after Ctrl-C."""
-    told = _Telling(saved, request, watch)
+    telling = _Telling(saved, request, watch)
     payload = {"path": str(saved.path.absolute()), "folder": str(folder), **msgspec.to_builtins(request)}
-    made = folder / Path(request.package).name
+    package = folder / Path(request.package).name
     if request.package:  # the child writes into its folder alone
-        payload["package"] = str(made)
+        payload["package"] = str(package)
     asked = ask(TASK, payload, request.limit_s, server=server)
     try:
         for event in asked:
-            told.take(event)
+            telling.take(event)
     except KeyboardInterrupt:
         asked.kill()
-        told.interrupted()
-        raise Interrupted(told.document) from None
-    told.end(asked.end())
-    if request.package and made.exists():
-        shutil.move(made, request.package)
-    return told.document
+        telling.interrupted()
+        raise Interrupted(telling.document) from None
+    telling.end(asked.end())
+    if request.package and package.exists():
+        shutil.move(package, request.package)
+    return telling.document
 
 
 class Interrupted(Exception):
-    """Ctrl-C, with what was told until then."""
+    """Ctrl-C; `record` holds what was reported until then."""
 
-    def __init__(self, told: CompileRecord) -> None:
+    def __init__(self, record: CompileRecord) -> None:
         super().__init__("interrupted")
-        self.told = told
+        self.record = record
 
 
 class _Telling:
@@ -259,7 +261,7 @@ class _Telling:
         self.open: list[tuple[str, str]] = []
 
     def take(self, event: dict[str, Any]) -> None:
-        """One line of the child."""
+        """Takes one event of the child."""
         document, kind = self.document, event["event"]
         if kind == "begin":
             self.open.append((event["part"], event["stage"]))
@@ -286,7 +288,7 @@ class _Telling:
             row.notes.append("its passes had run when it was recorded, and are not run again")
 
     def end(self, answer: Answer) -> None:
-        """What became of the process."""
+        """Takes the outcome of the child process."""
         if answer.status == "done":
             return
         part, stage = self.open[-1] if self.open else ("", answer.stage or "loading the graph")
@@ -302,7 +304,7 @@ class _Telling:
             self.document.error.traceback = answer.error.traceback
 
     def interrupted(self) -> None:
-        """Ctrl-C of the user."""
+        """Records the user's Ctrl-C."""
         part, stage = self.open[-1] if self.open else ("", "loading the graph")
         self._died(part, stage, INTERRUPTED, "interrupted", "")
 

@@ -1,8 +1,8 @@
 # pyright: basic
-"""What a child does for `graphdbg compile`: compiles a saved graph for fake inputs and tells of each stage as it goes.
+"""What a child does for `graphdbg compile`: compiles a saved graph for fake inputs and reports each stage as it goes.
 
 No tensor of the graph's inputs is made, and nothing is run; with `device` everything is moved, for which inputs are
-made up. Must run in a child: a compile may not live through it. No compile cache is read or written.
+made up. Runs in a child process, since a compile may crash it. No compile cache is read or written.
 
 For example: `ask("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "run/0_0/forward", ...}, server=server)`.
 """
@@ -111,7 +111,7 @@ def _case(saved: SavedGraph, device: str | None) -> Live:
 
 
 def _for_target(saved: SavedGraph, case: Live, teller: Teller) -> dict[str, str]:
-    """Puts the case onto the pretended GPU, tells what of the recording bears on it, and names target and assembler."""
+    """Moves the case to the pretended GPU, reports what the recording has for it, and names target and assembler."""
     require_triton()
     import triton
 
@@ -158,7 +158,7 @@ def _has(device: str) -> bool:
 
 
 def _mistake(error: BaseException | None) -> GraphdbgError | None:
-    """What a user can mend, also where torch has wrapped it."""
+    """An error that the user can fix, also where torch has wrapped it."""
     for _ in range(20):
         if error is None or isinstance(error, GraphdbgError):
             return error
@@ -174,17 +174,17 @@ def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> Co
     part = teller.name_of(teller.work) if teller.work is not None else ""
     nodes = account.nodes
     failure = failure_of(inner)
-    made = CompileFailure(teller.failed, failure.type, str(error), part)
-    made.kind, made.nodes = account.kind, [one.node for one in nodes]
-    made.lines = list(dict.fromkeys(one.line for one in nodes if one.line))
-    made.kernel, made.excerpt, made.advice = account.kernel, account.text(), account.fix
-    made.traceback = failure.traceback
+    trouble = CompileFailure(teller.failed, failure.type, str(error), part)
+    trouble.kind, trouble.nodes = account.kind, [node.node for node in nodes]
+    trouble.lines = list(dict.fromkeys(node.line for node in nodes if node.line))
+    trouble.kernel, trouble.excerpt, trouble.advice = account.kernel, account.text(), account.fix
+    trouble.traceback = failure.traceback
     if lacking and any(word in str(inner) for word in _NO_DEVICE):
-        made.kind, device = MISSING_DEVICE, ", ".join(lacking)
-        made.message = f"{teller.failed} asks the device itself, and there is no {device} device here"
-        made.advice = "--target cuda:90 writes the code for a GPU that is not here; --device cpu moves the graph"
+        trouble.kind, device = MISSING_DEVICE, ", ".join(lacking)
+        trouble.message = f"{teller.failed} asks the device itself, and there is no {device} device here"
+        trouble.advice = "--target cuda:90 writes the code for a GPU that is not here; --device cpu moves the graph"
     if is_memory_error(inner):
-        made.advice = (
-            made.advice or "memory ran out: close what else runs, or compile a smaller graph (graphdbg minify)"
+        trouble.advice = (
+            trouble.advice or "memory ran out: close what else runs, or compile a smaller graph (graphdbg minify)"
         )
-    return made
+    return trouble

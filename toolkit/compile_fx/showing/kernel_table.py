@@ -76,10 +76,10 @@ def summary(node_to_kernel: Mapping[str, Sequence[str]], without: Mapping[str, s
 
 
 def buffer_table(buffers: list[BufferRow]) -> str:
-    """What lowering made."""
+    """The table of buffers that lowering made."""
     columns = [Column("buffer"), Column("kind"), Column("dtype"), Column("size"), Column("nodes")]
     return render(
-        columns, [(one.name, one.kind, one.dtype, f"[{', '.join(one.size)}]", ", ".join(one.nodes)) for one in buffers]
+        columns, [(row.name, row.kind, row.dtype, f"[{', '.join(row.size)}]", ", ".join(row.nodes)) for row in buffers]
     )
 
 
@@ -106,7 +106,7 @@ def _about(amount: str, row: KernelRow) -> str:
 
 
 def _cut(label: str) -> str:
-    """A name that leaves room for the numbers: its beginning, and its end, by which kernels are told apart."""
+    """A name that leaves room for the numbers: its beginning, and its end, which tells kernels apart."""
     limit = 48 if shutil.get_terminal_size().columns >= _WIDE else 26
     return label if len(label) <= limit else f"{label[: limit - 7]}...{label[-4:]}"
 
@@ -133,7 +133,7 @@ def compiled_table(part: PartRow, *, terminal: bool = False) -> str:
 
 
 def _compiled(row: CompiledRow, kernels: Sequence[KernelRow], compared: bool) -> list[str]:
-    lines = next((one.lines for one in kernels if one.name == row.name and one.lines), [])
+    lines = next((kernel.lines for kernel in kernels if kernel.name == row.name and kernel.lines), [])
     name = row.name if row.count == 1 else f"{row.name} ({row.place + 1} of {row.count})"
     line = lines[0] if lines else ""
     recorded = [row.recorded] if compared else []
@@ -148,50 +148,49 @@ def _bytes(count: int | None) -> str:
     return "-" if count == 0 else size_text(count)
 
 
-def notes_of(told: CompileRecord) -> list[str]:
-    """What a reader of the table has to know."""
-    rows = [row for part in told.parts for row in part.compiled]
+def notes_of(record: CompileRecord) -> list[str]:
+    """Notes for the reader of the table."""
+    rows = [row for part in record.parts for row in part.compiled]
     notes: list[str] = []
-    if not rows and told.target:
+    if not rows and record.target:
         notes.append("there is no Triton kernel in it: all is library calls")
     if several := sorted({row.name for row in rows if row.count > 1}):
         count = f"{counted(len(several), 'kernel has', 'kernels have')} several candidates"
         notes.append(f"{count}: on a GPU they are timed at the first run; what is printed is the first")
     if any(row.spill_stores or row.spill_loads for row in rows):
         notes.append("spills: bytes that each thread writes to and reads from memory because registers ran out")
-    notes += [f"{row.name} is not compiled: {row.error}" for row in failed_kernels(told)]
+    notes += [f"{row.name} is not compiled: {row.error}" for row in failed_kernels(record)]
     if differing := sorted({row.name for row in rows if row.recorded in ("differs", "not recorded")}):
-        versions = f"recorded with torch {told.recorded_with}, here torch {told.torch}"
-        why = versions if told.recorded_with != told.torch else "settings or chip differ"
+        versions = f"recorded with torch {record.recorded_with}, here torch {record.torch}"
+        why = versions if record.recorded_with != record.torch else "settings or chip differ"
         notes.append(f"{counted(len(differing), 'kernel is', 'kernels are')} not as recorded: {why}")
     return notes
 
 
-def failed_kernels(told: CompileRecord) -> list[CompiledRow]:
+def failed_kernels(record: CompileRecord) -> list[CompiledRow]:
     """Kernels of which no candidate compiled."""
-    rows = [row for part in told.parts for row in part.compiled]
+    rows = [row for part in record.parts for row in part.compiled]
     good = {row.name for row in rows if not row.error}
     return [row for row in rows if row.error and row.name not in good]
 
 
-def forms_of(work: Path, told: CompileRecord, kinds: Sequence[str], kernel: str) -> str:
+def forms_of(work: Path, record: CompileRecord, kinds: Sequence[str], kernel: str) -> str:
     """The text forms of each kernel's first candidate, each below a comment that names it. `kernel`: only names with
     this."""
     texts: list[str] = []
-    for part in told.parts:
+    for part in record.parts:
         for row in part.compiled:
             if row.place or kernel not in row.name:
                 continue
             for kind in kinds:
                 if kind in _COMMENT and kind in row.files:
                     text = (work / part.part / "triton" / row.files[kind]).read_text(encoding="utf-8")
-                    texts.append(
-                        f"{_COMMENT[kind]} ---------- {row.name}  {row.config}  {kind}, {told.target}\n{text.strip()}\n"
-                    )
+                    head = f"{_COMMENT[kind]} ---------- {row.name}  {row.config}  {kind}, {record.target}"
+                    texts.append(f"{head}\n{text.strip()}\n")
     return "\n".join(texts)
 
 
-def named(told: CompileRecord, kernel: str) -> list[str]:
+def named(record: CompileRecord, kernel: str) -> list[str]:
     """Kernels whose names have this in them."""
-    names = [row.name for part in told.parts for row in (*part.compiled, *part.kernels)]
+    names = [row.name for part in record.parts for row in (*part.compiled, *part.kernels)]
     return [name for name in dict.fromkeys(names) if kernel in name]

@@ -1,6 +1,7 @@
-"""The command's course: compiles, prints rows as stages end, then kernels, differences, code or files; an exit code.
+"""Runs the command: compiles, prints rows as stages end, then kernels, differences, code or files; returns an exit
+code.
 
-stdout has the data and stderr what is said about it; with code on stdout the tables go to stderr. Logic of stages and
+stdout has the data and stderr the messages about it; with code on stdout the tables go to stderr. Logic of stages and
 kernels is elsewhere.
 
 For example: `shown(saved, Request(until="lower"), Options("run/0_0/forward"))` gives `0`.
@@ -73,26 +74,26 @@ class _Showing:
         self.said: set[str] = set()
 
     def run(self) -> int:
-        """The whole course."""
+        """Compiles and shows everything; the exit code."""
         code: int | None = None
         try:
-            told = asking.compiled(self.saved, self.request, self.server, self.work / "asked", self.watch)
+            record = asking.compiled(self.saved, self.request, self.server, self.work / "asked", self.watch)
         except asking.Interrupted as interrupted:
-            told, code = interrupted.told, INTERRUPTED_EXIT
-        self._complete(told)
-        if code is None and self.request.skip and told.error is None and reaches(self.request.until, "codegen"):
-            self._compare_code(told)
-        found = differences(self.work / "asked", told, self.request.diff) if self.request.diff else []
-        told.diff = difference_data(found)
+            record, code = interrupted.record, INTERRUPTED_EXIT
+        self._complete(record)
+        if code is None and self.request.skip and record.error is None and reaches(self.request.until, "codegen"):
+            self._compare_code(record)
+        diffs = differences(self.work / "asked", record, self.request.diff) if self.request.diff else []
+        record.diff = difference_data(diffs)
         if self.options.folder is not None:
-            emitted(self.options.folder, self.work / "asked", told)
-        if self.request.package and told.error is None:
-            told.files.append({"path": self.request.package, "bytes": Path(self.request.package).stat().st_size})
+            emitted(self.options.folder, self.work / "asked", record)
+        if self.request.package and record.error is None:
+            record.files.append({"path": self.request.package, "bytes": Path(self.request.package).stat().st_size})
         if self.options.as_json:
-            emit(msgspec.to_builtins(told), as_json=True, next=self._steps(told))
+            emit(msgspec.to_builtins(record), as_json=True, next=self._steps(record))
         else:
-            self._tell(told, difference_text(found, terminal=self.terminal) if found else "")
-        return _exit_code(told) if code is None else code
+            self._tell(record, difference_text(diffs, terminal=self.terminal) if diffs else "")
+        return _exit_code(record) if code is None else code
 
     def watch(self, kind: str, event: dict[str, Any]) -> None:
         """Prints what can be said before the end."""
@@ -130,9 +131,9 @@ class _Showing:
             part = "joint" if "num_fwd_outputs" in self.saved.record.compile_kwargs else "inference"
         return StageRow("dynamo" if part == "pre_grad" else part, span, "before", why)
 
-    def _complete(self, told: CompileRecord) -> None:
+    def _complete(self, record: CompileRecord) -> None:
         """Rows for stages that did not run, in each part that had begun."""
-        for part in told.parts:
+        for part in record.parts:
             done = [row for row in part.stages if row.stage in NAMES]
             ends = part.part.partition(".")[0]
             if not done or ends in ("dynamo", "joint"):
@@ -140,18 +141,18 @@ class _Showing:
             last = max(order(row.stage) for row in done)
             left = NAMES[last + 1 :]
             failed = any(row.status == "failed" for row in done)
-            if not left or not (failed or told.error or told.until or told.lacking):
+            if not left or not (failed or record.error or record.until or record.lacking):
                 continue
             stopped = self.request.until == NAMES[last]
             if stopped:
                 continue
-            why = "a stage before failed" if failed or told.error else f"no {', '.join(told.lacking)} device here"
+            why = "a stage before failed" if failed or record.error else f"no {', '.join(record.lacking)} device here"
             rows = [StageRow(part.part, name, "not_run", why) for name in left]
             part.stages += rows
             span = left[0] if len(left) == 1 else f"{left[0]}..{left[-1]}"
             self.say_row(self.rows.row(StageRow(part.part, span, "not_run", why)))
 
-    def _compare_code(self, told: CompileRecord) -> None:
+    def _compare_code(self, record: CompileRecord) -> None:
         """Compiles once more with nothing skipped, and says whether the code is another."""
         plain_one = msgspec.structs.replace(self.request, skip=[], until="codegen", graphs=False, source=True, diff="")
         skipping = plain_one if self.request.source else msgspec.structs.replace(plain_one, skip=self.request.skip)
@@ -159,74 +160,74 @@ class _Showing:
         if not self.request.source:
             asking.compiled(self.saved, skipping, self.server, self.work / "asked", silent)
         whole = asking.compiled(self.saved, plain_one, self.server, self.work / "whole", silent)
-        texts = [_normal(source_of(self.work / folder, told)) for folder in ("whole", "asked")]
-        kernels = [sum(len(part.kernels) for part in one.parts) for one in (whole, told)]
-        told.code = {"differs": texts[0] != texts[1], "kernels_without_skip": kernels[0], "kernels": kernels[1]}
+        texts = [_normal(source_of(self.work / folder, record)) for folder in ("whole", "asked")]
+        kernels = [sum(len(part.kernels) for part in run.parts) for run in (whole, record)]
+        record.code = {"differs": texts[0] != texts[1], "kernels_without_skip": kernels[0], "kernels": kernels[1]}
 
-    def _tell(self, told: CompileRecord, difference: str) -> None:
+    def _tell(self, record: CompileRecord, difference: str) -> None:
         out = self.say_row if self.options.code and self.options.folder is None else _print
         if self.request.diff:
             if difference:
                 _print(difference)
-            elif told.error is None:
+            elif record.error is None:
                 say(f"{self.request.diff} did not run for this graph: nothing to compare")
-        for part in told.parts if not self.request.diff else ():
+        for part in record.parts if not self.request.diff else ():
             if part.kernels:
-                out(f"\n{part.part}, kernels as called:" if len(told.parts) > 1 else "\nkernels as called:")
+                out(f"\n{part.part}, kernels as called:" if len(record.parts) > 1 else "\nkernels as called:")
                 out(kernel_table(part, terminal=self.terminal))
                 if part.compiled:
-                    out(f"\nTriton kernels for {told.target}:")
+                    out(f"\nTriton kernels for {record.target}:")
                     out(compiled_table(part, terminal=self.terminal))
             elif part.buffers and self.request.until == "lower":
                 out(f"\n{part.part}, buffers:\n{buffer_table(part.buffers)}")
-        self._notes(told)
-        if self.options.code and self.options.folder is None and told.error is None:
-            self._code(told)
-        for file in told.files:
+        self._notes(record)
+        if self.options.code and self.options.folder is None and record.error is None:
+            self._code(record)
+        for file in record.files:
             _print(f"{file['path']}  {file['bytes']:,} bytes")
-        if told.error is not None:
-            self._failure(told)
-        elif told.lacking and reaches(self.request.until, "load"):
+        if record.error is not None:
+            self._failure(record)
+        elif record.lacking and reaches(self.request.until, "load"):
             less = with_flags(f"graphdbg compile {self.name} --until codegen")
             say(
-                f"graphdbg: {self.name} cannot be loaded here: there is no {', '.join(told.lacking)} device. "
+                f"graphdbg: {self.name} cannot be loaded here: there is no {', '.join(record.lacking)} device. "
                 f"Its code is as above; to ask for no more: {less}"
             )
         else:
-            self._next(told)
+            self._next(record)
 
-    def _code(self, told: CompileRecord) -> None:
+    def _code(self, record: CompileRecord) -> None:
         options, work = self.options, self.work / "asked"
-        if options.kernel and not named(told, options.kernel):
-            known = ", ".join(named(told, "")) or "none"
+        if options.kernel and not named(record, options.kernel):
+            known = ", ".join(named(record, "")) or "none"
             raise UsageError(f"no kernel is called {options.kernel!r}", f"there are {known}")
         if "source" in options.kinds:
-            _print(source_of(work, told, options.kernel))
-        if text := forms_of(work, told, options.kinds, options.kernel):
+            _print(source_of(work, record, options.kernel))
+        if text := forms_of(work, record, options.kinds, options.kernel):
             _print(text)
 
-    def _notes(self, told: CompileRecord) -> None:
-        for note in notes_of(told) if told.error is None else ():
+    def _notes(self, record: CompileRecord) -> None:
+        for note in notes_of(record) if record.error is None else ():
             say(f"note: {note}")
-        if told.error is None and not self.request.diff and not told.lacking:
+        if record.error is None and not self.request.diff and not record.lacking:
             left = not_run_after(self.request.until) if self.request.until else []
             if left:
                 asked = "as asked" if not self.options.code else "where the code is"
                 say(f"stopped after {self.request.until}, {asked}; not run: {', '.join(left)}")
-        if told.error is None and not any(part.stages for part in told.parts):
+        if record.error is None and not any(part.stages for part in record.parts):
             say(f"{self.name}: empty graph, returned as it is: nothing is compiled")
-        if told.seconds:
-            say(f"total {told.seconds:.2f} s")
-        for note in dict.fromkeys(told.notes):
+        if record.seconds:
+            say(f"total {record.seconds:.2f} s")
+        for note in dict.fromkeys(record.notes):
             if note not in self.said:
                 say(f"note: {note}")
-        if told.code is not None:
-            before, after = told.code["kernels_without_skip"], told.code["kernels"]
+        if record.code is not None:
+            before, after = record.code["kernels_without_skip"], record.code["kernels"]
             count = f" ({before} -> {after} kernel calls)"
-            say(f"generated code: {'differs' + count if told.code['differs'] else 'the same as without --skip'}")
+            say(f"generated code: {'differs' + count if record.code['differs'] else 'the same as without --skip'}")
 
-    def _failure(self, told: CompileRecord) -> None:
-        error = told.error
+    def _failure(self, record: CompileRecord) -> None:
+        error = record.error
         assert error is not None
         if error.type == INTERRUPTED:
             say(f"graphdbg: {error.message}; the rows above are what was done")
@@ -239,11 +240,11 @@ class _Showing:
             say("\n".join(_stack(error.excerpt or error.traceback)))
         else:
             say(f"graphdbg: {error.excerpt or error.message}")
-        say(f"try: {' | '.join(self._steps(told))}")
+        say(f"try: {' | '.join(self._steps(record))}")
 
-    def _steps(self, told: CompileRecord) -> list[str]:
-        """Commands to go on with."""
-        error, words = told.error, list[str]()
+    def _steps(self, record: CompileRecord) -> list[str]:
+        """The commands to suggest next."""
+        error, words = record.error, list[str]()
         if error is not None:
             before = NAMES[max(order(error.stage) - 1, 0)] if error.stage in NAMES else ""
             until = [f"compile {self.name} --until {before}"] if before and order(before) >= order(self.entered) else []
@@ -254,7 +255,7 @@ class _Showing:
         elif not self.request.diff and not self.request.package:
             stages = [
                 row.stage
-                for part in told.parts
+                for part in record.parts
                 for row in part.stages
                 if row.stage in ("post_grad", "joint", "pre_grad")
             ]
@@ -262,15 +263,15 @@ class _Showing:
                 f" --diff {stages[-1]}" if stages and not self.saved.stage.startswith("post_grad") else " --skip list"
             )
             return [with_flags(f"graphdbg compile {self.name}") + diff]
-        return [with_flags(f"graphdbg {one}") for one in words]
+        return [with_flags(f"graphdbg {command}") for command in words]
 
-    def _next(self, told: CompileRecord) -> None:
+    def _next(self, record: CompileRecord) -> None:
         if self.request.package:
             say(f"load it without graphdbg: torch._inductor.aoti_load_package({self.request.package!r})")
         elif self.request.skip:
-            say(f"try: {' | '.join(self._steps(told))}")
+            say(f"try: {' | '.join(self._steps(record))}")
         elif not self.request.diff and not self.options.code and self.options.folder is None:
-            (step,) = self._steps(told)
+            (step,) = self._steps(record)
             say(f"try: {step}{'' if step.endswith(' --skip list') else ' | --skip list'} | --emit source -o DIR")
 
 
@@ -279,7 +280,7 @@ def _print(text: str) -> None:
 
 
 def _stack(output: str) -> list[str]:
-    """Where a process was as it died: the innermost frames, down to the stage of ours."""
+    """Where a process was as it died: the innermost frames, down to the stage's own."""
     lines = output.strip().splitlines()
     start = next((index for index, line in enumerate(lines) if line.startswith("Stack (most recent")), None)
     if start is None:
@@ -296,16 +297,16 @@ def _normal(source: str) -> str:
     return re.sub(r"graph_\d+", "graph_N", re.sub(r"# AOT ID: .*|/\S*/", "", source))
 
 
-def _exit_code(told: CompileRecord) -> int:
-    if told.error is None and failed_kernels(told):
+def _exit_code(record: CompileRecord) -> int:
+    if record.error is None and failed_kernels(record):
         return 1
-    if told.error is None:
-        return LACK_EXIT if told.lacking and reaches(told.until, "load") else 0
-    missing = told.error.kind in ("missing compiler", "missing C++ compiler", MISSING_DEVICE)
-    return LACK_EXIT if missing else INTERRUPTED_EXIT if told.error.type == INTERRUPTED else 1
+    if record.error is None:
+        return LACK_EXIT if record.lacking and reaches(record.until, "load") else 0
+    missing = record.error.kind in ("missing compiler", "missing C++ compiler", MISSING_DEVICE)
+    return LACK_EXIT if missing else INTERRUPTED_EXIT if record.error.type == INTERRUPTED else 1
 
 
-def emitted(folder: Path, work: Path, told: CompileRecord) -> list[dict[str, Any]]:
+def emitted(folder: Path, work: Path, record: CompileRecord) -> list[dict[str, Any]]:
     """Writes the folder; what was written, with sizes. `work` holds what the child left. Raises UsageError where it
     exists."""
     with new_folder(folder) as fresh:
@@ -314,32 +315,32 @@ def emitted(folder: Path, work: Path, told: CompileRecord) -> list[dict[str, Any
                 target = fresh / source.relative_to(work)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
-        for part in told.parts:
+        for part in record.parts:
             _tables(fresh / part.part, part)
-        if told.error is not None:
-            text = told.error.excerpt or told.error.message
-            (fresh / "error.txt").write_text(f"{text}\n\n{told.error.traceback}".rstrip() + "\n", encoding="utf-8")
-        told.files = [
+        if record.error is not None:
+            text = record.error.excerpt or record.error.message
+            (fresh / "error.txt").write_text(f"{text}\n\n{record.error.traceback}".rstrip() + "\n", encoding="utf-8")
+        record.files = [
             {"path": str(folder / path.relative_to(fresh)), "bytes": path.stat().st_size}
             for path in sorted(fresh.rglob("*"))
             if path.is_file()
         ]
-        (fresh / "compile.json").write_bytes(msgspec.json.encode(told))
+        (fresh / "compile.json").write_bytes(msgspec.json.encode(record))
         size = (fresh / "compile.json").stat().st_size
-    told.files.insert(0, {"path": str(folder / "compile.json"), "bytes": size})
-    return told.files
+    record.files.insert(0, {"path": str(folder / "compile.json"), "bytes": size})
+    return record.files
 
 
-def source_of(work: Path, told: CompileRecord, kernel: str = "") -> str:
+def source_of(work: Path, record: CompileRecord, kernel: str = "") -> str:
     """The generated code of all parts, or of each generated kernel with this in its name, under lines with the part's
     name."""
     texts: list[str] = []
-    for part in told.parts:
+    for part in record.parts:
         folder = work / part.part
         paths = sorted((folder / "kernels").glob("*")) if kernel else [folder / "output_code.py"]
         for path in paths:
             if path.is_file() and kernel in path.stem:
-                texts.append(f"# {told.graph}: {part.part}\n{path.read_text(encoding='utf-8').strip()}\n")
+                texts.append(f"# {record.graph}: {part.part}\n{path.read_text(encoding='utf-8').strip()}\n")
     return "\n\n".join(texts)
 
 

@@ -67,16 +67,16 @@ def change_text(row: StageRow) -> str:
     parts: list[str] = []
     if row.status == "skipped":
         parts.append(row.why if row.why.startswith("skipped") else f"skipped ({row.why})")
-    without = [one for one in row.passes if one.status == "skipped"]
+    without = [pass_row for pass_row in row.passes if pass_row.status == "skipped"]
     if without:
-        parts.append("without " + ", ".join(dict.fromkeys(one.name for one in without)) + ", as asked")
+        parts.append("without " + ", ".join(dict.fromkeys(pass_row.name for pass_row in without)) + ", as asked")
     parts += _operators(row)
     also = [f"{row.rewired} with other arguments"] * bool(row.rewired) + ["reordered"] * row.reordered
     also += [f"{row.relaid} with other sizes or strides"] * bool(row.relaid)
     parts += also
-    active = [one for one in row.passes if one.changes and one.status == "ok"]
+    active = [pass_row for pass_row in row.passes if pass_row.changes and pass_row.status == "ok"]
     if active:
-        named = [_pass(one) for one in sorted(active, key=lambda one: -one.changes)]
+        named = [_pass(pass_row) for pass_row in sorted(active, key=lambda pass_row: -pass_row.changes)]
         more = f" and {len(named) - _MOST_PASSES} more" if len(named) > _MOST_PASSES else ""
         parts.append(f"by {', '.join(named[:_MOST_PASSES])}{more}")
     if row.replaced:
@@ -107,7 +107,7 @@ def _operators(row: StageRow) -> list[str]:
     minus, plus = sum(row.removed.values()), sum(row.added.values())
     changes = [(count, f"-{count} {_short(name)}") for name, count in row.removed.items()]
     changes += [(count, f"+{count} {_short(name)}") for name, count in row.added.items()]
-    changes.sort(key=lambda one: -one[0])
+    changes.sort(key=lambda change: -change[0])
     text = ", ".join(text for _, text in changes[:_MOST_OPERATORS])
     more = len(changes) - _MOST_OPERATORS
     total = " ".join([f"-{minus}"] * bool(minus) + [f"+{plus}"] * bool(plus))
@@ -143,49 +143,49 @@ _HEAD_LINES = 4
 
 
 class StageDifference(msgspec.Struct):
-    """One part: the stage's row, the departures, and both graphs line by line."""
+    """One part: the stage's row, the view of the differences, and both graphs side by side."""
 
     row: StageRow
     view: GraphView
     beside: Sideways
 
 
-def differences(folder: Path, told: CompileRecord, stage: str) -> list[StageDifference]:
-    """One for each part in which the stage ran to its end."""
-    found: list[StageDifference] = []
-    for part in told.parts:
+def differences(folder: Path, record: CompileRecord, stage: str) -> list[StageDifference]:
+    """One difference for each part in which the stage ran to its end."""
+    diffs: list[StageDifference] = []
+    for part in record.parts:
         for row in part.stages:
             files = [folder / part.part / f"{when}_{stage}.json" for when in ("before", "after")]
             if row.stage == stage and all(file.is_file() for file in files):
                 before, after = (msgspec.json.decode(file.read_bytes(), type=GraphRecord) for file in files)
-                found.append(_difference(row, before, after, told.graph))
-    return found
+                diffs.append(_difference(row, before, after, record.graph))
+    return diffs
 
 
 def _difference(row: StageRow, before: GraphRecord, after: GraphRecord, graph: str) -> StageDifference:
     names = (f"{graph}, {row.part} before {row.stage}", f"{graph}, {row.part} after {row.stage}")
-    found = compare(before, after)
-    view = graph_view(found, *names)
+    comparison = compare(before, after)
+    view = graph_view(comparison, *names)
     tables = (sidecar.build(before), sidecar.build(after))
-    return StageDifference(row, view, aligned(found, *tables, graphs=names, summary=verdict_text(view)))
+    return StageDifference(row, view, aligned(comparison, *tables, graphs=names, summary=verdict_text(view)))
 
 
-def difference_text(found: list[StageDifference], *, terminal: bool) -> str:
+def difference_text(diffs: list[StageDifference], *, terminal: bool) -> str:
     """All parts, each under a line that says what changed and by which passes."""
     blocks: list[str] = []
-    for one in found:
-        counts = f"{one.view.nodes_a} -> {counted(one.view.nodes_b or 0, 'node')}"
-        head = f"{one.row.stage} of {one.row.part}: {counts}"
-        if one.view.verdict == "same" and one.beside.same:
-            passes = f" ({counted(len(one.row.passes), 'pass')} ran)" if one.row.passes else ""
-            moved = f"; {counted(one.view.moved, 'node')} moved" if one.view.moved else ""
-            renamed = f"; {one.view.renamed} have another name" if one.view.renamed else ""
+    for diff in diffs:
+        counts = f"{diff.view.nodes_a} -> {counted(diff.view.nodes_b or 0, 'node')}"
+        head = f"{diff.row.stage} of {diff.row.part}: {counts}"
+        if diff.view.verdict == "same" and diff.beside.same:
+            passes = f" ({counted(len(diff.row.passes), 'pass')} ran)" if diff.row.passes else ""
+            moved = f"; {counted(diff.view.moved, 'node')} moved" if diff.view.moved else ""
+            renamed = f"; {diff.view.renamed} have another name" if diff.view.renamed else ""
             blocks.append(f"{styled(head, 'bold', terminal)}; nothing changed{passes}{moved}{renamed}")
             continue
-        lines = [styled(f"{head}; {change_text(one.row)}", "bold", terminal), "", _details(one.view, terminal), ""]
-        side_by_side = beside_text(one.beside, everything=False, terminal=terminal)
+        lines = [styled(f"{head}; {change_text(diff.row)}", "bold", terminal), "", _details(diff.view, terminal), ""]
+        side_by_side = beside_text(diff.beside, everything=False, terminal=terminal)
         lines += side_by_side.split("\n")[_HEAD_LINES:]
-        same = sum(one.beside.row(index).mark in ("", "moved") for index in range(len(one.beside)))
+        same = sum(diff.beside.row(index).mark in ("", "moved") for index in range(len(diff.beside)))
         lines.append(f"= {counted(same, 'node')} the same")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
@@ -198,6 +198,6 @@ def _details(view: GraphView, terminal: bool) -> str:
     ).rstrip()
 
 
-def difference_data(found: list[StageDifference]) -> list[dict[str, Any]]:
+def difference_data(diffs: list[StageDifference]) -> list[dict[str, Any]]:
     """The same for JSON."""
-    return [{"part": one.row.part, **msgspec.to_builtins(one.view)} for one in found]
+    return [{"part": diff.row.part, **msgspec.to_builtins(diff.view)} for diff in diffs]

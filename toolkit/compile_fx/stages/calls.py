@@ -81,7 +81,7 @@ def cudagraphs(work: Work, pipeline: Pipeline) -> None:
 def _customized(work: Work, wrapper: Any) -> None:
     count = len(work.compiled.compiled_fn_runner.partitions)
     facts = [t.CUDAGraphWrapperMetadata(count, index) for index in range(count)]
-    work.compiled.recursively_apply_fns([partial(_call_wrapper, wrapper, one) for one in facts])
+    work.compiled.recursively_apply_fns([partial(_call_wrapper, wrapper, metadata) for metadata in facts])
     work.notes.append(f"left to the customized partition wrapper, for {counted(count, 'partition')}")
 
 
@@ -98,15 +98,15 @@ def _refused(work: Work) -> str | None:
         _count_skip()
         t.BoxedBool.disable(box)
         return "the CUDAGraphPolicy leaves this graph alone"
-    found = compiled.disabled_cudagraphs_reason
+    reason = compiled.disabled_cudagraphs_reason
     if not box:
-        if found:
-            return _reason(work, found)
+        if reason:
+            return _reason(work, reason)
         of_forward = reasons.of_forward(box)
         return f"its forward is not recorded ({of_forward})" if of_forward else _NOT_ASKED
-    if found:
-        _skip(work, f"skipping cudagraphs due to {found}")
-        return _reason(work, found)
+    if reason:
+        _skip(work, f"skipping cudagraphs due to {reason}")
+        return _reason(work, reason)
     return _refused_behind_lowering(work, split=policy is None and bool(t.inductor_config.graph_partition))
 
 
@@ -164,7 +164,7 @@ def _written(facts: CallFacts) -> list[str]:
 
 
 def _tell_tree(work: Work) -> None:
-    """A backward that runs although it is not recorded: torch's tree of its forward has to know."""
+    """Tells torch's tree of the forward that a backward runs without a recording."""
     if work.kwargs["is_backward"] and t.inductor_config.triton.cudagraph_trees:
         device = work.kwargs["boxed_forward_device_index"].value
         work.compiled.current_callable = telling_backward(work.compiled.current_callable, device)

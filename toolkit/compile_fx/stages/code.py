@@ -77,11 +77,11 @@ def _constants_first(work: Work) -> dict[str, Any]:
 def following(gm: Any, first: Callable[[Any], bool]) -> set[Any]:
     """The nodes for which `first` is true, and what follows from them: torch loses a constant made from one that is
     left out."""
-    found: set[Any] = set()
+    nodes: set[Any] = set()
     for node in gm.graph.nodes:
-        if first(node) or not found.isdisjoint(node.all_input_nodes):
-            found.add(node)
-    return found
+        if first(node) or not nodes.isdisjoint(node.all_input_nodes):
+            nodes.add(node)
+    return nodes
 
 
 def _is_script_object(node: Any) -> bool:

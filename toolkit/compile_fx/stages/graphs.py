@@ -2,7 +2,7 @@
 post-grad passes.
 
 Inductor's pass groups run on a graph and on the graphs inside it (bodies of cond, while_loop, invoke_subgraph and the
-like): bodies come first, as in stock; the passes themselves are torch's. Must not change their order.
+like): bodies come first, as in stock; the passes and their order are torch's.
 """
 
 from __future__ import annotations
@@ -167,15 +167,15 @@ def _joint(gm: Any, *, skip_invoke_subgraph: bool = False, device: Any = None, p
     for name in known:
         setattr(gm, name, body(gm, name))
     with at_graph(gm, path):
-        made = (
+        rewritten = (
             t.joint_graph_passes(gm, device)
             if t.takes("joint_graph_passes", "input_device")
             else t.joint_graph_passes(gm)
         )
-    for name in list(t.subgraph_names(made)):
+    for name in list(t.subgraph_names(rewritten)):
         if name not in known:
-            setattr(made, name, body(made, name))
-    return made
+            setattr(rewritten, name, body(rewritten, name))
+    return rewritten
 
 
 def _post_grad(gm: Any, *, is_inference: bool, path: str = "") -> None:

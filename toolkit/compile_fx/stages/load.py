@@ -1,6 +1,6 @@
 """Loading: the wrapper becomes a Python module whose kernels are compiled, or ahead of time a shared library.
 
-The report says what was loaded, and how the time was spent by torch's own clocks.
+The report has what was loaded, and how the time was spent by torch's own timers.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def load(work: Work, pipeline: Pipeline) -> None:
 
 def _module(work: Work) -> Any:
     wrapper = work.wrapper_code
-    made = work.lowering._compile_to_module_lines(wrapper) if isinstance(wrapper, t.ValueWithLineMap) else wrapper
-    t.log_module_code(made.__file__)
-    t.output_code_log.info("Output code written to: %s", made.__file__)
+    module = work.lowering._compile_to_module_lines(wrapper) if isinstance(wrapper, t.ValueWithLineMap) else wrapper
+    t.log_module_code(module.__file__)
+    t.output_code_log.info("Output code written to: %s", module.__file__)
     if not isinstance(wrapper, t.ValueWithLineMap):
-        t.V.debug.output_code(made.__file__)
-        t.V.debug.copy(str(Path(made.__file__).with_suffix(".debug")))
-    return made
+        t.V.debug.output_code(module.__file__)
+        t.V.debug.copy(str(Path(module.__file__).with_suffix(".debug")))
+    return module
 
 
 def _library(work: Work) -> tuple[Any, list[str]]:
@@ -66,7 +66,7 @@ def _library(work: Work) -> tuple[Any, list[str]]:
         shared_standard_library() as linked,
         t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True),
     ):
-        made = t.AotCodeCompiler.compile(
+        built = t.AotCodeCompiler.compile(
             lowering,
             work.wrapper_code.value,
             work.kernel_code.value,
@@ -74,7 +74,7 @@ def _library(work: Work) -> tuple[Any, list[str]]:
             device_type=lowering.device_type,
             additional_files=list(dict.fromkeys(files)),
         )
-    return made, linked
+    return built, linked
 
 
 @contextlib.contextmanager
@@ -96,7 +96,7 @@ def _toolkit_named() -> Iterator[None]:
 
 
 def _loaded(work: Work) -> str:
-    """What came of it, in words: kernels by their kind, or the size of a library."""
+    """What was loaded, in words: kernels by their kind, or the size of a library."""
     if work.module is None:
         files = [work.call] if isinstance(work.call, str) else work.call
         paths = [Path(file) for file in files if isinstance(file, str)] if isinstance(files, list) else []
@@ -130,7 +130,7 @@ def _clocks() -> dict[str, tuple[int, float]]:
 
 
 def _spent(before: dict[str, tuple[int, float]]) -> list[str]:
-    """How the time was spent since `before`: what took part of a second, once per kind."""
+    """How the time was spent since `before`: each kind of work that took part of a second."""
     after = _clocks()
     parts = []
     for name, words in _CLOCKS.items():

@@ -321,12 +321,12 @@ class MinifyRoom(ViewsRoom):
             facts.insert(1, (self.steering.asked, "yellow"))
         for wish in list(watched.wishes.values())[-1:]:
             facts.insert(1, (f"{wish}: after this query …", "yellow"))
-        told = self.query_one("#minify-facts", Lines)
+        widget = self.query_one("#minify-facts", Lines)
         texts = [Text(plain(fact), style if place else "bold") for place, (fact, style) in enumerate(facts)]
-        told.show(wrapped(texts, told.scrollable_content_region.width) if wide else texts)
+        widget.show(wrapped(texts, widget.scrollable_content_region.width) if wide else texts)
         height = None if wide else len(facts)
-        if told.styles.inline.height != height:
-            told.styles.height = height
+        if widget.styles.inline.height != height:
+            widget.styles.height = height
         self.live.set_class(watched.state == "running", "runs")
         below = self.query_one("#minify-output", Lines)
         texts = wrapped(output(watched, self.looked), below.scrollable_content_region.width)
