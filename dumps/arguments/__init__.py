@@ -17,8 +17,13 @@ from .kind import Kind
 
 
 def _kinds() -> dict[str, Kind]:
-    modules = (import_module(f".{item.name}", __name__) for item in pkgutil.iter_modules(__path__))
-    return {kind.tag: kind for module in modules for kind in getattr(module, "KINDS", ())}
+    kinds: dict[str, Kind] = {}
+    for item in pkgutil.iter_modules(__path__):
+        for kind in getattr(import_module(f".{item.name}", __name__), "KINDS", ()):
+            if kind.tag in kinds:
+                raise ValueError(f"two kinds of arguments have the tag {kind.tag!r}")
+            kinds[kind.tag] = kind
+    return kinds
 
 
 KINDS = _kinds()

@@ -77,7 +77,7 @@ class Ratio(Kind):
     def drawn(self, body, inner):
         return f"{body[0]}/{body[1]}"
 
-KINDS = (Ratio("fraction", [1, 2], "fractions.Fraction", schema="float"),)
+KINDS = (Ratio("ratio_of_this_test", [1, 2], "fractions.Fraction", schema="float"),)
 '''
 SCREEN = '''
 """Marks: a list of three lines."""
@@ -99,7 +99,7 @@ class MarksRoom(Room):
         self.marked += 1
 
 SCREEN = Screen(
-    digit="7",
+    digit="9",
     label="marks",
     help="What was marked.",
     of="nothing",
@@ -154,7 +154,7 @@ from graphdbg.tui.screens.palette import likeness
 async def story():
     app = Workbench(room_of("home", Here()))
     async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("7")
+        await pilot.press("9")
         assert app.room.ROOM == "marks", app.room
         await pilot.press("ctrl+x")
         assert app.room.marked == 1
@@ -164,7 +164,7 @@ async def story():
         assert app.room.marked == 2
 
 asyncio.run(story())
-assert ROOMS[-1] == "marks"
+assert "marks" in ROOMS
 assert [line.keys for line in matching("marks", "mark more")] == ["ctrl+x"]
 assert max(REGISTRY, key=lambda action: likeness("add mark", action)).id == "marks.add"
 """
@@ -216,7 +216,7 @@ def test_a_rung_is_run_and_a_pass_is_used(place: Path) -> None:
 
 
 def test_a_kind_of_argument_is_saved_compared_and_printed(place: Path) -> None:
-    assert '{"fraction":[1,2]}' in (place / "a" / "graph.json").read_text().replace(" ", "")
+    assert '{"ratio_of_this_test":[1,2]}' in (place / "a" / "graph.json").read_text().replace(" ", "")
     done = python(place, "diff", "a", "b")
     assert "1/2 -> 2/3" in done.stdout, done.stdout + done.stderr
     assert "(1 / 2)" in python(place, "show", "a", "--code").stdout

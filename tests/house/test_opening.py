@@ -56,7 +56,7 @@ OTHERS: dict[str, str] = {
     "toolkit.compile_fx.showing.stage_rows": "what the child wrote into a temporary folder",
     "toolkit.compilers.lazy": "writes",
     "toolkit.compilers.print_compile": "writes",
-    "toolkit.replaying.control": "/proc",
+    "toolkit.replaying.costs": "/proc",
     "toolkit.drawing.render": "what Graphviz wrote just now",
     "toolkit.isolation.imports": "a module of the user's, which is imported next",
     "toolkit.isolation.cache": "the cache folder, /proc",

@@ -49,7 +49,7 @@ def not_run(subsystem: str, saved: SavedGraph, all_required: bool) -> str:
     if subsystem == "cudagraphs":
         return "this compile makes no CUDA graphs"
     if subsystem == "decomposition" and stage not in FULL_STAGES:
-        return f"not run at this stage: a {stage} graph is decomposed already"
+        return f"not run at this stage: a graph of the stage {stage} is decomposed already"
     behind = {
         "pre_grad_passes": stage != "dynamo",
         "joint_graph_passes": stage not in FULL_STAGES | {"joint", "inference"},

@@ -34,7 +34,9 @@ class Mode(Inductor):
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         sentences = super().notes(gm, spec)
         if self.name == "lite" and spec.stage not in FULL_STAGES:
-            sentences.append(f"a {spec.stage} graph is decomposed already, which the mode lite would not do")
+            sentences.append(
+                f"a graph of the stage {spec.stage} is decomposed already, which the mode lite would not do"
+            )
         return sentences
 
     @contextlib.contextmanager
