@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -69,6 +70,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.gpu
 @pytest.mark.parametrize(("kind", "flags"), [("illegal", []), ("hang", ["--hangs", "30"])])
 def test_the_culprit_is_found_and_the_device_is_free(case: Path, tmp_path: Path, kind: str, flags: list[str]) -> None:
+    case = shutil.copytree(case, tmp_path / "case")  # its own: what one kind came to is kept for the next command
     before, began = used_mib(), time.monotonic()
     path = os.pathsep.join([str(PLANTED), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PLANTED_CUDA": kind, "PYTHONPATH": path}
