@@ -72,20 +72,12 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_culprit_is_found_and_the_device_is_free(case: Path, tmp_path: Path, kind: str, flags: list[str]) -> None:
     case = shutil.copytree(case, tmp_path / "case")  # its own: what one kind came to is kept for the next command
     before, began = used_mib(), time.monotonic()
-    path = os.pathsep.join([str(PLANTED), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PLANTED_CUDA": kind, "PYTHONPATH": path}
-    command = [
-        sys.executable,
-        "-m",
-        "graphdbg",
-        "minify",
-        case,
-        "-o",
-        tmp_path / "out",
-        "--import",
-        "planted_cuda_death",
-        *flags,
-    ]
+    module = f"planted_cuda_{kind}"  # the kind in its text: children have no variables of ours
+    text = f"import os\nos.environ['PLANTED_CUDA'] = {kind!r}\nimport planted_cuda_death\n"
+    (tmp_path / f"{module}.py").write_text(text)
+    path = os.pathsep.join([str(tmp_path), str(PLANTED), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    command = [sys.executable, "-m", "graphdbg", "minify", case, "-o", tmp_path / "out", "--import", module, *flags]
     done = subprocess.run([*map(str, command), "--json"], env=environment, capture_output=True, text=True)
     last = json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
     told = {name: last.get(name) for name in ("queries", "nodes", "signature", "verified")}

@@ -198,7 +198,7 @@ def test_one_key_steers_what_runs_whatever_view_is_in_front(work: Path, monkeypa
         assert VIEWS[room.view].name == "Candidate"
         await key(app, "d", lambda: orders[-1:] == [["disable", "windows"]])
         assert told == ["disable windows, the step that runs. Z takes that back."]
-        assert "asked: disable windows" in shown(app)
+        await until(app, lambda: "asked: disable windows" in shown(app), "what was asked")
         await key(app, "Z", lambda: orders[-1:] == [["enable", "windows"]])
         await key(app, "r", lambda: orders[-1:] == [["restart", "2"]])
         assert told[-1] == "Searching again from state 2, 8 nodes; what was found stays."
