@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, Protocol
 
 from ..schema import GraphBody, GraphRecord, InputsRecord, NodeRecord, SymValue, TensorValue
@@ -274,6 +275,11 @@ class ReproFacts:
     def facts(self) -> GraphFacts:
         """The facts of its graph."""
         return facts_of(self.record)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The user's modules as a program imports them: a file by its name, from a folder on Python's path."""
+        return tuple(Path(name).stem if name.endswith(".py") else name for name in self.imports)
 
     @property
     def leaves_out(self) -> bool:

@@ -246,7 +246,7 @@ def _head(
     if failure.stage == "eager":
         lines.append("It is the same in eager mode: an operator fails by itself.")
     if case.imports:
-        lines.append(f"Needs {_one_line(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
+        lines.append(f"Needs {_one_line(', '.join(case.modules), 160)} where Python finds it (PYTHONPATH).")
     lines += [_one_line(sentence, 200) for sentence in (*(case.ops.remarks if case.ops else ()), *remarks)]
     lines += [f"Left out: {_one_line(note, 160)}" for note in notes]
     lines += [f"--without-fault: {_off_text(case)}."] if case.off == "work-around" else []
@@ -294,7 +294,7 @@ def flaky_sentence(rate: Rate, subject: str = "This program") -> str:
 def _imports(case: ReproFacts, program: FunctionText, body: str) -> list[str]:
     """What the body uses, and the user's own modules after torch. A torch that does not start never exits with 1."""
     first, plain, inside = program.imported(f"{body}\n{_HOOK}", case.ops.imports if case.ops else ())
-    own = [f"import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in case.imports]
+    own = [f"import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in case.modules]
     if own and case.off == "left out" and not case.needs_imports:
         own = ["if FAULT:", *indented(own)]
     return [*first, *plain, "", _FLAGS, "try:", *indented([*inside, *own]), "finally:", f"    {_HOOK}"]

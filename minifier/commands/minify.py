@@ -19,6 +19,7 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import shown_path
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
+from ...toolkit.isolation.imports import run_line
 from ...toolkit.recorder.options import size_of
 from ...toolkit.verdicts.verdict import with_flags
 from ..control import known_step
@@ -316,7 +317,7 @@ def _run(
         }
     shows = about["repro"] == "shows" or (report is not None and report.unsure)
     case = shlex.join(["graphdbg", "replay", str(out / "case"), "--rung", options.rung])
-    tried = shlex.join(["python", about["repro_path"]]) if shows else with_flags(case, options.imports)
+    tried = run_line(about["repro_path"], options.imports) if shows else with_flags(case, options.imports)
     reported = shlex.join(["graphdbg", "report", str(out)])
     blamed = result.verdict.fault == "compiler" and options.command is None
     why = shlex.join(["graphdbg", "bisect", str(out)]) if blamed else ""

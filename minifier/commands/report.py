@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from ...dumps.atomic import check_folder, free_path
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
-from ...toolkit.isolation.imports import TRUST, option_words, without_trust
+from ...toolkit.isolation.imports import TRUST, option_words, run_line, without_trust
 from .verify import modules_of, program_of
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def report(
     if only_look:
         return _previewed(Path(graph), as_json)
     if not (output or rung or as_test) and all((Path(graph) / name).exists() for name in _WRITTEN):
-        return _packed(Path(graph), TRUST in imports, as_json)
+        return _packed(Path(graph), imports, as_json)
     saved = resolve_graph(graph)
     graph = address(saved)
     out = Path(output) if output else free_path("graphdbg-report", bare=False)
@@ -147,7 +148,7 @@ def report(
         imports=imports,
         verdict=verdict,
     )
-    tried = shlex.join(["python", str(done.repro)])
+    tried = run_line(str(done.repro), imports)
     if as_json:
         emit(done.as_json() | {"next": [tried] if done.repro else []}, as_json=True)
     else:
@@ -163,7 +164,7 @@ _WRITTEN = ("repro.py", "issue.md", "case")
 """What minify leaves where it wrote a report."""
 
 
-def _packed(out: Path, trusted: bool, as_json: bool) -> int:
+def _packed(out: Path, imports: Sequence[str], as_json: bool) -> int:
     """A report that is there: its repro is run again, and what is not packed yet is packed."""
     from ...dumps.pack.redact import Redactor
     from ...dumps.store import load_graph
@@ -171,7 +172,7 @@ def _packed(out: Path, trusted: bool, as_json: bool) -> int:
     from ..report.issue import Report
     from ..report.under import shown, torch_of
 
-    with program_of(str(out), trusted) as (program, known):
+    with program_of(str(out), TRUST in imports, without_trust(imports)) as (program, known):
         flaky = bool(known and known.rate and known.rate.flaky)
         packed = shown(program, torch_of(sys.executable, program), path=modules_of(known), flaky=flaky)
     sidecar, archive = program.with_suffix(".safetensors"), out / "artifacts.zip"
@@ -184,7 +185,7 @@ def _packed(out: Path, trusted: bool, as_json: bool) -> int:
     emit(
         packed.plain() | paths if as_json else "\n".join(paths.values()),
         as_json=as_json,
-        next=[shlex.join(["python", str(program)])],
+        next=[run_line(str(program), known.imports if known else ())],
     )
     say(packed.sentence())
     for note in done.notes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,8 +80,9 @@ def modules_of(known: CaseFile | None) -> list[str]:
 
 
 @contextmanager
-def program_of(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | None]]:
-    """The repro, and what is known of its case. Raises UsageError where there is none, or it may not be run."""
+def program_of(subject: str, trust: bool, imports: Sequence[str] = ()) -> Generator[tuple[Path, CaseFile | None]]:
+    """The repro, and what is known of its case. `imports`: modules that the user has named. Raises UsageError where
+    there is none, or it may not be run."""
     from .. import casefile
 
     path = Path(subject)
@@ -91,7 +92,7 @@ def program_of(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | No
     beside = (path, path / REPRO, *([path.parent / REPRO] if path.name == "case" else []))
     program = next((place for place in beside if place.is_file()), None)
     again = shlex.join(["graphdbg", "verify", subject, "--trust"])
-    if known is not None and known.imports and not trust:
+    if known is not None and not trust and not set(known.imports) <= set(imports):
         what = f"verifying {subject} imports {', '.join(map(repr, known.imports))}"
         raise UsageError(what, "its case.json says so, and nobody has said it here", f"read it, then: {again}")
     if program is not None:

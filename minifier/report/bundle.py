@@ -181,7 +181,7 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
     report.first_layer = first_layer(chosen.layers, case.rung)
     report.verdict = report.verdict.in_layer(backend_layer(earliest(chosen.layers)))
     if case.imports:
-        report.notes.append(f"repro.py imports {', '.join(case.imports)}, which has to be attached to the issue")
+        report.notes.append(f"repro.py imports {', '.join(case.modules)}, which has to be attached to the issue")
     report.notes += [script.sizing.sentence().rstrip(".")] if script.sizing is not None and script.sizing.marks else []
     report.notes += list(case.ops.remarks) if case.ops is not None and case.ops.stands_in else []
     report.notes += [f"left out of repro.py: {note}" for note in script.notes]

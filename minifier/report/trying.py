@@ -239,7 +239,7 @@ def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
     versions, saved = asked.versions, asked.saved
     first = shown = None
     for script in candidates(offs(case)[0]):
-        beside = f" and {', '.join(script.case.imports)} imported" if script.case.imports else ""
+        beside = f" and {', '.join(script.case.modules)} imported" if script.case.imports else ""
         asked.narrate(
             f"running a repro that enters {_entering(script)} with {script.way} inputs{beside}, in a fresh process"
         )

@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import itertools
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -176,6 +177,17 @@ def homes_of(names: Sequence[str]) -> list[str]:
         places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
         folders += [str(Path(place).parent) for place in places[:1] if Path(place).exists()]
     return list(dict.fromkeys(folders))
+
+
+def run_line(program: str, imports: Sequence[str]) -> str:
+    """The line that runs a repro which imports these modules: those given as files are found through PYTHONPATH.
+
+    >>> run_line("small/repro.py", ["my_ops", "/home/ann/plant.py"])
+    'PYTHONPATH=/home/ann python small/repro.py'
+    """
+    folders = dict.fromkeys(str(Path(name).parent) for name in without_trust(imports) if _is_path(name))
+    found_by = f"PYTHONPATH={shlex.quote(os.pathsep.join(folders))} " if folders else ""
+    return found_by + shlex.join(["python", program])
 
 
 TRUST = "graphdbg.toolkit.triton.trusted"

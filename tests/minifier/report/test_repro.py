@@ -228,6 +228,13 @@ def test_what_a_module_changes_is_in_no_cache() -> None:
     assert off not in texts[False]
 
 
+def test_a_module_given_as_a_file_is_imported_by_its_name() -> None:
+    case = replace(case_of(relu_record(None)), imports=("ops.mine", "/somewhere/planted.py"), needs_imports=True)
+    text = next(iter(candidates(case))).text
+    assert "import ops.mine  #" in text and "import planted  #" in text and "/somewhere" not in text
+    assert "Needs ops.mine, planted where Python finds it (PYTHONPATH)." in text
+
+
 def test_a_text_that_is_no_program_is_refused() -> None:
     nested: object = 1
     for _ in range(300):

@@ -15,6 +15,7 @@ import pytest
 from graphdbg.cli import run as graphdbg
 from graphdbg.dumps import written
 from graphdbg.dumps.errors import UsageError
+from graphdbg.minifier.commands.verify import program_of
 from graphdbg.minifier.report import under
 from graphdbg.minifier.report.under import Shown, TorchThere, builds, interpreter, torch_of
 from graphdbg.minifier.report.verify import Trial
@@ -135,6 +136,10 @@ def test_modules_that_a_case_names_need_trust(tmp_path: Path, capsys: pytest.Cap
     (out / "case" / "case.json").write_text(json.dumps({"options": {"imports": ["my_ops"]}}))
     assert graphdbg(["verify", str(out)]) == 2
     assert f"verifying {out} imports 'my_ops'" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="imports 'my_ops'"), program_of(str(out), False, ["another"]):
+        pass
+    with program_of(str(out), False, ["my_ops", "another"]) as (program, _):  # the user has named it
+        assert program == out / "repro.py"
 
 
 def test_a_case_has_the_repro_beside_it_and_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
