@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 # pytest exits with 5 when a selection holds no test; that is no failure.
 no_tests_is_fine = || test $$? -eq 5
 
-.PHONY: demo test test-full test-gpu test-pythons zoo hostile property lint wheel resolutions bench pictures clean
+.PHONY: demo test test-full test-gpu test-pythons zoo hostile property lint wheel resolutions bench pictures docs docs-test clean
 
 demo: $(STAMP)
 	$(BIN)/graphdbg demo
@@ -66,6 +66,14 @@ bench: $(STAMP)
 	@set -e; for script in tests/bench/bench_*.py; do \
 	  echo "== $$script"; $(BIN)/python -m tests.bench.$$(basename $$script .py) $(ARGS); \
 	done
+
+# The site, into .cache/site: it opens from the folder, without a server.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# Every code block of README and the site, run and compared with what the page shows.
+docs-test: $(STAMP)
+	$(PYTEST) -n $(WORKERS) --dist worksteal --durations=20 -m "" $(ARGS) tests/docs
 
 pictures: $(STAMP)
 	$(BIN)/python -m tests.tui.pictures docs/pictures
