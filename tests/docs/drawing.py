@@ -1,6 +1,4 @@
-"""Draws the `dot` blocks of the site as SVG inside of the page, by the Graphviz that pygraphviz brings.
-
-"""
+"""Draws the `dot` blocks of the site as SVG inside of the page, by the Graphviz that pygraphviz brings."""
 
 from __future__ import annotations
 
@@ -9,8 +7,11 @@ from typing import Any
 
 import pygraphviz
 
-LOOK = 'rankdir=LR; bgcolor=transparent; node [shape=box, style=rounded, fontname="sans-serif", fontsize=11, height=0.3]; '
-LOOK += 'edge [fontname="sans-serif", fontsize=10, arrowsize=0.7];'
+LOOK = """
+rankdir=LR; bgcolor=transparent;
+node [shape=box, style=rounded, fontname="sans-serif", fontsize=11, height=0.3];
+edge [fontname="sans-serif", fontsize=10, arrowsize=0.7];
+"""
 
 
 def drawing(source: str, language: str, css_class: str, options: dict[str, Any], md: Any, **_: Any) -> str:
