@@ -22,7 +22,7 @@ def drawing(source: str, language: str, css_class: str, options: dict[str, Any],
     True
     """
     graph = pygraphviz.AGraph(string=f"digraph {{ {LOOK} {source} }}")
-    svg = graph.draw(format="svg", prog="dot").decode("utf-8")
+    svg = (graph.draw(format="svg", prog="dot") or b"").decode("utf-8")
     svg = re.sub(r"^.*?(?=<svg)", "", svg, flags=re.DOTALL).replace('"black"', '"currentColor"')
     svg = re.sub(r"<title>.*?</title>|<!--.*?-->", "", svg, flags=re.DOTALL)
     return f'<div class="drawing">{svg}</div>'
