@@ -56,6 +56,24 @@ def first_missing(shown: list[str], real: list[str]) -> str | None:
     return None
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """What the commands of a page see: a home of their own, the shared warm cache of compiles, no colours."""
+    cache = ROOT / ".cache" / "docs"
+    cache.mkdir(parents=True, exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GRAPHDBG", "TORCH"))}
+    kept.pop("CI", None)
+    return kept | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "HOME": str(folder),
+        "XDG_STATE_HOME": str(folder / ".state"),
+        "XDG_CACHE_HOME": str(cache),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+    }
+
+
 class Runner:
     """Runs the blocks of one page in one folder and keeps what does not agree."""
 
@@ -63,20 +81,7 @@ class Runner:
         self.page, self.folder = page, folder
         self.troubles: list[str] = []
         self.updates: list[tuple[Block, Command, list[str]]] = []
-        cache = ROOT / ".cache" / "docs"
-        cache.mkdir(parents=True, exist_ok=True)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GRAPHDBG", "TORCH"))}
-        kept.pop("CI", None)
-        self.environment = kept | {
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-            "HOME": str(folder),
-            "XDG_STATE_HOME": str(folder / ".state"),
-            "XDG_CACHE_HOME": str(cache),
-            "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            "COLUMNS": "100",
-            "NO_COLOR": "1",
-        }
+        self.environment = environment(folder)
 
     def run(self) -> None:
         """Runs every block; the first command with a wrong exit code ends the page."""
