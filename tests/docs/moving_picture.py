@@ -1,7 +1,8 @@
 """The moving picture of README: records real commands at a terminal and draws what came, each pause at most a second,
 as one SVG that plays in a browser: `python -m tests.docs.moving_picture docs/pictures/moving.svg`.
 
-What the picture says is kept as text in its <desc>, a line each; `make docs-test` runs the commands again and compares.
+What the picture says is kept as text in its <desc>, a line each. README shows the same session: `make docs-test` runs
+it and compares, and `tests/docs/test_site.py` compares README with the picture.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import struct
 import subprocess
 import sys
@@ -19,22 +19,22 @@ import tempfile
 import termios
 import time
 from collections.abc import Iterator
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 
 import pyte
 
-from .blocks import ROOT
 from .run_pages import environment
 
 COMMANDS = (
-    "graphdbg dump -o myrun train.py --plant accuracy --steps 2",
+    "graphdbg dump -o myrun -m graphdbg.examples.train_gpt --plant accuracy --steps 2",
     "graphdbg triage myrun",
     "graphdbg minify -o small myrun",
     "python small/repro.py",
 )
 """What is typed. The planted fault is Inductor's own test hook: it makes relu wrong, and training goes on."""
 COLUMNS, ROWS, SECONDS, PAUSE_S, LAST_S = 100, 26, 30.0, 1.0, 4.0
+TOGETHER_S = 0.04
 WIDE, HIGH = 8.4, 18
 COLOURS = {"red": "#f47067", "green": "#6bc46d", "brown": "#daaa3f", "yellow": "#daaa3f", "blue": "#6cb6ff",
            "magenta": "#dcbdfb", "cyan": "#56d4dd"}  # fmt: skip
@@ -107,6 +107,8 @@ def recorded(folder: Path) -> tuple[list[tuple[float, tuple[Row, ...]]], list[st
         now += min(seconds, PAUSE_S)
         stream.feed(text)
         rows = tuple(row_of(screen.buffer[row]) for row in range(ROWS))
+        if frames and now - frames[-1][0] < TOGETHER_S:  # parts of one redrawing
+            frames.pop()
         if not frames or rows != frames[-1][1]:
             frames.append((now, rows))
 
@@ -118,7 +120,7 @@ def recorded(folder: Path) -> tuple[list[tuple[float, tuple[Row, ...]]], list[st
         show(1.5 * PAUSE_S, "")
     rows = [*screen.history.top, *(screen.buffer[row] for row in range(ROWS))]
     lines = ["".join(text for text, _ in row_of(row)).rstrip() for row in rows]
-    return frames, [line for line in lines if line]
+    return frames, [line for line in lines if line and line[0] not in "╭│╰"]
 
 
 def picture(frames: list[tuple[float, tuple[Row, ...]]], lines: list[str]) -> str:
@@ -169,13 +171,12 @@ def picture(frames: list[tuple[float, tuple[Row, ...]]], lines: list[str]) -> st
 def lines_of(svg: str) -> list[str]:
     """The lines that a picture shows, as text."""
     said = re.search(r"<desc>(.*?)</desc>", svg, re.DOTALL)
-    return said[1].splitlines() if said else []
+    return unescape(said[1]).splitlines() if said else []
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="picture-") as place:
         folder = Path(place).resolve()
-        shutil.copy(ROOT / "examples" / "train_gpt.py", folder / "train.py")
         frames, lines = recorded(folder)
         Path(sys.argv[1]).write_text(picture(frames, lines), encoding="utf-8")
 
