@@ -55,6 +55,7 @@ SCRIPT = "train_residual"
 class DemoFailedError(GraphdbgError):
     """A step of the demo did not do what it is there to show."""
 
+    code = "GD32"
     exit_code = 1
 
 

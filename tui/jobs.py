@@ -27,7 +27,7 @@ from typing import Any
 from ..dumps.answers import KEPT_ELSEWHERE
 from ..dumps.atomic import cannot_write
 from ..dumps.deaths import signal_name
-from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.errors import CannotResumeError, CannotStartError, GraphdbgError, UsageError
 from ..dumps.lines import BITE_BYTES, Tail, decoded
 from ..dumps.process import liveness
 from . import job_files
@@ -112,7 +112,7 @@ class Job:
         """Ends the job and all that it started, without waiting: Ctrl-C, and harder signals after a while. Raises
         UsageError where it runs on another host."""
         if self._process is None and job_files.look(self.folder).state == "elsewhere":
-            raise UsageError(f"cannot stop {self.line}", "it runs on another host", "stop it there")
+            raise CannotResumeError(f"cannot stop {self.line}", "it runs on another host", "stop it there")
         with self._lock:
             if self._stopping:
                 return
@@ -151,7 +151,7 @@ class Job:
                 start_new_session=True,
             )
         except OSError as error:
-            raise UsageError(f"cannot start {self.line}", error.strerror or str(error)) from error
+            raise CannotStartError(f"cannot start {self.line}", error.strerror or str(error)) from error
         finally:
             os.close(out)
             os.close(err)

@@ -38,10 +38,13 @@ class NothingToReduceError(UsageError):
 class DoesNotFailError(NothingToReduceError):
     """The original case passes, or fails in another way than was asked for."""
 
+    code = "GD30"
+
 
 class CannotJudgeError(NothingToReduceError):
     """Whether the original case fails cannot be determined."""
 
+    code = "GD31"
     exit_code = 4
     wider = ""
     """The graph that it was made from, where that one would show it."""

@@ -19,7 +19,7 @@ import click
 from ...dumps import held, why
 from ...dumps.atomic import free_path, write_file
 from ...dumps.commands.options import seconds_option
-from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.errors import CommandLineError, GraphdbgError, UsageError, said
 from ...dumps.graph_folder import RUN_FILE, encode
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, RunRecord
@@ -83,7 +83,7 @@ def dump(
     steps = after_failure.steps(on_failure) if on_failure is not None else ()
     if imports and not steps:
         option = option_words(imports)[0]
-        raise UsageError(
+        raise CommandLineError(
             f"{option} does nothing by itself", "it is for what --on-failure does", "add --on-failure minify"
         )
     options = recording(**asked)
@@ -101,7 +101,7 @@ def dump(
             if steps:
                 after_failure.follow(run.path, steps, on_failure_time, signals, imports)
         except (GraphdbgError, OSError) as error:  # the exit code stays the command's own
-            say(f"graphdbg: {error}")
+            say(f"graphdbg: {said(error)}")
     return code
 
 
@@ -125,7 +125,7 @@ def _print_closing(run: RunWriter, words: list[str], code: int, seen: Path | Non
     try:
         _complete(run)
     except GraphdbgError as error:
-        say(f"graphdbg: {error}")
+        say(f"graphdbg: {error.said}")
     run.unite(programs=not options.max_disk)
     for line in held.keep_run(run.path, run.tensors):
         say(f"graphdbg: {line}")
