@@ -150,7 +150,11 @@ class Commands(click.Group):
                 formatter.write_text(" ".join(PLANNED))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    epilog="An error ends with a code, such as [GD06]: the page of that name in docs/errors says what to do.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def graphdbg() -> None:
     """Record, look at, replay, shrink and report what torch.compile makes of your model.

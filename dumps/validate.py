@@ -89,7 +89,7 @@ class Checker:
         try:
             expr.parse(text)
         except RefusedError as error:
-            raise RefusedError(self._what(place), str(error)) from error
+            raise type(error)(self._what(place), str(error)) from error
         except GraphdbgError as error:
             raise UnreadableError(self._what(place), str(error)) from error
 

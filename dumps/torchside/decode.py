@@ -53,7 +53,7 @@ class Decoder:
         try:
             gm = self._body(self.record.graph, fake, self.where, 0)
         except RefusedError as error:
-            raise RefusedError(error.what, error.why, error.fix or _instead(self.record)) from error.__cause__
+            raise type(error)(error.what, error.why, error.fix or _instead(self.record)) from error.__cause__
         record = self.record
         gm.meta[CARRY] |= {
             "id": record.id,

@@ -190,7 +190,7 @@ def refused(record: GraphRecord, target: str, error: EnvironmentLackError) -> En
     why = f"the op {target!r} is not registered in this process; {name} defines it"
     if definition.missing:
         why = f"{why}, and could not be saved whole: it lacks {'; '.join(definition.missing)}"
-        return EnvironmentLackError(error.what, why, error.fix)
+        return NotRegisteredError(error.what, why, error.fix)
     if not definition.program:
         return NotRegisteredError(error.what, f"{why}, and its source is not in the dump", error.fix)
     instead = "" if definition.module in SCRIPTS else f", or --import {definition.module}"
