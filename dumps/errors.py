@@ -63,7 +63,7 @@ class GraphdbgError(Exception):
 
 
 class UsageError(GraphdbgError):
-    """The request makes no sense as it stands."""
+    """The request cannot be carried out as it is written."""
 
     code = "GD01"
 

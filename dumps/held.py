@@ -141,7 +141,7 @@ def read(path: Path, *, live: bool = False) -> Held:
     if not set(stored_names(None, record.inputs)) <= names:
         raise DamagedError(what, "an input names a storage that is not there")
     if _head(mapped, what) != head:
-        raise UnreadableError(what, "its process overwrote them meanwhile", "try again")
+        raise UnreadableError(what, "its process overwrites them while they are read", "try again")
     return Held(execution, record.inputs, storages, generators)
 
 
@@ -153,7 +153,7 @@ def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
         raise DamagedError(what, "the file is damaged")
     if not whole:
         raise DamagedError(
-            what, f"they are torn: its process died while those of execution {execution} were being copied"
+            what, f"they are incomplete: its process died while those of execution {execution} were being copied"
         )
     return execution, start, size
 

@@ -318,10 +318,14 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     path = Path(os.path.normpath(Path(cwd or "") / text))
     try:
         if not text or "\0" in text:
-            raise NoSuchRunError(f"{text!r} names nothing", "a run, RUN/ID or a case folder is wanted")
+            raise NoSuchRunError(
+                f"{text!r} names nothing", "a name is a run, RUN/ID or a case folder", "list the runs here: graphdbg ls"
+            )
         if is_script(text, cwd):
             fix = f"record it first: graphdbg dump -o myrun {shlex.quote(text)}"
-            raise WrongKindError(f"{text} names a script", "a run, a graph of a run or a case folder is wanted", fix)
+            raise WrongKindError(
+                f"{text} names a script", "the command needs a run, a graph of a run or a case folder", fix
+            )
         if any(place.is_file() for place in (path, *path.parents)):
             from .archive import folder_of  # late: hardly ever needed
 
@@ -385,7 +389,7 @@ def load_graph(path: str | Path) -> SavedGraph:
     target = resolve(str(path))
     if isinstance(target, Run):
         raise WrongKindError(
-            f"{path} is a run", "a graph is wanted", f"name one: {path}/ID; list them with graphdbg ls {path}"
+            f"{path} is a run", "the command needs one graph", f"name one: {path}/ID; list them with graphdbg ls {path}"
         )
     return target
 

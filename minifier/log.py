@@ -86,7 +86,7 @@ class Log:
             self.tell(Conditions(whole, dict(about or {})))
         elif not resume:
             what = f"{self.path} exists"
-            raise CannotResumeError(what, "another minification wrote it", "choose another -o, or pass --resume")
+            raise CannotResumeError(what, "it holds another minification", "choose another -o, or pass --resume")
         else:
             self._compare(before.header, whole)
             if self.damage:
@@ -205,9 +205,7 @@ def nothing_to_resume(out: Path) -> UsageError:
     why = "it has no events.jsonl with answers" if out.is_dir() else "there is no such folder"
     if (out / OTHER_NAME).is_file():
         why = f"an earlier graphdbg wrote its answers, into {OTHER_NAME}, which this one does not read"
-    return CannotResumeError(
-        f"there is nothing to go on with in {out}", why, "minify without --resume, into another -o"
-    )
+    return CannotResumeError(f"there is nothing to resume in {out}", why, "minify without --resume, into another -o")
 
 
 LOCK_FILE = "lock"

@@ -248,10 +248,10 @@ def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str],
         ),
     ]
     if lacking:
-        anew, how = again(out, old), "then say it again: {} (or --trust)"
+        anew, how = again(out, old), "then allow it: {} (or --trust)"
         if not here or not anew.isprintable():
             anew, how = again(out, MinifyOptions(imports=(TRUST,))), "then run {} if you trust it"
-        why = "its journal says so, and nobody has said it here"
+        why = "its journal names this, and this command does not allow it"
         raise NeedsTrustError(f"going on in {out} {' and '.join(lacking)}", why, f"read it, {how.format(anew)}")
 
 

@@ -43,7 +43,7 @@ def edit(app: App[None], path: Path, line: int = 1) -> None:
     if not editor or not shlex.split(editor):
         raise ScreenError(place, "neither VISUAL nor EDITOR names an editor", "set one, or open it yourself")
     if not path.is_file():
-        raise ScreenError(place, "the file is not there any more", "record the run again")
+        raise ScreenError(place, "the file is gone", "record the run again")
     try:
         code = over(app, command(editor, path, line), place, "open it yourself")
     except OSError as error:

@@ -102,7 +102,7 @@ class Job:
         """Whether the job has not ended yet."""
         return self.code is None
 
-    def last_said(self, none: str = "it said nothing") -> str:
+    def last_said(self, none: str = "it printed nothing") -> str:
         """The last line of its narration, or of its error where it reported one."""
         said = [line for line in self.said if line.strip()]
         errors = [line.removeprefix("graphdbg: ") for line in said if line.startswith("graphdbg: ")]

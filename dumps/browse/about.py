@@ -102,15 +102,13 @@ def positions(saved: SavedGraph, text: str) -> list[int]:
         first, _, last = part.partition("..")
         ends = [first, last or first]
         if not first or part.endswith(".."):
-            raise BadValueError(f"--nodes {part!r} has one end", "", "name both: A..B")
+            raise BadValueError(f"--nodes {part!r} has only one end", "", "name both: --nodes A..B")
         for name in ends:
             if name not in places:
                 raise no_node(saved, names, name)
         start, end = (places[name] for name in ends)
         if end < start:
-            raise BadValueError(
-                f"{last} comes before {first} in this graph", "", f"turn them round: --nodes {last}..{first}"
-            )
+            raise BadValueError(f"{last} comes before {first} in this graph", "", f"swap them: --nodes {last}..{first}")
         node_places.update(range(start, end + 1))
     if not node_places:
         raise BadValueError("--nodes names no node", "", "name one, a stretch A..B, or several: A,B..C")

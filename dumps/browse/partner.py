@@ -70,7 +70,7 @@ def graph_of(saved: SavedGraph) -> SavedGraph:
         return saved
     here, there = ("forward", "backward") if "forward" in saved.stage else ("backward", "forward")
     if here not in saved.stage:
-        words = _NO_SIDES.get(saved.stage.removeprefix("post_grad_"), "autograd had not seen it yet")
+        words = _NO_SIDES.get(saved.stage.removeprefix("post_grad_"), "it is recorded before autograd splits it")
         why = f"its stage is {saved.stage}: {words}"
         raise NoPartnerError(f"{saved.id} has no partner", why, "name a forward, backward or joint graph")
     if saved.run is None:

@@ -62,7 +62,7 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     if two is not None:
         pairs_left = pairs(left, two)
     elif isinstance(left, SavedGraph):
-        raise CommandLineError("a second graph is wanted", f"{a} is one graph", "name it: graphdbg diff A B")
+        raise CommandLineError("diff needs a second graph", f"{a} is only one", "name it: graphdbg diff A B")
     else:
         pairs_left = [pair for first, other in ranks(left) for pair in pairs(first, other)]
     single = isinstance(left, SavedGraph) or isinstance(two, SavedGraph)

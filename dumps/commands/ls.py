@@ -115,7 +115,7 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
     if run.state == "unreadable":
         raise UnreadableError(f"cannot follow {text}", run.trouble)
     if run.state == "vanished":
-        raise UnreadableError(f"cannot follow {text}", "the folder is not there any more")
+        raise UnreadableError(f"cannot follow {text}", "the folder is gone")
     if run.state == "ended":
         say(f"{text} has ended: {counted(len(run.rows), 'graph')}; next: graphdbg ls {shlex.quote(text)}")
 

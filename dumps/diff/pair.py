@@ -120,7 +120,7 @@ def ranks(part: GraphGroup) -> list[tuple[GraphGroup, GraphGroup]]:
     ]
     if part.kind != "run" or len(parts) < 2:
         why = f"only {part.text} is named, and it is {'one process' if part.kind == 'run' else 'a ' + part.kind}"
-        raise CommandLineError("a second graph, run or process is wanted", why, "name it: graphdbg diff A B")
+        raise CommandLineError("diff needs a second graph, run or process", why, "name it: graphdbg diff A B")
     return [(parts[0], other) for other in parts[1:]]
 
 

@@ -94,7 +94,7 @@ _BUILTINS = frozenset(
 
 
 class CannotExpressError(GraphdbgError):
-    """The graph holds something that a plain torch program has no words for."""
+    """The graph holds something that a program of torch alone cannot say."""
 
     code = "GD60"
 

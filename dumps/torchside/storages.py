@@ -187,7 +187,7 @@ def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.T
             return by_channel(tensor, scales, points, q["axis"])
         return whole(tensor, q["scale"], q["zero_point"])
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
-        raise DamagedError(where, f"its quantizer makes no sense ({error})") from error
+        raise DamagedError(where, f"torch refuses its quantizer ({error})") from error
 
 
 def packable(tensor: torch.Tensor) -> bool:

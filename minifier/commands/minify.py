@@ -199,7 +199,7 @@ def minify(
 
         if graph or resume:
             raise OptionsExcludeError(
-                "a command was given beside a graph", "one of them is wanted", "leave the other out"
+                "a command is given beside a graph", "minify takes either", "leave one of them out"
             )
         triage = program.triaged(command, out, options.max_time, quiet=as_json)
         options = replace(options, max_time=program.left_of(options.max_time, triage))
@@ -219,7 +219,7 @@ def minify(
         graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
         raise CommandLineError(
-            "no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is"
+            "no graph is named", "minify needs a RUN, RUN/ID or a case folder", "list them with graphdbg ls"
         )
     options = options.checked()
     if out is not None:
@@ -350,7 +350,10 @@ def _nothing(error: NothingToReduceError, as_json: bool) -> int:
     """There is no failure to follow: says so and returns the exit code."""
     if as_json:
         reason = error.verdict.reason or str(error)
-        emit({"event": "done", "repro": "none", **error.verdict.flat(), "reason": reason}, as_json=True)
+        emit(
+            {"event": "done", "repro": "none", **error.verdict.flat(), "reason": reason, "code": error.code},
+            as_json=True,
+        )
     say(f"graphdbg: {error.said}")
     return error.exit_code
 

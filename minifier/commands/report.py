@@ -101,8 +101,8 @@ def report(
         if TRUST not in imports:
             named = shlex.join(["graphdbg", "report", graph, *option_words(known.imports)])
             what = f"reporting {graph} imports {', '.join(map(repr, known.imports))}"
-            why = "its case.json says so, and nobody has said it here"
-            raise NeedsTrustError(what, why, f"read it, then say it again: {named} (or --trust)")
+            why = "its case.json names them, and this command does not allow it"
+            raise NeedsTrustError(what, why, f"read them, then allow it: {named} (or --trust)")
         imports = (*known.imports, *imports)
         search_here(imports)
     rung = rung or (known.rung if known else "inductor")
@@ -133,7 +133,7 @@ def report(
             say(f"graphdbg: {error.said}")
             if as_json:
                 emit(
-                    {"test": None, "repro": "none", "reason": str(error)},
+                    {"test": None, "repro": "none", "reason": str(error), "code": error.code},
                     as_json=True,
                     next=[shlex.join(["graphdbg", "report", graph])],
                 )

@@ -102,7 +102,7 @@ def show(
     options = RowOptions(**rows)
     if options.any and (code or stats or kernel is not None or node is not None):
         why = "--nodes, --filter, --find, --sort, --columns and --fold are about all nodes"
-        raise OptionsExcludeError("two different views were asked for", why, "one at a time")
+        raise OptionsExcludeError("two different views are asked for", why, "one at a time")
     if save is not None:
         _save(saved, options, Path(save), seed, imports, as_json)
     elif node is not None:
@@ -269,7 +269,7 @@ def _code(saved: SavedGraph) -> list[tuple[str, str]]:
         program = saved.program()
     except RefusedError as error:
         raise NotStoredError(
-            f"{saved.id} has neither generated code nor graph.py", "it was not compiled to the end"
+            f"{saved.id} has neither generated code nor graph.py", "its compile did not reach code generation"
         ) from error
     place = f", {saved.program_path}" if saved.program_path.exists() else ""
     say(f"{saved.id} has no generated code; this is the graph itself{place}")

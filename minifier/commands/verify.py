@@ -94,7 +94,9 @@ def program_of(subject: str, trust: bool, imports: Sequence[str] = ()) -> Genera
     again = shlex.join(["graphdbg", "verify", subject, "--trust"])
     if known is not None and not trust and not set(known.imports) <= set(imports):
         what = f"verifying {subject} imports {', '.join(map(repr, known.imports))}"
-        raise NeedsTrustError(what, "its case.json says so, and nobody has said it here", f"read it, then: {again}")
+        raise NeedsTrustError(
+            what, "its case.json names them, and this command does not allow it", f"read it, then: {again}"
+        )
     if program is not None:
         if not program.stat().st_size:
             raise WrongKindError(

@@ -63,7 +63,9 @@ class Errand(PendingTask):
             if self.order.trees is None:
                 self.order = self.servers.far(self.order)
             self._send({name: self.servers.part(name) for name in answer.hashes})
-        raise ClusterError("cannot send the case to a worker", "whatever is sent, it lacks something")
+        raise ClusterError(
+            "cannot send the case to a worker", "a file of it is missing there each time", "leave --executor out"
+        )
 
     def kill(self) -> None:
         """Ends the query soon."""

@@ -69,7 +69,7 @@ class Sender:
         held = self._files[name]
         data = held if isinstance(held, bytes) else held.read_bytes()
         if hash_of(data) != name:
-            raise ClusterError("cannot send a case to a worker", f"{held} changed while it was being asked about")
+            raise ClusterError("cannot send a case to a worker", f"{held} changed during the query")
         return data
 
     def _entry(self, path: str, content: Path | bytes) -> ParcelFile:
@@ -97,7 +97,7 @@ class Store:
         """Keeps content by its name. Raises EnvironmentLackError for content that arrived altered."""
         for name, data in parts.items():
             if hash_of(data) != name:
-                raise ClusterError("a case did not arrive whole", f"{name} has other bytes than its name says")
+                raise ClusterError("a case arrives damaged", f"{name} has other bytes than its name says")
             path = self._files / name
             if not path.exists():
                 part = temporary_beside(path)

@@ -36,7 +36,7 @@ class NothingToReduceError(UsageError):
 
 
 class DoesNotFailError(NothingToReduceError):
-    """The original case passes, or fails in another way than was asked for."""
+    """The original case passes, or fails in another way than is asked for."""
 
     code = "GD30"
 

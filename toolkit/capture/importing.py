@@ -87,7 +87,11 @@ def import_file(
         try:
             done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, timeout=LIMIT_S, check=False)
         except subprocess.TimeoutExpired as error:
-            raise CannotImportError(f"{path} was not imported", f"it was still at it after {LIMIT_S:g} s") from error
+            raise CannotImportError(
+                f"{path} cannot be imported",
+                f"running it takes more than {LIMIT_S:g} s",
+                f"run it by itself to see why: python {path}",
+            ) from error
         if done.returncode != 0 or not answer.exists():
             raise _failed(path, done, answer)
         if like is not None and trusted(like.path):
@@ -105,16 +109,16 @@ def _parsed(path: Path) -> None:
             if isinstance(error, SyntaxError)
             else str(error)
         )
-        raise CannotImportError(f"{path} was not imported", at, "correct it and import it again") from error
+        raise CannotImportError(f"{path} cannot be imported", at, "correct it and import it again") from error
 
 
 def _failed(path: Path, done: subprocess.CompletedProcess[bytes], answer: Path) -> GraphdbgError:
     if answer.exists():
-        return CannotImportError(f"{path} was not imported", json.loads(answer.read_text())["why"])
+        return CannotImportError(f"{path} cannot be imported", json.loads(answer.read_text())["why"])
     lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     end = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with code {done.returncode}"
     return CannotImportError(
-        f"{path} was not imported",
+        f"{path} cannot be imported",
         f"running it {end}" + (f": {lines[-1].strip()}" if lines else ""),
         f"run it by itself to see why: python {path}",
     )

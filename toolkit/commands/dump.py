@@ -84,7 +84,7 @@ def dump(
     if imports and not steps:
         option = option_words(imports)[0]
         raise CommandLineError(
-            f"{option} does nothing by itself", "it is for what --on-failure does", "add --on-failure minify"
+            f"{option} needs --on-failure", "it limits what --on-failure does", "add --on-failure minify"
         )
     options = recording(**asked)
     words = launch.command_line(command)

@@ -143,24 +143,24 @@ def triage(
     if script is not None:
         if as_lines or options["rungs"]:
             raise OptionsExcludeError(
-                "--json-lines and --rungs are for a saved graph or run", "a command was given", "use --json"
+                "--json-lines and --rungs are for a saved graph or run", "a command is given", "use --json"
             )
         if words:
             raise OptionsExcludeError(
-                f"{words[0]} and a command were given", "one of them is wanted", "put -- before the command"
+                f"{words[0]} and a command are given", "triage takes either", f"leave {words[0]} out"
             )
         if options["symptom"]:
             raise WrongKindError(
-                "--symptom is for a saved run", "a command was given", "record it: graphdbg dump -- CMD"
+                "--symptom is for a saved run", "a command is given", "record it: graphdbg dump -- CMD"
             )
         raise SystemExit(_program(script, as_json, output, calls, options))
     if calls:
-        raise CommandLineError("--calls is for a command", "no command was given", "put the command after --")
+        raise CommandLineError("--calls is for a command", "no command is given", "put the command after --")
     if not words:
         raise CommandLineError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
     if len(words) != 1:
         raise CommandLineError(
-            f"{len(words)} names were given", "one graph or run is wanted", "a command to run comes after --"
+            f"{len(words)} names are given", "triage takes one graph or run", "a command to run comes after --"
         )
     (name,) = words
     target = resolve(name)

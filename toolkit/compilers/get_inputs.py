@@ -144,7 +144,7 @@ def _input(item: Any, seed: int, name: str, where: str) -> Any:
         return _scalar(kind.name, name, seed, where)
     _, shape, stride, dtype, device = item
     if not (isinstance(dtype, torch.dtype) and isinstance(device, str) and _is_sizes(shape) and _is_sizes(stride)):
-        raise DamagedError(where, "its shape, stride, dtype or device makes no sense")
+        raise DamagedError(where, "its shape, stride, dtype or device is malformed")
     value = TensorValue(dtype_name(dtype), list(shape), list(stride), device=device)
     try:
         tensor = make_inputs.tensor(name, value, seed, where=where)

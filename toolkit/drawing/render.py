@@ -89,7 +89,7 @@ def rendered(text: str, wanted: str, limit_s: float = LIMIT_S) -> tuple[bytes, s
         try:
             done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=limit_s, check=False)
         except subprocess.TimeoutExpired as error:
-            why = f"{renderer} was still at it after {limit_s:g} s"
+            why = f"{renderer} needs more than {limit_s:g} s"
             fix = "draw less (--by-module, or --around NODE with fewer --hops), or give it longer with --limit"
             raise LayoutTimeoutError("the picture could not be laid out", why, fix) from error
         except OSError as error:

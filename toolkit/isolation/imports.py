@@ -139,7 +139,7 @@ def _is_script(path: str, text: str, target: str) -> bool:
     if copies and text not in copies:
         why = "it is the script of this run, importing it would run it again, and it is no longer what was recorded"
         raise NeedsTrustError(
-            f"{path} is not imported", why, "add --trust in its place, which runs its definitions as recorded"
+            f"{path} is not imported", why, "leave --import out and add --trust, which runs the definitions as recorded"
         )
     return bool(copies)
 

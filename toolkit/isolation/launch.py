@@ -33,9 +33,7 @@ def command_line(words: Sequence[str]) -> list[str]:
     Raises UsageError when there is no such script, module flag or program.
     """
     if not words:
-        raise CommandLineError(
-            "nothing to run", "no command was given", "put it at the end, behind --: python train.py"
-        )
+        raise CommandLineError("nothing to run", "no command is given", "put it at the end, behind --: python train.py")
     first, rest = words[0], list(words[1:])
     if first in ("-m", "-c"):
         if not rest:

@@ -260,7 +260,7 @@ def _check(launch: Launch, name: str, where: str) -> None:
     """Refuses names that are none, and arguments that reach out of their storages."""
 
     def refuse(what: str) -> RefusedError:
-        return NameRefusedError(f"{where} is odd", what, "save the launches again")
+        return NameRefusedError(f"{where} is not what graphdbg writes", what, "save the launches again")
 
     if launch.folder != name:
         raise refuse(f"it calls itself {launch.folder}")

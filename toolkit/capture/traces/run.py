@@ -82,7 +82,7 @@ def import_trace(path: Path, out: Path) -> ImportedRun:
     kind = "structured trace" if traces else "folder of TORCH_COMPILE_DEBUG"
     if not processes:
         raise CannotImportError(
-            f"{path} was not imported", _why_nothing(path, bool(traces or folders), left), _how_to_trace()
+            f"{path} cannot be imported", _why_nothing(path, bool(traces or folders), left), _how_to_trace()
         )
     record = RunRecord(
         format=FORMAT,

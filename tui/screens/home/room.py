@@ -445,7 +445,7 @@ class HomeRoom(ListRoom):
 
         line = self.line
         if line is None or not line.run:
-            raise NotReadyError("why of what?", "this line is no run and no graph", "move to one")
+            raise NotReadyError("nothing to explain", "this line is no run and no graph", "move to one, then press w")
         target = line.target if line.kind in GRAPHS and line.saved else line.run
         title, width = f"why {target}", max(40, self.size.width - 6)
         self.note.show(title, "reading ...")
@@ -473,7 +473,7 @@ class HomeRoom(ListRoom):
         """Judges the graph under the cursor, in Replay; of a run, all of its graphs."""
         line = self.line
         if line is None or not line.run:
-            raise NotReadyError("triage of what?", "this line is no run and no graph", "move to one")
+            raise NotReadyError("nothing to triage", "this line is no run and no graph", "move to one, then press t")
         if line.kind in GRAPHS and line.saved:
             await self.workbench.perform_in("replay", "replay.run")
             return

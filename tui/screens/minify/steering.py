@@ -91,10 +91,10 @@ class MinifySteering:
         terminal."""
         watched = self.following()
         if watched.state == "running":
-            raise InUseError("it runs already", "", "space pauses it, x stops it")
+            raise InUseError("the search runs already", "", "space pauses it, x stops it")
         if watched.state == "elsewhere":
             raise CannotResumeError(
-                "it cannot be resumed from here", "it runs, or ran, on another host", "resume it there"
+                "the search cannot be resumed from here", "it runs, or ran, on another host", "resume it there"
             )
         resumed(watched.out, MinifyOptions(), ())
         self.room.run(["minify", "--resume", "-o", str(watched.out), "--json"], watched.out)
@@ -178,7 +178,9 @@ class MinifySteering:
                 return watched
             case "elsewhere":
                 raise CannotResumeError(
-                    "it cannot be steered from here", "it runs on another host", f"there: graphdbg tui {watched.out}"
+                    "the search cannot be steered from here",
+                    "it runs on another host",
+                    f"there: graphdbg tui {watched.out}",
                 )
             case "starting":
                 raise NotReadyError("the search has not begun", "its first query is still to come", "wait a moment")

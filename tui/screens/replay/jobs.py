@@ -177,7 +177,7 @@ class ReplayJobs:
                 "graphdbg: "
             )
             error = JobFailedError(
-                f"{slot.line}: {ending(code)}", why or "it said nothing of why", "what it had found is shown"
+                f"{slot.line}: {ending(code)}", why or "it printed no reason", "the results so far stay on the screen"
             )
             self.room.trouble(error, doing=slot.kind, said=slot.said, quiet=True)
         self.room.tell_where()
