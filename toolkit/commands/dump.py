@@ -132,7 +132,7 @@ def _print_closing(run: RunWriter, words: list[str], code: int, seen: Path | Non
     if code > 128:
         say(f"graphdbg: the command ended with code {code}: {launch.signal_text(code)}")
     lost = Counter(str(trace["lost"]) for trace in traces if "lost" in trace)
-    if code <= 128:
+    if code <= 128 and run.path.is_dir():
         _locate_nan(run.path)
     for line in summary.lines(run.path.absolute(), errors=lost, reason=_why_empty(words, traces, options)):
         say(line)
