@@ -1,7 +1,8 @@
 """The `graphdbg` command: one visible table of commands, each loaded from its room when it is called.
 
 Holds no logic of any command. `graphdbg --help` imports no command module, and none of them imports torch at its top.
-A GraphdbgError is told as its sentence on stderr; any other exception is a defect of ours and shows its traceback.
+A GraphdbgError is printed as its sentence and its code on stderr; any other exception is a defect of ours and shows
+its traceback.
 
 >>> main(["--version"])
 Traceback (most recent call last):
@@ -27,7 +28,15 @@ import click
 
 from . import __version__
 from .dumps import answers, glossary, temporary, trust
-from .dumps.errors import EnvironmentLackError, GraphdbgError
+from .dumps.errors import (
+    DEFECT,
+    INTERRUPTED,
+    CannotWriteError,
+    CommandLineError,
+    GraphdbgError,
+    PackageMissingError,
+    coded,
+)
 from .dumps.output import make_ready, say, settle
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -141,7 +150,11 @@ class Commands(click.Group):
                 formatter.write_text(" ".join(PLANNED))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    epilog="An error ends with a code, such as [GD06]: the page of that name in docs/errors says what to do.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def graphdbg() -> None:
     """Record, look at, replay, shrink and report what torch.compile makes of your model.
@@ -155,24 +168,24 @@ def graphdbg() -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns its exit code; all errors are told on stderr."""
+    """Runs one command line and returns its exit code; all errors are printed on stderr."""
     os.environ.pop("GRAPHDBG_ARM", None)  # our own processes fail on purpose
     if trust.rings():
         import_module(".toolkit.recorder.armed.rings", __package__).report()
     try:
         result = graphdbg.main(args=None if args is None else list(args), prog_name="graphdbg", standalone_mode=False)
     except GraphdbgError as error:
-        say(f"graphdbg: {error}")
+        say(f"graphdbg: {error.said}")
         return error.exit_code
     except click.ClickException as error:
         said = StringIO()
         error.show(said)
-        say(said.getvalue())
+        say(coded(said.getvalue().rstrip(), CommandLineError.code))
         return 2
     except ModuleNotFoundError as error:
         return _lacking(error)
     except (click.Abort, KeyboardInterrupt):
-        say("graphdbg: interrupted")
+        say(coded("graphdbg: interrupted", INTERRUPTED))
         return INTERRUPTED_EXIT
     except OSError as error:
         return _refused(error)
@@ -188,8 +201,8 @@ def _lacking(error: ModuleNotFoundError) -> int:
         return _defect()
     name = package.replace("_", "-")
     fix = f"install it with `pip install {name}`; graphdbg doctor says what does without it"
-    lack = EnvironmentLackError(f"this command needs {name}", str(error), fix)
-    say(f"graphdbg: {lack}")
+    lack = PackageMissingError(f"this command needs {name}", str(error), fix)
+    say(f"graphdbg: {lack.said}")
     return lack.exit_code
 
 
@@ -221,14 +234,15 @@ def _refused(error: OSError) -> int:
     if error.errno not in _OF_THE_SYSTEM:
         return _defect()
     what = f"cannot use {error.filename}" if error.filename else "cannot write"
-    lack = EnvironmentLackError(what, error.strerror or str(error), _OF_THE_SYSTEM[error.errno])
-    say(f"graphdbg: {lack}")
+    lack = CannotWriteError(what, error.strerror or str(error), _OF_THE_SYSTEM[error.errno])
+    say(f"graphdbg: {lack.said}")
     return lack.exit_code
 
 
 def _defect() -> int:
     say(traceback.format_exc())
-    say("graphdbg: this is a defect of graphdbg, not of your model. Please report it with the text above.")
+    sentence = "graphdbg: this is a defect of graphdbg, not of your model. Please report it with the text above."
+    say(coded(sentence, DEFECT))
     return DEFECT_EXIT
 
 

@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from . import temporary
 from .atomic import cannot_write, temporary_beside
-from .errors import EnvironmentLackError, UnreadableError, UsageError
+from .errors import CannotWriteError, DamagedError, ExistsAlreadyError, TooLargeError
 from .graph_folder import RUN_FILE
 from .opening import opened
 from .shared import LIST_FILE
@@ -52,7 +52,7 @@ def write_searched(out: Path, write: Callable[[Path], object], look: Callable[[P
         finally:
             temporary.unlink(missing_ok=True)
     except FileExistsError as error:
-        raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o") from error
+        raise ExistsAlreadyError(f"cannot write {out}", "it exists already", "choose another name with -o") from error
     except OSError as error:
         raise cannot_write(out, error) from error
     return leaks
@@ -123,23 +123,23 @@ def _unpacked(archive: Path) -> Path:
             root = min(roots, default="")
             if len(roots) != 1 or f"{root}/{RUN_FILE}" not in source.namelist():
                 why = f"it is no single folder with a {RUN_FILE} in it"
-                raise UnreadableError(what, why, "unzip it and name the folder of the run")
+                raise DamagedError(what, why, "unzip it and name the folder of the run")
             _refuse_large(what, items, archive.stat().st_size)
             size = sum(item.file_size for item in items)
             folder = temporary.make("graphdbg-zip-")
             room = shutil.disk_usage(folder).free // 2
             if size > room:
                 why = f"it unpacks to {size_text(size)}, and a half of the room in {folder.parent} is {size_text(room)}"
-                raise EnvironmentLackError(what, why, "set TMPDIR to a larger place")
+                raise CannotWriteError(what, why, "set TMPDIR to a larger place")
             for item in items:
                 target = folder.joinpath(*_plain(item.filename, what))
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with source.open(item) as data, target.open("xb") as file:
                     shutil.copyfileobj(data, file)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise UnreadableError(what, str(error)) from error
+        raise DamagedError(what, str(error)) from error
     except OSError as error:
-        kind = UnreadableError if error.errno in _OF_NAMES else EnvironmentLackError
+        kind = DamagedError if error.errno in _OF_NAMES else CannotWriteError
         raise kind(what, error.strerror or str(error)) from error
     return folder / root
 
@@ -152,16 +152,16 @@ def _refuse_large(what: str, items: Sequence[zipfile.ZipInfo], packed_bytes: int
             f"its {size_text(packed_bytes)} unpack to {size_text(size)}, and {size_text(most)} at most are "
             "unpacked here"
         )
-        raise UnreadableError(what, why, "unzip it and name the folder of the run if that is right")
+        raise TooLargeError(what, why, "unzip it and name the folder of the run if that is right")
     if any(item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for item in items):
-        raise UnreadableError(what, "it is compressed in a way that `graphdbg pack` does not use", "unzip it by hand")
+        raise DamagedError(what, "it is compressed in a way that `graphdbg pack` does not use", "unzip it by hand")
     if files > MOST_FILES:
-        raise UnreadableError(what, f"it holds {counted(files, 'file')}, and {MOST_FILES} at most are unpacked here")
+        raise TooLargeError(what, f"it holds {counted(files, 'file')}, and {MOST_FILES} at most are unpacked here")
 
 
 def _plain(name: str, what: str) -> tuple[str, ...]:
     """The parts of a member's name, at least a folder and a file; refuses what could lead out of the folder."""
     parts = PurePosixPath(name).parts
     if len(parts) < 2 or any(part in ("..", "/", "") or "\\" in part or "\0" in part for part in parts):
-        raise UnreadableError(what, f"{name[:80]!r} does not lie in the one folder of a run", "unzip it by hand")
+        raise DamagedError(what, f"{name[:80]!r} does not lie in the one folder of a run", "unzip it by hand")
     return parts

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import EnvironmentLackError, UsageError
+from .errors import CannotWriteError, EnvironmentLackError, ExistsAlreadyError
 
 EVERY_S = 1.0
 
@@ -133,13 +133,13 @@ def cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
     """The sentence for a disk that refuses."""
     missing = isinstance(error, FileNotFoundError)
     fix = "make its folder first or choose another" if missing else "free some space or choose another folder"
-    return EnvironmentLackError(f"cannot write {path}", error.strerror or str(error), fix)
+    return CannotWriteError(f"cannot write {path}", error.strerror or str(error), fix)
 
 
 def check_folder(folder: Path) -> None:
     """Raises where a folder does not exist and cannot be created; called before long work, not after it."""
     if folder.exists():
-        raise UsageError(f"cannot write {folder}", "it exists already", "choose another name or delete it")
+        raise ExistsAlreadyError(f"cannot write {folder}", "it exists already", "choose another name or delete it")
     parent = next(folder_above for folder_above in folder.absolute().parents if folder_above.exists())
     probe = temporary_beside(parent / "probe")
     try:
@@ -190,7 +190,7 @@ def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
     Raises UsageError when `path` exists: nothing is ever overwritten; EnvironmentLackError when the disk refuses.
     """
     if path.exists():
-        raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
+        raise ExistsAlreadyError(f"cannot write {path}", "it exists already", "choose another name or delete it")
     try:
         temporary = temporary_beside(path)
         temporary.mkdir(parents=True)
@@ -201,7 +201,7 @@ def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
         # An empty folder at `path` would be replaced by rename, anything else makes it fail; both mean a race that was
         # lost.
         if path.exists():
-            raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
+            raise ExistsAlreadyError(f"cannot write {path}", "it exists already", "choose another name or delete it")
         if synced:
             _sync_files(temporary)
         temporary.rename(path)

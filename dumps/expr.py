@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import msgspec
 
-from .errors import RefusedError, UnreadableError
+from .errors import ExpressionError, RefusedError
 from .wording import counted
 
 MAX_LENGTH = 20_000
@@ -139,7 +139,7 @@ _DEEP = f"it is nested more than {MAX_DEPTH} deep"
 def parse(text: str) -> Expr:
     """The parsed form. Raises RefusedError for an unknown function, UnreadableError for text that is no expression."""
     if len(text) > MAX_LENGTH:
-        raise UnreadableError(
+        raise ExpressionError(
             "cannot read an expression", f"it has {counted(len(text), 'character')}, more than {MAX_LENGTH}"
         )
     return _Parser(text).whole()
@@ -153,7 +153,7 @@ class _Parser:
 
     def fail(self, why: str) -> NoReturn:
         shown = self.text if len(self.text) <= 80 else self.text[:77] + "..."
-        raise UnreadableError(f"cannot read the expression {shown!r}", why)
+        raise ExpressionError(f"cannot read the expression {shown!r}", why)
 
     def whole(self) -> Expr:
         if (unexpected := _UNEXPECTED.search(self.text)) is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from .errors import UnreadableError
+from .errors import ExpressionError
 from .expr import CONSTANTS, MAX_BITS, UNARY_OPAQUE, Apply, Expr, Name, parse
 
 
@@ -27,9 +27,9 @@ def evaluate(expr: Expr | str, values: Mapping[str, int | float | bool]) -> int 
     try:
         result = _value(parsed, values)
     except ZeroDivisionError:
-        raise UnreadableError("cannot evaluate an expression", "it divides by zero") from None
+        raise ExpressionError("cannot evaluate an expression", "it divides by zero") from None
     except (OverflowError, ValueError, TypeError) as error:
-        raise UnreadableError("cannot evaluate an expression", str(error)) from error
+        raise ExpressionError("cannot evaluate an expression", str(error)) from error
     if isinstance(result, Fraction):
         return result.numerator if result.denominator == 1 else float(result)
     return result
@@ -39,7 +39,7 @@ def _value(expr: Expr, values: Mapping[str, int | float | bool]) -> Any:
     if isinstance(expr, Name):
         number = values.get(expr.name, CONSTANTS.get(expr.name))
         if number is None:
-            raise UnreadableError("cannot evaluate an expression", f"no value is known for the symbol {expr.name!r}")
+            raise ExpressionError("cannot evaluate an expression", f"no value is known for the symbol {expr.name!r}")
         return number
     if not isinstance(expr, Apply):
         return expr
@@ -57,7 +57,7 @@ def _piecewise(args: tuple[Expr, ...], values: Mapping[str, int | float | bool])
     for value, condition in zip(args[::2], args[1::2], strict=True):
         if _value(condition, values):
             return _value(value, values)
-    raise UnreadableError("cannot evaluate an expression", "no case of its Piecewise holds")
+    raise ExpressionError("cannot evaluate an expression", "no case of its Piecewise holds")
 
 
 def _bounded(result: Any) -> Any:

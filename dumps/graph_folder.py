@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from . import sidecar
 from .atomic import new_folder
-from .errors import GraphdbgError, UsageError
+from .errors import GraphdbgError, NoGraphError, said
 from .output import say
 from .reading import Packer, read_record, stored
 from .schema import GraphRecord, InputsRecord, StoredTensor
@@ -42,7 +42,7 @@ def encode(record: object) -> bytes:
     try:
         return msgspec.json.encode(record) + b"\n"
     except UnicodeEncodeError as error:
-        raise UsageError("cannot save a record", f"a text in it has no UTF-8 form ({error.object[:60]!r})") from error
+        raise NoGraphError("cannot save a record", f"a text in it has no UTF-8 form ({error.object[:60]!r})") from error
 
 
 def stored_names(record: GraphRecord | None, inputs: InputsRecord | None = None) -> Iterator[str]:
@@ -121,7 +121,7 @@ def folder_bytes(contents: Mapping[str, bytes]) -> int:
 
 
 def _say_no_program(error: Exception) -> None:
-    say(f"graphdbg: no {PROGRAM_FILE} was written: {error}")
+    say(f"graphdbg: no {PROGRAM_FILE} was written: {said(error)}")
 
 
 def write_graph_folder(

@@ -26,7 +26,7 @@ import msgspec
 
 from . import ids, index
 from .atomic import write_file
-from .errors import EnvironmentLackError, GraphdbgError, UnreadableError
+from .errors import CannotWriteError, DamagedError, EnvironmentLackError, GraphdbgError, UnreadableError
 from .graph_folder import GRAPHS_FOLDER, INPUTS_FILE, encode, stored_names
 from .opening import opened
 from .reading import SUFFIX, decode_record, read_record, stored
@@ -132,28 +132,28 @@ def read(path: Path, *, live: bool = False) -> Held:
 
     def part(at: int, length: int) -> Bytes:
         if at < DATA_AT or length < 0 or at + length > len(mapped):
-            raise UnreadableError(what, "a place in it lies outside the file")
+            raise DamagedError(what, "a place in it lies outside the file")
         return bytes(view[at : at + length]) if live else view[at : at + length]
 
     storages = [part(*span) for span in record.spans]
     generators = [(name, part(*span)) for name, *span in record.generators]
     names = {"", *(f"#{index}" for index in range(len(storages)))}
     if not set(stored_names(None, record.inputs)) <= names:
-        raise UnreadableError(what, "an input names a storage that is not there")
+        raise DamagedError(what, "an input names a storage that is not there")
     if _head(mapped, what) != head:
-        raise UnreadableError(what, "its process overwrote them meanwhile", "try again")
+        raise UnreadableError(what, "its process overwrites them while they are read", "try again")
     return Held(execution, record.inputs, storages, generators)
 
 
 def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
     if len(mapped) < DATA_AT:
-        raise UnreadableError(what, "the file is cut off")
+        raise DamagedError(what, "the file is cut off")
     magic, execution, whole, start, size = _HEAD.unpack_from(mapped, 0)
     if magic != _MAGIC:
-        raise UnreadableError(what, "the file is damaged")
+        raise DamagedError(what, "the file is damaged")
     if not whole:
-        raise UnreadableError(
-            what, f"they are torn: its process died while those of execution {execution} were being copied"
+        raise DamagedError(
+            what, f"they are incomplete: its process died while those of execution {execution} were being copied"
         )
     return execution, start, size
 
@@ -201,7 +201,7 @@ def keep(held_path: Path, graph_path: Path, tensors: TensorStore) -> InputsRecor
         path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
         _remove(held_path)
     except OSError as error:
-        raise EnvironmentLackError(f"cannot remove {held_path}", error.strerror or str(error)) from error
+        raise CannotWriteError(f"cannot remove {held_path}", error.strerror or str(error)) from error
     return record
 
 

@@ -15,7 +15,7 @@ from typing import cast
 
 import msgspec
 
-from .errors import GraphdbgError, UnreadableError
+from .errors import ExpressionError, GraphdbgError, UnreadableError
 from .expr_values import evaluate
 from .schema import (
     Arg,
@@ -112,7 +112,7 @@ def concrete(value: TensorValue, known: Numbers, where: str) -> TensorValue:
     def number(dim: Dim) -> int:
         known_size = size(dim, known)
         if known_size is None:
-            raise UnreadableError(where, f"its size {dim!r} has no number")
+            raise ExpressionError(where, f"its size {dim!r} has no number")
         return known_size
 
     return msgspec.structs.replace(

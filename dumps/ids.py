@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .errors import RefusedError, UsageError
+from .errors import BadValueError, NameRefusedError, NoSuchGraphError
 from .schema import STAGES
 
 _COMPILE = re.compile(r"case|(?:x\d+_0|ca\d+(?:_\d+){1,2}|\d+_\d+)(?:_a\d+)?", re.ASCII)
@@ -36,7 +36,7 @@ def compile_name(compile_id: str) -> str:
         return compile_id
     match = _TORCH_COMPILE.fullmatch(compile_id)
     if not match or not (match["ca"] or match["frame"]):
-        raise UsageError(f"{compile_id!r} is not a compile id", 'ids look like "0/0", "0/0_1" or "!0"')
+        raise BadValueError(f"{compile_id!r} is not a compile id", 'ids look like "0/0", "0/0_1" or "!0"')
     frame = f"{match['frame']}_{match['recompile']}" if match["frame"] else "0"
     attempt = f"_a{match['attempt']}" if match["attempt"] and match["attempt"] != "0" else ""
     return f"ca{match['ca']}_{frame}{attempt}" if match["ca"] else f"{frame}{attempt}"
@@ -45,7 +45,7 @@ def compile_name(compile_id: str) -> str:
 def check_id(local: str) -> str:
     """Returns a local graph id that is well formed, hence safe as a path; raises RefusedError for any other text."""
     if not is_id(local):
-        raise RefusedError(
+        raise NameRefusedError(
             f"{local!r} is not a graph id", "ids look like 0_0/forward, 0_0_a1/joint or x0_0/inference.1"
         )
     return local
@@ -71,7 +71,7 @@ def check_file_name(name: str, what: str = "file name") -> str:
     """Returns a name of one path component made of letters, digits, `_ . + -`; raises RefusedError for anything
     else."""
     if len(name) > _MAX_NAME or not _PLAIN.fullmatch(name):
-        raise RefusedError(f"{name!r} is not a {what}", "only letters, digits and _ . + - are allowed, and no path")
+        raise NameRefusedError(f"{name!r} is not a {what}", "only letters, digits and _ . + - are allowed, and no path")
     return name
 
 
@@ -119,15 +119,15 @@ def find(text: str, addresses: Sequence[Address], where: str = "this run") -> in
     if len(positions) == 1:
         return positions[0]
     if positions:
-        raise UsageError(
+        raise NoSuchGraphError(
             f"{text!r} is ambiguous in {where}", f"it could be {_some(names, positions)}", "give more of the id"
         )
     if not addresses:
-        raise UsageError(f"{where} holds no graph {text!r}", "it holds no graphs at all")
+        raise NoSuchGraphError(f"{where} holds no graph {text!r}", "it holds no graphs at all")
     why = f"it holds {_some(names, inside or range(len(names)))}"
     if colon and not inside:
         why = f"no process there is called {process!r}; {why}"
-    raise UsageError(f"{where} holds no graph {text!r}", why, "list them with graphdbg ls")
+    raise NoSuchGraphError(f"{where} holds no graph {text!r}", why, "list them with graphdbg ls")
 
 
 def _some(names: Sequence[str], positions: Sequence[int], limit: int = 12) -> str:

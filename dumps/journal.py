@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from . import opening
-from .errors import EnvironmentLackError, UnreadableError
+from .errors import CannotWriteError, UnreadableError
 from .lines import LineWriter
 from .reading import refuse_many
 
@@ -57,7 +57,7 @@ class Journal:
         try:
             self._lines: LineWriter | None = LineWriter(path)
         except OSError as error:
-            raise EnvironmentLackError(f"cannot write {path}", error.strerror or str(error)) from error
+            raise CannotWriteError(f"cannot write {path}", error.strerror or str(error)) from error
 
     def event(self, kind: str, graph: str | None = None, **fields: Any) -> None:
         """Writes one line {"t": seconds since 1970, "kind", "graph", ...}; values JSON lacks are written as their
@@ -71,7 +71,7 @@ class Journal:
             try:
                 self.written_bytes += self._lines.write(line)
             except OSError as error:
-                raise EnvironmentLackError(f"cannot write {self.path}", error.strerror or str(error)) from error
+                raise CannotWriteError(f"cannot write {self.path}", error.strerror or str(error)) from error
 
     def close(self) -> None:
         """Closes the descriptor; later events are dropped (the interpreter is going down)."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from .errors import UnreadableError
+from .errors import DamagedError
 from .levels import input_source
 from .roles import kind_of, of_what
 from .schema import GraphBody, GraphRecord, InputRecord, NodeRecord
@@ -147,7 +147,7 @@ def _table(body: GraphBody) -> tuple[list[tuple[str, str]], list[str]]:
     try:
         held = msgspec.convert(plain(body.meta.get(NAMES)) or {}, _Table)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
-        raise UnreadableError("cannot read the graph", f"{error} in its {NAMES}", "record the run again") from error
+        raise DamagedError("cannot read the graph", f"{error} in its {NAMES}", "record the run again") from error
     return held.outputs, held.inputs
 
 

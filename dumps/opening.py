@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import UsageError
+from .errors import ExistsAlreadyError
 from .wording import size_text
 
 FREELY_BYTES = 128 << 20
@@ -92,7 +92,9 @@ def refuse_links(folder: Path) -> None:
         plain = (stat.S_IFREG, stat.S_IFDIR)
         odd = [entry.name for entry in entries if stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode) not in plain]
     if odd:
-        raise UsageError(f"cannot write into {folder}", f"{min(odd)!r} in it is a link or no regular file", "remove it")
+        raise ExistsAlreadyError(
+            f"cannot write into {folder}", f"{min(odd)!r} in it is a link or no regular file", "remove it"
+        )
 
 
 def most_out(packed_bytes: int) -> int:

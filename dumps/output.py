@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from .answers import finished
-from .errors import EnvironmentLackError
+from .errors import CannotWriteError, EnvironmentLackError
 from .tables import CONTROL, on_terminal, visible
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def emit(data: Any, *, as_json: bool, next: Sequence[str] = ()) -> None:
 
 
 def _cannot_write(error: OSError) -> EnvironmentLackError:
-    return EnvironmentLackError(
-        "cannot write stdout", error.strerror or str(error), "free some space or send it elsewhere"
-    )
+    return CannotWriteError("cannot write stdout", error.strerror or str(error), "free some space or send it elsewhere")
 
 
 def _has_all_letters() -> bool:
@@ -96,7 +94,7 @@ def settle(code: int) -> int:
             _nothing_more(stream)
             if stream is sys.stdout and code == 0:
                 lack = _cannot_write(error)
-                say(f"graphdbg: {lack}")
+                say(f"graphdbg: {lack.said}")
                 code = lack.exit_code
     return code
 

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from . import opening
-from .errors import UnreadableError
+from .errors import DamagedError, OtherVersionError, TooLargeError, UnreadableError
 from .schema import FORMAT
 from .wording import counted, size_text
 
@@ -65,7 +65,7 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
     if not data.strip():
-        raise UnreadableError(f"cannot read {path}", "the file is empty", "record the run again")
+        raise DamagedError(f"cannot read {path}", "the file is empty", "record the run again")
     return data
 
 
@@ -87,7 +87,7 @@ def decode_record(data: bytes, record: type[T], where: str) -> T:
         _check_format(data, where)
         reason, _, place = str(error).partition(" - at ")
         place = place.strip("`")
-        raise UnreadableError(f"cannot read {where}" + (f", at {place}" if place else ""), reason) from error
+        raise DamagedError(f"cannot read {where}" + (f", at {place}" if place else ""), reason) from error
     refuse_format(getattr(decoded, "format", FORMAT), where)
     return decoded
 
@@ -100,9 +100,9 @@ def _decode(data: bytes, record: type[T], where: str) -> T:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = "the file is cut off" if "truncated" in str(error) else f"it is not JSON ({error})"
-        raise UnreadableError(f"cannot read {where}", why, "record the run again") from error
+        raise DamagedError(f"cannot read {where}", why, "record the run again") from error
     except RecursionError as error:
-        raise UnreadableError(f"cannot read {where}", "its values are nested too deeply") from error
+        raise DamagedError(f"cannot read {where}", "its values are nested too deeply") from error
 
 
 def _check_format(data: bytes, where: str) -> None:
@@ -118,9 +118,9 @@ def refuse_format(version: int, where: str) -> None:
     """Raises UnreadableError when a file's format version is not one that this graphdbg reads."""
     if version > FORMAT:
         why = f"it has format {version}, and this graphdbg reads up to {FORMAT}"
-        raise UnreadableError(f"cannot read {where}", why, "upgrade graphdbg")
+        raise OtherVersionError(f"cannot read {where}", why, "upgrade graphdbg")
     if version < 1:
-        raise UnreadableError(f"cannot read {where}", f"format {version} does not exist")
+        raise OtherVersionError(f"cannot read {where}", f"format {version} does not exist")
 
 
 class Packer:
@@ -192,7 +192,7 @@ def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
             f"its {counted(values, 'value')} would take {size_text(needed)} of memory; {size_text(most)} at most "
             "are used here"
         )
-        raise UnreadableError(f"cannot read {where}", why)
+        raise TooLargeError(f"cannot read {where}", why)
 
 
 def unpacked(data: bytes, where: str) -> bytes:
@@ -206,10 +206,10 @@ def unpacked(data: bytes, where: str) -> bytes:
             text = reader.decompress(rest, most + 1 if said <= most else _PIECE_BYTES)
             rest, size = reader.unconsumed_tail, size + len(text)
     except zlib.error as error:
-        raise UnreadableError(f"cannot read {where}", f"it is damaged ({error})", "record the run again") from error
+        raise DamagedError(f"cannot read {where}", f"it is damaged ({error})", "record the run again") from error
     if size > most:
         why = f"its {size_text(len(data))} unpack to more than {size_text(most)}"
-        raise UnreadableError(f"cannot read {where}", why, "unpack it with gunzip if that is right")
+        raise TooLargeError(f"cannot read {where}", why, "unpack it with gunzip if that is right")
     if not reader.eof or size != len(text):
-        raise UnreadableError(f"cannot read {where}", "the file is cut off", "record the run again")
+        raise DamagedError(f"cannot read {where}", "the file is cut off", "record the run again")
     return text

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from .errors import UnreadableError
+from .errors import DamagedError, UnreadableError
 from .hints import size as number_of_dim
 from .reading import read_bytes, refuse_format
 from .schema import FORMAT, Dim, GraphRecord, SequenceValue, SymValue, TensorValue, Value
@@ -320,6 +320,6 @@ def _check_dims(where: str, name: str, strings: list[str], used: set[int]) -> No
 
 
 def _damaged(where: str, why: str) -> UnreadableError:
-    return UnreadableError(
+    return DamagedError(
         f"cannot read {where}", f"it is damaged ({why})", "delete it: graphdbg then reads graph.json instead"
     )

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from .atomic import write_file
-from .errors import UnreadableError
+from .errors import DamagedError
 from .lines import append
 from .opening import read
 from .reading import packed, read_bytes, stored
@@ -117,7 +117,7 @@ class Sources:
             return None
         data = read_bytes(path) if path.stat().st_size else b""
         if hashlib.sha1(data, usedforsecurity=False).hexdigest() != self.records[file].sha:
-            raise UnreadableError(f"cannot read {path}", "its content is not what was recorded")
+            raise DamagedError(f"cannot read {path}", "its content differs from what is recorded")
         return data.decode("utf-8", "backslashreplace")
 
     def path(self, file: str) -> Path | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import borrowed, held, ids, index, journal, kernels, sidecar
 from .displayed import Displayed
-from .errors import UnreadableError, UsageError
+from .errors import NoSuchRunError, NotStoredError, UnreadableError, UsageError, WrongKindError
 from .graph_folder import (
     CODE_FOLDER,
     GRAPH_FILE,
@@ -291,7 +291,7 @@ class Run(Displayed):
         row = self.rows[ids.find(text, addresses, str(self.path))]
         if not row.saved:
             why = row.error or f"it was {row.status} but its folder is missing"
-            raise UnreadableError(f"graph {row.id} of {self.path} was not saved", why)
+            raise NotStoredError(f"graph {row.id} of {self.path} was not saved", why)
         return SavedGraph(row.path, self, row)
 
 
@@ -304,7 +304,7 @@ def open_run(path: str | Path) -> Run:
     path = Path(path)
     if not index.is_run(path):
         why = "it has no run.json" if path.is_dir() else "there is no such folder"
-        raise UsageError(f"{path} is not a run", why, "see the runs here with graphdbg ls")
+        raise NoSuchRunError(f"{path} is not a run", why, "see the runs here with graphdbg ls")
     return Run(path)
 
 
@@ -318,10 +318,14 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     path = Path(os.path.normpath(Path(cwd or "") / text))
     try:
         if not text or "\0" in text:
-            raise UsageError(f"{text!r} names nothing", "a run, RUN/ID or a case folder is wanted")
+            raise NoSuchRunError(
+                f"{text!r} names nothing", "a name is a run, RUN/ID or a case folder", "list the runs here: graphdbg ls"
+            )
         if is_script(text, cwd):
             fix = f"record it first: graphdbg dump -o myrun {shlex.quote(text)}"
-            raise UsageError(f"{text} names a script", "a run, a graph of a run or a case folder is wanted", fix)
+            raise WrongKindError(
+                f"{text} names a script", "the command needs a run, a graph of a run or a case folder", fix
+            )
         if any(place.is_file() for place in (path, *path.parents)):
             from .archive import folder_of  # late: hardly ever needed
 
@@ -336,13 +340,13 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
                 return SavedGraph(folder)
         folder = path.is_dir()
     except (OSError, ValueError) as error:
-        raise UsageError(f"{text!r} names nothing", str(error)) from error
+        raise NoSuchRunError(f"{text!r} names nothing", str(error)) from error
     if (program := path / "repro" / "repro.py").is_file():
         why = "the layer it fails in is all there is to blame"
         what = f"{text} holds the repro of a program, which is no graph"
-        raise UsageError(what, why, f"run: python {shlex.quote(str(program))}")
+        raise WrongKindError(what, why, f"run: python {shlex.quote(str(program))}")
     why = "the folder holds neither run.json nor graph.json" if folder else "there is no such folder"
-    raise UsageError(f"{text} is neither a run, a graph of a run nor a case folder", why, _hint(Path(cwd or ".")))
+    raise NoSuchRunError(f"{text} is neither a run, a graph of a run nor a case folder", why, _hint(Path(cwd or ".")))
 
 
 def is_script(text: str, cwd: str | Path | None = None) -> bool:
@@ -384,8 +388,8 @@ def load_graph(path: str | Path) -> SavedGraph:
     """
     target = resolve(str(path))
     if isinstance(target, Run):
-        raise UsageError(
-            f"{path} is a run", "a graph is wanted", f"name one: {path}/ID; list them with graphdbg ls {path}"
+        raise WrongKindError(
+            f"{path} is a run", "the command needs one graph", f"name one: {path}/ID; list them with graphdbg ls {path}"
         )
     return target
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from .errors import EnvironmentLackError
+from .errors import CannotWriteError
 
 ALIVE = "alive"
 PREFIXES = tuple(
@@ -80,9 +80,7 @@ def held(prefix: str) -> tuple[Path, int]:
         path = Path(tempfile.mkdtemp(prefix=prefix))
     except FileNotFoundError as error:
         why = error.strerror or str(error)
-        raise EnvironmentLackError(
-            "cannot make a temporary folder", why, "set TMPDIR to a folder with space"
-        ) from error
+        raise CannotWriteError("cannot make a temporary folder", why, "set TMPDIR to a folder with space") from error
     try:
         return path, hold(path)
     except BaseException:

@@ -23,7 +23,7 @@ from typing import Protocol
 import msgspec
 
 from .atomic import write_file
-from .errors import RefusedError, UnreadableError
+from .errors import DamagedError, NameRefusedError, NotStoredError, UnreadableError
 from .opening import opened
 
 Bytes = bytes | bytearray | memoryview
@@ -59,7 +59,7 @@ def check_hash(name: str, place: str = "") -> str:
     """Returns a storage name that is 40 hexadecimal digits, hence safe as a path; raises RefusedError for anything
     else."""
     if not HASH.fullmatch(name):
-        raise RefusedError(
+        raise NameRefusedError(
             f"{name!r} is not a tensor name" + (f" ({place})" if place else ""), "names are 40 hexadecimal digits"
         )
     return name
@@ -138,10 +138,10 @@ def _verified(path: Path, name: str) -> memoryview:
         with opened(path, freely=_HOLES_BYTES) as file:
             size = file.seek(0, 2)
             if size == 0:
-                raise UnreadableError(what, "the file is empty", "record the run again")
+                raise DamagedError(what, "the file is empty", "record the run again")
             mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError as error:
-        raise UnreadableError(
+        raise NotStoredError(
             what, "the file is missing", "record the run again, or copy tensors/ along with the graph"
         ) from error
     except OSError as error:
@@ -150,7 +150,7 @@ def _verified(path: Path, name: str) -> memoryview:
         raise UnreadableError(what, str(error)) from error
     data = mapped[data_start(mapped, what) :]
     if hash_bytes(data) != name:
-        raise UnreadableError(
+        raise DamagedError(
             what, "its bytes do not have the hash that is its name: the file is damaged", "record the run again"
         )
     return data
@@ -161,16 +161,16 @@ def data_start(mapped: memoryview, what: str) -> int:
     file."""
     length = int.from_bytes(mapped[:8], "little")
     if len(mapped) < 8 or length > _MAX_HEADER_BYTES or 8 + length > len(mapped):
-        raise UnreadableError(what, "the file is cut off or its header is damaged", "record the run again")
+        raise DamagedError(what, "the file is cut off or its header is damaged", "record the run again")
     try:
         header = msgspec.json.decode(bytes(mapped[8 : 8 + length]), type=dict[str, _Entry])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableError(what, f"its header is damaged ({error})", "record the run again") from error
+        raise DamagedError(what, f"its header is damaged ({error})", "record the run again") from error
     body = len(mapped) - 8 - length
     entry = header.get("data")
     if entry is None or len(header) != 1 or entry.dtype != "U8":
-        raise UnreadableError(what, "it does not hold one uint8 tensor called 'data'", "record the run again")
+        raise DamagedError(what, "it does not hold one uint8 tensor called 'data'", "record the run again")
     if entry.data_offsets != (0, body) or entry.shape != [body]:
         said = f"the header says shape {entry.shape} at {entry.data_offsets}, but {body} bytes follow"
-        raise UnreadableError(what, said, "record the run again")
+        raise DamagedError(what, said, "record the run again")
     return 8 + length

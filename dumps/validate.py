@@ -26,7 +26,7 @@ from . import expr, ids
 from .arguments import KINDS
 from .arguments.kind import Inside, short
 from .arguments.names import DEVICE, FUNCTION, WORD
-from .errors import GraphdbgError, RefusedError, UnreadableError
+from .errors import DamagedError, GraphdbgError, RefusedError, UnreadableError
 from .permitted import argument_refusal
 from .schema import (
     STAGES,
@@ -72,7 +72,7 @@ class Checker:
         return f"cannot read {self.where}" + (f", {place}" if place else "")
 
     def fail(self, place: Path, why: str) -> NoReturn:
-        raise UnreadableError(self._what(place), why)
+        raise DamagedError(self._what(place), why)
 
     def refuse(self, place: Path, why: str) -> NoReturn:
         raise RefusedError(self._what(place), why)
@@ -89,7 +89,7 @@ class Checker:
         try:
             expr.parse(text)
         except RefusedError as error:
-            raise RefusedError(self._what(place), str(error)) from error
+            raise type(error)(self._what(place), str(error)) from error
         except GraphdbgError as error:
             raise UnreadableError(self._what(place), str(error)) from error
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .errors import UsageError
+from .errors import NoSuchGraphError
 from .written import put, taken
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
     graphs = run.graphs()
     if not graphs:
         why = "nothing was compiled, or nothing could be saved"
-        raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
+        raise NoSuchGraphError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
     if len(graphs) == 1:
         return graphs[0], ""
     failing, why = last_failing(run)

@@ -27,7 +27,7 @@ from typing import Protocol
 
 from . import ids, kernels, process, sidecar, trust
 from .atomic import Syncing, cannot_write, new_folder, temporary_beside, write_file
-from .errors import EnvironmentLackError, GraphdbgError, UnreadableError, UsageError
+from .errors import BadValueError, CannotWriteError, ExistsAlreadyError, GraphdbgError, NoSuchRunError, UnreadableError
 from .graph_folder import (
     CODE_FOLDER,
     GRAPH_FILE,
@@ -96,11 +96,11 @@ class RunWriter:
             path.mkdir(parents=True, exist_ok=True)
             taken = any(not entry.name.startswith(".") for entry in os.scandir(path))
         except FileExistsError as error:
-            raise UsageError(f"cannot record into {path}", "it is a file", "choose another name") from error
+            raise ExistsAlreadyError(f"cannot record into {path}", "it is a file", "choose another name") from error
         except OSError as error:
-            raise EnvironmentLackError(f"cannot record into {path}", error.strerror or str(error)) from error
+            raise CannotWriteError(f"cannot record into {path}", error.strerror or str(error)) from error
         if taken and not (path / RUN_FILE).exists():
-            raise UsageError(
+            raise ExistsAlreadyError(
                 f"cannot record into {path}", "the folder is not empty", "choose another name or delete it"
             )
         if not taken and write_file(path / RUN_FILE, encode(record), exclusive=True):
@@ -109,7 +109,7 @@ class RunWriter:
             return cls(path, record)
         if not join:
             why = "a run is recorded there already, and runs are never overwritten"
-            raise UsageError(f"cannot record into {path}", why, "choose another name or delete it")
+            raise ExistsAlreadyError(f"cannot record into {path}", why, "choose another name or delete it")
         return cls(path, joined_record(path))
 
     def process(self, name: str | None = None, rank: int | None = None, restart: int = 0) -> ProcessWriter:
@@ -117,7 +117,7 @@ class RunWriter:
         end."""
         wanted = ids.check_file_name(name or ids.process_name(os.getpid(), rank, restart), "process name")
         if wanted == TENSORS_FOLDER:
-            raise UsageError(f"{wanted!r} cannot be a process name", "tensors lie there")
+            raise BadValueError(f"{wanted!r} cannot be a process name", "tensors lie there")
         for count in itertools.count(1):
             chosen = wanted if count == 1 else f"{wanted}_{count}"
             try:
@@ -125,9 +125,7 @@ class RunWriter:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise EnvironmentLackError(
-                    f"cannot write {self.path / chosen}", error.strerror or str(error)
-                ) from error
+                raise CannotWriteError(f"cannot write {self.path / chosen}", error.strerror or str(error)) from error
             try:
                 return ProcessWriter(self, chosen, rank, restart)
             except GraphdbgError:
@@ -362,7 +360,7 @@ class ProcessWriter:
         if self.gate is not None and local in self.gate.gone:
             raise LeftOutError(local)
         if not path.is_dir():
-            raise UsageError(f"{path} does not exist", "save the graph first")
+            raise NoSuchRunError(f"{path} does not exist", "save the graph first")
         return path
 
     def _not_on_disk(self, path: Path, error: OSError) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ..dumps.errors import UnreadableError
+from ..dumps.errors import DamagedError, UnreadableError
 from ..dumps.reading import read_bytes
 from ..toolkit.isolation.imports import without_trust
 from ..toolkit.verdicts.signature import Signature
@@ -122,6 +122,6 @@ def read(folder: Path) -> CaseFile | None:
     try:
         return msgspec.json.decode(read_bytes(path), type=CaseFile)
     except UnreadableError as error:
-        raise UnreadableError(error.what, error.why, "minify the graph again") from error
+        raise DamagedError(error.what, error.why, "minify the graph again") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableError(f"cannot read {path}", str(error), "minify the graph again") from error
+        raise DamagedError(f"cannot read {path}", str(error), "minify the graph again") from error

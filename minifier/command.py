@@ -21,7 +21,7 @@ import msgspec
 
 from ..dumps.answers import KEPT_ELSEWHERE
 from ..dumps.atomic import write_file
-from ..dumps.errors import UsageError
+from ..dumps.errors import CannotStartError
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import raise_refusal
 from ..toolkit.verdicts.signature import Signature
@@ -76,7 +76,7 @@ class CommandOracle(Oracle):
         """The command on the whole case. Raises UsageError where it cannot be run."""
         answer = super().whole()
         if answer.verdict is Ruling.INFRA and answer.detail.startswith("the command"):
-            raise UsageError(
+            raise CannotStartError(
                 f"cannot ask {self.options.command!r}", answer.detail, f"it is run by sh in {self.directory}"
             )
         return answer

@@ -24,7 +24,7 @@ import msgspec
 
 from ..dumps import lines, opening
 from ..dumps.atomic import cannot_write
-from ..dumps.errors import UsageError
+from ..dumps.errors import CannotResumeError, UnknownWordError
 from ..dumps.lines import Tail
 from .events import EVENTS_FILE, STEPS, Steered, from_json
 from .log import at_work, read
@@ -64,7 +64,7 @@ def known_step(name: str) -> str:
     """The name of a step; raises UsageError, with the likeliest one, where there is none of that name."""
     if name not in STEPS:
         near = difflib.get_close_matches(name, STEPS, n=1)
-        raise UsageError(
+        raise UnknownWordError(
             f"there is no step {name!r}",
             f"the steps are {', '.join(STEPS)}",
             f"did you mean {near[0]}?" if near else "",
@@ -101,7 +101,7 @@ class Orders:
         return orders
 
 
-class NobodyThereError(UsageError):
+class NobodyThereError(CannotResumeError):
     """No process is at work in the folder: nobody would carry the order out."""
 
 
@@ -116,13 +116,15 @@ class Given:
 def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> Given:
     """Writes one order. Raises UsageError for what is no order or no step, and where nothing is minified in `out`."""
     if what not in WHATS:
-        raise UsageError(f"there is no order {what!r}", "", f"there are {', '.join(WHATS)}")
+        raise UnknownWordError(f"there is no order {what!r}", "", f"there are {', '.join(WHATS)}")
     if what in OF_STEPS:
         known_step(step)
     events = out / EVENTS_FILE
     if not events.is_file():
         why = "it has no events.jsonl" if out.is_dir() else "there is no such folder"
-        raise UsageError(f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT")
+        raise CannotResumeError(
+            f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT"
+        )
     state, record = at_work(out)
     if state in ("dead", "ended"):
         who = "no process" if record is None else f"its process {record.pid}"

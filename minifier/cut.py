@@ -18,7 +18,7 @@ import msgspec
 
 from ..dumps import temporary, trust
 from ..dumps.atomic import check_folder, new_folder
-from ..dumps.errors import EnvironmentLackError, UsageError
+from ..dumps.errors import EnvironmentLackError, NoGraphError
 from ..dumps.opening import read_text
 from ..dumps.store import SavedGraph, load_graph
 from ..toolkit.isolation import Answer as Reply
@@ -120,4 +120,4 @@ def _must_be_done(reply: Reply, work: Path) -> None:
     at = f" at {read_text(running)}" if running.exists() else ""
     what = f"eager itself dies{at}" if reply.stage == "eager" else "the case could not be built"
     fix = "cut out what lies before it" if at else ""
-    raise UsageError(f"cannot cut these nodes out: {what}", why.strip().splitlines()[0] if why.strip() else "", fix)
+    raise NoGraphError(f"cannot cut these nodes out: {what}", why.strip().splitlines()[0] if why.strip() else "", fix)

@@ -55,6 +55,7 @@ SCRIPT = "train_residual"
 class DemoFailedError(GraphdbgError):
     """A step of the demo did not do what it is there to show."""
 
+    code = "GD32"
     exit_code = 1
 
 
@@ -103,8 +104,8 @@ class Demo:
         before, after = self.nodes(f"{run}/{graph}"), self.nodes(small)
         self.narrate(f"-> minified from {before} to {counted(after, 'node')}, placeholders and output included")
         if after > MAX_NODES:
-            what = f"the demo's {plant} bug was reduced to {counted(after, 'node')} only"
-            raise DemoFailedError(what, f"{MAX_NODES} were expected")
+            what = f"the demo's {plant} bug shrinks to {counted(after, 'node')} only"
+            raise DemoFailedError(what, f"the demo expects {MAX_NODES} or fewer", "see graphdbg doctor")
         shown_s = time.monotonic() - began
         written = json.loads(self.step(["report", small, "-o", report, "--json"]))
         self.narrate(f"-> {report}/repro.py shows the bug in {written['rate']}")
@@ -117,7 +118,7 @@ class Demo:
         triaged = json.loads(self.step(["triage", run, "--json", *slow], (0, 1)))
         if not triaged["graphs"]:
             raise DemoFailedError(
-                "the demo recorded no compiled graph", "torch.compile did not run", "see graphdbg doctor"
+                "the demo records no compiled graph", "torch.compile does not run here", "see graphdbg doctor"
             )
         self.narrate(f"-> {triaged['summary']}")
         for row in triaged["graphs"]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ..dumps.errors import UsageError
+from ..dumps.errors import BadValueError, CommandLineError, UsageError
 from ..dumps.output import say
 from ..dumps.wording import counted
 from ..toolkit.live.case import Live
@@ -265,9 +265,9 @@ def minifier(
     ['erf']
     """
     if max_granularity is not None and (max_granularity < 1 or max_granularity & (max_granularity - 1)):
-        raise UsageError(f"max_granularity is {max_granularity}", "it must be a power of two")
+        raise BadValueError(f"max_granularity is {max_granularity}", "it must be a power of two")
     if offload_to_disk and save_dir is None:
-        raise UsageError("offload_to_disk needs a save_dir")
+        raise CommandLineError("offload_to_disk needs a save_dir")
     with TemporaryDirectory(prefix="values-", dir=_folder(save_dir) if offload_to_disk else None) as folder:
         spill = Path(folder) if offload_to_disk and not skip_offload else None
         problem = FxProblem.of(fail_f, list(inps), module_fails, spill)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..dumps import index
-from ..dumps.errors import UsageError
+from ..dumps.errors import NoSuchGraphError
 from ..dumps.wording import counted, shown_path
 from ..dumps.worst import last_failing
 from ..toolkit.replaying.after_failure import compile_of, suspects, triggered
@@ -57,7 +57,7 @@ def failing_graph(
         )
         return run.graph(suspected[0].id), _why(suspected[0], rows) + others
     if not run.graphs():
-        raise UsageError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
+        raise NoSuchGraphError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
     report(
         "no recorded graph failed; judging each of them"
         if amount is None

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from ..dumps import opening
 from ..dumps.atomic import cannot_write, write_file
-from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.errors import CannotResumeError, ExistsAlreadyError, GraphdbgError, InUseError, UsageError
 from ..dumps.lines import LineWriter, decoded
 from ..dumps.opening import refuse_links
 from ..dumps.process import FILE as PROCESS_FILE
@@ -86,7 +86,7 @@ class Log:
             self.tell(Conditions(whole, dict(about or {})))
         elif not resume:
             what = f"{self.path} exists"
-            raise UsageError(what, "another minification wrote it", "choose another -o, or pass --resume")
+            raise CannotResumeError(what, "it holds another minification", "choose another -o, or pass --resume")
         else:
             self._compare(before.header, whole)
             if self.damage:
@@ -99,7 +99,7 @@ class Log:
         now = json.loads(json.dumps(now))
         for key in sorted({*before, *now}):
             if before.get(key) != now.get(key):
-                raise UsageError(
+                raise CannotResumeError(
                     f"cannot resume from {self.path}",
                     f"its {key} is {before.get(key)!r}, now it is {now.get(key)!r}",
                     "run it under the same conditions, or start again with another -o",
@@ -205,7 +205,7 @@ def nothing_to_resume(out: Path) -> UsageError:
     why = "it has no events.jsonl with answers" if out.is_dir() else "there is no such folder"
     if (out / OTHER_NAME).is_file():
         why = f"an earlier graphdbg wrote its answers, into {OTHER_NAME}, which this one does not read"
-    return UsageError(f"there is nothing to go on with in {out}", why, "minify without --resume, into another -o")
+    return CannotResumeError(f"there is nothing to resume in {out}", why, "minify without --resume, into another -o")
 
 
 LOCK_FILE = "lock"
@@ -223,9 +223,9 @@ def live_file(work: Path, case: str) -> Path:
 def refuse_taken(out: Path, *, resume: bool = False) -> None:
     """Raises UsageError where OUT is a file, or has something in it that is not to be gone on with."""
     if out.exists() and not out.is_dir():
-        raise UsageError(f"cannot write into {out}", "it is a file", "choose another -o")
+        raise ExistsAlreadyError(f"cannot write into {out}", "it is a file", "choose another -o")
     if out.exists() and not resume and any(path.name not in BEFORE_ANYTHING for path in out.iterdir()):
-        raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
+        raise ExistsAlreadyError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
 
 
 class Life(AbstractContextManager["Life"]):
@@ -244,7 +244,7 @@ class Life(AbstractContextManager["Life"]):
             refuse_links(out)
             self._descriptor = os.open(out / LOCK_FILE, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
         except OSError as error:
-            raise UsageError(f"cannot write into {out}", str(error.strerror), "choose another -o") from None
+            raise ExistsAlreadyError(f"cannot write into {out}", str(error.strerror), "choose another -o") from None
         try:
             self._lock()
             write_file(out / PROCESS_FILE, msgspec.json.encode(describe("minify")))
@@ -284,7 +284,7 @@ class Life(AbstractContextManager["Life"]):
             if at_work(self.out)[0] != "alive":
                 self._complain(f"{self.out} cannot be locked ({error}): nothing keeps a second process out of it")
                 return
-        raise UsageError(
+        raise InUseError(
             f"{self.out} is in use", _who(at_work(self.out)[1]), f"see what it does: graphdbg tui {self.out}"
         )
 

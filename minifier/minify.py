@@ -23,7 +23,7 @@ import msgspec
 
 from ..dumps import opening, trust
 from ..dumps.atomic import write_file
-from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.errors import GraphdbgError, OptionsExcludeError, UsageError
 from ..dumps.store import load_graph
 from ..dumps.wording import shown_path
 from ..toolkit.isolation import ForkServer, Servers, default_memory_bytes, fork_server, heartbeat
@@ -96,7 +96,7 @@ def minify(
     if callable(check):
         if executor != "local":
             what = "executor and a check of your own do not go together"
-            raise UsageError(what, "it is called in this process", "leave executor out, or name a check")
+            raise OptionsExcludeError(what, "it is called in this process", "leave executor out, or name a check")
         from .dropin import minify_here
 
         return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, tell=tell)
@@ -210,7 +210,7 @@ def minify_saved(
         narrate("-j is 1: what is timed runs alone (--slower-than)")
     if executor is not None and options.command is not None:
         why = "your command is on this machine"
-        raise UsageError("executor and check 'cmd: ...' do not go together", why, "leave executor out")
+        raise OptionsExcludeError("executor and check 'cmd: ...' do not go together", why, "leave executor out")
     work = out / WORK
     directory = directory or str(Path.cwd())
     path = saved.path.absolute()

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ..dumps.errors import UsageError
+from ..dumps.errors import BadValueError, CannotResumeError, OptionsExcludeError, UnknownWordError
 from ..toolkit.isolation.imports import option_words
 from .executors.ray_pool import required
 
@@ -59,24 +59,24 @@ class MinifyOptions:
         """The same options; raises UsageError for those that make no sense, alone or together, and EnvironmentLackError
         for what is not installed."""
         if self.executor not in EXECUTORS:
-            raise UsageError(f"there is no executor {self.executor!r}", "", f"use one of {', '.join(EXECUTORS)}")
+            raise UnknownWordError(f"there is no executor {self.executor!r}", "", f"use one of {', '.join(EXECUTORS)}")
         if self.executor != "local" and self.command is not None:
             what = f"--executor {self.executor} and --check 'cmd: ...' do not go together"
-            raise UsageError(what, "your command is on this machine", "leave --executor out")
+            raise OptionsExcludeError(what, "your command is on this machine", "leave --executor out")
         if self.executor == "ray":
             required()
         if self.command is not None and "{case}" not in self.command:
             what = f"the command {self.command!r} does not say where the case goes"
-            raise UsageError(what, "{case} stands for its folder", "for example --check 'cmd: ./test.sh {case}'")
+            raise BadValueError(what, "{case} stands for its folder", "for example --check 'cmd: ./test.sh {case}'")
         if self.command is None and self.check not in CHECKS:
-            raise UsageError(
+            raise UnknownWordError(
                 f"there is no check {self.check!r}", "", f"use one of {', '.join(CHECKS)}, or 'cmd: COMMAND {{case}}'"
             )
         self._check_measures()
         try:
             re.compile(self.match or "")
         except re.error as error:
-            raise UsageError(f"--match {self.match!r} is no regular expression", str(error)) from error
+            raise BadValueError(f"--match {self.match!r} is no regular expression", str(error)) from error
         return self
 
     def _check_measures(self) -> None:
@@ -84,7 +84,7 @@ class MinifyOptions:
         amounts = ("hangs", "slower_than", "memory_over", "time_limit", "memory_limit")
         for name in amounts:
             if (value := getattr(self, name)) is not None and not value > 0:
-                raise UsageError(f"{FLAGS[name]} {value:g} leaves nothing to ask", "it must be more than 0")
+                raise BadValueError(f"{FLAGS[name]} {value:g} leaves nothing to ask", "it must be more than 0")
         questions = [FLAGS[name] for name in MEASURES if getattr(self, name) is not None]
         if self.check != "auto" and not (self.check == "hang" and questions == ["--hangs"]):
             questions += [f"--check {self.check}"]
@@ -92,16 +92,16 @@ class MinifyOptions:
             questions += [f"--match {self.match}"]
         if len(questions) > 1 and questions[0].split()[0] in {FLAGS[name] for name in MEASURES}:
             what = f"{' and '.join(questions)} contradict each other"
-            raise UsageError(what, "each says what counts as failing", "give one of them")
+            raise OptionsExcludeError(what, "each says what counts as failing", "give one of them")
         if self.hangs is not None and self.time_limit is not None:
-            raise UsageError(
+            raise OptionsExcludeError(
                 "--hangs and --time-limit contradict each other", "--hangs S is such a limit", "give one of them"
             )
         for question, limit in (("slower_than", "time_limit"), ("memory_over", "memory_limit")):
             asked, most = getattr(self, question), getattr(self, limit)
             if asked is not None and most is not None and most <= asked:
                 what = f"{FLAGS[question]} {asked:g} with {FLAGS[limit]} {most:g} can never be seen"
-                raise UsageError(what, "the limit ends a query before it", f"give a larger {FLAGS[limit]}")
+                raise BadValueError(what, "the limit ends a query before it", f"give a larger {FLAGS[limit]}")
 
     @property
     def judged(self) -> str:
@@ -130,7 +130,7 @@ class MinifyOptions:
         try:
             return msgspec.convert({name: value for name, value in data.items() if name in known}, cls)
         except msgspec.ValidationError as error:
-            raise UsageError(
+            raise CannotResumeError(
                 "cannot read the options of a minification", str(error), "start again with another -o"
             ) from error
 

@@ -22,7 +22,7 @@ import msgspec
 
 from ..dumps import opening
 from ..dumps.atomic import write_file
-from ..dumps.errors import GraphdbgError, UnreadableError
+from ..dumps.errors import GraphdbgError, NotStoredError
 from ..dumps.wording import counted
 from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict_words import without
@@ -319,4 +319,4 @@ def read_atoms(out: Path) -> AtomLines:
     try:
         return AtomLines(opening.read(path))
     except OSError as error:
-        raise UnreadableError(f"cannot read {path}", error.strerror or str(error), "minify again to have it") from error
+        raise NotStoredError(f"cannot read {path}", error.strerror or str(error), "minify again to have it") from error

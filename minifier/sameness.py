@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..dumps import opening
-from ..dumps.errors import UsageError
+from ..dumps.errors import WrongKindError
 from ..toolkit.verdicts.identity import Identity, of_graph
 from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import with_flags
@@ -173,5 +173,5 @@ def _of_program(path: Path) -> ComparedFailure:
         return ComparedFailure.seen(str(path), known.signature, load_graph(case))
     if written is None:
         fix = "name the folder that minify wrote, a case or a graph of a run"
-        raise UsageError(f"{path} does not say which failure it shows", "no signature stands in its head", fix)
+        raise WrongKindError(f"{path} does not say which failure it shows", "no signature stands in its head", fix)
     return ComparedFailure(str(path), written[1], sharp=_WHOLE not in head)

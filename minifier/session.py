@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from ..dumps.errors import EnvironmentLackError, GraphdbgError, UsageError
+from ..dumps.errors import CannotResumeError, EnvironmentLackError, GraphdbgError
 from ..dumps.wording import counted
 from ..toolkit.verdicts import verdict
 from ..toolkit.verdicts.signature import Signature
@@ -480,4 +480,4 @@ class Minification:
             self.tell(Cut(digest))
         elif known != digest:
             why = "the graph is cut into other parts now than when it was written"
-            raise UsageError(f"cannot resume from {self.log.path}", why, "start again with another -o")
+            raise CannotResumeError(f"cannot resume from {self.log.path}", why, "start again with another -o")

@@ -20,7 +20,16 @@ import msgspec
 
 from ..dumps import opening
 from ..dumps.atomic import free_path
-from ..dumps.errors import GraphdbgError, UnreadableError, UsageError
+from ..dumps.errors import (
+    BadValueError,
+    CommandLineError,
+    ExistsAlreadyError,
+    GraphdbgError,
+    NeedsTrustError,
+    UnknownWordError,
+    UnreadableError,
+    UsageError,
+)
 from ..dumps.wording import shown_path
 from ..toolkit.isolation.imports import TRUST, option_words, shown, with_trust, without_trust
 from ..toolkit.rungs import NAMES
@@ -75,19 +84,19 @@ class Start:
             try:
                 values[name] = _KINDS.get(name, str)(text) if text else None
             except ValueError:
-                raise UsageError(f"{FLAGS[name]} {text!r} is no number", "", "type one, or nothing") from None
+                raise BadValueError(f"{FLAGS[name]} {text!r} is no number", "", "type one, or nothing") from None
         values["rung"], values["check"] = values["rung"] or "inductor", values["check"] or "auto"
         values["jobs"] = 1 if values["jobs"] is None else values["jobs"]
         for name in ("jobs", "max_time", "max_queries"):
             if values[name] is not None and not values[name] > 0:
-                raise UsageError(f"{FLAGS[name]} {values[name]:g} leaves nothing to do", "it must be more than 0")
+                raise BadValueError(f"{FLAGS[name]} {values[name]:g} leaves nothing to do", "it must be more than 0")
         if values["rung"] not in NAMES:
-            raise UsageError(f"there is no rung {values['rung']!r}", "", f"use one of {', '.join(NAMES)}")
+            raise UnknownWordError(f"there is no rung {values['rung']!r}", "", f"use one of {', '.join(NAMES)}")
         out = texts.get("out", "").strip()
         if not out:
-            raise UsageError("no folder for the result", "", "type a new one at -o")
+            raise CommandLineError("no folder for the result", "", "type a new one at -o")
         if Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
-            raise UsageError(f"{out} exists already", "", "type another folder at -o")
+            raise ExistsAlreadyError(f"{out} exists already", "", "type another folder at -o")
         return replace(self, out=out, options=replace(self.options, **values).checked())
 
     def words(self) -> list[str]:
@@ -208,7 +217,7 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     _said(out, old, directory, typed, trusted=trusted)
     if TRUST in old.imports and not trusted:  # no file gives it, only the user
         what = "the graph calls Triton kernels of the user's own, whose source is in the dump"
-        raise UsageError(what, "", f"read it: graphdbg show {shown_path(Path(graph))} --kernel; then add --trust")
+        raise NeedsTrustError(what, "", f"read it: graphdbg show {shown_path(Path(graph))} --kernel; then add --trust")
     ours = trusted and (
         TRUST in old.imports or not needs_saying(old)
     )  # else it was said of these, not of the graph's source
@@ -239,11 +248,11 @@ def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str],
         ),
     ]
     if lacking:
-        anew, how = again(out, old), "then say it again: {} (or --trust)"
+        anew, how = again(out, old), "then allow it: {} (or --trust)"
         if not here or not anew.isprintable():
             anew, how = again(out, MinifyOptions(imports=(TRUST,))), "then run {} if you trust it"
-        why = "its journal says so, and nobody has said it here"
-        raise UsageError(f"going on in {out} {' and '.join(lacking)}", why, f"read it, {how.format(anew)}")
+        why = "its journal names this, and this command does not allow it"
+        raise NeedsTrustError(f"going on in {out} {' and '.join(lacking)}", why, f"read it, {how.format(anew)}")
 
 
 def again(out: Path, options: MinifyOptions | None = None) -> str:

@@ -22,7 +22,7 @@ import msgspec
 import torch
 
 from ..dumps import live
-from ..dumps.errors import UsageError
+from ..dumps.errors import NoGraphError
 from ..dumps.wording import size_text
 from ..toolkit.blame.node_tasks import first_wrong, noticed
 from ..toolkit.cutting.atoms import fake_of
@@ -211,11 +211,11 @@ def cut(payload: dict[str, Any]) -> dict[str, Any]:
     behind = [node.name for node in case.gm.graph.nodes if node.name in wanted and node.name not in atoms.order]
     if behind:
         last = next(reversed([name for name in atoms.order if name in atoms.of_node]))
-        raise UsageError(
+        raise NoGraphError(
             f"cannot cut {behind[0]}", f"eager itself raises at {last}, before it", f"end at {last} or before"
         )
     if not keep:
-        raise UsageError(
+        raise NoGraphError(
             "there is nothing to cut out", "inputs, outputs and sizes compute nothing", "name a node that does"
         )
     mark("build")
@@ -234,7 +234,7 @@ def cut(payload: dict[str, Any]) -> dict[str, Any]:
     try:
         reported = emit(payload | {"candidate": Candidate(frozenset(keep), returned=returned).to_json()})
     except Invalid as error:
-        raise UsageError(
+        raise NoGraphError(
             "these nodes make no graph of their own", str(error), "take what lies between them, too"
         ) from error
     came = sorted(kept - wanted, key=atoms.order.index)

@@ -37,7 +37,13 @@ def start() -> None:
 
         start_from_environment(run)
     except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on without a recording
-        sys.stderr.write(f"graphdbg: not recording, because {error}\n")
+        sys.stderr.write(f"graphdbg: not recording, because {_said(error)}\n")
+
+
+def _said(error: Exception) -> str:
+    from ..dumps.errors import said
+
+    return said(error)
 
 
 def _start_shadow() -> None:
@@ -46,7 +52,7 @@ def _start_shadow() -> None:
 
         start_from_environment()
     except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on alone
-        sys.stderr.write(f"graphdbg: nothing is run beside this program, because {error}\n")
+        sys.stderr.write(f"graphdbg: nothing is run beside this program, because {_said(error)}\n")
 
 
 def _arm(value: str) -> None:
@@ -55,7 +61,7 @@ def _arm(value: str) -> None:
 
         start_from_environment(value)
     except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on without a ring
-        sys.stderr.write(f"graphdbg: not armed, because {error}\n")
+        sys.stderr.write(f"graphdbg: not armed, because {_said(error)}\n")
 
 
 def in_inductor_worker(command: list[str]) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from ..dumps.errors import UsageError
+from ..dumps.errors import UnknownWordError
 from .compilers.boxed import through_aot
 
 BACKENDS = {
@@ -59,8 +59,8 @@ class Backend:
     ) -> Callable[..., Any]:
         """Compiles one Dynamo graph. Raises UsageError for a mode, or an option that the compiler does not have."""
         if mode is not None:
-            raise UsageError(
-                f"the backend {self.__name__} has no modes", f"mode={mode!r} was asked for", "leave mode out"
+            raise UnknownWordError(
+                f"the backend {self.__name__} has no modes", f"mode={mode!r} is asked for", "leave mode out"
             )
         return through_aot(self.arguments(options or {}), gm, example_inputs)
 
@@ -71,7 +71,7 @@ class Backend:
         unknown = sorted(set(options) - set(known))
         if unknown:
             fix = f"it has {', '.join(known)}" if known else "it has none"
-            raise UsageError(f"the backend {self.__name__} has no option {', '.join(map(repr, unknown))}", fix)
+            raise UnknownWordError(f"the backend {self.__name__} has no option {', '.join(map(repr, unknown))}", fix)
         return make(**options)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 
-from ..dumps.errors import UsageError
+from ..dumps.errors import NotReadyError
 from ..dumps.wording import counted
 from . import _terminal, clipboard, collecting, editor
 from ._textual import Sturdy, mouse_reports
@@ -214,7 +214,7 @@ class Workbench(InTurn, Sturdy):
         of = SCREENS[name].of
         if here.graph is None and of != "nothing" and not (here.out and of == "search"):
             why, fix = "this screen is about one graph", "press 1 for Home; enter on a graph picks it"
-            raise UsageError("no graph is chosen", why, fix)
+            raise NotReadyError("no graph is chosen", why, fix)
         self.go(name, Here(run=here.run, graph=here.graph, node=here.node) if of == "graph" else here)
 
     # -- errors

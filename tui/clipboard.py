@@ -17,7 +17,7 @@ import subprocess
 from pathlib import Path
 
 from ..dumps.atomic import free_path
-from ..dumps.errors import EnvironmentLackError
+from ..dumps.errors import CannotWriteError, EnvironmentLackError
 from .settings import state_folder, writable
 
 TMUX_LIMIT_S = 2.0
@@ -73,4 +73,4 @@ def file_name(name: str) -> str:
 def cannot(error: OSError) -> EnvironmentLackError:
     """The error for a file that cannot be written."""
     why = f"{error.filename}: {error.strerror}"
-    return EnvironmentLackError("no file was written", why, "make room, or choose another folder")
+    return CannotWriteError("no file was written", why, "make room, or choose another folder")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from textual.app import App, SuspendNotSupported
 
-from ..dumps.errors import EnvironmentLackError
+from ..dumps.errors import ScreenError
 
 COLON = frozenset(("code", "codium", "cursor", "hx", "helix", "subl", "zed"))
 """Editors that take FILE:LINE; all others take +LINE."""
@@ -41,16 +41,16 @@ def edit(app: App[None], path: Path, line: int = 1) -> None:
     place = f"{path}:{line}"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor or not shlex.split(editor):
-        raise EnvironmentLackError(place, "neither VISUAL nor EDITOR names an editor", "set one, or open it yourself")
+        raise ScreenError(place, "neither VISUAL nor EDITOR names an editor", "set one, or open it yourself")
     if not path.is_file():
-        raise EnvironmentLackError(place, "the file is not there any more", "record the run again")
+        raise ScreenError(place, "the file is gone", "record the run again")
     try:
         code = over(app, command(editor, path, line), place, "open it yourself")
     except OSError as error:
         why = f"{editor} cannot be started: {error.strerror}"
-        raise EnvironmentLackError(place, why, "set EDITOR to one that can") from error
+        raise ScreenError(place, why, "set EDITOR to one that can") from error
     if code:
-        raise EnvironmentLackError(place, f"{editor} ended with exit code {code}", "open it yourself")
+        raise ScreenError(place, f"{editor} ended with exit code {code}", "open it yourself")
 
 
 def over(app: App[None], words: Sequence[str], what: str, fix: str) -> int:
@@ -62,7 +62,7 @@ def over(app: App[None], words: Sequence[str], what: str, fix: str) -> int:
         with app.suspend():
             return subprocess.run(words, check=False).returncode
     except SuspendNotSupported as error:
-        raise EnvironmentLackError(what, "it cannot be shown over this screen", fix) from error
+        raise ScreenError(what, "it cannot be shown over this screen", fix) from error
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)

@@ -27,7 +27,7 @@ from typing import Any
 from ..dumps.answers import KEPT_ELSEWHERE
 from ..dumps.atomic import cannot_write
 from ..dumps.deaths import signal_name
-from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.errors import CannotResumeError, CannotStartError, GraphdbgError, UsageError
 from ..dumps.lines import BITE_BYTES, Tail, decoded
 from ..dumps.process import liveness
 from . import job_files
@@ -102,7 +102,7 @@ class Job:
         """Whether the job has not ended yet."""
         return self.code is None
 
-    def last_said(self, none: str = "it said nothing") -> str:
+    def last_said(self, none: str = "it printed nothing") -> str:
         """The last line of its narration, or of its error where it reported one."""
         said = [line for line in self.said if line.strip()]
         errors = [line.removeprefix("graphdbg: ") for line in said if line.startswith("graphdbg: ")]
@@ -112,7 +112,7 @@ class Job:
         """Ends the job and all that it started, without waiting: Ctrl-C, and harder signals after a while. Raises
         UsageError where it runs on another host."""
         if self._process is None and job_files.look(self.folder).state == "elsewhere":
-            raise UsageError(f"cannot stop {self.line}", "it runs on another host", "stop it there")
+            raise CannotResumeError(f"cannot stop {self.line}", "it runs on another host", "stop it there")
         with self._lock:
             if self._stopping:
                 return
@@ -151,7 +151,7 @@ class Job:
                 start_new_session=True,
             )
         except OSError as error:
-            raise UsageError(f"cannot start {self.line}", error.strerror or str(error)) from error
+            raise CannotStartError(f"cannot start {self.line}", error.strerror or str(error)) from error
         finally:
             os.close(out)
             os.close(err)

@@ -23,7 +23,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 
-from ..dumps.errors import UsageError
+from ..dumps.errors import JobFailedError, WrongKindError
 from ..dumps.index import is_run
 from ..dumps.store import SavedGraph, resolve
 from ._textual import is_leaving
@@ -169,7 +169,7 @@ class Room(BaseScreen[None]):
 
     def job_failed(self, job: Job, code: int, fix: str, *, doing: str) -> None:
         """Shows how a job ended that should not have ended that way, and what it said."""
-        self.trouble(UsageError(f"{job.line}: {ending(code)}", job.last_said(), fix), doing=doing, said=job.said)
+        self.trouble(JobFailedError(f"{job.line}: {ending(code)}", job.last_said(), fix), doing=doing, said=job.said)
 
     async def perform(self, action: str) -> None:
         """Does what a key, the palette or a click asks for: the method of an action, here, in a part of the screen or
@@ -260,11 +260,11 @@ def first_room(target: str | None, *, follow: bool = False) -> Room:
 
 def _check_followed(target: str, path: Path) -> None:
     if path.is_file():
-        raise UsageError(f"cannot follow {target}", "a packed run does not grow", f"graphdbg tui {target}")
+        raise WrongKindError(f"cannot follow {target}", "a packed run does not grow", f"graphdbg tui {target}")
     if is_out(path):
         why = "it is the folder of a minification, which is followed anyhow"
-        raise UsageError(f"cannot follow {target}", why, f"graphdbg tui {target}")
+        raise WrongKindError(f"cannot follow {target}", why, f"graphdbg tui {target}")
     if any(is_run(parent) for parent in path.parents):
-        raise UsageError(
+        raise WrongKindError(
             f"cannot follow {target}", "it is inside a run, and a whole run is followed", "name the run alone"
         )

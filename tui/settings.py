@@ -17,7 +17,7 @@ from platformdirs import user_config_path, user_state_path
 from rich.terminal_theme import TerminalTheme
 from textual.theme import BUILTIN_THEMES
 
-from ..dumps.errors import EnvironmentLackError
+from ..dumps.errors import CannotWriteError
 
 NAME = "graphdbg"
 
@@ -129,7 +129,7 @@ class Settings(msgspec.Struct):
             path.write_bytes(msgspec.json.encode(self) + b"\n")
         except OSError as error:
             why, fix = f"{path}: {error.strerror}", "set XDG_CONFIG_HOME to a folder of yours"
-            raise EnvironmentLackError("theme and split are not remembered", why, fix) from error
+            raise CannotWriteError("theme and split are not remembered", why, fix) from error
 
     def next_theme(self) -> str:
         """The theme after this one."""

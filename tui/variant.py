@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..dumps.atomic import free_path, write_file
-from ..dumps.errors import UsageError
+from ..dumps.errors import NotReadyError
 from ..dumps.opening import read
 from ..dumps.program.module import program
 from ..dumps.store import resolve_graph
@@ -35,7 +35,7 @@ def edit(room: Room, here: Here) -> None:
     """Opens the text of the graph at the node; a changed text becomes a case, which is judged."""
     graph = here.graph
     if graph is None:
-        raise UsageError(
+        raise NotReadyError(
             "no graph is chosen", "a variant is made of one", "press 1 for Home; enter on a graph picks it"
         )
     known = lambda: (program(resolve_graph(graph).record), of_graph(graph))  # noqa: E731

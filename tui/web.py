@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from textual_serve.server import Server
 
-from ..dumps.errors import EnvironmentLackError
+from ..dumps.errors import ScreenError
 from ..dumps.output import emit, say
 
 HOST = "127.0.0.1"
@@ -156,9 +156,7 @@ def listening(port: int) -> socket.socket:
         with socket.socket() as other:
             other.bind((HOST, 0))
             free = other.getsockname()[1]
-        raise EnvironmentLackError(
-            f"cannot serve on port {port}", error.strerror or str(error), f"add --port {free}"
-        ) from error
+        raise ScreenError(f"cannot serve on port {port}", error.strerror or str(error), f"add --port {free}") from error
     return server_socket
 
 

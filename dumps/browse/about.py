@@ -35,7 +35,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import RLock
 
-from ..errors import GraphdbgError, UsageError
+from ..errors import BadValueError, GraphdbgError, NoSuchNodeError, UsageError
 from ..reading import read_bytes
 from ..sidecar import COLUMNS, TABLE, reading
 from ..store import SavedGraph
@@ -89,7 +89,7 @@ def no_node(saved: SavedGraph, names: Sequence[str], name: str) -> UsageError:
     """The error for a node that does not exist, with similar names."""
     alike = [other for other in names if name in other][:3] or difflib.get_close_matches(name, names[:_TRIED], 3, 0.5)
     hint = f"names like it are {', '.join(alike)}" if alike else "its names are listed by graphdbg show"
-    return UsageError(f"{saved.id} has no node {name!r}", "", hint)
+    return NoSuchNodeError(f"{saved.id} has no node {name!r}", "", hint)
 
 
 def positions(saved: SavedGraph, text: str) -> list[int]:
@@ -102,18 +102,16 @@ def positions(saved: SavedGraph, text: str) -> list[int]:
         first, _, last = part.partition("..")
         ends = [first, last or first]
         if not first or part.endswith(".."):
-            raise UsageError(f"--nodes {part!r} has one end", "", "name both: A..B")
+            raise BadValueError(f"--nodes {part!r} has only one end", "", "name both: --nodes A..B")
         for name in ends:
             if name not in places:
                 raise no_node(saved, names, name)
         start, end = (places[name] for name in ends)
         if end < start:
-            raise UsageError(
-                f"{last} comes before {first} in this graph", "", f"turn them round: --nodes {last}..{first}"
-            )
+            raise BadValueError(f"{last} comes before {first} in this graph", "", f"swap them: --nodes {last}..{first}")
         node_places.update(range(start, end + 1))
     if not node_places:
-        raise UsageError("--nodes names no node", "", "name one, a stretch A..B, or several: A,B..C")
+        raise BadValueError("--nodes names no node", "", "name one, a stretch A..B, or several: A,B..C")
     return sorted(node_places)
 
 

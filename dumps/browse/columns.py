@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
-from ..errors import UsageError
+from ..errors import UnknownWordError
 from ..sidecar import dims_text
 from ..tables import cells, cut, plain
 from ..wording import count_text, size_text
@@ -86,7 +86,7 @@ def one(word: str) -> Column:
         return BY_KEY[key]
     near = difflib.get_close_matches(key, [*BY_KEY, *ALSO], n=1)
     fix = f"did you mean {near[0]}" if near else ""
-    raise UsageError(f"there is no column {word!r}", f"there are {', '.join(BY_KEY)}", fix)
+    raise UnknownWordError(f"there is no column {word!r}", f"there are {', '.join(BY_KEY)}", fix)
 
 
 def usual(view: GraphView) -> tuple[Column, ...]:

@@ -66,7 +66,9 @@ class Term:
 
 
 class FilterError(UsageError):
-    """A filter cannot be parsed; `start` and `end` are the place of the wrong word."""
+    """A filter cannot be read; `start` and `end` are the place of the wrong word."""
+
+    code = "GD10"
 
     def __init__(self, why: str, fix: str = "", *, start: int = 0, end: int = 0) -> None:
         self.start, self.end = start, end

@@ -303,7 +303,7 @@ def following_text(run: Following) -> str:
     states = {
         "waiting": f"waiting for {run.path}: it is not there yet",
         "ended": "the run has ended",
-        "vanished": "the folder is not there any more",
+        "vanished": "the folder is gone",
         "unreadable": "run.json is damaged",
         "unknown": "on another host: whether it lives can be told there only",
     }

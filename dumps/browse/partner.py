@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..errors import UsageError
+from ..errors import NoPartnerError
 from ..short import base_name
 from ..sidecar import Table
 from ..store import SavedGraph
@@ -70,11 +70,11 @@ def graph_of(saved: SavedGraph) -> SavedGraph:
         return saved
     here, there = ("forward", "backward") if "forward" in saved.stage else ("backward", "forward")
     if here not in saved.stage:
-        words = _NO_SIDES.get(saved.stage.removeprefix("post_grad_"), "autograd had not seen it yet")
+        words = _NO_SIDES.get(saved.stage.removeprefix("post_grad_"), "it is recorded before autograd splits it")
         why = f"its stage is {saved.stage}: {words}"
-        raise UsageError(f"{saved.id} has no partner", why, "name a forward, backward or joint graph")
+        raise NoPartnerError(f"{saved.id} has no partner", why, "name a forward, backward or joint graph")
     if saved.run is None:
-        raise UsageError(
+        raise NoPartnerError(
             f"{saved.path} has no partner", "it is a case folder: one graph alone", "name a graph of a run"
         )
     wanted = there.join(saved.id.rsplit(here, 1))
@@ -82,7 +82,7 @@ def graph_of(saved: SavedGraph) -> SavedGraph:
     if wanted not in graphs:  # a second backward of one forward
         wanted = re.sub(r"\.\d+$", "", wanted)
     if wanted not in graphs:
-        raise UsageError(f"{saved.id} has no partner", f"its run, {saved.run.path.name}, holds no {wanted}")
+        raise NoPartnerError(f"{saved.id} has no partner", f"its run, {saved.run.path.name}, holds no {wanted}")
     return graphs[wanted]
 
 
@@ -119,7 +119,7 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
     ] + partners_found
     if partners_found:
         return partners_found
-    raise UsageError(f"{name} has no partner in {other.id}", _why(view.table, index))
+    raise NoPartnerError(f"{name} has no partner in {other.id}", _why(view.table, index))
 
 
 def numbered(table: Table, number: int) -> list[int]:

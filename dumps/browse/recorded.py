@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..errors import UnreadableError
+from ..errors import TooLargeError
 from ..graph_folder import GRAPH_FILE
 from ..opening import opened
 from ..reading import read_bytes, stored
@@ -102,7 +102,7 @@ class Recorded:
     @cached_property
     def _data(self) -> bytes:
         if self.too_large:
-            raise UnreadableError(f"cannot look into {self.saved.path / GRAPH_FILE}", self.too_large)
+            raise TooLargeError(f"cannot look into {self.saved.path / GRAPH_FILE}", self.too_large)
         return read_bytes(self.saved.path / GRAPH_FILE)
 
     def _tail(self, key: str, kind: type[list[T]]) -> list[T]:

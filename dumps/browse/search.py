@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..errors import UsageError
+from ..errors import NoSuchNodeError
 from ..wording import counted
 from .table import GraphView, Steps, pieces
 
@@ -81,7 +81,7 @@ def find_place(view: GraphView, text: str) -> int:
     if number.isascii() and number.isdecimal():
         if int(number) < len(view):
             return int(number)
-        raise UsageError(
+        raise NoSuchNodeError(
             f"there is no node {number}", f"the last of {counted(len(view), 'node', form=',')} is {len(view) - 1}"
         )
     if ":" in text:
@@ -91,8 +91,10 @@ def find_place(view: GraphView, text: str) -> int:
     if len(begins) == 1 or (begins and begins[0].lower() == low):
         return view.positions[begins[0]]
     if begins:
-        raise UsageError(f"no node is called {text!r}", f"{len(begins):,} begin so: {', '.join(begins[:NEAR])} ...")
-    raise UsageError(f"no node is called {text!r}", "there is none of that name", _near(view, text))
+        raise NoSuchNodeError(
+            f"no node is called {text!r}", f"{len(begins):,} begin so: {', '.join(begins[:NEAR])} ..."
+        )
+    raise NoSuchNodeError(f"no node is called {text!r}", "there is none of that name", _near(view, text))
 
 
 def _line(view: GraphView, text: str) -> int:
@@ -103,7 +105,7 @@ def _line(view: GraphView, text: str) -> int:
             return index
     lines = sorted({view.text[at] for at in view.distinct("where") if view.text[at]})
     near = difflib.get_close_matches(text, lines, n=NEAR)
-    raise UsageError(
+    raise NoSuchNodeError(
         f"no node comes from {text!r}", "no node has that line", f"there are {', '.join(near or lines[:NEAR])}"
     )
 

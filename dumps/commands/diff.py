@@ -9,7 +9,7 @@ import shlex
 import click
 import msgspec
 
-from ..errors import UsageError
+from ..errors import CommandLineError
 from ..output import emit, say
 from ..store import SavedGraph
 from ..tables import on_terminal
@@ -62,7 +62,7 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     if two is not None:
         pairs_left = pairs(left, two)
     elif isinstance(left, SavedGraph):
-        raise UsageError("a second graph is wanted", f"{a} is one graph", "name it: graphdbg diff A B")
+        raise CommandLineError("diff needs a second graph", f"{a} is only one", "name it: graphdbg diff A B")
     else:
         pairs_left = [pair for first, other in ranks(left) for pair in pairs(first, other)]
     single = isinstance(left, SavedGraph) or isinstance(two, SavedGraph)
@@ -96,7 +96,7 @@ def _beside(a: str, b: str | None, everything: bool, by_seq_nr: bool, as_json: b
 
     if b is None:
         option = "--by-seq-nr" if by_seq_nr else "--side-by-side"
-        raise UsageError(f"{option} needs two graphs", "one is named", f"graphdbg diff A B {option}")
+        raise CommandLineError(f"{option} needs two graphs", "one is named", f"graphdbg diff A B {option}")
     lines = beside(resolve_graph(a), resolve_graph(b), by_seq_nr=by_seq_nr)
     same = by_seq_nr or lines.same
     if as_json:

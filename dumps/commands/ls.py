@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from .. import deaths, index, why
-from ..errors import GraphdbgError, UnreadableError, UsageError
+from ..errors import CommandLineError, GraphdbgError, OptionsExcludeError, UnreadableError, WrongKindError
 from ..journal import IN_FLIGHT
 from ..output import emit, say
 from ..store import Run, SavedGraph, open_run, resolve
@@ -70,12 +70,14 @@ def ls(
         if explain or times or follow or words or stages:
             given = {"--why": explain, "--time": times, "--follow": follow, "--filter": words, "--stages": stages}
             option = next(name for name, value in given.items() if value)
-            raise UsageError(f"{option} needs a run", "", f"name one: graphdbg ls RUN {option}")
+            raise CommandLineError(f"{option} needs a run", "", f"name one: graphdbg ls RUN {option}")
         _list_runs(as_json)
         return
     if stages and (explain or times or follow):
         option = "--why" if explain else "--time" if times else "--follow"
-        raise UsageError(f"--stages and {option} exclude each other", f"{option} has rows of its own", "leave one out")
+        raise OptionsExcludeError(
+            f"--stages and {option} exclude each other", f"{option} has rows of its own", "leave one out"
+        )
     if follow:
         _follow(run, words, explain=explain, as_json=as_json)
         return
@@ -99,9 +101,9 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
             "a document has an end, and a run that is followed has none yet" if as_json else "it needs all of the run"
         )
         instead = f"leave --follow out: graphdbg ls {shlex.quote(text)} {option}"
-        raise UsageError(f"--follow and {option} exclude each other", why_not, instead)
+        raise OptionsExcludeError(f"--follow and {option} exclude each other", why_not, instead)
     if Path(text).is_file():
-        raise UsageError(
+        raise WrongKindError(
             f"cannot follow {text}", "a packed run does not grow", f"list it: graphdbg ls {shlex.quote(text)}"
         )
     run = Following(Path(text))
@@ -113,7 +115,7 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
     if run.state == "unreadable":
         raise UnreadableError(f"cannot follow {text}", run.trouble)
     if run.state == "vanished":
-        raise UnreadableError(f"cannot follow {text}", "the folder is not there any more")
+        raise UnreadableError(f"cannot follow {text}", "the folder is gone")
     if run.state == "ended":
         say(f"{text} has ended: {counted(len(run.rows), 'graph')}; next: graphdbg ls {shlex.quote(text)}")
 
@@ -324,7 +326,7 @@ def _list_runs(as_json: bool) -> None:
         try:
             listed.append(_run_row(path))
         except GraphdbgError as error:
-            say(f"note: {error}")
+            say(f"note: {error.said}")
     if as_json:
         named = [
             listed_run["run"]

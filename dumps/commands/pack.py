@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .. import temporary
-from ..errors import UsageError
+from ..errors import WrongKindError
 from ..output import emit, say
 from ..store import Run, resolve
 from ..tables import on_terminal
@@ -79,7 +79,7 @@ def _resolved(text: str) -> Path:
         return path.resolve() if path.name in ("", "..") else path
     target = resolve(text)
     if not isinstance(target, Run):
-        raise UsageError(f"{text} is one graph", "a run is packed as a whole", "for one graph: graphdbg report")
+        raise WrongKindError(f"{text} is one graph", "a run is packed as a whole", "for one graph: graphdbg report")
     return target.path
 
 

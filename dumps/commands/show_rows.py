@@ -23,7 +23,7 @@ from ..browse.row_texts import group_text
 from ..browse.search import hits_of
 from ..browse.selection import Question, Selection, Sort, grouping, selecting, usual
 from ..browse.table import GraphView, finish
-from ..errors import UsageError
+from ..errors import BadValueError, OptionsExcludeError
 from ..output import emit, say
 from ..roles import known_names
 from ..sidecar import NodeRow, Table, dims_value
@@ -57,13 +57,15 @@ def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], a
     chosen = all_columns.named(options.columns) if options.columns is not None else None
     if any(column.seen for column in chosen or ()):
         fix = "graphdbg replay RUN/ID --values prints them"
-        raise UsageError("there are no values of nodes here", "values are read by a replay", fix)
+        raise BadValueError("there are no values of nodes here", "values are read by a replay", fix)
     sort = sort_of(options.sort)
     if options.fold is not None and sort is not None:
         why = "a folded module is a stretch of the graph in its order"
-        raise UsageError("--fold and --sort do not go together", why, "leave one out")
+        raise OptionsExcludeError("--fold and --sort do not go together", why, "leave one out")
     if options.fold is not None and options.nodes is not None:
-        raise UsageError("--fold and --nodes do not go together", "a folded module is no node", "leave one out")
+        raise OptionsExcludeError(
+            "--fold and --nodes do not go together", "a folded module is no node", "leave one out"
+        )
     view = finish(loading(saved))
     if (chosen and any(column.key == "kernel" for column in chosen)) or "kernel:" in (options.filter or ""):
         view.kernels = kernel_column(saved, view)
@@ -88,7 +90,7 @@ def sort_of(text: str | None) -> Sort | None:
     word, _, way = text.partition(":")
     key = all_columns.one(word).key
     if way not in ("", "up", "down"):
-        raise UsageError(f"cannot sort {way!r}", "the direction is up or down", f"--sort {key}:down")
+        raise BadValueError(f"cannot sort {way!r}", "the direction is up or down", f"--sort {key}:down")
     return Sort(key, way == "down") if way else usual(key)
 
 

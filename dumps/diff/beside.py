@@ -14,7 +14,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from ..errors import UsageError
+from ..errors import NoPartnerError
 from ..short import value_of
 from ..sidecar import Intern, Table
 from ..store import SavedGraph
@@ -227,7 +227,9 @@ def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways
         by_number = joined(a.table, b.table, graphs=graphs, stages=(a.stage, b.stage))
         if not any(by_number.marks):
             why = "no node of one has the seq_nr of a node of the other, and none has the name of an input"
-            raise UsageError(f"{graphs[0]} and {graphs[1]} cannot be joined", why, "name a forward and its backward")
+            raise NoPartnerError(
+                f"{graphs[0]} and {graphs[1]} cannot be joined", why, "name a forward and its backward"
+            )
         return by_number
     comparison = diff(a, b)
     return aligned(comparison, a.table, b.table, graphs=graphs, summary=verdict_text(graph_view(comparison, *graphs)))

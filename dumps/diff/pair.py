@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from ..errors import GraphdbgError, UsageError
+from ..errors import CommandLineError, GraphdbgError, NoPartnerError, NoSuchGraphError
 from ..index import ListedGraph, is_run
 from ..store import Run, SavedGraph, open_run, resolve
 from .compare import GraphDiff, compare
@@ -70,7 +70,7 @@ def _part(run: Run, rest: str, text: str) -> GraphGroup | None:
     ]
     if colon and not rows:
         there = ", ".join(known.name if known.rank is None else f"{known.rank}:" for known in run.processes)
-        raise UsageError(f"{text} names no process with graphs", f"{run.path} has {there or 'no processes'}")
+        raise NoSuchGraphError(f"{text} names no process with graphs", f"{run.path} has {there or 'no processes'}")
     if colon and not local:
         return GraphGroup(text, run, _one_process(rows, text), "process")
     if not colon:
@@ -84,7 +84,7 @@ def _part(run: Run, rest: str, text: str) -> GraphGroup | None:
 def _one_process(rows: list[ListedGraph], text: str) -> list[ListedGraph]:
     names = list(dict.fromkeys(row.process for row in rows))
     if len(names) > 1:
-        raise UsageError(
+        raise NoSuchGraphError(
             f"{text} is ambiguous", f"it could be of {', '.join(names)}", "put one of them and `:` before the id"
         )
     return rows
@@ -109,7 +109,7 @@ def pairs(a: SavedGraph | GraphGroup, b: SavedGraph | GraphGroup) -> list[Pair]:
     if isinstance(b, SavedGraph):
         return [Pair(_counterpart(b, a), b)]
     if (a.kind == "compile") != (b.kind == "compile"):
-        raise UsageError(f"{a.text} and {b.text} cannot be compared", f"one is a {a.kind}, the other a {b.kind}")
+        raise NoPartnerError(f"{a.text} and {b.text} cannot be compared", f"one is a {a.kind}, the other a {b.kind}")
     return [pair for rows_a, rows_b in _processes(a, b) for pair in _graphs(a, rows_a, b, rows_b)]
 
 
@@ -120,7 +120,7 @@ def ranks(part: GraphGroup) -> list[tuple[GraphGroup, GraphGroup]]:
     ]
     if part.kind != "run" or len(parts) < 2:
         why = f"only {part.text} is named, and it is {'one process' if part.kind == 'run' else 'a ' + part.kind}"
-        raise UsageError("a second graph, run or process is wanted", why, "name it: graphdbg diff A B")
+        raise CommandLineError("diff needs a second graph, run or process", why, "name it: graphdbg diff A B")
     return [(parts[0], other) for other in parts[1:]]
 
 
@@ -135,7 +135,7 @@ def _counterpart(graph: SavedGraph, part: GraphGroup) -> SavedGraph:
         rows = [row for row in rows if row.rank == graph.rank] or rows
     if len(rows) != 1:
         listed = ", ".join(row.id for row in (rows or part.rows)[:12])
-        raise UsageError(
+        raise NoPartnerError(
             f"{part.text} has {'several graphs' if rows else 'no graph'} {wanted}", f"it holds {listed}", "name one"
         )
     return part.graph(rows[0])

@@ -30,7 +30,7 @@ from ... import __version__
 from .. import journal, temporary
 from ..archive import write_searched, zip_folder
 from ..atomic import write_file
-from ..errors import GraphdbgError, UnreadableError, UsageError
+from ..errors import ExistsAlreadyError, GraphdbgError, OptionsExcludeError, UnreadableError
 from ..graph_folder import JOURNAL_FILE, encode
 from ..index import ListedGraph, Process, exit_record
 from ..process import EXIT_FILE, host_name
@@ -254,10 +254,10 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
     """Writes the archive or, where its name ends in .html, the page `out`. Raises UsageError when `path` is no run or
     `out` exists, EnvironmentLackError when the disk refuses."""
     if out.exists():
-        raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o")
+        raise ExistsAlreadyError(f"cannot write {out}", "it exists already", "choose another name with -o")
     as_page = out.suffix.lower() in page.SUFFIXES
     if as_page and tensors:
-        raise UsageError(
+        raise OptionsExcludeError(
             "a page holds no tensors", "a browser cannot show them", "leave --tensors out, or name a .zip with -o"
         )
     unreadable: list[str] = []

@@ -29,6 +29,7 @@ from .text import (
     GETITEM,
     WIDTH,
     CannotExpressError,
+    InputFormError,
     Lines,
     Printer,
     blocks,
@@ -224,7 +225,7 @@ class FunctionPrinter(Printer):
             finally:
                 self.path.pop()
         if node.target not in body.attrs:
-            raise CannotExpressError(f"the attribute {node.target!r} is not stored")
+            raise InputFormError(f"the attribute {node.target!r} is not stored")
         if own in self.constants:  # the same name in two graphs
             own = self.names[node.name] = f"{own}_{len(self.constants)}"
         self.constants[own] = ".".join([*self.path, node.target])

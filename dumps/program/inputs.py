@@ -22,7 +22,7 @@ from ..hints import Numbers, numbers_and_bounds, size
 from ..schema import GraphBody, GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
 from ..sidecar import ITEM_BYTES
 from .case import REAL, Read, ReproFacts, placeholders
-from .text import CannotExpressError, quoted
+from .text import InputFormError, quoted
 
 Way = Literal["seeded", "literal", "stored"]
 
@@ -162,22 +162,18 @@ class _Writer:
             if known is not None:
                 return repr(known)
         if value is None:
-            raise CannotExpressError(f"nothing is known of the input {slot.name!r}", "", "record with --inputs first")
-        raise CannotExpressError(f"the input {slot.name!r} is a {type(value).__name__}, which has no plain form")
+            raise InputFormError(f"nothing is known of the input {slot.name!r}", "", "record with --inputs first")
+        raise InputFormError(f"the input {slot.name!r} is a {type(value).__name__}, which has no plain form")
 
     def _tensor(self, slot: Slot, value: TensorValue) -> str:
         if value.inner:
-            raise CannotExpressError(f"the input {slot.name!r} is a {value.subclass}, which has no plain form yet")
+            raise InputFormError(f"the input {slot.name!r} is a {value.subclass}, which has no plain form yet")
         if value.layout != "strided":
-            raise CannotExpressError(
-                f"the input {slot.name!r} has the layout {value.layout}, which has no plain form yet"
-            )
+            raise InputFormError(f"the input {slot.name!r} has the layout {value.layout}, which has no plain form yet")
         if value.dtype not in ITEM_BYTES:
-            raise CannotExpressError(
-                f"the input {slot.name!r} has the dtype {value.dtype}, which has no plain form yet"
-            )
+            raise InputFormError(f"the input {slot.name!r} has the dtype {value.dtype}, which has no plain form yet")
         if value.quantizer:
-            raise CannotExpressError(f"the input {slot.name!r} is quantised, which has no plain form yet")
+            raise InputFormError(f"the input {slot.name!r} is quantised, which has no plain form yet")
         text = self._strided(slot, value)
         text = f"{text}.conj()" if value.conj else text
         return f"torch._neg_view({text})" if value.neg else text
@@ -222,7 +218,7 @@ class _Writer:
             return dim
         number = size(dim, self.hints)
         if number is None:
-            raise CannotExpressError(f"the size {dim!r} has no number")
+            raise InputFormError(f"the size {dim!r} has no number")
         return number
 
     def _seeded(self, slot: Slot, value: TensorValue, shape: list[int], stride: list[int], offset: int) -> str:
@@ -326,7 +322,7 @@ def _held(body: GraphBody, path: str) -> StoredTensor:
     for name, inner in body.subgraphs.items():
         if path.startswith(f"{name}."):
             return _held(inner, path.removeprefix(f"{name}."))
-    raise CannotExpressError(f"the attribute {path!r} is not stored")
+    raise InputFormError(f"the attribute {path!r} is not stored")
 
 
 def contiguous(shape: Sequence[int]) -> list[int]:

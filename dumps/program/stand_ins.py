@@ -20,7 +20,7 @@ from ..arguments import KINDS
 from ..schema import Arg, ConstValue, SequenceValue, SymValue, TensorValue, Value
 from ..walk import tag_of
 from .inputs import contiguous
-from .text import CannotExpressError, identifier, quoted
+from .text import CannotExpressError, OperatorFormError, identifier, quoted
 
 HELPER = """\
 def made_up(like):
@@ -51,7 +51,7 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
     first = calls[0]
     names = [f"a{index}" for index in range(len(first.args))] + [identifier(key, name) for key in first.kwargs]
     if any(len(recorded.args) != len(first.args) or list(recorded.kwargs) != list(first.kwargs) for recorded in calls):
-        raise CannotExpressError(f"the operator {name} is called in several ways, so that no stand-in can be written")
+        raise OperatorFormError(f"the operator {name} is called in several ways, so that no stand-in can be written")
     columns = [[[*recorded.args, *recorded.kwargs.values()][at] for recorded in calls] for at in range(len(names))]
     types = [
         _type([_kind(arg, call.values) for arg, call in zip(column, calls, strict=True)], name) for column in columns
@@ -122,7 +122,7 @@ def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
         return "SymInt" if content[0] == "int" else "float"
     if tag in KINDS and KINDS[tag].schema:
         return KINDS[tag].schema
-    raise CannotExpressError(f"a custom operator has an argument of kind {tag!r}, for which no stand-in can be written")
+    raise OperatorFormError(f"a custom operator has an argument of kind {tag!r}, for which no stand-in can be written")
 
 
 def _list_kind(items: Sequence[Arg], values: Mapping[str, Value | None]) -> str:
@@ -136,7 +136,7 @@ def _merged(kinds: set[str]) -> str:
     if kinds == {"SymInt", "float"}:
         kinds = {"float"}
     if len(kinds) > 1:
-        raise CannotExpressError(f"a custom operator is given {' and '.join(sorted(kinds))} in one place")
+        raise OperatorFormError(f"a custom operator is given {' and '.join(sorted(kinds))} in one place")
     return (kinds.pop() if kinds else "Tensor") + optional
 
 
@@ -144,7 +144,7 @@ def _type(kinds: Sequence[str], name: str) -> str:
     try:
         return _merged(set(kinds))
     except CannotExpressError as error:
-        raise CannotExpressError(f"no stand-in for {name}: {error}") from error
+        raise OperatorFormError(f"no stand-in for {name}: {error}") from error
 
 
 def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Sequence[Sequence[Arg]], name: str) -> str:
@@ -154,7 +154,7 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
     for call in calls:
         value = call.result[at]
         if not isinstance(value, TensorValue):
-            raise CannotExpressError(
+            raise OperatorFormError(
                 f"the operator {name} gives back more than tensors, so that no stand-in can be written"
             )
         wanted.append(value)
@@ -189,7 +189,7 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
         if extent is None and len(extents) == 1 and isinstance(wanted[0].shape[dim], int):
             extent = str(wanted[0].shape[dim])
         if extent is None:
-            raise CannotExpressError(f"a size of what the operator {name} gives back is no size of its arguments")
+            raise OperatorFormError(f"a size of what the operator {name} gives back is no size of its arguments")
         sizes.append(extent)
     device = next(iter(given), "")
     if not all(isinstance(d, int) for d in wanted[0].shape) or wanted[0].stride == contiguous(

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from .. import expr as expressions
 from ..arguments import KINDS
-from ..errors import GraphdbgError, RefusedError
+from ..errors import GraphdbgError, NameRefusedError, RefusedError, TargetRefusedError
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
 from ..walk import nodes
 from . import kernels
@@ -94,7 +94,21 @@ _BUILTINS = frozenset(
 
 
 class CannotExpressError(GraphdbgError):
-    """The graph holds something that a plain torch program has no words for; the text names it."""
+    """The graph holds something that a program of torch alone cannot say."""
+
+    code = "GD60"
+
+
+class InputFormError(CannotExpressError):
+    """An input or attribute of the graph was not recorded, or no plain program can make it."""
+
+    code = "GD61"
+
+
+class OperatorFormError(CannotExpressError):
+    """A custom operator has a signature for which no stand-in can be written."""
+
+    code = "GD62"
 
 
 def is_identifier(text: str) -> bool:
@@ -105,7 +119,7 @@ def is_identifier(text: str) -> bool:
 def identifier(text: str, where: str) -> str:
     """The text, if it is a plain identifier; RefusedError otherwise."""
     if not is_identifier(text):
-        raise RefusedError(where, f"{text[:60]!r} is not a plain identifier")
+        raise NameRefusedError(where, f"{text[:60]!r} is not a plain identifier")
     return text
 
 
@@ -203,10 +217,10 @@ def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
     """
     parts = name.split(".")
     if name.startswith("opaque:") or len(parts) < 2 or not all(IDENTIFIER.fullmatch(part) for part in parts):
-        raise RefusedError(where, f"the target {name[:80]!r} has no saved form")
+        raise TargetRefusedError(where, f"the target {name[:80]!r} has no saved form")
     root = _ALIASES.get(parts[0], parts[0])
     if any(keyword.iskeyword(part) for part in parts) or (root == "builtins" and parts[1] not in _BUILTINS):
-        raise RefusedError(where, f"the target {name[:80]!r} may not be called from a saved graph")
+        raise TargetRefusedError(where, f"the target {name[:80]!r} may not be called from a saved graph")
     if root == "builtins":
         return parts[1]
     if root == "numpy":

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from .. import inert
 from ..arguments import KINDS
 from ..arguments.kind import OTHER, Kind
-from ..errors import EnvironmentLackError, RefusedError, UnreadableError
+from ..errors import DamagedError, NameRefusedError, RefusedError, TorchLacksError
 from ..inert import Texts
 from ..schema import Arg, Value
 from . import targets
@@ -41,7 +41,7 @@ def named(kind: type[T], name: str, where: str) -> T:
     none."""
     value = getattr(torch, name, None) if name.isidentifier() else None
     if not isinstance(value, kind):
-        raise EnvironmentLackError(where, f"this torch has no {kind.__name__} {name!r}")
+        raise TorchLacksError(where, f"this torch has no {kind.__name__} {name!r}")
     return value
 
 
@@ -55,7 +55,7 @@ def device_of(name: str, where: str) -> torch.device:
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise RefusedError(where, f"{name[:40]!r} is no device") from error
+        raise NameRefusedError(where, f"{name[:40]!r} is no device") from error
 
 
 class ArgumentWriter:
@@ -140,19 +140,19 @@ class ArgumentReader:
         if isinstance(arg, str):
             return self.texts(arg)
         if depth > MAX_DEPTH:
-            raise UnreadableError(where, f"its arguments are nested more than {MAX_DEPTH} deep")
+            raise DamagedError(where, f"its arguments are nested more than {MAX_DEPTH} deep")
         if isinstance(arg, list):
             items = cast(list[Any], arg)
             return [self.decode(item, where, depth + 1) for item in items]
         if not isinstance(arg, dict) or len(items_of := cast(dict[Any, Any], arg)) != 1:
-            raise UnreadableError(where, "an argument is not a value, a list, or an object with one key")
+            raise DamagedError(where, "an argument is not a value, a list, or an object with one key")
         ((tag, body),) = items_of.items()
         if tag not in KINDS:
-            raise UnreadableError(where, f"an argument has the unknown kind {tag!r}")
+            raise DamagedError(where, f"an argument has the unknown kind {tag!r}")
         try:
             return KINDS[tag].decode(body, self, where, depth + 1)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, msgspec.ValidationError) as error:
-            raise UnreadableError(where, f"an argument of kind {tag!r} is malformed ({error})") from error
+            raise DamagedError(where, f"an argument of kind {tag!r} is malformed ({error})") from error
 
     def option(self, arg: Arg, where: str, depth: int) -> Any:
         """A key or a value of a dict: texts of those are options of kernels, which become code as they are."""
@@ -168,7 +168,7 @@ class ArgumentReader:
     def node(self, name: str, where: str) -> torch.fx.Node:
         """The node of a name; UnreadableError where it does not come before."""
         if name not in self.nodes:
-            raise UnreadableError(where, f"it uses the node {name!r}, which is not defined before it")
+            raise DamagedError(where, f"it uses the node {name!r}, which is not defined before it")
         return self.nodes[name]
 
     def metadata(self, body: Any, where: str) -> Any:

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from ..atomic import new_folder
-from ..errors import UsageError
+from ..errors import NoGraphError
 from ..graph_folder import TENSORS_FOLDER, write_graph_folder
 from ..schema import Ambient, ConstValue, GraphRecord, InputRecord
 from ..tensors import TensorStore
@@ -122,7 +122,7 @@ def parts(
     wanted = [spec for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     if len(leaves) != len(wanted):
         why = f"it takes {counted(len(wanted), 'value')} and {len(leaves)} are known"
-        raise UsageError(
+        raise NoGraphError(
             "the exported program has no inputs to be saved with", why, "give them, or export it with example inputs"
         )
     state = {**program.state_dict, **program.constants}

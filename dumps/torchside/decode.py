@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule
 
 from .. import inert, names
 from ..allowlist import TRITON_CALLS
-from ..errors import EnvironmentLackError, RefusedError, UnreadableError
+from ..errors import DamagedError, EnvironmentLackError, NameRefusedError, RefusedError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
 from . import definitions, leaf_modules, targets
@@ -53,7 +53,7 @@ class Decoder:
         try:
             gm = self._body(self.record.graph, fake, self.where, 0)
         except RefusedError as error:
-            raise RefusedError(error.what, error.why, error.fix or _instead(self.record)) from error.__cause__
+            raise type(error)(error.what, error.why, error.fix or _instead(self.record)) from error.__cause__
         record = self.record
         gm.meta[CARRY] |= {
             "id": record.id,
@@ -76,7 +76,7 @@ class Decoder:
 
     def _body(self, body: GraphBody, fake: bool, where: str, depth: int) -> GraphModule:
         if depth > MAX_SUBGRAPH_DEPTH:
-            raise UnreadableError(where, f"subgraphs are nested more than {MAX_SUBGRAPH_DEPTH} deep")
+            raise DamagedError(where, f"subgraphs are nested more than {MAX_SUBGRAPH_DEPTH} deep")
         root = torch.nn.Module()
         for path, subgraph in body.subgraphs.items():
             _install(root, path, self._body(subgraph, fake, f"{where}: subgraph {path}", depth + 1), where)
@@ -111,12 +111,12 @@ class Decoder:
         self, graph: Graph, root: torch.nn.Module, record: NodeRecord, arguments: ArgumentReader, where: str
     ) -> torch.fx.Node:
         if not targets.is_identifier(record.name) or record.name == "self":
-            raise RefusedError(where, f"the node name {record.name[:60]!r} is not a plain identifier")
+            raise NameRefusedError(where, f"the node name {record.name[:60]!r} is not a plain identifier")
         if record.name in arguments.nodes:
-            raise UnreadableError(where, "a node of that name exists already")
+            raise DamagedError(where, "a node of that name exists already")
         for name in record.kwargs:
             if not targets.is_identifier(name):
-                raise RefusedError(where, f"the keyword argument {name[:60]!r} is not a plain identifier")
+                raise NameRefusedError(where, f"the keyword argument {name[:60]!r} is not a plain identifier")
         arguments.options = record.target.startswith("higher_order.")  # options of kernels, unlike dicts in metadata
         args = tuple(arguments.decode(argument, where) for argument in record.args)
         kwargs = {name: arguments.decode(argument, where) for name, argument in record.kwargs.items()}
@@ -126,7 +126,9 @@ class Decoder:
         target = self._target(root, record, args, kwargs, where)
         node = graph.create_node(record.op, target, args, kwargs, name=record.name)
         if node.name != record.name:
-            raise RefusedError(where, f"FX does not take {record.name!r} for a node name; it would be {node.name!r}")
+            raise NameRefusedError(
+                where, f"FX does not take {record.name!r} for a node name; it would be {node.name!r}"
+            )
         return node
 
     def _target(
@@ -146,16 +148,16 @@ class Decoder:
             return targets.check_method(name, where)
         if record.op in ("placeholder", "output"):
             if not targets.is_identifier(name):
-                raise RefusedError(where, f"the target {name[:60]!r} is not a plain identifier")
+                raise NameRefusedError(where, f"the target {name[:60]!r} is not a plain identifier")
             if record.op == "placeholder" and (kwargs or len(args) > 1):
-                raise UnreadableError(where, "a placeholder takes one default value at most")
+                raise DamagedError(where, "a placeholder takes one default value at most")
             return name
         targets.check_attribute_path(name, where)
         attribute: Any = root
         for part in name.split("."):
             attribute = getattr(attribute, part, None)
         if attribute is None or (record.op == "call_module" and not isinstance(attribute, torch.nn.Module)):
-            raise UnreadableError(where, f"the graph holds nothing under {name!r}")
+            raise DamagedError(where, f"the graph holds nothing under {name!r}")
         return name
 
     def _value(
@@ -234,7 +236,7 @@ def _module(root: torch.nn.Module, graph: Graph, where: str) -> GraphModule:
         return GraphModule(root, graph)
     except (RuntimeError, SyntaxError, AttributeError, ValueError, TypeError, LookupError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UnreadableError(where, f"FX makes no module of it ({first})") from error
+        raise DamagedError(where, f"FX makes no module of it ({first})") from error
 
 
 def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
@@ -246,7 +248,7 @@ def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
             owner.add_module(part, torch.nn.Module())
         owner = getattr(owner, part)
         if not isinstance(owner, torch.nn.Module):
-            raise UnreadableError(where, f"the attribute {path!r} leads through a tensor")
+            raise DamagedError(where, f"the attribute {path!r} leads through a tensor")
     last, held = parts[-1], cast(Any, owner)
     if (
         hasattr(owner, last)
@@ -254,7 +256,7 @@ def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
         and last not in held._parameters
         and last not in held._buffers
     ):
-        raise RefusedError(where, f"the attribute {path!r} would replace a part of torch.nn.Module")
+        raise NameRefusedError(where, f"the attribute {path!r} would replace a part of torch.nn.Module")
     if isinstance(value, torch.nn.Parameter):
         owner.register_parameter(last, value)
     elif isinstance(value, torch.Tensor):

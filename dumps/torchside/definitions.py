@@ -22,7 +22,7 @@ from typing import Any, cast
 from .. import trust
 from ..allowlist import WITH_TORCH, is_custom
 from ..definitions import CutProgram, cut
-from ..errors import EnvironmentLackError, RefusedError
+from ..errors import EnvironmentLackError, NotRegisteredError, UntrustedSourceError
 from ..pack.redact import known
 from ..schema import DefinitionRecord, GraphRecord
 from ..walk import contents, given, nodes
@@ -32,7 +32,7 @@ from . import torch_private as t
 def run(name: str, program: str, where: str, what: str, package: str = "") -> ModuleType:
     """The module. Raises RefusedError without trust, EnvironmentLackError where the program fails here."""
     if not trust.given():
-        raise RefusedError(where, f"{what} lies in the dump as source", "read it, then add --trust")
+        raise UntrustedSourceError(where, f"{what} lies in the dump as source", "read it, then add --trust")
     key = hashlib.sha256(f"{name}\n{program}".encode()).hexdigest()[:16]
     path = f"graphdbg-sources/{key}/{name}.py"
     linecache.cache[path] = (len(program), None, program.splitlines(keepends=True), path)
@@ -44,7 +44,7 @@ def run(name: str, program: str, where: str, what: str, package: str = "") -> Mo
     except Exception as error:
         sys.modules.pop(module.__name__, None)
         why = f"{what} fails here ({type(error).__name__}: {error})"
-        raise EnvironmentLackError(where, why, "load the dump with the packages that it was recorded with") from error
+        raise NotRegisteredError(where, why, "load the dump with the packages that it was recorded with") from error
     return module
 
 
@@ -190,8 +190,8 @@ def refused(record: GraphRecord, target: str, error: EnvironmentLackError) -> En
     why = f"the op {target!r} is not registered in this process; {name} defines it"
     if definition.missing:
         why = f"{why}, and could not be saved whole: it lacks {'; '.join(definition.missing)}"
-        return EnvironmentLackError(error.what, why, error.fix)
+        return NotRegisteredError(error.what, why, error.fix)
     if not definition.program:
-        return EnvironmentLackError(error.what, f"{why}, and its source is not in the dump", error.fix)
+        return NotRegisteredError(error.what, f"{why}, and its source is not in the dump", error.fix)
     instead = "" if definition.module in SCRIPTS else f", or --import {definition.module}"
-    return EnvironmentLackError(error.what, why, f"add --trust, which runs its definition as recorded{instead}")
+    return NotRegisteredError(error.what, why, f"add --trust, which runs its definition as recorded{instead}")

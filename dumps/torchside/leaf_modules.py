@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ..allowlist import words
-from ..errors import EnvironmentLackError, RefusedError, UnreadableError
+from ..errors import DamagedError, TargetRefusedError, TorchLacksError
 from ..schema import ModuleRecord, StoredTensor
 from .arguments import ArgumentReader, ArgumentWriter
 
@@ -125,22 +125,22 @@ def build(
     """A live leaf module. Raises RefusedError for a class that is not on the list."""
     short = record.type.removeprefix("torch.nn.")
     if record.type == short or short not in CLASSES:
-        raise RefusedError(
+        raise TargetRefusedError(
             where, f"the module class {record.type!r} is not on the list of modules that a saved graph may hold"
         )
     kind = getattr(torch.nn, short, None)
     if kind is None:
-        raise EnvironmentLackError(where, f"this torch has no torch.nn.{short}")
+        raise TorchLacksError(where, f"this torch has no torch.nn.{short}")
     known = {*_parameters(kind), *(("nonlinearity",) if kind is torch.nn.RNN else ())}
     unknown = sorted(set(record.arguments) - known)
     if unknown:
-        raise EnvironmentLackError(where, f"torch.nn.{short} takes no argument {unknown[0]!r}")
+        raise TorchLacksError(where, f"torch.nn.{short} takes no argument {unknown[0]!r}")
     decoded = {name: arguments.decode(value, where) for name, value in record.arguments.items()}
     try:
         with torch.device("meta"):
             module = kind(**decoded)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UnreadableError(where, f"torch.nn.{short} cannot be built from its arguments ({error})") from error
+        raise DamagedError(where, f"torch.nn.{short} cannot be built from its arguments ({error})") from error
     _load_state(module, {name: load(stored) for name, stored in record.state.items()}, where)
     return module.train(record.training)
 
@@ -148,7 +148,7 @@ def build(
 def _load_state(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
     wanted = _state(module)
     if set(wanted) != set(tensors):
-        raise UnreadableError(where, f"its state has {sorted(tensors)}, and the module needs {sorted(wanted)}")
+        raise DamagedError(where, f"its state has {sorted(tensors)}, and the module needs {sorted(wanted)}")
     for name, tensor in tensors.items():
         home, _, last = name.rpartition(".")
         owner: Any = module.get_submodule(home)

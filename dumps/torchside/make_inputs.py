@@ -22,7 +22,7 @@ import msgspec
 import torch
 
 from .. import inert
-from ..errors import EnvironmentLackError, RefusedError, UnreadableError
+from ..errors import DamagedError, DeviceMissingError, NotStoredError, RefusedError, TooLargeError
 from ..hints import Numbers, concrete, numbers_and_bounds, scalar, spanned, value_of_input
 from ..schema import (
     ConstValue,
@@ -91,7 +91,7 @@ def make(
 def _base(value: TensorValue, where: str) -> Base:
     form = tuple(map(int, value.shape)), tuple(map(int, value.stride)), int(value.offset)
     if len(form[0]) != len(form[1]) or min(*form[0], *form[1], form[2], 0) < 0:
-        raise UnreadableError(where, "the sizes and strides of what an input is a view of make no sense")
+        raise DamagedError(where, "the sizes and strides of what an input is a view of make no sense")
     return Base(dtype_of(value.dtype, where), *form, value.requires_grad, value.leaf)
 
 
@@ -129,7 +129,7 @@ class _Maker:
                 return item.scalar
         value = value_of_input(node, item)
         if value is None:
-            raise UnreadableError(where, "nothing is known of it", "record with --inputs first")
+            raise NotStoredError(where, "nothing is known of it", "record with --inputs first")
         statistics = item.statistics if item is not None else None
         parameter = node.name in self.parameters or (
             item is not None and item.stored is not None and item.stored.parameter
@@ -240,7 +240,7 @@ def tensor(
         tensor_made = view(storage, _with_quantizer(value), dtype, where)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise EnvironmentLackError(where, f"this machine cannot make it ({first})", "try --device cpu") from error
+        raise DeviceMissingError(where, f"this machine cannot make it ({first})", "try --device cpu") from error
     if value.requires_grad and (tensor_made.dtype.is_floating_point or tensor_made.dtype.is_complex):
         tensor_made.requires_grad_(True)
     return tensor_made
@@ -257,7 +257,7 @@ def elements(value: TensorValue, dtype: torch.dtype, where: str) -> int:
     held = -(-value.storage_bytes // dtype.itemsize) if isinstance(value.storage_bytes, int) else 0
     count = max(needed, held)
     if count * dtype.itemsize > _MAX_BYTES:
-        raise UnreadableError(where, f"its storage would have {counted(count, 'element')}")
+        raise TooLargeError(where, f"its storage would have {counted(count, 'element')}")
     return count
 
 

@@ -20,7 +20,7 @@ from torch.fx.node import map_aggregate
 
 from .. import inert
 from ..allowlist import words
-from ..errors import GraphdbgError, RefusedError, UnreadableError
+from ..errors import DamagedError, GraphdbgError, RefusedError
 from ..schema import Arg, NodeRecord
 from ..walk import contents
 from . import targets
@@ -217,7 +217,7 @@ class MetaReader:
             try:
                 self._restore(meta, key, value, where)
             except (TypeError, KeyError, IndexError, ValueError, AttributeError) as error:
-                raise UnreadableError(
+                raise DamagedError(
                     where, f"its metadata {key!r} is malformed ({type(error).__name__}: {error})"
                 ) from error
 
@@ -268,11 +268,11 @@ class MetaReader:
         for name, keys in _pairs(value, where):
             symbol = self.arguments.reader.symbols.by_name.get(name)
             if symbol is None:
-                raise UnreadableError(where, f"it binds {name!r}, which is no symbol of the graph")
+                raise DamagedError(where, f"it binds {name!r}, which is no symbol of the graph")
             path: list[Any] = []
             for kind, item in _pairs(keys, where):
                 if kind not in kinds:
-                    raise UnreadableError(where, f"it binds {name!r} through {kind!r}, which is no kind of path")
+                    raise DamagedError(where, f"it binds {name!r} through {kind!r}, which is no kind of path")
                 decoded = self.arguments.decode(item, where)
                 if isinstance(decoded, str) and not _is_harmless(kind, decoded):
                     raise RefusedError(where, f"it binds {name!r} through {kind} {decoded!r}, which is not on the list")
@@ -289,7 +289,7 @@ class MetaReader:
 
     def _string(self, index: int, where: str) -> str:
         if not 0 <= index < len(self.strings):
-            raise UnreadableError(where, f"it refers to text {index}, and there are {len(self.strings)}")
+            raise DamagedError(where, f"it refers to text {index}, and there are {len(self.strings)}")
         return self.strings[index]
 
 
@@ -385,5 +385,5 @@ def _callable_name(value: Any) -> str:
 def _pairs(value: Any, where: str) -> list[Any]:
     pairs = cast(list[Any], value) if isinstance(value, list) else [None]
     if not all(isinstance(item, list) and len(cast(list[Any], item)) == 2 for item in pairs):
-        raise UnreadableError(where, "its metadata is malformed")
+        raise DamagedError(where, "its metadata is malformed")
     return pairs

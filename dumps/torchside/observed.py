@@ -19,7 +19,7 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
-from ..errors import UsageError
+from ..errors import NoGraphError, UnknownWordError
 from ..schema import FORMAT, GraphRecord, InputRecord, InputsRecord, SequenceValue, StoredTensor, TensorValue
 from ..tensors import TensorSink
 from ..wording import counted
@@ -48,12 +48,12 @@ def observe(
     waited for.
     """
     if policy not in POLICIES:
-        raise UsageError(f"{policy!r} is no policy for inputs", f"choose one of {', '.join(POLICIES)}")
+        raise UnknownWordError(f"{policy!r} is no policy for inputs", f"choose one of {', '.join(POLICIES)}")
     roles = {item.name: item for item in graph.inputs} if isinstance(graph, GraphRecord) else {}
     names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
     if len(names) != len(inputs):
         why = f"the graph has {counted(len(names), 'placeholder')}, {counted(len(inputs), 'value')} came"
-        raise UsageError("cannot observe the inputs", why)
+        raise NoGraphError("cannot observe the inputs", why)
     values = ValueWriter(SymbolWriter())
     storages = StorageWriter(values, sink)
     with torch.no_grad(), t.modes_off():

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import torch
 
-from ..errors import EnvironmentLackError, UnreadableError
+from ..errors import DamagedError, DeviceMissingError, NotStoredError, TorchLacksError
 from ..schema import StoredTensor, TensorValue
 from ..tensors import TensorSink
 from . import torch_private as t
@@ -118,11 +118,11 @@ class StorageReader:
             return together(stored.value, held, where)
         if not stored.storage:
             if self.absent is None:
-                raise UnreadableError(where, "only its metadata was recorded")
+                raise NotStoredError(where, "only its metadata was recorded")
             self.made_up.append(name)
             return self.absent(stored.value, name)
         if self.tensors is None:
-            raise UnreadableError(where, "there is no folder of tensors to read it from")
+            raise NotStoredError(where, "there is no folder of tensors to read it from")
         value = stored.value
         dtype, device = dtype_of(value.dtype, where), device_of(value.device, where)
         if value.layout != "strided":
@@ -143,7 +143,7 @@ class StorageReader:
         try:
             return host.to(device).untyped_storage()
         except (RuntimeError, AssertionError) as error:
-            raise EnvironmentLackError(where, f"this machine has no device {device}", "use --device cpu") from error
+            raise DeviceMissingError(where, f"this machine has no device {device}", "use --device cpu") from error
 
 
 def together(value: TensorValue, held: dict[str, Any], where: str) -> torch.Tensor:
@@ -158,12 +158,12 @@ def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, 
     """A tensor over a storage, checked to lie inside it."""
     dims = [*value.shape, *value.stride, value.offset]
     if not all(isinstance(dim, int) and dim >= 0 for dim in dims) or len(value.shape) != len(value.stride):
-        raise UnreadableError(where, "its sizes and strides are not whole numbers")
+        raise DamagedError(where, "its sizes and strides are not whole numbers")
     shape, stride, offset = [int(d) for d in value.shape], [int(d) for d in value.stride], int(value.offset)
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     plain = INTEGER_OF.get(value.dtype, dtype)
     if 0 not in shape and (last + 1) * plain.itemsize > storage.nbytes():
-        raise UnreadableError(
+        raise DamagedError(
             where, f"its view ends at element {last + 1}, past the {storage.nbytes()} bytes of its storage"
         )
     tensor = torch.empty(0, dtype=plain, device=storage.device).set_(storage, offset, shape, stride)
@@ -179,7 +179,7 @@ def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.T
     q = value.quantizer
     whole, by_channel = t.optional("per_tensor_quantized"), t.optional("per_channel_quantized")
     if whole is None or by_channel is None:
-        raise EnvironmentLackError(where, "this torch has no quantised tensors")
+        raise TorchLacksError(where, "this torch has no quantised tensors")
     try:
         if "axis" in q:
             scales = torch.tensor(q["scale"], dtype=torch.float64, device="cpu")
@@ -187,7 +187,7 @@ def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.T
             return by_channel(tensor, scales, points, q["axis"])
         return whole(tensor, q["scale"], q["zero_point"])
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
-        raise UnreadableError(where, f"its quantizer makes no sense ({error})") from error
+        raise DamagedError(where, f"torch refuses its quantizer ({error})") from error
 
 
 def packable(tensor: torch.Tensor) -> bool:
@@ -219,7 +219,7 @@ def unpacked(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dty
     rows = len(shape) if value.layout == "sparse_coo" else 1
     count, rest = divmod(flat.numel() - lead * _INDEX_BYTES, rows * _INDEX_BYTES + dtype.itemsize)
     if rest or count < 0 or not all(isinstance(size, int) for size in shape):
-        raise UnreadableError(where, f"{flat.numel()} bytes are no {value.layout} tensor of that shape")
+        raise DamagedError(where, f"{flat.numel()} bytes are no {value.layout} tensor of that shape")
     cuts = [lead * _INDEX_BYTES, rows * count * _INDEX_BYTES, count * dtype.itemsize]
     pointers, indices, values = [part.clone() for part in cast(Any, flat).split(cuts)]
     values = values.view(dtype)
@@ -231,4 +231,4 @@ def unpacked(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dty
         make = sparse.sparse_csr_tensor if value.layout == "sparse_csr" else sparse.sparse_csc_tensor
         return make(pointers.view(torch.int64), indices[0], values, shape, check_invariants=True)
     except (RuntimeError, TypeError) as error:
-        raise UnreadableError(where, f"its indices make no tensor ({str(error).splitlines()[0]})") from error
+        raise DamagedError(where, f"its indices make no tensor ({str(error).splitlines()[0]})") from error

@@ -22,7 +22,7 @@ from typing import Any, cast
 import sympy
 import torch
 
-from ..errors import RefusedError, UnreadableError
+from ..errors import DamagedError, NameRefusedError, RefusedError
 from ..inert import Texts
 from ..schema import Arg, Dim, GraphRecord, GuardRecord, SymbolRecord, SymValue
 from . import sympy_text
@@ -222,7 +222,7 @@ class Symbols:
             if expr.is_Integer:
                 return torch.SymInt(t.SymNode(expr, self.env, int, int(expr)))
             if expr.is_number:
-                raise UnreadableError(self.where, f"{text!r} is no whole number")
+                raise DamagedError(self.where, f"{text!r} is no whole number")
             return self.env.create_symintnode(expr, hint=None)
         if kind == "float":
             if expr.is_Float:
@@ -232,10 +232,10 @@ class Symbols:
 
     def _declare(self, item: SymbolRecord) -> None:
         if not SYMBOL.fullmatch(item.name) or item.name in self.by_name:
-            raise RefusedError(self.where, f"{item.name!r} is not a symbol name, or it comes twice")
+            raise NameRefusedError(self.where, f"{item.name!r} is not a symbol name, or it comes twice")
         words = item.assume.split()
         if any(word not in _ASSUMPTIONS for word in words):
-            raise UnreadableError(self.where, f"symbol {item.name} has the unknown property {item.assume!r}")
+            raise DamagedError(self.where, f"symbol {item.name} has the unknown property {item.assume!r}")
         env = self.env
         symbol = self.by_name[item.name] = sympy.Symbol(item.name, **dict.fromkeys(words, True))
         is_float = item.name.startswith("z")

@@ -25,7 +25,14 @@ import torch
 import torch.overrides
 
 from .. import allowlist
-from ..errors import EnvironmentLackError, RefusedError
+from ..errors import (
+    NameRefusedError,
+    NotRegisteredError,
+    PackageMissingError,
+    TargetRefusedError,
+    TorchLacksError,
+    UntrustedSourceError,
+)
 from ..schema import Arg
 from ..walk import tag_of
 from . import torch_private as t
@@ -113,31 +120,31 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
         why = f"the target {name[len(OPAQUE) :]!r} is a Python function that the saved form does not run"
         if is_autograd_step(name):
             why = f"{name[len(OPAQUE) :]!r} stands for a step of autograd's that torch's capture left whole"
-            raise RefusedError(where, why)
+            raise TargetRefusedError(where, why)
         own = not name.startswith(f"{OPAQUE}torch.")
-        raise RefusedError(
+        raise TargetRefusedError(
             where, why, "register it as a custom op (torch.library) to make it replayable" if own else ""
         )
     if name in _RESOLVED:
         return _RESOLVED[name]
     parts = name.split(".")
     if not all(IDENTIFIER.fullmatch(part) for part in parts):
-        raise RefusedError(where, f"the target {name!r} is not a dotted name")
+        raise NameRefusedError(where, f"the target {name!r} is not a dotted name")
     if parts[0] in _RESERVED:
         if parts[0] == "higher_order":
             return _higher_order(name, where)
         function = _functions().get(name)
         if function is None and parts[0] == "numpy" and not t.optional("numpy_modules"):
-            raise EnvironmentLackError(
-                where, f"the target {name!r} needs NumPy, which is not here", "pip install numpy"
-            )
+            raise PackageMissingError(where, f"the target {name!r} needs NumPy, which is not here", "pip install numpy")
         if function is None:
-            raise RefusedError(
+            raise TargetRefusedError(
                 where, f"the target {name!r} is not on the list of functions that a saved graph may call"
             )
         return function
     if len(parts) not in (2, 3):
-        raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
+        raise TargetRefusedError(
+            where, f"the target {name!r} is not on the list of functions that a saved graph may call"
+        )
     op = _registered_op(name, parts, where)
     if parts[0] in _OWN_NAMESPACES:  # ops of other libraries may be taken back
         _RESOLVED[name] = op
@@ -165,26 +172,24 @@ def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any
         schemas = t.op_schemas(qualified)
     why = denial(qualified) or next((reason for schema in schemas if (reason := denial(qualified, schema))), None)
     if why is not None:
-        raise RefusedError(where, f"the target {name!r} may not be called from a saved graph: {why}")
+        raise TargetRefusedError(where, f"the target {name!r} may not be called from a saved graph: {why}")
     if not schemas:
         if parts[0] in sys.stdlib_module_names:
-            raise RefusedError(
+            raise TargetRefusedError(
                 where, f"the target {name!r} is not on the list of functions that a saved graph may call"
             )
         fix = f"name the module that registers {qualified} with --import MODULE, or import it first in Python"
-        raise EnvironmentLackError(where, f"the op {name!r} is not registered in this process", fix)
+        raise NotRegisteredError(where, f"the op {name!r} is not registered in this process", fix)
     packet = getattr(getattr(torch.ops, parts[0]), parts[1])
     if not isinstance(packet, t.OpOverloadPacket):
-        raise RefusedError(where, f"the target {name!r} is not a registered op")
+        raise TargetRefusedError(where, f"the target {name!r} is not a registered op")
     packet = cast(Any, packet)
     if len(parts) == 2:
         return packet
     overload = parts[2]
     if overload not in packet.overloads():
         known = ", ".join(sorted(packet.overloads())[:8])
-        raise EnvironmentLackError(
-            where, f"the op {qualified} has no overload {overload!r} in this torch; it has {known}"
-        )
+        raise TorchLacksError(where, f"the op {qualified} has no overload {overload!r} in this torch; it has {known}")
     return getattr(packet, overload)
 
 
@@ -192,16 +197,16 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
     short = name.split(".", 1)[1]
     if name in allowlist.TRITON_CALLS:
         why = f"the target {name!r} runs the user's own Triton kernel, whose source is in the dump"
-        raise RefusedError(where, why, "source from a dump is executed only with --trust")
+        raise UntrustedSourceError(where, why, "source from a dump is executed only with --trust")
     operators = t.higher_order_ops
     if short in allowlist.DENIED_HIGHER_ORDER:
-        raise RefusedError(
+        raise TargetRefusedError(
             where, f"the target {name!r} may not be called from a saved graph: it calls back into Python"
         )
     operator = operators.get(short)
     if operator is None:
         fix = "load the dump with the torch that wrote it"
-        raise EnvironmentLackError(where, f"this torch has no higher-order op {short!r}", fix)
+        raise TorchLacksError(where, f"this torch has no higher-order op {short!r}", fix)
     return operator
 
 
@@ -209,9 +214,11 @@ def check_method(name: str, where: str) -> str:
     """The name of a `call_method`, if it is a computing method of Tensor or of a number; raises RefusedError
     otherwise."""
     if not is_identifier(name):
-        raise RefusedError(where, f"the method name {name!r} is not a plain identifier")
+        raise NameRefusedError(where, f"the method name {name!r} is not a plain identifier")
     if name not in _methods():
-        raise RefusedError(where, f"the method {name!r} is not on the list of methods that a saved graph may call")
+        raise TargetRefusedError(
+            where, f"the method {name!r} is not on the list of methods that a saved graph may call"
+        )
     return name
 
 
@@ -220,7 +227,7 @@ def check_attribute_path(path: str, where: str) -> list[str]:
     parts = path.split(".")
     for part in parts:
         if not (is_identifier(part) or (part.isascii() and part.isdigit())) or part.startswith("__"):
-            raise RefusedError(where, f"the attribute {path!r} is not a dotted path of plain identifiers")
+            raise NameRefusedError(where, f"the attribute {path!r} is not a dotted path of plain identifiers")
     return parts
 
 
@@ -233,7 +240,7 @@ def check_getattr(name: str, args: list[Arg], kwargs: dict[str, Arg], where: str
     named = len(args) == 2 and not kwargs and isinstance(args[1], str) and args[1] in known
     if not named or tag_of(args[0])[0] != "node":
         shown = args[1] if len(args) > 1 else None
-        raise RefusedError(
+        raise TargetRefusedError(
             where, f"getattr of {shown!r} is not on the list of Tensor attributes that a saved graph may read"
         )
 

@@ -21,7 +21,14 @@ from typing import Any, cast
 import torch
 
 from .. import trust
-from ..errors import EnvironmentLackError, RefusedError, UnreadableError
+from ..errors import (
+    DamagedError,
+    NotRegisteredError,
+    PackageMissingError,
+    RefusedError,
+    TorchLacksError,
+    UntrustedSourceError,
+)
 from ..schema import NodeRecord, TritonKernel
 from . import torch_private as t
 from .definitions import run
@@ -126,7 +133,7 @@ class KernelReader:
         operator = t.higher_order_ops.get(name.removeprefix("higher_order."))
         if operator is None:
             fix = "load the dump with the torch that wrote it"
-            raise EnvironmentLackError(self.where, f"this torch has no operator {name!r}", fix)
+            raise TorchLacksError(self.where, f"this torch has no operator {name!r}", fix)
         return operator
 
     def kwargs(self, record: NodeRecord, given: dict[str, Any], where: str) -> dict[str, Any]:
@@ -135,11 +142,11 @@ class KernelReader:
         if not self.kernels:
             raise RefusedError(where, OLD, "record it again")
         if not isinstance(place, int) or not 0 <= place < len(self.kernels):
-            raise UnreadableError(where, f"it calls kernel {place!r}, and there are {len(self.kernels)}")
+            raise DamagedError(where, f"it calls kernel {place!r}, and there are {len(self.kernels)}")
         kernel = self.kernels[place]
         if not trust.given():
             why = f"it runs the user's own Triton kernel {kernel.name}, whose source is in the dump"
-            raise RefusedError(
+            raise UntrustedSourceError(
                 where, why, f"read it: graphdbg show {self.where} --kernel {kernel.name}; then add --trust"
             )
         if not kernel.program:
@@ -160,14 +167,14 @@ class KernelReader:
         try:
             texts = {str(name): str(text) for name, text in held["dict"]}
         except (TypeError, KeyError, ValueError) as error:
-            raise UnreadableError(where, f"its constants are malformed ({error})") from error
+            raise DamagedError(where, f"its constants are malformed ({error})") from error
         key = (index, tuple(sorted(texts.items())))
         if key not in _known or _texts_of(_known[key]) is None:
             try:
                 values = {name: eval(text, vars(module)) for name, text in texts.items()}  # trusted, as its program is
             except Exception as error:
                 why = f"a constant of its kernel cannot be made ({type(error).__name__}: {error})"
-                raise UnreadableError(where, why) from error
+                raise DamagedError(where, why) from error
             _known[key] = t.kernel_side_table.add_constant_args(values)
             _texts[_known[key]] = values, texts
         return _known[key]
@@ -183,11 +190,11 @@ def _kernel(record: TritonKernel, where: str) -> tuple[Any, ModuleType]:
         import_module("triton")
     except ImportError as error:
         why = f"it runs the user's own Triton kernel {record.name}, and Triton is not installed ({error})"
-        raise EnvironmentLackError(where, why, "pip install 'graphdbg[triton]'") from error
+        raise PackageMissingError(where, why, "pip install 'graphdbg[triton]'") from error
     trust.prepare()
     module = run(record.name, record.program, where, f"the program of its kernel {record.name}")
     if (function := vars(module).get(record.name)) is None:
-        raise EnvironmentLackError(
+        raise NotRegisteredError(
             where, f"the program of its kernel {record.name} does not define it", "record it again"
         )
     _loaded[key] = function, module

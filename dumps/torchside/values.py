@@ -24,7 +24,7 @@ import sympy
 import torch
 
 from .. import inert
-from ..errors import EnvironmentLackError, RefusedError
+from ..errors import RefusedError, TorchLacksError
 from ..schema import (
     ConstValue,
     Dim,
@@ -251,7 +251,7 @@ class ValueReader:
             return self._wrapper(record, where)
         dtype, device = dtype_of(record.dtype, where), device_of(record.device, where)
         if record.quantizer:
-            raise EnvironmentLackError(where, "torch cannot trace quantised tensors", "take its module() and inputs()")
+            raise TorchLacksError(where, "torch cannot trace quantised tensors", "take its module() and inputs()")
         size = [self.symbols.dim(dim) for dim in record.shape]
         with torch.no_grad(), t.suppress_guards(self.symbols.env):
             try:
@@ -263,7 +263,7 @@ class ValueReader:
                     )
             except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
                 first = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise EnvironmentLackError(where, f"this torch cannot make such a tensor ({first})") from error
+                raise TorchLacksError(where, f"this torch cannot make such a tensor ({first})") from error
         if record.requires_grad and (dtype.is_floating_point or dtype.is_complex):
             fake.requires_grad_(True)
         return fake

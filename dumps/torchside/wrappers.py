@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 
 from .. import allowlist
-from ..errors import EnvironmentLackError, UnreadableError
+from ..errors import DamagedError, NotRegisteredError
 from . import torch_private as t
 
 
@@ -73,11 +73,11 @@ def rebuilt(name: str, held: dict[str, Any], context: Any, size: Any, stride: An
         fix = f"name the module that defines it with --import {home}"
         if home.partition(".")[0] == "__main__":
             fix = "put the class into a module of its own, record again, and name that module with --import MODULE"
-        raise EnvironmentLackError(where, f"the tensor class {name!r} is not defined in this process", fix)
+        raise NotRegisteredError(where, f"the tensor class {name!r} is not defined in this process", fix)
     try:
         return kind.__tensor_unflatten__(held, context, torch.Size(size), tuple(stride))
     except Exception as error:  # the class is somebody else's
-        raise UnreadableError(
+        raise DamagedError(
             where, f"{name} is not made of what was recorded ({type(error).__name__}: {error})"
         ) from error
 

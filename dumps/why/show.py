@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .. import deaths, why
-from ..errors import UsageError
+from ..errors import WrongKindError
 from ..index import ListedGraph
 from ..journal import IN_FLIGHT
 from ..output import emit, say
@@ -178,7 +178,9 @@ def _found(text: str, named: Run | SavedGraph) -> tuple[Run, Why]:
     if isinstance(named, Run):
         return named, of_run(named)
     if named.run is None:
-        raise UsageError(f"{text} is a case", "only a recorded run knows why its graphs exist", "graphdbg ls RUN --why")
+        raise WrongKindError(
+            f"{text} is a case", "only a recorded run knows why its graphs exist", "graphdbg ls RUN --why"
+        )
     return named.run, of_run(named.run, compile_id=base(named.local_id.partition("/")[0])[0], process=named.process)
 
 

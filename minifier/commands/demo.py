@@ -36,12 +36,12 @@ def demo(output: str | None, plant: str, layers: int, device: str, as_json: bool
     triage, minify and report on it. Takes one to two minutes on two idle cores.
     Exit code: 0 the bug was found and reduced, 1 a step failed.
     """
-    from ...dumps.errors import UsageError
+    from ...dumps.errors import ExistsAlreadyError
     from .. import demo as play
 
     folder = Path(output) if output else free_path("demo-run", bare=False)
     if folder.exists():
-        raise UsageError(f"cannot write into {folder}", "it exists already", "choose another folder with -o")
+        raise ExistsAlreadyError(f"cannot write into {folder}", "it exists already", "choose another folder with -o")
     shown = play.Demo(folder, say, layers, device)
     say(f"The demo works in {folder}/. The script is {folder}/{play.SCRIPT}.py, plain PyTorch.")
     say(f"Bug: {plant} (Inductor's own test hook, inject_relu_bug_TESTING_ONLY)")

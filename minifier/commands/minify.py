@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option, seconds_option
-from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.errors import BadValueError, CommandLineError, GraphdbgError, OptionsExcludeError
 from ...dumps.output import emit, say
 from ...dumps.wording import shown_path
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
@@ -59,7 +59,7 @@ class Seconds(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         except ValueError as error:
             flag = param.opts[0] if param is not None else "this flag"
             why = f"what follows {flag} is its number of seconds"
-            raise UsageError(
+            raise BadValueError(
                 f"{value} is no number", why, f"name the graph before {flag}, or write {flag}=60"
             ) from error
 
@@ -198,7 +198,9 @@ def minify(
         from ..program import command as program
 
         if graph or resume:
-            raise UsageError("a command was given beside a graph", "one of them is wanted", "leave the other out")
+            raise OptionsExcludeError(
+                "a command is given beside a graph", "minify takes either", "leave one of them out"
+            )
         triage = program.triaged(command, out, options.max_time, quiet=as_json)
         options = replace(options, max_time=program.left_of(options.max_time, triage))
         graph = program.failing_graph(triage)
@@ -209,15 +211,15 @@ def minify(
     directory, named = "", graph
     if resume:
         if out is None:
-            raise UsageError(
+            raise CommandLineError(
                 "--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT"
             )
         unfinished = resumed(Path(out), options, _typed())
         options, directory = unfinished.options, unfinished.directory
         graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
-        raise UsageError(
-            "no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is"
+        raise CommandLineError(
+            "no graph is named", "minify needs a RUN, RUN/ID or a case folder", "list them with graphdbg ls"
         )
     options = options.checked()
     if out is not None:
@@ -348,8 +350,11 @@ def _nothing(error: NothingToReduceError, as_json: bool) -> int:
     """There is no failure to follow: says so and returns the exit code."""
     if as_json:
         reason = error.verdict.reason or str(error)
-        emit({"event": "done", "repro": "none", **error.verdict.flat(), "reason": reason}, as_json=True)
-    say(f"graphdbg: {error}")
+        emit(
+            {"event": "done", "repro": "none", **error.verdict.flat(), "reason": reason, "code": error.code},
+            as_json=True,
+        )
+    say(f"graphdbg: {error.said}")
     return error.exit_code
 
 
@@ -375,5 +380,5 @@ def _report(result: Minified, out: Path, options: MinifyOptions, bare: ForkServe
             trusted=True,
         )
     except GraphdbgError as error:
-        say(f"no report was written: {error}")
+        say(f"no report was written: {error.said}")
         return None

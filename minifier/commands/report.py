@@ -63,7 +63,7 @@ def report(
     Exit code: 0 the repro shows the failure every time (a flaky one at its own rate), 1 it does not,
     or the graph does not fail, 4 that cannot be told.
     """
-    from ...dumps.errors import UsageError
+    from ...dumps.errors import ExistsAlreadyError, NeedsTrustError, OptionsExcludeError
     from ...dumps.program.text import CannotExpressError
     from ...dumps.store import resolve_graph
     from ...toolkit.replaying.replay import replay
@@ -82,12 +82,12 @@ def report(
     graph = address(saved)
     out = Path(output) if output else free_path("graphdbg-report", bare=False)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"cannot write into {out}", "it exists already", "choose another folder with -o")
+        raise ExistsAlreadyError(f"cannot write into {out}", "it exists already", "choose another folder with -o")
     if not out.exists():
         check_folder(out)
     known = casefile.read(saved.path)
     if as_test and known and known.check.startswith("cmd:"):
-        raise UsageError(
+        raise OptionsExcludeError(
             f"no test is written of {graph}", "a command of yours decides whether it fails", "leave --as-test out"
         )
     if known and known.signature and known.check.startswith("cmd:"):
@@ -101,8 +101,8 @@ def report(
         if TRUST not in imports:
             named = shlex.join(["graphdbg", "report", graph, *option_words(known.imports)])
             what = f"reporting {graph} imports {', '.join(map(repr, known.imports))}"
-            why = "its case.json says so, and nobody has said it here"
-            raise UsageError(what, why, f"read it, then say it again: {named} (or --trust)")
+            why = "its case.json names them, and this command does not allow it"
+            raise NeedsTrustError(what, why, f"read them, then allow it: {named} (or --trust)")
         imports = (*known.imports, *imports)
         search_here(imports)
     rung = rung or (known.rung if known else "inductor")
@@ -130,10 +130,10 @@ def report(
             )
             return _tested(done, as_json)
         except CannotExpressError as error:
-            say(f"graphdbg: {error}")
+            say(f"graphdbg: {error.said}")
             if as_json:
                 emit(
-                    {"test": None, "repro": "none", "reason": str(error)},
+                    {"test": None, "repro": "none", "reason": str(error), "code": error.code},
                     as_json=True,
                     next=[shlex.join(["graphdbg", "report", graph])],
                 )

@@ -20,7 +20,14 @@ from ...dumps.browse.recorded import Recorded
 from ...dumps.commands.options import json_option
 from ...dumps.commands.show_node import show_node
 from ...dumps.commands.show_rows import RowOptions, chosen_names, node_json, show_rows
-from ...dumps.errors import RefusedError, UnreadableError, UsageError
+from ...dumps.errors import (
+    CommandLineError,
+    NoSuchNodeError,
+    NotStoredError,
+    OptionsExcludeError,
+    RefusedError,
+    UnreadableError,
+)
 from ...dumps.graph_folder import PROGRAM_FILE
 from ...dumps.kernels import WHOLE
 from ...dumps.output import emit, say
@@ -88,19 +95,21 @@ def show(
     nodes read of them is an output. Nothing is overwritten.
     """
     if code + stats + (kernel is not None) > 1:
-        raise UsageError("--code, --kernel and --stats are three different views", "one at a time")
+        raise OptionsExcludeError("--code, --kernel and --stats are three different views", "one at a time")
     if hops is not None and node is None:
-        raise UsageError("--hops counts steps from a node", "no node is named", "name it with --node NAME")
+        raise CommandLineError("--hops counts steps from a node", "no node is named", "name it with --node NAME")
     saved = resolve_graph(graph)
     options = RowOptions(**rows)
     if options.any and (code or stats or kernel is not None or node is not None):
         why = "--nodes, --filter, --find, --sort, --columns and --fold are about all nodes"
-        raise UsageError("two different views were asked for", why, "one at a time")
+        raise OptionsExcludeError("two different views are asked for", why, "one at a time")
     if save is not None:
         _save(saved, options, Path(save), seed, imports, as_json)
     elif node is not None:
         if stats or kernel is not None or (code and hops is not None):
-            raise UsageError("--node shows one node", "the others are views of the whole graph", "one at a time")
+            raise OptionsExcludeError(
+                "--node shows one node", "the others are views of the whole graph", "one at a time"
+            )
         show_node(saved, node, head=_head(saved), hops=hops, code=code, as_json=as_json)
     elif code:
         _show_files(graph, _code(saved), as_json)
@@ -122,7 +131,7 @@ def _save(
     saved: SavedGraph, options: RowOptions, out: Path, seed: int, imports: tuple[str, ...], as_json: bool
 ) -> None:
     if not (options.nodes or options.filter or options.find):
-        raise UsageError("--save needs to know which nodes", "", "say it with --nodes A..B, --filter or --find")
+        raise CommandLineError("--save needs to know which nodes", "", "say it with --nodes A..B, --filter or --find")
     from ..cut import cut
 
     cut_out = cut(saved, chosen_names(saved, options), out, seed=seed, imports=imports)
@@ -259,8 +268,8 @@ def _code(saved: SavedGraph) -> list[tuple[str, str]]:
     try:
         program = saved.program()
     except RefusedError as error:
-        raise UnreadableError(
-            f"{saved.id} has neither generated code nor graph.py", "it was not compiled to the end"
+        raise NotStoredError(
+            f"{saved.id} has neither generated code nor graph.py", "its compile did not reach code generation"
         ) from error
     place = f", {saved.program_path}" if saved.program_path.exists() else ""
     say(f"{saved.id} has no generated code; this is the graph itself{place}")
@@ -276,7 +285,7 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
     own = user_kernels.of(saved)
     files = [*([path for path in generated if path.name != WHOLE] or ([] if own else generated)), *own]
     if not files:
-        raise UsageError(f"{saved.id} has no kernels", f"no code was generated for a graph of stage {saved.stage}")
+        raise NoSuchNodeError(f"{saved.id} has no kernels", f"no code was generated for a graph of stage {saved.stage}")
     if kernel == ALL_KERNELS:
         names = [path.name for path in files]
         extra = {"user_kernels": [path.name for path in own]} if own else {}
@@ -291,7 +300,7 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
     )
     if len(chosen) != 1:
         listed = ", ".join(path.name for path in (chosen or files)[:12])
-        raise UsageError(
+        raise NoSuchNodeError(
             f"{saved.id} has {'several kernels' if chosen else 'no kernel'} {kernel!r}", f"there are {listed}"
         )
     _show_files(text, _texts(chosen), as_json)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ...dumps.commands.options import json_option
-from ...dumps.errors import UsageError
+from ...dumps.errors import BadValueError, CommandLineError
 from ...dumps.output import emit, say
 from ..control import OF_STEPS, WHATS, give, outcome
 from ..events import STEPS
@@ -94,13 +94,13 @@ def _target(what: str, target: str | None) -> tuple[str, int | None]:
     """The step or the number that an order is about. Raises UsageError where it lacks, or is too much."""
     if what in OF_STEPS:
         if target is None:
-            raise UsageError(f"{what} which step?", "", f"name one of {', '.join(STEPS)}")
+            raise CommandLineError(f"{what} which step?", "", f"name one of {', '.join(STEPS)}")
         return target, None
     if what == "restart":
         if target is None or not target.isdigit():
             why = "it takes the number of a case in the history, 0 for the original"
-            raise UsageError(f"restart from {target or 'where'}?", why, "for example: restart 0")
+            raise BadValueError(f"restart from {target or 'where'}?", why, "for example: restart 0")
         return "", int(target)
     if target is not None:
-        raise UsageError(f"{what} takes nothing more, not {target!r}")
+        raise CommandLineError(f"{what} takes nothing more, not {target!r}")
     return "", None

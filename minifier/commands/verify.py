@@ -13,7 +13,7 @@ import click
 
 from ...dumps import temporary, written
 from ...dumps.commands.options import json_option
-from ...dumps.errors import UsageError
+from ...dumps.errors import CannotStartError, NeedsTrustError, UsageError, WrongKindError
 from ...dumps.output import emit, say
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
             raise SystemExit(run())
         folder = torch_of(python, program).folder
         if folder is None:
-            raise UsageError(
+            raise CannotStartError(
                 f"there is nothing to watch: {python} has no torch", "", "build it once, or name another --python"
             )
         run()
@@ -94,22 +94,24 @@ def program_of(subject: str, trust: bool, imports: Sequence[str] = ()) -> Genera
     again = shlex.join(["graphdbg", "verify", subject, "--trust"])
     if known is not None and not trust and not set(known.imports) <= set(imports):
         what = f"verifying {subject} imports {', '.join(map(repr, known.imports))}"
-        raise UsageError(what, "its case.json says so, and nobody has said it here", f"read it, then: {again}")
+        raise NeedsTrustError(
+            what, "its case.json names them, and this command does not allow it", f"read it, then: {again}"
+        )
     if program is not None:
         if not program.stat().st_size:
-            raise UsageError(
+            raise WrongKindError(
                 f"{program} is not run", "the file is empty", "name the folder that minify or report wrote"
             )
         if not (trust or written.here(program)):
             why = "it was not written on this machine, or was changed since"
-            raise UsageError(f"{program} is not run", why, f"read it, then: {again}")
+            raise NeedsTrustError(f"{program} is not run", why, f"read it, then: {again}")
         yield program, known
         return
     if case is None or known is None or known.signature is None:
         why = "there is no such folder" if not path.exists() else f"it holds no {REPRO}, and no case that failed"
         minify = shlex.join(["graphdbg", "minify", subject])
         fix = "name a folder that minify or report wrote" if case is None else f"minify it: {minify}"
-        raise UsageError(f"there is nothing to verify in {subject}", why, fix)
+        raise WrongKindError(f"there is nothing to verify in {subject}", why, fix)
     with temporary.folder("graphdbg-repro-") as folder:
         yield _made(case, known, folder, trust), known
 

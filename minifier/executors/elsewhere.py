@@ -27,7 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...dumps import graph_folder
-from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.errors import ClusterError, GraphdbgError
 from ...dumps.reading import stored
 from ...dumps.store import load_graph
 from ...toolkit.isolation import Answer as Reply
@@ -63,7 +63,9 @@ class Errand(PendingTask):
             if self.order.trees is None:
                 self.order = self.servers.far(self.order)
             self._send({name: self.servers.part(name) for name in answer.hashes})
-        raise EnvironmentLackError("cannot send the case to a worker", "whatever is sent, it lacks something")
+        raise ClusterError(
+            "cannot send the case to a worker", "a file of it is missing there each time", "leave --executor out"
+        )
 
     def kill(self) -> None:
         """Ends the query soon."""
@@ -101,7 +103,7 @@ class Errand(PendingTask):
             except Exception as error:
                 what = "a worker of the executor cannot ask its fork server"
                 fix = "graphdbg and what it needs must be installed where the workers run"
-                raise EnvironmentLackError(what, f"{type(error).__name__}: {error}", fix) from error
+                raise ClusterError(what, f"{type(error).__name__}: {error}", fix) from error
 
     def _lost(self, why: str) -> Reply:
         return Reply(self.order.number, "lost", error=ChildError("WorkerLost", why))

@@ -26,7 +26,7 @@ from importlib import import_module
 from math import ceil
 from typing import Any
 
-from ...dumps.errors import EnvironmentLackError
+from ...dumps.errors import ClusterError, DeviceMissingError, PackageMissingError
 from ...dumps.wording import counted
 from . import worker
 
@@ -48,7 +48,7 @@ def required() -> None:
     """Raises EnvironmentLackError where Ray is not installed. Does not import it."""
     if importlib.util.find_spec("ray") is None:
         why = "Ray is not installed; it is an extra"
-        raise EnvironmentLackError("cannot use --executor ray", why, "install it: pip install 'graphdbg[ray]'")
+        raise PackageMissingError("cannot use --executor ray", why, "install it: pip install 'graphdbg[ray]'")
 
 
 def _ray() -> Any:
@@ -196,7 +196,7 @@ class RayExecutor(Executor):
                 "a local Ray cluster cannot be started" if local else f"the Ray cluster at {address} cannot be reached"
             )
             fix = "see ray status" if not local else f"or name a running one by {ADDRESS}"
-            raise EnvironmentLackError(where, f"{type(error).__name__}: {error}", fix) from error
+            raise ClusterError(where, f"{type(error).__name__}: {error}", fix) from error
         finally:
             if before is not None and threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, before)  # Ray takes it
@@ -204,7 +204,7 @@ class RayExecutor(Executor):
     def _share_of_gpus(self) -> float:
         there = int(self._ray.cluster_resources().get("GPU", 0))
         if not there:
-            raise EnvironmentLackError("the case needs a GPU", "the Ray cluster has none", "leave --executor out")
+            raise DeviceMissingError("the case needs a GPU", "the Ray cluster has none", "leave --executor out")
         return 1 / ceil(self.workers / there)
 
     def _hire(self) -> None:
@@ -285,6 +285,4 @@ class RayExecutor(Executor):
         there, _ = self._ray.wait(waiting, num_returns=1, timeout=START_S)
         if not there:
             why = f"it has {cpus:g} CPUs in all, and none was free for {START_S:g} s"
-            raise EnvironmentLackError(
-                "the Ray cluster has no place for a worker", why, "see ray status, or give a smaller -j"
-            )
+            raise ClusterError("the Ray cluster has no place for a worker", why, "see ray status, or give a smaller -j")

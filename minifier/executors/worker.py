@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ...dumps.atomic import temporary_beside
-from ...dumps.errors import EnvironmentLackError
+from ...dumps.errors import ClusterError
 from ...toolkit.isolation import Answer as Reply
 from ...toolkit.isolation import ForkServer, PendingTask, default_memory_bytes, fork_server, processes
 
@@ -69,9 +69,7 @@ class Sender:
         held = self._files[name]
         data = held if isinstance(held, bytes) else held.read_bytes()
         if hash_of(data) != name:
-            raise EnvironmentLackError(
-                "cannot send a case to a worker", f"{held} changed while it was being asked about"
-            )
+            raise ClusterError("cannot send a case to a worker", f"{held} changed during the query")
         return data
 
     def _entry(self, path: str, content: Path | bytes) -> ParcelFile:
@@ -99,7 +97,7 @@ class Store:
         """Keeps content by its name. Raises EnvironmentLackError for content that arrived altered."""
         for name, data in parts.items():
             if hash_of(data) != name:
-                raise EnvironmentLackError("a case did not arrive whole", f"{name} has other bytes than its name says")
+                raise ClusterError("a case arrives damaged", f"{name} has other bytes than its name says")
             path = self._files / name
             if not path.exists():
                 part = temporary_beside(path)
@@ -150,7 +148,7 @@ def _inside(path: str) -> PurePosixPath:
     """A path that stays inside its folder. Raises EnvironmentLackError for any other."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or (os.sep != "/" and os.sep in path):
-        raise EnvironmentLackError("a case names a file outside of its folder", path)
+        raise ClusterError("a case names a file outside of its folder", path)
     return pure
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...dumps import opening
-from ...dumps.errors import UsageError
+from ...dumps.errors import CannotResumeError
 from ...dumps.lines import BITE_BYTES, Tail, objects
 from ...dumps.process import Liveness, ProcessRecord
 from ..control import CONTROL_FILE
@@ -149,7 +149,9 @@ def watched(out: str | Path) -> Watched:
     path = Path(out)
     if not (path / EVENTS_FILE).is_file():
         why = "it has no events.jsonl" if path.is_dir() else "there is no such folder"
-        raise UsageError(f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT")
+        raise CannotResumeError(
+            f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT"
+        )
     seen = Watched(path)
     seen.read()
     return seen

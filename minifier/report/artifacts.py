@@ -19,7 +19,7 @@ import msgspec
 
 from ...dumps import opening
 from ...dumps.atomic import write_file
-from ...dumps.errors import RefusedError, UsageError
+from ...dumps.errors import ExistsAlreadyError, RefusedError
 from ...dumps.graph_folder import GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, encode, stored_names
 from ...dumps.pack import records
 from ...dumps.pack.making import texts_of
@@ -96,7 +96,7 @@ def write_zip(path: Path, members: Mapping[str, bytes]) -> None:
             item.create_system = 3
             archive.writestr(item, members[name], zipfile.ZIP_DEFLATED)
     if not write_file(path, data.getvalue(), exclusive=True):
-        raise UsageError(f"cannot write {path}", "it exists already", "choose another folder with -o")
+        raise ExistsAlreadyError(f"cannot write {path}", "it exists already", "choose another folder with -o")
 
 
 def _graph_of(line: str) -> str | None:

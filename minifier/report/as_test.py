@@ -21,7 +21,7 @@ from typing import Any, Literal
 from ... import __version__
 from ...dumps import opening, temporary, written
 from ...dumps.atomic import write_file
-from ...dumps.errors import UsageError
+from ...dumps.errors import ExistsAlreadyError
 from ...dumps.program.suite import FORMS, compiles, eager_of, failed_as, suite_of
 from ...dumps.program.text import CannotExpressError
 from ...dumps.store import SavedGraph
@@ -113,7 +113,7 @@ def write_test(
     """
     test, beside = out / NAME, repro.with_suffix(".safetensors")
     if test.exists():
-        raise UsageError(f"cannot write {test}", "it exists already", "choose another folder with -o")
+        raise ExistsAlreadyError(f"cannot write {test}", "it exists already", "choose another folder with -o")
     program, kept = opening.read_text(repro), opening.read(beside) if beside.is_file() else None
     what = re.sub(r"\W+", "_", "_".join(failure.calls[:2]) or failure.detail or failure.error or "graph").strip("_")
     name = f"{what}_{KINDS.get(signature.kind, signature.kind)}".lower()

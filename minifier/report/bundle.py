@@ -22,7 +22,7 @@ from urllib.parse import quote_plus
 from ... import __version__
 from ...dumps import inert, trust, written
 from ...dumps.atomic import write_file
-from ...dumps.errors import RefusedError, UsageError
+from ...dumps.errors import ExistsAlreadyError, RefusedError
 from ...dumps.graph_folder import GRAPH_FILE
 from ...dumps.output import say
 from ...dumps.pack.making import secrets_of
@@ -110,7 +110,7 @@ def emit_report(
     names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
     taken = [name for name in names if (out / name).exists()]
     if taken:
-        raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
+        raise ExistsAlreadyError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
     given, imports = TRUST in imports, without_trust(imports) if imports else ()
     with trust.granted() if given else nullcontext():
         record, inputs, read = inert.record(saved.record), saved.inputs_record, saved.kept

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...dumps import written
 from ...dumps.atomic import write_file
-from ...dumps.errors import UsageError
+from ...dumps.errors import ExistsAlreadyError
 from ...dumps.pack.redact import Redactor
 from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
@@ -64,7 +64,7 @@ def write_report(
     """
     taken = [name for name in ("repro.py", "issue.md") if (out / name).exists()]
     if taken:
-        raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
+        raise ExistsAlreadyError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
     out.mkdir(parents=True, exist_ok=True)
     if (out / "case").resolve() != saved.path.resolve():
         shutil.copytree(saved.path, out / "case")

@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import CannotStartError
 from ...dumps.wording import counted
 from ...toolkit.isolation.cache import toolchain_seed
 from .environment import package_version
@@ -142,7 +142,9 @@ def interpreter(name: str) -> str:
     path = shutil.which(Path(name).expanduser()) if name else None
     if path is None:
         why = "there is no such program" if not Path(name).is_dir() else "it is a folder"
-        raise UsageError(f"cannot run {name}", why, "name the Python of that torch, such as ~/pytorch/.venv/bin/python")
+        raise CannotStartError(
+            f"cannot run {name}", why, "name the Python of that torch, such as ~/pytorch/.venv/bin/python"
+        )
     return str(Path(path).absolute())
 
 

@@ -36,12 +36,15 @@ class NothingToReduceError(UsageError):
 
 
 class DoesNotFailError(NothingToReduceError):
-    """The original case passes, or fails in another way than was asked for."""
+    """The original case passes, or fails in another way than is asked for."""
+
+    code = "GD30"
 
 
 class CannotJudgeError(NothingToReduceError):
     """Whether the original case fails cannot be determined."""
 
+    code = "GD31"
     exit_code = 4
     wider = ""
     """The graph that it was made from, where that one would show it."""

@@ -177,7 +177,7 @@ def test_case_folders(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("args", "text"),
     [
         (["one"], "it is one process"),
-        (["one/0_0/forward"], "is one graph"),
+        (["one/0_0/forward"], "is only one"),
         (["one/9:", "two"], "names no process"),
         (["ranks/0_0", "one/0_0"], "is ambiguous"),
         (["one/0_0", "two"], "one is a compile, the other a run"),

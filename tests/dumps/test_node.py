@@ -176,7 +176,7 @@ def test_partners_are_those_of_one_number_and_saved_values(run: Run) -> None:
     [
         ("0_0/forward", "output", "it is the output"),
         ("0_0/forward", "primals_2", "it is an input that the other side does not take"),
-        ("0_0/dynamo", "h", "its stage is dynamo: autograd had not seen it yet"),
+        ("0_0/dynamo", "h", "its stage is dynamo: it is recorded before autograd splits it"),
         ("0_0/post_grad_forward", "mm", "holds no 0_0/post_grad_backward"),
     ],
 )

@@ -313,7 +313,7 @@ def test_a_run_where_one_graph_is_wanted(
     assert sorted(path for path in (work / "run").rglob("*")) == before  # nothing is written into a run
     (work / "cache/graphdbg" / FILE).write_text("torn")
     assert resolve_graph("run", work).id == "0_0/forward"
-    with pytest.raises(UsageError, match="a graph is wanted"):
+    with pytest.raises(UsageError, match="the command needs one graph"):
         load_graph(work / "run")
     with pytest.raises(UsageError, match=r"it has no run\.json"):
         open_run(work)

@@ -124,7 +124,7 @@ def test_a_log_of_other_conditions_or_of_an_earlier_graphdbg_is_refused(tmp_path
         begun(tmp_path, {"torch": "2.12"})
     (tmp_path / "journal.jsonl").unlink()
     (tmp_path / "events.jsonl").write_text('{"event":"start","graph":"myrun/0_0/forward"}\n')
-    with pytest.raises(UsageError, match="nothing to go on with"):
+    with pytest.raises(UsageError, match="nothing to resume"):
         begun(tmp_path, {}, resume=True)
     (tmp_path / "journal.jsonl").write_text('{"header":{"format":1},"about":{}}\n')
     with pytest.raises(UsageError, match=r"an earlier graphdbg wrote its answers, into journal\.jsonl"):

@@ -117,10 +117,10 @@ def test_only_what_is_lacking_is_asked_for_and_what_was_altered_is_refused(tmp_p
     assert store.lacks(second) == [second]
     store.add({second: sender.bytes_of(second)})
     assert store.lacks(second) == [worker.hash_of(b"three")]
-    with pytest.raises(EnvironmentLackError, match="did not arrive whole"):
+    with pytest.raises(EnvironmentLackError, match="arrives damaged"):
         store.add({worker.hash_of(b"three"): b"four"})
     (tmp_path / "a").write_bytes(b"changed")
-    with pytest.raises(EnvironmentLackError, match="changed while"):
+    with pytest.raises(EnvironmentLackError, match="changed during"):
         sender.bytes_of(worker.hash_of(b"one"))
     assert sender.tree({"a": tmp_path / "a", "in/b": b"two"}) != first
 

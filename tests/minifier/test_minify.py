@@ -157,7 +157,7 @@ def test_a_case_that_does_not_fail_exits_1_and_bad_usage_2(tmp_path: Path) -> No
     assert "nonsense" in done.stderr
     done = subprocess.run(command("--resume", "-o", tmp_path / "none"), capture_output=True, text=True)
     assert done.returncode == 2
-    assert "nothing to go on with" in done.stderr
+    assert "nothing to resume" in done.stderr
 
 
 @pytest.mark.slow

@@ -173,9 +173,7 @@ def test_an_unwritable_state_folder_is_told_and_another_one_used(
         Job(["ls", "myrun"])
 
 
-@pytest.mark.parametrize(
-    "room_bytes, told", [(100, "EnvironmentLackError"), (900, "cannot write stdout: File too large")]
-)
+@pytest.mark.parametrize("room_bytes, told", [(100, "CannotWriteError"), (900, "cannot write stdout: File too large")])
 def test_a_disk_without_room_is_told(work: Path, room_bytes: int, told: str) -> None:
     """No room for the job's own file, then none for what the command prints."""
     program = (

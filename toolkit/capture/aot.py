@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_buffer_registration_hook
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import NoGraphError
 from .. import torch_private as t
 from ..live.roles import of_aot
 from .captured import CallerValues, Captured, outputs_of
@@ -246,7 +246,7 @@ def _capture(
         stack.enter_context(t.compiled_autograd_off())
         state = t.create_aot_state(stack, *prepared)  # what is mutated and aliased, whether a backward is needed
         if joint and not state.needs_autograd:
-            raise UsageError(
+            raise NoGraphError(
                 "there is no joint graph",
                 "no output requires a gradient",
                 "call inference_graph, or give parameters or inputs that require one",

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import NoGraphError
 from ...dumps.output import say
 from ...dumps.roles import kind_of
 from ...dumps.schema import InputRecord
@@ -181,7 +181,7 @@ def without_objects(module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.G
         users = [user.name for user in node.users if user.op != "output"]
         if users:
             kind = type(inputs[placeholders.index(node)]).__name__
-            raise UsageError(
+            raise NoGraphError(
                 "the graph cannot be saved", f"{users[0]} computes with {node.name}, an object of this process ({kind})"
             )
     graph = fx.Graph()

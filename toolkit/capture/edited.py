@@ -24,7 +24,7 @@ from torch import fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ...dumps import live
-from ...dumps.errors import UsageError
+from ...dumps.errors import NoGraphError, UsageError
 from ...dumps.graph_folder import copy_storages, stored_names, write_graph_folder
 from ...dumps.store import SavedGraph
 from ...dumps.tensors import TensorStore
@@ -55,15 +55,15 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
         }  # there it finds stored tensors
         exec(compile(_Calls().visit(tree), str(source), "exec"), names)
         if "Graph" not in names:
-            raise UsageError("there is no class Graph", "its forward is the graph")
+            raise NoGraphError("there is no class Graph", "its forward is the graph")
         module = tracer.module(names["Graph"]())
         if next(iter(module.graph.find_nodes(op="output"))).args[0] is None:
-            raise UsageError(
+            raise NoGraphError(
                 "forward returns nothing", "it may be cut off: it ends with a return of what the graph computes"
             )
     wanted = [node.target for node in module.graph.find_nodes(op="placeholder")]
     if unknown := [str(name) for name in wanted if name not in given]:
-        raise UsageError(f"forward takes {unknown[0]}", f"the graph has no such input; it has {', '.join(given)}")
+        raise NoGraphError(f"forward takes {unknown[0]}", f"the graph has no such input; it has {', '.join(given)}")
     _as_recorded(module, before)
     mode.allow_non_fake_inputs = True
     with (
@@ -228,4 +228,4 @@ def _reporting_lines(source: Path, text: str) -> Generator[None]:
         lines = text.splitlines()
         place = f"line {line}, {lines[line - 1].strip()}" if line and line <= len(lines) else "the graph"
         said = next((printed.strip() for printed in str(error).splitlines() if printed.strip()), "")
-        raise UsageError(place, f"{type(error).__name__}: {said}") from error
+        raise NoGraphError(place, f"{type(error).__name__}: {said}") from error

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...dumps import temporary
-from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.errors import BadValueError, CannotImportError, ExistsAlreadyError, GraphdbgError, NeedsTrustError
 from ...dumps.trust import bind, trusted
 
 if TYPE_CHECKING:
@@ -52,17 +52,21 @@ def import_file(
     edited. Raises UsageError for what it does not know, is not trusted, exists, cannot be written, or holds no
     graph."""
     if not path.is_file():
-        raise UsageError(f"cannot import {path}", "there is no such file")
+        raise CannotImportError(f"cannot import {path}", "there is no such file")
     if path.suffix not in KINDS:
         known = "; ".join(f"{suffix}, {what}" for suffix, what in KINDS.items())
-        raise UsageError(f"cannot import {path}", f"it is no structured trace, and its suffix is none of: {known}")
+        raise CannotImportError(
+            f"cannot import {path}", f"it is no structured trace, and its suffix is none of: {known}"
+        )
     if out.exists():
-        raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o, or delete it")
+        raise ExistsAlreadyError(
+            f"cannot write {out}", "it exists already", "choose another name with -o, or delete it"
+        )
     if not out.resolve().parent.is_dir() or not os.access(out.resolve().parent, os.W_OK):
-        raise UsageError(f"cannot write {out}", f"{out.resolve().parent} is no folder that can be written to")
+        raise BadValueError(f"cannot write {out}", f"{out.resolve().parent} is no folder that can be written to")
     if not trust:
         what = KINDS[path.suffix] if like is None else "a program"
-        raise UsageError(
+        raise NeedsTrustError(
             f"{path} is not opened",
             f"it is {what}, which can run any code of whoever wrote it",
             f"read it, then run graphdbg import {path}{f' --like {like.name}' if like else ''} --trust",
@@ -83,7 +87,11 @@ def import_file(
         try:
             done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, timeout=LIMIT_S, check=False)
         except subprocess.TimeoutExpired as error:
-            raise UsageError(f"{path} was not imported", f"it was still at it after {LIMIT_S:g} s") from error
+            raise CannotImportError(
+                f"{path} cannot be imported",
+                f"running it takes more than {LIMIT_S:g} s",
+                f"run it by itself to see why: python {path}",
+            ) from error
         if done.returncode != 0 or not answer.exists():
             raise _failed(path, done, answer)
         if like is not None and trusted(like.path):
@@ -101,16 +109,16 @@ def _parsed(path: Path) -> None:
             if isinstance(error, SyntaxError)
             else str(error)
         )
-        raise UsageError(f"{path} was not imported", at, "correct it and import it again") from error
+        raise CannotImportError(f"{path} cannot be imported", at, "correct it and import it again") from error
 
 
 def _failed(path: Path, done: subprocess.CompletedProcess[bytes], answer: Path) -> GraphdbgError:
     if answer.exists():
-        return UsageError(f"{path} was not imported", json.loads(answer.read_text())["why"])
+        return CannotImportError(f"{path} cannot be imported", json.loads(answer.read_text())["why"])
     lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     end = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with code {done.returncode}"
-    return UsageError(
-        f"{path} was not imported",
+    return CannotImportError(
+        f"{path} cannot be imported",
         f"running it {end}" + (f": {lines[-1].strip()}" if lines else ""),
         f"run it by itself to see why: python {path}",
     )

@@ -101,7 +101,7 @@ def compile(
     Exit code: 0 it compiled as far as asked, 1 a stage failed, 3 it needs a device or a compiler that is not here.
     """
     from ...dumps.atomic import check_folder
-    from ...dumps.errors import UsageError
+    from ...dumps.errors import CommandLineError
     from ..compile_fx.passes import listing
     from ..compile_fx.showing import asking
     from ..compile_fx.showing.asking import Request
@@ -116,7 +116,7 @@ def compile(
     kinds = [kind.strip() for kind in (emit or "").split(",") if kind.strip()]
     forms = asking.check_emit(kinds, target, device=device, folder=folder)
     if kernel is not None and not kinds:
-        raise UsageError("--kernel chooses among what is emitted", "nothing is", "say what with --emit ptx")
+        raise CommandLineError("--kernel chooses among what is emitted", "nothing is", "say what with --emit ptx")
     saved = resolve_graph(graph)
     if forms or target:
         target = asking.target_for(saved, target)

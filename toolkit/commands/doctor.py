@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ...dumps.commands.options import json_option
-from ...dumps.errors import UsageError
+from ...dumps.errors import CommandLineError, OptionsExcludeError
 from ...dumps.output import emit, say
 
 _NEXT = ("graphdbg dump train.py",)
@@ -32,13 +32,17 @@ def doctor(clean: bool, dry_run: bool, skill: bool, as_json: bool) -> None:
     """
     if skill:
         if clean:
-            raise UsageError("--skill and --clean exclude each other", "--skill only prints a path", "leave one out")
+            raise OptionsExcludeError(
+                "--skill and --clean exclude each other", "--skill only prints a path", "leave one out"
+            )
         path = str(Path(__file__).parents[2] / "SKILL.md")
         emit({"skill": path} if as_json else path, as_json=as_json)
         return
     if dry_run and not clean:
         why = "there is no --clean"
-        raise UsageError("--dry-run says what --clean would remove", why, "add it: graphdbg doctor --clean --dry-run")
+        raise CommandLineError(
+            "--dry-run says what --clean would remove", why, "add it: graphdbg doctor --clean --dry-run"
+        )
     raise SystemExit(_clean(dry_run, as_json) if clean else _examine(as_json))
 
 

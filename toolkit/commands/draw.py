@@ -10,7 +10,7 @@ import msgspec
 
 from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
-from ...dumps.errors import UsageError
+from ...dumps.errors import CommandLineError, OptionsExcludeError
 from ...dumps.output import emit, say
 from ...dumps.store import resolve_graph
 from ...dumps.wording import counted
@@ -57,9 +57,9 @@ def draw(
     An .svg shows details of a box under the mouse; stdout is the path of the picture.
     """
     if hops is not None and not around:
-        raise UsageError("--hops counts steps from a node", "no node is named", "name it with --around NODE")
+        raise CommandLineError("--hops counts steps from a node", "no node is named", "name it with --around NODE")
     if around and (by_module or with_backward):
-        raise UsageError(
+        raise OptionsExcludeError(
             "--around shows nodes of one graph", "--by-module and --with-backward are other views", "one at a time"
         )
     from ..drawing import picture

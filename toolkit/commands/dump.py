@@ -19,7 +19,7 @@ import click
 from ...dumps import held, why
 from ...dumps.atomic import free_path, write_file
 from ...dumps.commands.options import seconds_option
-from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.errors import CommandLineError, GraphdbgError, UsageError, said
 from ...dumps.graph_folder import RUN_FILE, encode
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, RunRecord
@@ -83,8 +83,8 @@ def dump(
     steps = after_failure.steps(on_failure) if on_failure is not None else ()
     if imports and not steps:
         option = option_words(imports)[0]
-        raise UsageError(
-            f"{option} does nothing by itself", "it is for what --on-failure does", "add --on-failure minify"
+        raise CommandLineError(
+            f"{option} needs --on-failure", "it limits what --on-failure does", "add --on-failure minify"
         )
     options = recording(**asked)
     words = launch.command_line(command)
@@ -101,7 +101,7 @@ def dump(
             if steps:
                 after_failure.follow(run.path, steps, on_failure_time, signals, imports)
         except (GraphdbgError, OSError) as error:  # the exit code stays the command's own
-            say(f"graphdbg: {error}")
+            say(f"graphdbg: {said(error)}")
     return code
 
 
@@ -125,14 +125,14 @@ def _print_closing(run: RunWriter, words: list[str], code: int, seen: Path | Non
     try:
         _complete(run)
     except GraphdbgError as error:
-        say(f"graphdbg: {error}")
+        say(f"graphdbg: {error.said}")
     run.unite(programs=not options.max_disk)
     for line in held.keep_run(run.path, run.tensors):
         say(f"graphdbg: {line}")
     if code > 128:
         say(f"graphdbg: the command ended with code {code}: {launch.signal_text(code)}")
     lost = Counter(str(trace["lost"]) for trace in traces if "lost" in trace)
-    if code <= 128:
+    if code <= 128 and run.path.is_dir():
         _locate_nan(run.path)
     for line in summary.lines(run.path.absolute(), errors=lost, reason=_why_empty(words, traces, options)):
         say(line)

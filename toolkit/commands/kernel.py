@@ -11,7 +11,15 @@ import click
 
 from ...dumps import temporary
 from ...dumps.commands.options import json_option
-from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.errors import (
+    BadValueError,
+    DeviceMissingError,
+    ExistsAlreadyError,
+    NeedsTrustError,
+    OptionsExcludeError,
+    UsageError,
+    WrongKindError,
+)
 from ...dumps.wording import counted
 from ..isolation.imports import with_trust
 from .options import import_option, limit_option, seed_option
@@ -101,7 +109,9 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
 
     asked = KernelRequest(imports=with_trust(imports, trust), trust=trust, **options)
     if asked.name and asked.every:
-        raise UsageError("a kernel's name and --all exclude each other", "--all is every launch of every kernel")
+        raise OptionsExcludeError(
+            "a kernel's name and --all exclude each other", "--all is every launch of every kernel"
+        )
     if asked.check:
         return _check(graph, asked)
     return _of_folder(Path(graph), asked) if is_launches(Path(graph)) else _of_graph(graph, asked)
@@ -114,11 +124,11 @@ def _check(graph: str, asked: KernelRequest) -> int:
 
     if asked.interpret or asked.save is not None or asked.target is not None:
         why = "it interprets the kernels on the CPU and keeps nothing"
-        raise UsageError("--check excludes --interpret, --save and --target", why, "leave them out")
+        raise OptionsExcludeError("--check excludes --interpret, --save and --target", why, "leave them out")
     if is_launches(Path(graph)):
-        raise UsageError("--check needs the graph", f"{graph} is a folder of launches", "name the graph: RUN/ID")
+        raise WrongKindError("--check needs the graph", f"{graph} is a folder of launches", "name the graph: RUN/ID")
     if "#" in asked.name:
-        raise UsageError(
+        raise OptionsExcludeError(
             "--check looks at every launch of a kernel", f"{asked.name} is one", f"give {asked.name.split('#')[0]}"
         )
     return shown(
@@ -135,7 +145,7 @@ def _of_folder(folder: Path, asked: KernelRequest) -> int:
     from ..launching.launches import open_launches
 
     if asked.save is not None or asked.target is not None:
-        raise UsageError(
+        raise WrongKindError(
             f"{folder} is a folder of launches", "they are saved, and written for a target", "name a graph: RUN/ID"
         )
     known = open_launches(folder)
@@ -146,7 +156,7 @@ def _of_folder(folder: Path, asked: KernelRequest) -> int:
         with _children() as children:
             return _judge(known, chosen, asked, children, {})
     if not asked.trust:
-        raise UsageError(
+        raise NeedsTrustError(
             f"running the kernels of {folder} runs source that lies there",
             "a kernel is a program",
             f"read it, then run graphdbg kernel {folder} {asked.name or '--all'} --trust",
@@ -173,7 +183,7 @@ def _of_graph(graph: str, asked: KernelRequest) -> int:
 
     saved = resolve_graph(graph)
     if asked.save is not None and asked.save.exists():
-        raise UsageError(f"{asked.save} exists already", "launches go to a new folder", "name another one")
+        raise ExistsAlreadyError(f"{asked.save} exists already", "launches go to a new folder", "name another one")
     target = target_of(asked.target).name if asked.target else None
     with _children() as children, temporary.folder("graphdbg-launches-") as scratch:
         hardware = _require_gpu(children, target) if asked.needs_gpu else {} if target else gpu(children)
@@ -222,14 +232,14 @@ def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
 
     hardware = gpu(children)
     if not hardware:
-        raise EnvironmentLackError(
+        raise DeviceMissingError(
             "no GPU here",
             "a kernel alone needs one",
             "--save DIR writes launches; on a GPU machine: graphdbg kernel DIR --trust (--interpret compares "
             "without one)",
         )
     if target is not None and target != target_here(hardware):
-        raise UsageError(
+        raise BadValueError(
             f"kernels for {target} cannot run here",
             f"{hardware['name']} is a {target_here(hardware)}",
             "save them for that --target",

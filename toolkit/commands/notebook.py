@@ -77,7 +77,7 @@ class Cells:
         except click.exceptions.Exit:
             raise refused("this was the help of %%graphdbg; the cell was not run") from None
         except (click.ClickException, GraphdbgError) as error:
-            said = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            said = error.format_message() if isinstance(error, click.ClickException) else error.said
             raise refused(f"{said} (the cell was not run)") from None
         if cell is not None:
             self.shell.run_cell(cell)

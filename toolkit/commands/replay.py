@@ -9,7 +9,7 @@ import click
 
 from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option
-from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.errors import GraphdbgError, NoSuchGraphError, OptionsExcludeError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..verdicts import verdict_words
@@ -86,7 +86,9 @@ def replay(
     if node is not None:
         if values or stats or as_lines:
             option = "--values" if values else "--stats" if stats else "--json-lines"
-            raise UsageError(f"--at and {option} exclude each other", "--at is about one node", "leave one out")
+            raise OptionsExcludeError(
+                f"--at and {option} exclude each other", "--at is about one node", "leave one out"
+            )
         about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports, "check": check}
         raise SystemExit(_show_at(resolve_graph(graph), node, rung, about, as_json))
     if values:
@@ -130,7 +132,7 @@ def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
     graphs = run.graphs()
     if not graphs:
         why = "nothing was compiled, or nothing could be saved"
-        raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
+        raise NoSuchGraphError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
     kept = [graph for graph in graphs if graph.status != "skipped"]
     if len(kept) < len(graphs):
         say(

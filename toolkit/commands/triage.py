@@ -10,7 +10,7 @@ import click
 
 from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option, seconds_option
-from ...dumps.errors import UsageError
+from ...dumps.errors import BadValueError, CommandLineError, NoSuchGraphError, OptionsExcludeError, WrongKindError
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
 from ...dumps.why.times import table as times_table
@@ -68,7 +68,7 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     else:
         return
     line = shlex.join(["graphdbg", "triage", *options, "--", *command])
-    raise UsageError(what, "without -- a saved graph or run is wanted", f"put -- before the command: `{line}`")
+    raise CommandLineError(what, "without -- a saved graph or run is wanted", f"put -- before the command: `{line}`")
 
 
 @click.command(cls=_Command)
@@ -142,23 +142,25 @@ def triage(
     script: list[str] | None = ctx.meta.get("graphdbg.command")
     if script is not None:
         if as_lines or options["rungs"]:
-            raise UsageError(
-                "--json-lines and --rungs are for a saved graph or run", "a command was given", "use --json"
+            raise OptionsExcludeError(
+                "--json-lines and --rungs are for a saved graph or run", "a command is given", "use --json"
             )
         if words:
-            raise UsageError(
-                f"{words[0]} and a command were given", "one of them is wanted", "put -- before the command"
+            raise OptionsExcludeError(
+                f"{words[0]} and a command are given", "triage takes either", f"leave {words[0]} out"
             )
         if options["symptom"]:
-            raise UsageError("--symptom is for a saved run", "a command was given", "record it: graphdbg dump -- CMD")
+            raise WrongKindError(
+                "--symptom is for a saved run", "a command is given", "record it: graphdbg dump -- CMD"
+            )
         raise SystemExit(_program(script, as_json, output, calls, options))
     if calls:
-        raise UsageError("--calls is for a command", "no command was given", "put the command after --")
+        raise CommandLineError("--calls is for a command", "no command is given", "put the command after --")
     if not words:
-        raise UsageError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
+        raise CommandLineError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
     if len(words) != 1:
-        raise UsageError(
-            f"{len(words)} names were given", "one graph or run is wanted", "a command to run comes after --"
+        raise CommandLineError(
+            f"{len(words)} names are given", "triage takes one graph or run", "a command to run comes after --"
         )
     (name,) = words
     target = resolve(name)
@@ -169,7 +171,7 @@ def triage(
                 if target.run is None
                 else f"graphdbg triage {run_address(target.run)} --symptom {options['symptom']}"
             )
-            raise UsageError("--symptom is for a whole run", f"{name} is one graph", f"name its run: {whole}")
+            raise WrongKindError("--symptom is for a whole run", f"{name} is one graph", f"name its run: {whole}")
         raise SystemExit(_one(target, name, as_json, as_lines, options))
     raise SystemExit(_run(target, name, as_json, as_lines, options))
 
@@ -219,7 +221,7 @@ def chosen(text: str | None) -> tuple[str, ...]:
     for name in names:
         known(name)
     if not names:
-        raise UsageError("--rungs names no rung", "", f"choose among {', '.join(NAMES)}")
+        raise BadValueError("--rungs names no rung", "", f"choose among {', '.join(NAMES)}")
     return tuple(names)
 
 
@@ -232,7 +234,7 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
     symptom, found_by = Noticed(asked, "asked for") if asked else noticed(run)
     if not run.graphs() and (not asked or not SYMPTOMS[asked].before):
         why = "nothing was compiled, or nothing could be saved"
-        raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
+        raise NoSuchGraphError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
     say(f"symptom: {symptom} ({found_by})")
     triaged = triage_symptom(
         run,
@@ -295,7 +297,7 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
         *((name, True) for name in option_words(options["imports"]) if name.startswith("--")),
     ):
         if given:
-            raise UsageError(
+            raise OptionsExcludeError(
                 f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out"
             )
     triaged = triage_program(

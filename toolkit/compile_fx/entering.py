@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import CannotCompileError, OptionsExcludeError, UnknownWordError
 from .. import torch_private as t
 from ..live import entries
 from ..live.entries import compiling
@@ -62,7 +62,7 @@ def compile_fx(
     """
     observers, skip = list(observers), (skip,) if isinstance(skip, str) else tuple(skip)
     if pipeline is not None and (observers or skip or replace or until):
-        raise UsageError(
+        raise OptionsExcludeError(
             "a pipeline was given, and observers, skip, replace or until beside it",
             "it has its own of these",
             "name them where the Pipeline is made",
@@ -203,7 +203,7 @@ def refuse_moved(gm: Any, inputs: Sequence[Any]) -> None:
         return
     name, here, there = moved[0]
     more = f"; the same holds for {listed(name for name, *_ in moved[1:])}" if len(moved) > 1 else ""
-    error = UsageError(
+    error = CannotCompileError(
         "the graph cannot be compiled for these inputs",
         f"{name} is on {here}, and the graph was traced with it on {there}{more}",
         f"move {'them' if more else 'it'} to {there}, or trace the model again where its inputs are",
@@ -225,7 +225,7 @@ def compile_graph(
     ours = {name: settings.pop(name) for name in _OURS if name in settings}
     pipeline = ours.pop("pipeline", None)
     if pipeline is not None and ours:
-        raise UsageError(
+        raise OptionsExcludeError(
             f"a pipeline was given, and {', '.join(ours)} beside it",
             "it has its own",
             "name them where the Pipeline is made",
@@ -234,10 +234,10 @@ def compile_graph(
     try:
         patches = (dict(t.list_mode_options(mode)) if mode not in (None, "default") else {}) | settings
     except RuntimeError as error:
-        raise UsageError(f"the backend graphdbg_triton has no mode {mode!r}", str(error)) from None
+        raise UnknownWordError(f"the backend graphdbg_triton has no mode {mode!r}", str(error)) from None
     known = set(t.inductor_config.get_config_copy())
     if unknown := sorted(set(patches) - known):
-        raise UsageError(
+        raise UnknownWordError(
             f"the backend graphdbg_triton has no option {', '.join(map(repr, unknown))}",
             f"it takes {', '.join(_OURS)}, and the settings of Inductor",
             "python -c 'import torch._inductor; print(torch._inductor.list_options())' lists those",

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import CannotCompileError, CannotSkipError, UsageError
 from .. import torch_private as t
 from ..live.entries import has_cpp_compiler
 from ..torch_private.replacing import Function, Hooks
@@ -44,7 +44,7 @@ def apart(pipeline: Pipeline) -> Iterator[None]:
         yield
         return
     if t.dynamo_config.caching_precompile:
-        raise UsageError(
+        raise CannotSkipError(
             "the compile path cannot skip, replace or stop at a stage here",
             "torch._dynamo.config.caching_precompile keeps what is compiled for other processes",
             "turn it off",
@@ -224,7 +224,7 @@ def compile_inner(
     for name, value in _DEFAULTS.items():
         kwargs.setdefault(name, value)
     if t.fx_compile_mode.name != "NORMAL" or t.fx_compile_async or t.fx_compile_progressive:
-        raise UsageError(
+        raise CannotCompileError(
             "the compile path cannot run", "TORCHINDUCTOR_FX_COMPILE_MODE asks for another process", "unset it"
         )
     with _around(kwargs), apart(pipeline):
@@ -369,7 +369,7 @@ def _is_empty(gm: Any) -> bool:
 def _refuse_single_output(gm: Any) -> None:
     returned = t.output_node(gm).args[0]
     if not isinstance(returned, (tuple, list)):
-        raise UsageError(
+        raise CannotCompileError(
             "the graph cannot be compiled as it is",
             f"it returns {returned} and not a tuple",
             "return a tuple, or call compile_fx, which wraps such graphs",

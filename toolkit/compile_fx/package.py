@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import BadValueError, CannotCompileError, NoSuchRunError
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live.eager import copy_graph
@@ -72,7 +72,7 @@ def load_package(path: str | Path, *, device_index: int = -1) -> Callable[..., A
     Raises UsageError for a package that is not there, or that would crash while it is loaded (see cpp_library).
     """
     if not Path(path).is_file():
-        raise UsageError(f"cannot load {path}", "there is no such file", "compile_ahead_of_time makes one")
+        raise NoSuchRunError(f"cannot load {path}", "there is no such file", "compile_ahead_of_time makes one")
     refuse_its_own(path)
     return t.load_package(str(path), device_index=device_index)
 
@@ -85,17 +85,21 @@ def _graph_of(
         gm = program.module(check_guards=False)
         if args is None:
             if program.example_inputs is None:
-                raise UsageError("the program cannot be compiled", "it has no example inputs", "give them as args")
+                raise CannotCompileError(
+                    "the program cannot be compiled", "it has no example inputs", "give them as args"
+                )
             args, kwargs = program.example_inputs
         return gm, args, kwargs or {}
     if not isinstance(program, torch.fx.GraphModule):
-        raise UsageError(
+        raise CannotCompileError(
             f"a {type(program).__name__} cannot be compiled ahead of time",
             "only an ExportedProgram or a GraphModule can",
             "torch.export.export(model, args) makes one",
         )
     if args is None:
-        raise UsageError("the graph cannot be compiled ahead of time", "it has no example inputs", "give them as args")
+        raise CannotCompileError(
+            "the graph cannot be compiled ahead of time", "it has no example inputs", "give them as args"
+        )
     values = (*program.parameters(), *program.buffers())
     if any(t.is_traceable_wrapper_subclass(value) for value in values):
         return copy.deepcopy(program), args, kwargs or {}  # its submodules will be changed
@@ -106,7 +110,7 @@ def _target(path: str | Path | None, gm: Any) -> Path:
     if path is None:
         return Path(t.cache_dir()) / "graphdbg-packages" / f"{t.code_hash(gm.code)}.pt2"
     if Path(path).suffix != ".pt2":
-        raise UsageError(
+        raise BadValueError(
             f"cannot write a package to {path}", "torch loads only files whose name ends in .pt2", "add it"
         )
     return Path(path).absolute()
@@ -122,7 +126,9 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
         gm.recompile()
         wanted, out_spec = nesting.in_spec, nesting.out_spec
         if wanted is not None and wanted != given:
-            raise UsageError("the program cannot be compiled", f"it was exported with {wanted}, and is given {given}")
+            raise CannotCompileError(
+                "the program cannot be compiled", f"it was exported with {wanted}, and is given {given}"
+            )
         inputs = [
             leaf if isinstance(leaf, torch.Tensor) else None for leaf in leaves
         ]  # export made constants of others
@@ -138,12 +144,12 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
 def _refuse_others(gm: Any, values: Sequence[Any]) -> None:
     nodes = gm.graph.find_nodes(op="placeholder")
     if len(nodes) != len(values):
-        raise UsageError(
+        raise CannotCompileError(
             "the graph cannot be compiled", f"it takes {counted(len(nodes), 'input')} and is given {len(values)}"
         )
     for node, value in zip(nodes, values, strict=True):
         if not isinstance(value, torch.Tensor):
-            raise UsageError(
+            raise CannotCompileError(
                 "the graph cannot be compiled ahead of time",
                 f"a library takes tensors alone, and {node.name} is given a {type(value).__name__}",
                 "make a program of the model with torch.export.export(model, args), which takes nested "
@@ -180,9 +186,11 @@ def _drop_guards(gm: Any) -> None:
 
 def _settings(asked: dict[str, Any], specs: dict[str, str], folder: str) -> dict[str, Any]:
     if asked.get("fx_wrapper", t.inductor_config.fx_wrapper):
-        raise UsageError("no package can be made", "fx_wrapper writes a graph and no library", "turn it off")
+        raise CannotCompileError("no package can be made", "fx_wrapper writes a graph and no library", "turn it off")
     if asked.get("aot_inductor.output_path", t.inductor_config.aot_inductor.output_path):
-        raise UsageError("no package can be made", "aot_inductor.output_path asks for a library", "give path instead")
+        raise CannotCompileError(
+            "no package can be made", "aot_inductor.output_path asks for a library", "give path instead"
+        )
     return t.maybe_aoti_standalone_config(
         {
             **asked,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import CannotSkipError
 from .. import torch_private as t
 from .errors import Explained
 from .errors import told as explained
@@ -87,7 +87,7 @@ class Unfinished:
     _boxed_call: bool = True
 
     def __call__(self, *_: Any) -> Any:
-        raise UsageError(
+        raise CannotSkipError(
             "this graph cannot be called", f"its compile was stopped after {self.until}", "compile it without until"
         )
 
@@ -124,7 +124,7 @@ class Pipeline:
             order(name)
         for name in sorted(self.skip):
             if needed := STAGES[name].needed:
-                raise UsageError(
+                raise CannotSkipError(
                     f"the stage {name} cannot be skipped", needed, "leave it in, or replace it with one of yours"
                 )
 

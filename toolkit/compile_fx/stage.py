@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import UnknownWordError
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def order(name: str) -> int:
     if name in STAGES:
         return NAMES.index(name)
     near = difflib.get_close_matches(name, NAMES, 1)
-    raise UsageError(
+    raise UnknownWordError(
         f"no stage is called {name!r}",
         f"the stages are {', '.join(NAMES)}",
         f"did you mean {near[0]!r}?" if near else "",

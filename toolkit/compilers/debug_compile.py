@@ -27,7 +27,7 @@ import torch
 
 from ...dumps import live
 from ...dumps.atomic import free_path
-from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.errors import CannotWriteError, ExistsAlreadyError, UsageError
 from ...dumps.live import save_graph
 from ...dumps.wording import counted
 from .. import torch_private as t
@@ -104,7 +104,7 @@ class DebugCompile:
         except FileExistsError as error:
             raise _taken(folder) from error
         except OSError as error:
-            raise EnvironmentLackError(f"cannot save graphs in {folder}", error.strerror or str(error)) from error
+            raise CannotWriteError(f"cannot save graphs in {folder}", error.strerror or str(error)) from error
         self._made = True
 
     def _tell(self, text: str) -> None:
@@ -114,7 +114,9 @@ class DebugCompile:
 
 
 def _taken(folder: Path) -> UsageError:
-    return UsageError(f"cannot save graphs in {folder}", "it is there already", "choose another name or delete it")
+    return ExistsAlreadyError(
+        f"cannot save graphs in {folder}", "it is there already", "choose another name or delete it"
+    )
 
 
 def _real(fx_g: fx.GraphModule, inps: Sequence[Any], id: str, stage: str) -> list[Any]:

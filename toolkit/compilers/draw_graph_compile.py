@@ -62,7 +62,7 @@ class DrawGraphCompile:
             self.drawn.append(self._finish(view, name, started))
             say(f"graphdbg: {name} is drawn in {self.drawn[-1].path}")
         except EnvironmentLackError as error:
-            say(f"graphdbg: {name} is not drawn: {error}")
+            say(f"graphdbg: {name} is not drawn: {error.said}")
         return boxed_call(fx_g)
 
     def _finish(self, view: View, name: Label, started: float) -> picture.Drawn:

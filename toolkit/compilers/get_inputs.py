@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...dumps.errors import GraphdbgError, RefusedError, UnreadableError, UsageError
+from ...dumps.errors import DamagedError, GraphdbgError, NoSuchGraphError, RefusedError, UnreadableError, WrongKindError
 from ...dumps.opening import opened
 from ...dumps.schema import TensorValue
 from ...dumps.store import load_graph
@@ -51,7 +51,7 @@ def get_inputs(path: str | os.PathLike[str], seed: int = 0, *, parts: bool = Fal
     if not parts:
         return inputs
     if saved.stage not in ("joint", "joint_passed"):
-        raise UsageError(f"{path} has no parts", f"it is a {saved.stage} graph", "leave parts out")
+        raise WrongKindError(f"{path} has no parts", f"it is a {saved.stage} graph", "leave parts out")
     roles = {item.name: item.role for item in saved.record.inputs}
     names = [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]
     is_tangent = [roles.get(name) == "tangent" or name.startswith("tangents_") for name in names]
@@ -65,7 +65,9 @@ def _input_file(path: Path) -> Path | None:
         return path
     files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else []
     if len(files) > 1:
-        raise UsageError(f"{path} holds several {SUFFIX} files", ", ".join(file.name for file in files), "name one")
+        raise NoSuchGraphError(
+            f"{path} holds several {SUFFIX} files", ", ".join(file.name for file in files), "name one"
+        )
     return files[0] if files else None
 
 
@@ -121,9 +123,9 @@ def read(path: Path, seed: int) -> list[Any]:
     except OSError as error:
         raise UnreadableError(where, error.strerror or str(error)) from error
     except Exception as error:  # a broken or hostile pickle can raise anything
-        raise UnreadableError(where, f"it is no file of inputs ({type(error).__name__}: {error})") from error
+        raise DamagedError(where, f"it is no file of inputs ({type(error).__name__}: {error})") from error
     if not isinstance(content, (list, tuple)):
-        raise UnreadableError(where, f"it holds a {type(content).__name__}, and a list is wanted")
+        raise DamagedError(where, f"it holds a {type(content).__name__}, and a list is wanted")
     if len(content) == 2 and all(isinstance(part, list) for part in content):
         return [_inputs(part, seed, name, where) for part, name in zip(content, ("primals", "tangents"), strict=True)]
     return _inputs(content, seed, "input", where)
@@ -137,19 +139,19 @@ def _input(item: Any, seed: int, name: str, where: str) -> Any:
     where = f"{where}: {name}"
     kind = item[0] if isinstance(item, tuple) and item and isinstance(item[0], Kind) else None
     if kind is None or len(item) not in (1, 5):
-        raise UnreadableError(where, f"{str(item)[:80]} is not the metadata of an input")
+        raise DamagedError(where, f"{str(item)[:80]} is not the metadata of an input")
     if len(item) == 1:
         return _scalar(kind.name, name, seed, where)
     _, shape, stride, dtype, device = item
     if not (isinstance(dtype, torch.dtype) and isinstance(device, str) and _is_sizes(shape) and _is_sizes(stride)):
-        raise UnreadableError(where, "its shape, stride, dtype or device makes no sense")
+        raise DamagedError(where, "its shape, stride, dtype or device is malformed")
     value = TensorValue(dtype_name(dtype), list(shape), list(stride), device=device)
     try:
         tensor = make_inputs.tensor(name, value, seed, where=where)
     except GraphdbgError:
         raise
     except (RuntimeError, ValueError, TypeError) as error:
-        raise UnreadableError(where, str(error).partition("\n")[0]) from error
+        raise DamagedError(where, str(error).partition("\n")[0]) from error
     floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
     return torch.nn.Parameter(tensor, requires_grad=floating) if kind.name == "parameter" else tensor
 
@@ -166,4 +168,4 @@ def _scalar(kind: str, name: str, seed: int, where: str) -> int | float | bool:
     if kind in ("int", "bool"):
         number = int(torch.randint(1, 9, (), generator=source))
         return number if kind == "int" else number % 2 == 0
-    raise UnreadableError(where, f"a {kind} without shape, stride, dtype and device")
+    raise DamagedError(where, f"a {kind} without shape, stride, dtype and device")

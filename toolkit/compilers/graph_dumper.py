@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import ExistsAlreadyError
 from ...dumps.graph_folder import INPUTS_FILE
 from ...dumps.ids import compile_name
 from ...dumps.output import say
@@ -172,14 +172,14 @@ def dumping_into(path: Path | None, example_inputs: bool) -> GraphDumper:
                 return known[0]
         elif (opened := _open.get(path.absolute())) is not None:
             if opened.example_inputs != example_inputs:
-                raise UsageError(
+                raise ExistsAlreadyError(
                     f"{path} is written with dump_example_input={opened.example_inputs}", "", "name another folder"
                 )
             return opened
         job = origin.job(rank)
         chosen = path or _default(job, rank, restart)
         if origin.choose(chosen, job=job, rank=rank, restart=restart) != chosen:
-            raise UsageError(
+            raise ExistsAlreadyError(
                 f"cannot dump graphs into {chosen}", "it is there already", "choose another name or delete it"
             )
         dumper = GraphDumper(chosen.absolute(), job, example_inputs=example_inputs, unnamed=path is None)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.errors import CannotTakeError, TorchLacksError
 from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..live.eager import attribute
@@ -31,9 +31,7 @@ def start_lazy() -> torch.device:
     recognisable only by the text of the error. Raises EnvironmentLackError for a torch that was built without it.
     """
     if t.optional("lazy_ts") is None:
-        raise EnvironmentLackError(
-            "this torch has no lazy tensors", "it was built without the lazy TorchScript backend"
-        )
+        raise TorchLacksError("this torch has no lazy tensors", "it was built without the lazy TorchScript backend")
     if not _lazy_started:
         try:
             t.start_lazy_backend()
@@ -174,10 +172,8 @@ class Fallback:
         return self.line or f"node {self.node}"
 
 
-class NotExtractedError(GraphdbgError):
+class NotExtractedError(CannotTakeError):
     """The lazy backend cannot take a graph. `fallbacks` are the operators that it has no kernel for."""
-
-    exit_code = 3
 
     def __init__(self, why: str, fallbacks: Sequence[Fallback] = ()) -> None:
         self.fallbacks = tuple(fallbacks)

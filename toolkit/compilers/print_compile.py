@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ...dumps.errors import EnvironmentLackError
+from ...dumps.errors import CannotWriteError
 from ...dumps.wording import counted
 from .boxed import BoxedCallable, boxed_call, by_stage
 from .label import label
@@ -68,7 +68,7 @@ class PrintCompile:
                 with path.open("a", encoding="utf-8") as file:
                     file.write(highlighted(text) if self.coloured else text)
             except OSError as error:
-                raise EnvironmentLackError(f"cannot print graphs to {path}", error.strerror or str(error)) from error
+                raise CannotWriteError(f"cannot print graphs to {path}", error.strerror or str(error)) from error
             return
         stream: Any = self.target or sys.stdout
         coloured = wants_colour(stream) if self.coloured is None else self.coloured

@@ -27,7 +27,7 @@ import torch
 from torch import fx
 from torch.jit.frontend import FrontendError
 
-from ...dumps.errors import GraphdbgError
+from ...dumps.errors import CannotTakeError
 from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..live.eager import clone_inputs
@@ -39,11 +39,9 @@ _MARK = "<--- HERE"
 _ASSIGNED = re.compile(r"^\s*(?:return\s+)?(\w+)\s*(?::[^=]*)?=", re.MULTILINE)
 
 
-class UnscriptableError(GraphdbgError):
+class UnscriptableError(CannotTakeError):
     """A graph has an operator that TorchScript does not know. `node`, `op` and `user_line` say which ("" where
     unknown)."""
-
-    exit_code = 3
 
     def __init__(self, why: str, node: str = "", op: str = "", user_line: str = "") -> None:
         self.node, self.op, self.user_line = node, op, user_line

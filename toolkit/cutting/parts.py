@@ -213,7 +213,7 @@ class _Forms(Recorder):
         """The kept form of a tensor; with `alone`, without the values whose memory it shares."""
         if value.layout is not torch.strided or is_wrapper(value):
             why = f"one is a {type_name(value)}" if is_wrapper(value) else f"one has the layout {value.layout}"
-            raise EnvironmentLackError("the values of this graph cannot be made up", why)
+            raise EnvironmentLackError("cannot invent values for this graph", why, "record with --inputs first")
         offset = _number(value.storage_offset())
         place = None
         if not alone:
@@ -257,7 +257,11 @@ def _number(value: Any) -> Any:
         return value
     hint = value.node.hint
     if hint is None:
-        raise EnvironmentLackError("the values of this graph cannot be made up", f"only a run tells the size {value}")
+        raise EnvironmentLackError(
+            "cannot invent values for this graph",
+            f"only a run gives the size {value} a number",
+            "record with --inputs first",
+        )
     return hint
 
 

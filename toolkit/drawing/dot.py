@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...dumps.errors import EnvironmentLackError
+from ...dumps.errors import PackageMissingError
 from ...dumps.markup import escaped
 from ...dumps.short import base_name
 from ...dumps.tables import plain
@@ -278,7 +278,7 @@ def source(view: View) -> str:
         import pydot
     except ImportError as error:
         fix = "install it with pip install pydot"
-        raise EnvironmentLackError("nothing can be drawn", "pydot is not installed", fix) from error
+        raise PackageMissingError("nothing can be drawn", "pydot is not installed", fix) from error
     graph = pydot.Dot("graphdbg", graph_type="digraph", **_graph_settings(view))
     graph.set_node_defaults(
         shape="box",

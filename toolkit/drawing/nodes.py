@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import NoSuchNodeError
 from ...dumps.levels import Level, Path, common
 from ...dumps.short import shorten
 from ...dumps.wording import counted
@@ -113,7 +113,7 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
             difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [other for other in names if name in other][:3]
         )
         hint = f"names like it are {', '.join(near)}" if near else "its names are listed by graphdbg show"
-        raise UsageError(f"{graph.id} has no node {name!r}", "", hint)
+        raise NoSuchNodeError(f"{graph.id} has no node {name!r}", "", hint)
     distance = {centre: 0}
     border = [centre]
     for step in range(1, hops + 1):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ...dumps.browse.captured_backward import facts
 from ...dumps.browse.partner import JOINT, graph_of
-from ...dumps.errors import UsageError
+from ...dumps.errors import NoPartnerError
 from ...dumps.schema import GraphRecord
 from ...dumps.short import shorten
 from ...dumps.tables import plain
@@ -57,7 +57,7 @@ def of(saved: SavedGraph) -> tuple[PictureHalf, PictureHalf, list[Link]]:
         forward, joined = _autograd_forward(saved.record, backward)
         if not forward.nodes:
             why = "it was not noted when the backward was captured"
-            raise UsageError(f"{saved.id} has no forward beside it", why, "draw it alone")
+            raise NoPartnerError(f"{saved.id} has no forward beside it", why, "draw it alone")
     else:
         other = graph_of(saved)
         pair = {saved.stage: of_saved(saved), other.stage: of_saved(other)}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ...dumps.atomic import write_file
 from ...dumps.deaths import signal_name
-from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.errors import BadValueError, EnvironmentLackError, ExistsAlreadyError, PackageMissingError
 from ...dumps.tables import one_line
 
 FORMATS = ("svg", "png", "pdf", "dot")
@@ -29,7 +29,9 @@ _MOST_PIXELS = 32767
 
 
 class LayoutTimeoutError(EnvironmentLackError):
-    """Graphviz did not end in time."""
+    """Graphviz does not end in time."""
+
+    code = "GD76"
 
 
 def format_of(path: Path) -> str:
@@ -38,14 +40,14 @@ def format_of(path: Path) -> str:
     if wanted not in FORMATS:
         why = f"its suffix is {path.suffix!r}" if path.suffix else "it has no suffix"
         suffixes = ", ".join("." + name for name in FORMATS)
-        raise UsageError(f"cannot tell the format of {path}", why, f"end the name in one of {suffixes}")
+        raise BadValueError(f"cannot tell the format of {path}", why, f"end the name in one of {suffixes}")
     return wanted
 
 
 def refuse_existing(path: Path) -> None:
     """Raises UsageError when there is something of that name."""
     if os.path.lexists(path):
-        raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
+        raise ExistsAlreadyError(f"cannot write {path}", "it exists already", "choose another name or delete it")
 
 
 def renderers() -> list[str]:
@@ -57,7 +59,7 @@ def renderers() -> list[str]:
 def refuse_without_renderer(wanted: str) -> None:
     """Raises EnvironmentLackError when nothing here can make that format."""
     if wanted != "dot" and not renderers():
-        raise EnvironmentLackError(
+        raise PackageMissingError(
             f"cannot draw a {wanted}",
             "there is no `dot` on PATH and pygraphviz is not installed",
             "install Graphviz, or run pip install pygraphviz (its wheel brings one along), or ask for a .dot file",
@@ -87,7 +89,7 @@ def rendered(text: str, wanted: str, limit_s: float = LIMIT_S) -> tuple[bytes, s
         try:
             done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=limit_s, check=False)
         except subprocess.TimeoutExpired as error:
-            why = f"{renderer} was still at it after {limit_s:g} s"
+            why = f"{renderer} needs more than {limit_s:g} s"
             fix = "draw less (--by-module, or --around NODE with fewer --hops), or give it longer with --limit"
             raise LayoutTimeoutError("the picture could not be laid out", why, fix) from error
         except OSError as error:
@@ -96,7 +98,7 @@ def rendered(text: str, wanted: str, limit_s: float = LIMIT_S) -> tuple[bytes, s
         if done.returncode == 0 and done.stdout:
             return centred(done.stdout) if wanted == "svg" else done.stdout, renderer
         failures.append(f"{renderer} {_end(done)}")
-    raise EnvironmentLackError(
+    raise PackageMissingError(
         f"cannot draw a {wanted}", "; ".join(failures), "ask for a .dot file, which needs no Graphviz"
     )
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import CannotImportError, NeedsTrustError, UsageError
 from ...dumps.output import say
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def import_modules(names: Sequence[str]) -> None:
             where = _place(error)
             why = f"{type(error).__name__}: {error}" + (f" ({where})" if where and where not in str(error) else "")
             fix = "correct it, or give the module that registers the ops"
-            raise UsageError(f"cannot import {shown(name)}", why, fix) from error
+            raise CannotImportError(f"cannot import {shown(name)}", why, fix) from error
     if names:
         from .warming import forget_copied_tables
 
@@ -94,7 +94,7 @@ def file_of(name: str) -> str:
     none."""
     if _is_path(name):
         if not Path(name).is_file():
-            raise UsageError(
+            raise CannotImportError(
                 f"cannot import {name}", "there is no such file", "give a module's name, or the path of its file"
             )
         return name
@@ -105,7 +105,7 @@ def file_of(name: str) -> str:
         return ""
     if spec is None:
         why = f"Python finds no module {first} from here"
-        raise UsageError(f"cannot import {name}", why, "give the name of a module, or its file")
+        raise CannotImportError(f"cannot import {name}", why, "give the name of a module, or its file")
     if not rest:
         return spec.origin or ""
     inside = Path(*rest.split("."))
@@ -119,9 +119,9 @@ def _parsed(name: str, path: str) -> str:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
         ast.parse(text)
     except OSError as error:
-        raise UsageError(f"cannot import {name}", str(error)) from error
+        raise CannotImportError(f"cannot import {name}", str(error)) from error
     except SyntaxError as error:
-        raise UsageError(
+        raise CannotImportError(
             f"cannot import {name}", f"{error.msg} ({Path(path).name}:{error.lineno})", "correct it"
         ) from error
     return text
@@ -138,8 +138,8 @@ def _is_script(path: str, text: str, target: str) -> bool:
     copies = [copy for name, copy in _scripts(recorded) if name == Path(path).name]
     if copies and text not in copies:
         why = "it is the script of this run, importing it would run it again, and it is no longer what was recorded"
-        raise UsageError(
-            f"{path} is not imported", why, "add --trust in its place, which runs its definitions as recorded"
+        raise NeedsTrustError(
+            f"{path} is not imported", why, "leave --import out and add --trust, which runs the definitions as recorded"
         )
     return bool(copies)
 

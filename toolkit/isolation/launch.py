@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import CannotStartError, CommandLineError
 
 if TYPE_CHECKING:
     from ..recorder.watching import Watcher
@@ -33,27 +33,29 @@ def command_line(words: Sequence[str]) -> list[str]:
     Raises UsageError when there is no such script, module flag or program.
     """
     if not words:
-        raise UsageError("nothing to run", "no command was given", "put it at the end, behind --: python train.py")
+        raise CommandLineError("nothing to run", "no command is given", "put it at the end, behind --: python train.py")
     first, rest = words[0], list(words[1:])
     if first in ("-m", "-c"):
         if not rest:
-            raise UsageError(
+            raise CommandLineError(
                 f"{first} needs a {'module' if first == '-m' else 'program text'}", "", f"give it behind {first}"
             )
         return [sys.executable, first, *rest]
     path = Path(first)
     if first.endswith((".py", ".pyc")) or (path.is_dir() and (path / "__main__.py").is_file()):
         if not path.exists():
-            raise UsageError(f"cannot run {first}", "there is no such script", "check the path")
+            raise CannotStartError(f"cannot run {first}", "there is no such script", "check the path")
         return [sys.executable, first, *rest]
     if shutil.which(first) is None:
         if path.is_file():
-            raise UsageError(
+            raise CannotStartError(
                 f"cannot run {first}",
                 "it is not executable, and its name does not end in .py",
                 f"for a Python script: python {first}",
             )
-        raise UsageError(f"cannot run {first}", "there is no such script or program here or on PATH", "check its name")
+        raise CannotStartError(
+            f"cannot run {first}", "there is no such script or program here or on PATH", "check its name"
+        )
     return [first, *rest]
 
 
@@ -113,7 +115,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], stdout: int |
             preexec_fn=None if die is None else lambda: die(_PR_SET_PDEATHSIG, signal.SIGKILL),
         )
     except OSError as error:
-        raise UsageError(f"cannot run {command[0]}", error.strerror or str(error)) from error
+        raise CannotStartError(f"cannot run {command[0]}", error.strerror or str(error)) from error
 
 
 def signal_text(code: int) -> str:

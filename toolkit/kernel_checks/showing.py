@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import NoSuchNodeError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..isolation import ForkServer, ask, opened
@@ -122,7 +122,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     report.unchecked += live.notes
     if payload["kernel"] and not report.kernels and not report.cannot:
         known = ", ".join(report.names)
-        raise UsageError(
+        raise NoSuchNodeError(
             f"there is no kernel {payload['kernel']}", f"the graph has {known}", "name one, or none for all"
         )
     return msgspec.to_builtins(report)

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 import torch
 
-from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.errors import BadValueError, DeviceMissingError
 from ...dumps.wording import counted
 from ..isolation.child import mark
 from ..numerics import compare, relative_rmse, tolerance
@@ -108,11 +108,11 @@ def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | N
 def require(known: Launches) -> None:
     """Raises where there is no GPU, or another one than the kernels were written for."""
     if not torch.cuda.is_available():
-        raise EnvironmentLackError("there is no GPU here", "kernels can be launched only where there is one")
+        raise DeviceMissingError("there is no GPU here", "kernels can be launched only where there is one")
     major, minor = torch.cuda.get_device_capability(0)
     here = f"cuda:{10 * major + minor}"
     if here != known.index.target:
-        raise UsageError(
+        raise BadValueError(
             f"these kernels are written for {known.index.target}",
             f"the GPU here is a {here}",
             f"save them with --target {here}",

@@ -343,6 +343,7 @@ class RunError(GraphdbgError):
     """The graph's compile or run went wrong before all of its kernels were launched: a finding, not a mistake of the
     user's."""
 
+    code = "GD33"
     exit_code = 1
 
 

@@ -26,7 +26,15 @@ import msgspec
 
 from ...dumps import opening
 from ...dumps.atomic import write_file
-from ...dumps.errors import RefusedError, UnreadableError, UsageError
+from ...dumps.errors import (
+    DamagedError,
+    NameRefusedError,
+    NoSuchNodeError,
+    OtherVersionError,
+    RefusedError,
+    UnreadableError,
+    UsageError,
+)
 from ...dumps.tensors import TensorStore, check_hash, hash_bytes
 from ...dumps.wording import counted
 
@@ -152,9 +160,7 @@ class Launches:
         path = self.folder / launch.folder / SOURCE
         data = _read(path)
         if hash_bytes(data) != launch.source:
-            raise UnreadableError(
-                f"cannot use {path}", "it is not the source that was saved", "save the launches again"
-            )
+            raise DamagedError(f"cannot use {path}", "it is not the source that was saved", "save the launches again")
         return data.decode("utf-8", "strict")
 
     def named(self, name: str) -> list[Launch]:
@@ -174,7 +180,7 @@ def unknown(name: str, launches: Sequence[Launch]) -> UsageError:
     known = dict.fromkeys(
         launch.kernel if launch.calls == 1 else f"{launch.kernel} (#1 to #{launch.calls})" for launch in launches
     )
-    return UsageError(
+    return NoSuchNodeError(
         f"there is no kernel {name!r}", f"there are: {', '.join(known)}" if known else "no kernel was launched"
     )
 
@@ -218,13 +224,15 @@ def open_launches(folder: Path) -> Launches:
     writes."""
     index = _decoded(folder / INDEX, Index)
     if index.version != VERSION:
-        raise UnreadableError(
+        raise OtherVersionError(
             f"cannot read {folder}", f"it has version {index.version}, known is {VERSION}", "update graphdbg"
         )
     launches = []
     for name in index.which:
         if not _FOLDER.fullmatch(name):
-            raise RefusedError(f"{folder / INDEX} names {name!r}", "a launch is a number and the name of its kernel")
+            raise NameRefusedError(
+                f"{folder / INDEX} names {name!r}", "a launch is a number and the name of its kernel"
+            )
         launch = _decoded(folder / name / LAUNCH, Launch)
         _check(launch, name, str(folder / name / LAUNCH))
         launches.append(launch)
@@ -238,7 +246,7 @@ def _decoded(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(_read(path), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableError(f"cannot read {path}", str(error), "save the launches again") from error
+        raise DamagedError(f"cannot read {path}", str(error), "save the launches again") from error
 
 
 def _read(path: Path) -> bytes:
@@ -252,7 +260,7 @@ def _check(launch: Launch, name: str, where: str) -> None:
     """Refuses names that are none, and arguments that reach out of their storages."""
 
     def refuse(what: str) -> RefusedError:
-        return RefusedError(f"{where} is odd", what, "save the launches again")
+        return NameRefusedError(f"{where} is not what graphdbg writes", what, "save the launches again")
 
     if launch.folder != name:
         raise refuse(f"it calls itself {launch.folder}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.errors import EnvironmentLackError, NoSuchNodeError
 from ..isolation.child import mark
 from ..kernels.heard import kernels_heard
 from ..live.case import Case, Live
@@ -427,7 +427,7 @@ def saved_launches(case: Live, folder: Path, target: str, wanted: Wanted, *, gra
         if reason := rung.unavailable(spec):
             raise EnvironmentLackError("kernels cannot be written here", reason)
         if reason := rung.cannot_take(case.gm, spec):
-            raise UsageError("this graph has no kernels", reason)
+            raise NoSuchNodeError("this graph has no kernels", reason)
         import triton
 
         try:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ...dumps.errors import EnvironmentLackError
+from ...dumps.errors import RanksMissingError, TorchLacksError
 from ...dumps.walk import plain
 from ...dumps.wording import counted
 from .. import torch_private as t
@@ -48,7 +48,7 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
     }
     wanted = set(range(world)) - {saved.rank}
     if missing := sorted(wanted - set(by_rank)):
-        raise EnvironmentLackError(
+        raise RanksMissingError(
             f"{saved.id} communicates with {counted(world - 1, 'other rank')}",
             f"no graph {saved.local_id} of rank "
             f"{', '.join(map(str, missing))} lies beside it, and a collective of one rank alone would make up numbers",
@@ -70,7 +70,7 @@ def join(record: GraphRecord, meeting: str = "") -> None:
 
     distributed: Any = torch.distributed
     if not distributed.is_available():
-        raise EnvironmentLackError(
+        raise TorchLacksError(
             "the graph communicates", "this torch is built without torch.distributed", "use another build"
         )
     facts = next(iter(groups.values()))
@@ -78,7 +78,7 @@ def join(record: GraphRecord, meeting: str = "") -> None:
     wait = timedelta(seconds=WAIT_S)
     if not distributed.is_initialized():
         if world > 1 and not meeting:
-            raise EnvironmentLackError(
+            raise RanksMissingError(
                 f"the graph communicates with {counted(world - 1, 'other rank')}",
                 "they are not there",
                 "graphdbg replay runs the graphs of all ranks together",

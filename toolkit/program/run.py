@@ -25,7 +25,7 @@ from typing import Any
 
 from ...dumps import temporary
 from ...dumps.atomic import check_folder, free_path
-from ...dumps.errors import UsageError
+from ...dumps.errors import BadValueError, CannotStartError
 from ..isolation import ForkServer, launch
 from ..isolation.client import JUDGING
 from .concluding import ProgramTriage, concluded
@@ -47,7 +47,7 @@ def range_of(text: str | None) -> tuple[int, int]:
     except ValueError:
         span = (-1, -1)
     if not 0 <= span[0] < span[1]:
-        raise UsageError(
+        raise BadValueError(
             f"--calls {text} names no calls", "", "give a number, or the first and the one after the last: 10:20"
         )
     return span
@@ -82,7 +82,7 @@ def triage_program(
     words = launch.command_line(command)
     python = Path(words[0]).name.startswith("python") and len(words) > 1
     if python and words[1].endswith(".py") and not Path(words[1]).exists():
-        raise UsageError(f"cannot run {words[1]}", "there is no such script", "check the path")
+        raise CannotStartError(f"cannot run {words[1]}", "there is no such script", "check the path")
     first, last = range_of(calls)
     folder = new_folder(output)
     began = time.monotonic()

@@ -22,7 +22,7 @@ import msgspec
 import torch
 
 from ...dumps import held
-from ...dumps.errors import EnvironmentLackError
+from ...dumps.errors import CannotWriteError
 from ...dumps.schema import FORMAT, InputRecord, InputsRecord
 from ...dumps.tensors import Bytes
 from ...dumps.torchside.arguments import dtype_of
@@ -132,7 +132,7 @@ class Copy:
             self._host = torch.frombuffer(self._file.buffer, dtype=torch.uint8)
         except (OSError, RuntimeError) as error:
             self.budget.grant(had - size)
-            raise EnvironmentLackError("cannot hold inputs", str(error), "give --held-limit a smaller size") from error
+            raise CannotWriteError("cannot hold inputs", str(error), "give --held-limit a smaller size") from error
 
     def _copy(self, storages: Sequence[torch.UntypedStorage], places: Sequence[tuple[int, int]]) -> None:
         host = self._host

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import BadValueError, UnknownWordError
 from ...dumps.schema import STAGES
 
 INPUT_POLICIES = ("none", "meta", "index", "first", "last", "all")
@@ -75,7 +75,7 @@ def check_backwards(options: Options) -> None:
     if options.compiled_autograd and options.stages and "compiled_autograd" not in options.stages:
         stages = ",".join([*options.stages, "compiled_autograd"])
         why = "its graphs are of the stage compiled_autograd, which --stages leaves out"
-        raise UsageError("--compiled-autograd would record nothing", why, f"give --stages {stages}")
+        raise BadValueError("--compiled-autograd would record nothing", why, f"give --stages {stages}")
 
 
 def checked(options: Options) -> Options:
@@ -92,7 +92,7 @@ def checked(options: Options) -> Options:
 def check_inputs(policy: str) -> str:
     """The policy for inputs; raises UsageError for an unknown one."""
     if policy not in INPUT_POLICIES:
-        raise UsageError(f"unknown inputs policy {policy!r}", f"there are {', '.join(INPUT_POLICIES)}")
+        raise UnknownWordError(f"unknown inputs policy {policy!r}", f"there are {', '.join(INPUT_POLICIES)}")
     return policy
 
 
@@ -101,11 +101,11 @@ def check_limits(options: Options) -> None:
     try:
         re.compile(options.only)
     except re.error as error:
-        raise UsageError(f"--only {options.only!r} is no regular expression", str(error)) from error
+        raise BadValueError(f"--only {options.only!r} is no regular expression", str(error)) from error
     if options.keep < 0 or options.after_step < 0:
-        raise UsageError("--keep and --after-step take a number that is not negative")
+        raise BadValueError("--keep and --after-step take a number that is not negative")
     if options.max_disk and options.max_disk < LEAST_DISK:
-        raise UsageError(
+        raise BadValueError(
             f"--max-disk {options.max_disk} is too little", "a journal and one graph need more", "give at least 1M"
         )
 
@@ -114,7 +114,7 @@ def check_when(occasions: Iterable[str]) -> list[str]:
     """The occasions of `--when`; raises UsageError for an unknown one."""
     wanted = set(occasions)
     for name in sorted(wanted - set(OCCASIONS)):
-        raise UsageError(f"unknown occasion {name!r} for --when", f"there are {' and '.join(OCCASIONS)}")
+        raise UnknownWordError(f"unknown occasion {name!r} for --when", f"there are {' and '.join(OCCASIONS)}")
     return [name for name in OCCASIONS if name in wanted]
 
 
@@ -131,9 +131,9 @@ def size_of(text: str) -> int:
     try:
         size = int(float(number) * (1 << unit))
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"{text!r} is no size", "", "give it like 512M or 4G") from error
+        raise BadValueError(f"{text!r} is no size", "", "give it like 512M or 4G") from error
     if size < 0:
-        raise UsageError(f"{text!r} is no size", "it is negative", "give it like 512M or 4G")
+        raise BadValueError(f"{text!r} is no size", "it is negative", "give it like 512M or 4G")
     return size
 
 
@@ -145,7 +145,9 @@ def check_stages(stages: Iterable[str]) -> list[str]:
             name for name in STAGES if name == stage or (stage == "post_grad" and name.startswith("post_grad_"))
         ]
         if not matching:
-            raise UsageError(f"unknown stage {stage!r}", f"there are {', '.join(STAGES)}, and post_grad for its three")
+            raise UnknownWordError(
+                f"unknown stage {stage!r}", f"there are {', '.join(STAGES)}, and post_grad for its three"
+            )
         wanted.update(matching)
     return [stage for stage in STAGES if stage in wanted]
 
@@ -156,6 +158,6 @@ def from_environment(run: str, environment: Mapping[str, str] = os.environ) -> O
         fields = msgspec.json.decode(environment.get("GRAPHDBG_OPTIONS") or "{}", type=dict)
         return checked(msgspec.convert({**fields, "run": run}, Options))
     except msgspec.MsgspecError as error:
-        raise UsageError(
+        raise BadValueError(
             "cannot read GRAPHDBG_OPTIONS", str(error), 'it is a JSON object like {"inputs": "first"}'
         ) from error

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ...dumps.environment import ALLOWED
-from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.errors import ExistsAlreadyError, GraphdbgError, UsageError
 from ...dumps.graph_folder import RUN_FILE
 from ...dumps.schema import RunRecord
 from ...dumps.writer import RunWriter, joined_record
@@ -128,7 +128,7 @@ def open_run(wanted: Path, chosen: Path, record: RunRecord) -> RunWriter:
             refused = error
         if _made_by(candidate, record.job):  # between the two looks
             return RunWriter.create(candidate, record, join=True, ours=True)
-    raise refused or UsageError(f"cannot record into {wanted}")
+    raise refused or ExistsAlreadyError(f"cannot record into {wanted}")
 
 
 def _candidates(wanted: Path) -> Iterator[Path]:

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.errors import CannotWriteError, GraphdbgError
 from ...dumps.journal import STATES
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, GraphRecord, InputRecord, RunRecord
@@ -199,7 +199,7 @@ class Session:
             if self._writer is None or not self._writer.owned:
                 self._writer = self._opened()
             elif not self._writer.path.is_dir():
-                raise EnvironmentLackError(f"cannot write {self._writer.path}", "the folder was deleted meanwhile")
+                raise CannotWriteError(f"cannot write {self._writer.path}", "the folder is deleted")
             return self._writer
 
     def _opened(self) -> ProcessWriter:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from ...dumps.errors import GraphdbgError
+from ...dumps.errors import GraphdbgError, said
 from ...dumps.output import say
 from ..live import steps
 from ..torch_private import importing
@@ -136,7 +136,7 @@ def print_summary(session: Session, *, in_block: bool, reason: str = "", typed: 
         for line in closing(session.path):
             say(line)
     except (GraphdbgError, OSError) as error:
-        say(f"graphdbg: {error}")
+        say(f"graphdbg: {said(error)}")
 
 
 def start_from_environment(run: str) -> Session:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dumps import index, journal
 from ...dumps.atomic import free_path
-from ...dumps.errors import UsageError
+from ...dumps.errors import UnknownWordError
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.output import say
 from ...dumps.wording import counted, shown_path
@@ -141,7 +141,7 @@ def steps(text: str) -> tuple[str, ...]:
     unknown = [word for word in words if word not in STEPS]
     if unknown or not words:
         what = f"--on-failure does not know {unknown[0]!r}" if unknown else "--on-failure needs a step"
-        raise UsageError(what, f"there are {' and '.join(STEPS)}", "for example --on-failure minify,report")
+        raise UnknownWordError(what, f"there are {' and '.join(STEPS)}", "for example --on-failure minify,report")
     return tuple(step for step in STEPS if step in words)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 from importlib import import_module
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import UnknownWordError
 from ..live.rung import LADDER, CannotRun, Rung
 
 NAMES = tuple(LADDER)
@@ -25,7 +25,7 @@ def rung(name: str) -> Rung:
     if name in NAMES:
         return import_module(f".{name}", __name__).RUNG
     near = difflib.get_close_matches(name, NAMES, 1)
-    raise UsageError(
+    raise UnknownWordError(
         f"no rung is called {name!r}", f"the rungs are {', '.join(NAMES)}", f"did you mean {near[0]!r}?" if near else ""
     )
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.errors import CannotCompileError, ToolchainError
 from .. import torch_private as t
 
 SHARED = "libstdc++.so.6"
@@ -54,7 +54,7 @@ def shared_standard_library() -> Iterator[list[str]]:
         yield []
         return
     if _links_its_own(compiler, f"-l:{SHARED}") is not False:
-        raise EnvironmentLackError(
+        raise ToolchainError(
             "no library can be built ahead of time",
             f"{compiler} links libstdc++ statically and does not find {SHARED}; {CRASHES}",
             "set CXX to a compiler that links the shared one, for instance CXX=/usr/bin/g++",
@@ -73,7 +73,7 @@ def refuse_its_own(package: str | Path) -> None:
                 file.seek(member.header_offset + 26)
                 name, extra = struct.unpack("<HH", file.read(4))
                 if holds_its_own(file, member.header_offset + 30 + name + extra):
-                    raise UsageError(
+                    raise CannotCompileError(
                         f"cannot load {package}",
                         f"its library was linked to libstdc++ statically, and {CRASHES}",
                         "build it again with compile_ahead_of_time, which links the shared one, or with another "

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ...dumps import kernels as generated
-from ...dumps.errors import EnvironmentLackError
+from ...dumps.errors import ToolchainError
 from ..kernels.records import CompiledRow
 from . import pretended
 from .targets import FORMS, Target
@@ -151,11 +151,11 @@ def assembled(ptx: str, capability: int) -> str:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise EnvironmentLackError("the assembler of Triton could not be run", str(error)) from error
+            raise ToolchainError("the assembler of Triton could not be run", str(error)) from error
     report = (done.stderr + done.stdout).replace(str(source), "kernel.ptx")
     if done.returncode:
         said = report.strip().splitlines()
-        raise EnvironmentLackError(f"ptxas ended with {done.returncode}", said[0] if said else "")
+        raise ToolchainError(f"ptxas ended with {done.returncode}", said[0] if said else "")
     return report
 
 

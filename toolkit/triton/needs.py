@@ -6,7 +6,7 @@ nor them.
 
 from __future__ import annotations
 
-from ...dumps.errors import EnvironmentLackError
+from ...dumps.errors import PackageMissingError
 
 _TRITON = "pip install 'graphdbg[triton]' (Linux; it brings a compiler for NVIDIA GPUs, and needs none)"
 _NUMPY = "pip install 'graphdbg[triton]', or numpy alone"
@@ -35,11 +35,11 @@ def lacks_interpreter() -> str | None:
 def require_triton() -> None:
     """Raises EnvironmentLackError where Triton is missing."""
     if lacks_triton():
-        raise EnvironmentLackError("Triton is not installed", "kernels for GPUs are written and run with it", _TRITON)
+        raise PackageMissingError("Triton is not installed", "kernels for GPUs are written and run with it", _TRITON)
 
 
 def require_interpreter() -> None:
     """Raises EnvironmentLackError where Triton or NumPy is missing."""
     require_triton()
     if lacks_interpreter():
-        raise EnvironmentLackError("NumPy is not installed", "Triton's interpreter computes with it", _NUMPY)
+        raise PackageMissingError("NumPy is not installed", "Triton's interpreter computes with it", _NUMPY)

@@ -18,7 +18,7 @@ from unittest import mock
 import torch
 from torch import fx
 
-from ...dumps.errors import EnvironmentLackError
+from ...dumps.errors import DeviceMissingError
 from .. import torch_private as t
 from ..torch_private import all_replaced, replaced
 from .needs import require_triton
@@ -423,4 +423,4 @@ class Driver:
         return torch.cuda
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        raise EnvironmentLackError("there is no GPU to time kernels on", "one is only pretended")
+        raise DeviceMissingError("there is no GPU to time kernels on", "one is only pretended")

@@ -14,7 +14,7 @@ import re
 
 import msgspec
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import UnknownWordError
 
 
 class Chip(msgspec.Struct, frozen=True):
@@ -79,10 +79,12 @@ def target_of(text: str) -> Target:
     known = ", ".join(f"cuda:{number} ({chip.name})" for number, chip in CHIPS.items())
     if match is None:
         why = "code is written for NVIDIA GPUs only" if text.startswith(("hip", "gfx", "xpu", "cpu")) else ""
-        raise UsageError(
+        raise UnknownWordError(
             f"{text!r} names no target", why or "a target is cuda: and a compute capability", f"known: {known}"
         )
     capability = int(match.group(1))
     if capability not in CHIPS:
-        raise UsageError(f"no chip of compute capability {capability / 10:g} is known ({text!r})", f"known: {known}")
+        raise UnknownWordError(
+            f"no chip of compute capability {capability / 10:g} is known ({text!r})", f"known: {known}"
+        )
     return Target("cuda", capability)

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.errors import CommandLineError, ScreenError
 
 
 @click.command()
@@ -28,7 +28,9 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
     Keys: ? help, ctrl+p every action by name, @ the command line of what you see, q quit.
     """
     if follow and target is None:
-        raise UsageError("--follow needs RUN", "it shows the graphs of a run as they come", "add the folder of dump -o")
+        raise CommandLineError(
+            "--follow needs RUN", "it shows the graphs of a run as they come", "add the folder of dump -o"
+        )
     if web:
         from ..web import serve
 
@@ -37,9 +39,7 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
     served = "TEXTUAL_DRIVER" in os.environ  # a page of --web: textual-serve is at the other end of the pipes
     if not served and not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         why = "this is no terminal"
-        raise EnvironmentLackError(
-            "the workbench cannot be shown", why, "use --web, or ls, show, diff and the other commands"
-        )
+        raise ScreenError("the workbench cannot be shown", why, "use --web, or ls, show, diff and the other commands")
     gc.disable()  # a fifth of the start; from then on `collecting` decides
     from .. import _terminal
     from ..app import Workbench

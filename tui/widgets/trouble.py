@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...dumps.errors import GraphdbgError
+from ...dumps.errors import CannotWriteError, GraphdbgError, coded
 from ...dumps.tables import visible
 from ...dumps.wording import counted
 from .note_panel import Panel
@@ -60,10 +60,10 @@ class ErrorPanel(Panel):
 def described(error: BaseException, said: Sequence[str] = ()) -> str:
     """An error as people read it: a sentence for what a user can mend, with a traceback for a defect of ours."""
     if isinstance(error, GraphdbgError):
-        lines = [error.what, error.why and f"why: {error.why}", error.fix and f"do:  {error.fix}"]
+        lines = [coded(error.what, error.code), error.why and f"why: {error.why}", error.fix and f"do:  {error.fix}"]
     elif isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else ""
-        lines = [f"the system refused{where}: {error.strerror or error}"]
+        lines = [coded(f"the system refuses{where}: {error.strerror or error}", CannotWriteError.code)]
     else:
         lines = [
             "this is a defect of graphdbg, not of your model; everything else goes on. Please report it with "

@@ -115,7 +115,7 @@ def test_a_small_disk_and_a_read_only_one(runner):
         pytest.skip("no mount allowed here")
     expected = (5, [str(n).encode() for n in range(2, 13)])
     assert (done.returncode, done.stdout.split()) == expected, done.stderr
-    assert b"more: EnvironmentLackError: cannot write" in done.stderr and b"No space left on device" in done.stderr
+    assert b"more: CannotWriteError: cannot write" in done.stderr and b"No space left on device" in done.stderr
     assert 0 < len(_loads_all(graphdbg.open_run(runner.folder / "copy"))) < 22
 
     plain = f"GRAPHDBG=disk/run {sys.executable} {SCRIPT} many"

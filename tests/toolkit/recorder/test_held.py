@@ -137,7 +137,7 @@ def test_the_last_inputs_survive_kill_9(runner, wrapped, capsys):
     assert (forward.inputs_record.policy, forward.inputs_record.execution) == ("last", 37)
     if not wrapped:
         assert run.graph("0_0/dynamo").inputs_record.policy == "index"  # as seen of the first execution
-        assert "they are torn" in capsys.readouterr().err
+        assert "they are incomplete" in capsys.readouterr().err
     values = [value for value in forward.inputs() if isinstance(value, torch.Tensor)]
     for name, value in wanted.items():
         if name != "y":

@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import NoGraphError
 from ....dumps.schema import InputRecord
 from ... import torch_private as t
 from ...torch_private.unseen import alone, seen, unseen
@@ -73,7 +73,7 @@ class Backward:
         from ....dumps.torchside.encode import CARRY
 
         if any(value is None for value in self.values):
-            raise UsageError(f"cannot write {path}", "the inputs were not kept", "capture with keep=True")
+            raise NoGraphError(f"cannot write {path}", "the inputs were not kept", "capture with keep=True")
         self.module.meta[CARRY] = {"inputs": self.inputs_described}
         return save_graph(self.module, self.values, path, stage="compiled_autograd")
 

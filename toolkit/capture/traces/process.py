@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ....dumps.errors import UnreadableError
+from ....dumps.errors import DamagedError, UnreadableError
 from ....dumps.ids import compile_name
 from ....dumps.schema import FORMAT, Ambient, Arg, GraphRecord, InputRecord, SymbolRecord, SymValue, TensorValue
 from . import runnable, text
@@ -110,9 +110,7 @@ class Process:
     def _graph(self, compiled: _Compile, stage: str, entry: TraceLine, name: str) -> None:
         try:
             if not entry.whole:
-                raise UnreadableError(
-                    "its text", "it is cut off or was changed: it does not fit the sum that torch wrote"
-                )
+                raise DamagedError("its text", "it is cut off or was changed: it does not fit the sum that torch wrote")
             graph = TraceGraph(stage, entry.compile_id, text.parse(entry.payload))
         except UnreadableError as error:
             self._left(entry, name, error)

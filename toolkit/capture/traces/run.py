@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ....dumps.errors import UnreadableError, UsageError
+from ....dumps.errors import CannotImportError, UnreadableError
 from ....dumps.opening import read_text
 from ....dumps.schema import FORMAT, FROM_TRACE, STAGES, RunRecord
 from ....dumps.validate import check_graph
@@ -81,7 +81,9 @@ def import_trace(path: Path, out: Path) -> ImportedRun:
     processes = [process for process in processes if process.graphs]
     kind = "structured trace" if traces else "folder of TORCH_COMPILE_DEBUG"
     if not processes:
-        raise UsageError(f"{path} was not imported", _why_nothing(path, bool(traces or folders), left), _how_to_trace())
+        raise CannotImportError(
+            f"{path} cannot be imported", _why_nothing(path, bool(traces or folders), left), _how_to_trace()
+        )
     record = RunRecord(
         format=FORMAT,
         command=["graphdbg", "import", path.name],

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from sys import intern
 
-from ....dumps.errors import UnreadableError
+from ....dumps.errors import DamagedError, UnreadableError
 from ....dumps.expr_values import evaluate
 from ....dumps.schema import Arg, ConstValue, TensorValue, Value
 from ....dumps.wording import counted
@@ -50,7 +50,7 @@ def read(text: str) -> Runnable:
     names = [node.name for node in script.graph.inputs]
     if len(values) != len(names):
         why = f"it takes {counted(len(names), 'input')} and tells of {len(values)}: it may be cut off"
-        raise UnreadableError("its text", why)
+        raise DamagedError("its text", why)
     script.inputs = {name: value for name, value in zip(names, values, strict=True) if value is not None}
     return script
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any
 
-from ....dumps.errors import UnreadableError
+from ....dumps.errors import DamagedError, UnreadableError
 from ....dumps.schema import Arg, Dim, GraphBody, NodeRecord, StoredTensor, SymValue, TensorValue, Value
 from ....dumps.sidecar import ITEM_BYTES
 
@@ -86,9 +86,9 @@ def parsed(text: str, what: str = "its text") -> ast.Module:
     try:
         return ast.parse(_CLASS.sub(r"\1Graph", text))
     except SyntaxError as error:
-        raise UnreadableError(what, f"line {error.lineno} is no Python: {(error.text or '').strip()[:80]}") from error
+        raise DamagedError(what, f"line {error.lineno} is no Python: {(error.text or '').strip()[:80]}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UnreadableError(what, f"it is no Python ({type(error).__name__})") from error
+        raise DamagedError(what, f"it is no Python ({type(error).__name__})") from error
 
 
 def parse(text: str) -> GraphText:
@@ -100,9 +100,9 @@ def parse(text: str) -> GraphText:
             try:
                 graph.body = _Reader(lines, graph.strings).body(statement)
             except RecursionError as error:
-                raise UnreadableError("its text", "it is nested too deeply") from error
+                raise DamagedError("its text", "it is nested too deeply") from error
             return graph
-    raise UnreadableError("its text", "there is no class with a forward in it: it may be cut off")
+    raise DamagedError("its text", "there is no class with a forward in it: it may be cut off")
 
 
 def literal(node: ast.expr) -> Arg:
@@ -219,7 +219,7 @@ class _Reader:
             self._statement(statement)
             if isinstance(statement, ast.Return):
                 return GraphBody([*self.nodes.values()], attrs=self.attrs, subgraphs=self.subgraphs)
-        raise UnreadableError("its text", "forward returns nothing: it is cut off")
+        raise DamagedError("its text", "forward returns nothing: it is cut off")
 
     def _beside(self, first: int, last: int) -> None:
         for line in self.lines[first - 1 : last]:
@@ -230,7 +230,7 @@ class _Reader:
     def _fail(self, node: ast.AST, why: str) -> UnreadableError:
         at = getattr(node, "lineno", 0)
         line = self.lines[at - 1].strip() if 0 < at <= len(self.lines) else ast.unparse(node)
-        return UnreadableError(f"line {at} of its text", f"{why}: {line[:100]}")
+        return DamagedError(f"line {at} of its text", f"{why}: {line[:100]}")
 
     def _statement(self, statement: ast.stmt) -> None:
         if isinstance(statement, ast.AnnAssign):

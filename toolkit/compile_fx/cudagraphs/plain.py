@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import CannotCompileError
 from ....dumps.wording import counted
 from ... import torch_private as t
 from ..finishing import BYTES
@@ -141,14 +141,14 @@ class Recording:
 
     def _check(self, inputs: list[Any]) -> None:
         if len(inputs) != self.count:
-            raise UsageError(
+            raise CannotCompileError(
                 "the recorded CUDA graph cannot be replayed",
                 f"it takes {counted(self.count, 'input')} and got {len(inputs)}",
                 "",
             )
         for index, place in zip(self.static, self._places, strict=True):
             if inputs[index].data_ptr() != place:
-                raise UsageError(
+                raise CannotCompileError(
                     "the recorded CUDA graph cannot be replayed",
                     f"{name_at(self.names, index)} was recorded as staying in place, and its memory has moved since",
                     "write to it in place (copy_), or set triton.cudagraph_trees to True, where it is recorded again, "
@@ -219,7 +219,7 @@ class Targets:
         for target in self.all:
             given = inputs[target.index]
             if given.size() != target.size or (target.as_memory and given.stride() != target.buffer.stride()):
-                raise UsageError(
+                raise CannotCompileError(
                     "the recorded CUDA graph cannot be replayed",
                     f"{name_at(self._names, target.index)} has sizes {_layout(given)}, "
                     f"and was recorded with {_layout(target.buffer)}",

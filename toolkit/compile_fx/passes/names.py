@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import CannotSkipError, UnknownWordError
 from ..stage import NAMES as STAGE_NAMES
 from .table import FAMILIES, PASSES, NamedPass
 
@@ -66,7 +66,7 @@ def resolve(name: str) -> list[tuple[str, str]]:
         return passes
     near = _near(name, bare)
     fix = f"{near}; `--skip list` lists all" if near else "`graphdbg compile RUN/ID --skip list` lists all"
-    raise UsageError(f"no pass or stage is called {name!r}", _why(bare, stages), fix)
+    raise UnknownWordError(f"no pass or stage is called {name!r}", _why(bare, stages), fix)
 
 
 def asked(skip: Iterable[str]) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
@@ -85,7 +85,7 @@ def asked(skip: Iterable[str]) -> tuple[frozenset[str], frozenset[tuple[str, str
         possible = [key for key in keys if not _row(key).always_needed]
         if not possible:
             row = _row(keys[0])
-            raise UsageError(f"the pass {row.full_name} cannot be skipped", row.needed or "", "leave it in")
+            raise CannotSkipError(f"the pass {row.full_name} cannot be skipped", row.needed or "", "leave it in")
         passes.update(possible)
     return frozenset(stages), frozenset(passes)
 

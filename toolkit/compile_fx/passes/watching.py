@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from torch import fx
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import CannotSkipError
 from ....dumps.walk import user_frame
 from ... import torch_private as t
 from ...live.spec import setting
@@ -135,7 +135,7 @@ class StageWatch:
             return
         in_way = [node.name for node in nodes if str(node.target) in row.needed_for]
         if in_way:
-            raise UsageError(
+            raise CannotSkipError(
                 f"the pass {row.full_name} cannot be skipped for this graph",
                 f"{row.needed} (node {in_way[0]})",
                 "leave it in",

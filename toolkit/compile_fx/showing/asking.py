@@ -30,7 +30,14 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import (
+    BadValueError,
+    CannotSkipError,
+    ExistsAlreadyError,
+    OptionsExcludeError,
+    UnknownWordError,
+    WrongKindError,
+)
 from ....dumps.store import SavedGraph
 from ...triton.targets import CHIPS, DEFAULT, FORMS, target_of
 from ...verdicts.ladder_words import address
@@ -78,7 +85,7 @@ def check_stage(saved: SavedGraph, name: str, option: str) -> None:
     applied = saved.stage.startswith("post_grad") and name == "post_grad"
     inference = name == "partition" and saved.stage in ("inference", "joint_passed") and order(name) >= order(entered)
     if inference and not _has_backward(saved):
-        raise UsageError(f"{address(saved)} is not partitioned", "it is an inference graph, without a backward")
+        raise WrongKindError(f"{address(saved)} is not partitioned", "it is an inference graph, without a backward")
     if order(name) >= order(entered) and not applied:
         return
     earlier = sibling(saved, _GRAPHS.get(name, ()))
@@ -88,7 +95,7 @@ def check_stage(saved: SavedGraph, name: str, option: str) -> None:
         if earlier
         else f"record it with graphdbg dump --stages {_recorded(name)}"
     )
-    raise UsageError(f"{address(saved)} was recorded after {name}", "that stage does not run for it any more", fix)
+    raise WrongKindError(f"{address(saved)} was recorded after {name}", "that stage does not run for it any more", fix)
 
 
 def check_diff(saved: SavedGraph, stage: str, until: str | None) -> None:
@@ -99,10 +106,10 @@ def check_diff(saved: SavedGraph, stage: str, until: str | None) -> None:
             "capture": "it makes other graphs of the one that it takes",
             "partition": "it makes two graphs of one: graphdbg diff compares saved ones",
         }.get(stage, f"{_BEHIND_GRAPHS}: --emit source shows what comes of it")
-        raise UsageError(f"--diff {stage} has nothing to compare", why, f"--diff takes {', '.join(REWRITING)}")
+        raise BadValueError(f"--diff {stage} has nothing to compare", why, f"--diff takes {', '.join(REWRITING)}")
     check_stage(saved, stage, "--diff")
     if not reaches(until, stage):
-        raise UsageError(
+        raise OptionsExcludeError(
             f"--diff {stage} needs {stage} to run", f"--until {until} stops before it", "leave --until out"
         )
 
@@ -118,7 +125,7 @@ def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
                 stage for stage in REWRITING if order(stage) < order(name) and order(stage) >= order(entry_of(saved))
             ]
             fix = f"--until {before[-1]} stops before it" if before else "leave it in"
-            raise UsageError(f"cannot skip {name}", needed, fix)
+            raise CannotSkipError(f"cannot skip {name}", needed, fix)
         check_stage(saved, name, "--skip")
     for name in names:
         if name in STAGES:
@@ -135,13 +142,13 @@ def check_emit(kinds: Sequence[str], target: str | None, *, device: str | None, 
         if kind not in ("source", *FORMS):
             near = difflib.get_close_matches(kind, ("source", *FORMS), 1)
             why = f"it takes source, {', '.join(FORMS)}"
-            raise UsageError(f"--emit knows no {kind!r}", why, f"did you mean {near[0]}?" if near else "")
+            raise UnknownWordError(f"--emit knows no {kind!r}", why, f"did you mean {near[0]}?" if near else "")
     forms = [kind for kind in FORMS if kind in kinds]
     if (forms or target) and device is not None:
         why = "--device moves the graph to a device that is here, --target writes code for a GPU that need not be"
-        raise UsageError("--device and a target are two different things", why, "leave one of them out")
+        raise OptionsExcludeError("--device and a target are two different things", why, "leave one of them out")
     if "cubin" in kinds and folder is None:
-        raise UsageError("--emit cubin prints nothing", "machine code is binary", "write it with -o DIR")
+        raise OptionsExcludeError("--emit cubin prints nothing", "machine code is binary", "write it with -o DIR")
     return forms
 
 
@@ -160,13 +167,13 @@ def check_package(path: Path, others: Mapping[str, object]) -> None:
     """Raises before anything is compiled where no package can be written to `path`, or with options that stop before
     its end."""
     if path.suffix != ".pt2":
-        raise UsageError(
+        raise BadValueError(
             f"cannot write a package to {path}", "torch loads only files whose name ends in .pt2", "add it"
         )
     if path.exists():
-        raise UsageError(f"{path} is there already", "nothing is overwritten", "name another file")
+        raise ExistsAlreadyError(f"{path} is there already", "nothing is overwritten", "name another file")
     if given := [name for name, value in others.items() if value]:
-        raise UsageError(
+        raise OptionsExcludeError(
             "--package runs every stage as it is", f"{given[0]} asks for something else", f"leave {given[0]} out"
         )
 
@@ -189,7 +196,9 @@ def not_run_after(until: str) -> list[str]:
 def check_code(until: str, emit: str) -> None:
     """Raises UsageError where a compile stops before there is code to print."""
     if not reaches(until, "codegen"):
-        raise UsageError(f"--emit {emit} needs the code", f"--until {until} stops before codegen", "leave --until out")
+        raise OptionsExcludeError(
+            f"--emit {emit} needs the code", f"--until {until} stops before codegen", "leave --until out"
+        )
 
 
 TASK = f"{__package__}.child:task"

@@ -19,7 +19,7 @@ import msgspec
 import torch
 
 from ....dumps import live
-from ....dumps.errors import EnvironmentLackError, GraphdbgError
+from ....dumps.errors import DeviceMissingError, GraphdbgError
 from ....dumps.store import SavedGraph, load_graph
 from ...isolation.child import failure_of, is_memory_error, mark
 from ...kernels.records import MISSING_DEVICE, CompileFailure
@@ -104,7 +104,7 @@ def _case(saved: SavedGraph, device: str | None) -> Live:
     try:
         case = Case(saved).live(device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise EnvironmentLackError(f"the graph cannot be moved to {device}", str(error).splitlines()[0]) from error
+        raise DeviceMissingError(f"the graph cannot be moved to {device}", str(error).splitlines()[0]) from error
     gm = copy_graph(case.gm)
     fakes = shared_fakes(gm, case.inputs, case.spec.dynamic)[0]
     return Live(gm, fakes, case.spec, case.notes)

@@ -18,7 +18,7 @@ import msgspec
 
 from ....dumps import temporary
 from ....dumps.atomic import new_folder
-from ....dumps.errors import UsageError
+from ....dumps.errors import NoSuchNodeError
 from ....dumps.output import emit, say
 from ....dumps.tables import on_terminal, plain
 from ....dumps.wording import counted
@@ -200,7 +200,7 @@ class _Showing:
         options, work = self.options, self.work / "asked"
         if options.kernel and not named(record, options.kernel):
             known = ", ".join(named(record, "")) or "none"
-            raise UsageError(f"no kernel is called {options.kernel!r}", f"there are {known}")
+            raise NoSuchNodeError(f"no kernel is called {options.kernel!r}", f"there are {known}")
         if "source" in options.kinds:
             _print(source_of(work, record, options.kernel))
         if text := forms_of(work, record, options.kinds, options.kernel):

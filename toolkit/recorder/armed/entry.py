@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import NoGraphError
 from ....dumps.output import say
 from ...torch_private import importing
 from .. import flight, leaving, patches
@@ -247,7 +247,7 @@ def save_repro(
     """
     session = armed()
     if session is None:
-        raise UsageError(
+        raise NoGraphError(
             "cannot save a repro", "this process is not armed", "call graphdbg.arm() first, or set GRAPHDBG_ARM=1"
         )
     from .saving import said_of, save

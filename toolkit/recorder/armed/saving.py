@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ....dumps import live
+from ....dumps import errors, live
 from ....dumps.atomic import free_path, write_file
-from ....dumps.errors import GraphdbgError, UsageError
+from ....dumps.errors import ExistsAlreadyError, GraphdbgError, NoGraphError
 from ....dumps.graph_folder import GRAPHS_FOLDER, INPUTS_FILE, TENSORS_FOLDER, encode
 from ....dumps.held import packed_state
 from ....dumps.output import say
@@ -63,7 +63,7 @@ def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Sa
     calls = session.calls
     failed = session.unfit
     if session.calls is None and not failed:
-        raise UsageError(
+        raise NoGraphError(
             "cannot save a repro", "nothing was compiled since graphdbg.arm()", "arm before the first compiled call"
         )
     new = sorted(local for local in failed - session.saved if _is_of(session, local, fn))
@@ -78,11 +78,13 @@ def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Sa
     unran = [local for local in new if local not in graphs]
     if not graphs and not unran:
         known = ", ".join(sorted(set(session.functions.values()))) or "nothing"
-        raise UsageError(
+        raise NoGraphError(
             "cannot save a repro", "no call of such a graph is held", f"compiled since graphdbg.arm(): {known}"
         )
     if path is not None and path.exists():
-        raise UsageError(f"cannot write {path}", "it exists, and runs are never overwritten", "give run= another name")
+        raise ExistsAlreadyError(
+            f"cannot write {path}", "it exists, and runs are never overwritten", "give run= another name"
+        )
     path = path or free_path("graphdbg-armed", bare=False)
     if calls is not None:
         calls.mark.state(rings.IDLE)
@@ -266,7 +268,7 @@ def said(session: Armed) -> list[str]:
         said_of(session, saved, minify=session.minify, max_time=session.max_time)
     except (GraphdbgError, OSError, RuntimeError) as error:
         return [
-            f"graphdbg: what went wrong could not be saved here: {error}",
+            f"graphdbg: what went wrong could not be saved here: {errors.said(error)}",
             "graphdbg: next: graphdbg ls  (where files can be written: what was compiled is kept until then)",
         ]
     return []

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....dumps.errors import EnvironmentLackError
+from ....dumps.errors import PackageMissingError
 
 try:
     import triton.experimental.gluon  # noqa: F401  it checks for compiled functions when it is first imported, later
@@ -22,7 +22,7 @@ try:
     from triton.runtime.interpreter import TensorHandle as Handle
     from triton.runtime.jit import JITFunction, mangle_type
 except (ImportError, AttributeError) as error:
-    raise EnvironmentLackError(
+    raise PackageMissingError(
         "this Triton has another interpreter than the one known here", str(error), "pip install 'graphdbg[triton]'"
     ) from error
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from ....dumps.errors import EnvironmentLackError
+from ....dumps.errors import PackageMissingError
 from ...live.rung import CannotRun
 from . import libdevice
 from ._triton import ROUND_TO_ZERO, Handle, InterpreterBuilder, Options, atomic_name, numpy_type
@@ -419,7 +419,7 @@ def _refuse_another() -> None:
                 inspect.signature(ours).bind(*inspect.signature(theirs).parameters)
             except TypeError as error:
                 what = "this Triton has another interpreter than the one known here"
-                raise EnvironmentLackError(what, f"{name}: {error}", "see graphdbg doctor") from error
+                raise PackageMissingError(what, f"{name}: {error}", "see graphdbg doctor") from error
 
 
 _refuse_another()

@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from ....dumps.diff.beside import CONTEXT, MARKS, OWN, SIGNS, SideColumns, Sideways
 from ....dumps.diff.others import Other, by_seq_nr, others
-from ....dumps.errors import UsageError
+from ....dumps.errors import JobFailedError, NotReadyError
 from ....dumps.short import shorten
 from ....dumps.store import resolve_graph
 from ....dumps.tables import plain
@@ -251,7 +251,9 @@ class DiffRoom(ListRoom):
             return
         self._say("not compared; c chooses another graph")
         what = f"cannot compare {self.here.graph} and {self.here.other}"
-        self.trouble(UsageError(what, job.last_said(ending(code))), doing="diff", said=job.said, retry=self._compare)
+        self.trouble(
+            JobFailedError(what, job.last_said(ending(code))), doing="diff", said=job.said, retry=self._compare
+        )
 
     # -- showing
 
@@ -363,7 +365,7 @@ class DiffRoom(ListRoom):
 
     def _needs_other(self) -> None:
         if not self.here.other:
-            raise UsageError("there is no other graph yet", "one graph is chosen", "c chooses the other one")
+            raise NotReadyError("there is no other graph yet", "one graph is chosen", "c chooses the other one")
 
     def do_diff_choose(self) -> None:
         """Asks for the other graph."""
@@ -383,7 +385,7 @@ class DiffRoom(ListRoom):
     def do_diff_open(self, side: int) -> None:
         """Opens the node of A (0) or B in its graph; where it has no partner there, the other node."""
         if self.sideways is None or not self.shown:
-            raise UsageError("no line is shown", "nothing was compared yet", "c chooses the other graph")
+            raise NotReadyError("no line is shown", "nothing is compared yet", "c chooses the other graph")
         row = self.sideways.row(self.shown[self.rows.cursor])
         places = (row.a, row.b)
         side = side if places[side] >= 0 else 1 - side

@@ -20,7 +20,7 @@ from ....dumps import atomic
 from ....dumps.browse.near import HOPS
 from ....dumps.browse.partner import Partner
 from ....dumps.browse.sheet import Sheet, text
-from ....dumps.errors import EnvironmentLackError, UsageError
+from ....dumps.errors import NoSuchNodeError, NotReadyError, ScreenError
 from ....dumps.roles import known_names
 from ....dumps.walk import Frame
 from ...clipboard import keep
@@ -60,7 +60,7 @@ class GraphTabs:
     def side(self) -> NodeTabs:
         """The tabs; raises UsageError while the graph is being read."""
         if self.room.tabs is None:
-            raise UsageError("the tabs are not there yet", "the graph is still being read", "press the key again")
+            raise NotReadyError("the tabs are not there yet", "the graph is still being read", "press the key again")
         return self.room.tabs
 
     def _in_sight(self) -> NodeTabs:
@@ -155,7 +155,7 @@ class GraphTabs:
             return
         place = self.room.needed().position(node)
         if place is None:
-            raise UsageError(f"there is no node {node!r} here", "it is not in the table of this graph")
+            raise NoSuchNodeError(f"there is no node {node!r} here", "it is not in the table of this graph")
         self.room.find.jump(place)
 
     def do_tabs_partner(self) -> None:
@@ -223,10 +223,10 @@ class GraphTabs:
             if not stack:
                 fix = "move to a node that has a file:line; the tab Code opens the generated code"
                 why = "no line of the user's code was recorded for this node"
-                raise EnvironmentLackError("there is no file to open", why, fix)
+                raise ScreenError("there is no file to open", why, fix)
             place = f"{stack[0].file}:{stack[0].line}"
             why = "the run keeps no copy of the file"
-            raise EnvironmentLackError(f"{place} cannot be opened", why, "see the lines on the tab Source")
+            raise ScreenError(f"{place} cannot be opened", why, "see the lines on the tab Source")
         whole = "\n".join(str(sheet_line) for sheet_line in sheet.lines) + "\n"
         original = Path(stack[number % len(stack)].file) if stack else None
         if original is not None and _same(original, whole):
@@ -268,7 +268,7 @@ class GraphTabs:
             self._written(path)
             return
         why = job.last_said(f"it ended with exit code {code}")
-        error = EnvironmentLackError(f"{path.name} was not drawn", why, f"run it by hand: {job.line}")
+        error = ScreenError(f"{path.name} was not drawn", why, f"run it by hand: {job.line}")
         self.room.trouble(error, doing="export", said=job.said)
 
     def _written(self, path: Path) -> None:

@@ -19,7 +19,7 @@ from ....dumps.browse.about import loading
 from ....dumps.browse.kernels import kernel_column
 from ....dumps.browse.selection import Selection
 from ....dumps.browse.table import GraphView
-from ....dumps.errors import UsageError
+from ....dumps.errors import NotReadyError
 from ....dumps.store import SavedGraph
 from ... import collecting
 from ...base_screen import in_thread
@@ -174,7 +174,9 @@ class GraphStanding:
     def _name(self) -> str:
         node = self.room.table.node
         if node < 0:
-            raise UsageError("the cursor is on no node", "it is on a folded module", "open it with the right arrow key")
+            raise NotReadyError(
+                "the cursor is on no node", "it is on a folded module", "open it with the right arrow key"
+            )
         return self.room.needed().table.name[node]
 
     def do_graph_stand(self) -> None:
@@ -261,7 +263,7 @@ class GraphRoom(Room):
     def needed(self) -> GraphView:
         """The graph; raises UsageError while it is being read."""
         if self.view is None:
-            raise UsageError("the graph is not there yet", "it is being read", "wait a moment")
+            raise NotReadyError("the graph is not there yet", "it is being read", "wait a moment")
         return self.view
 
     # -- what a room says

@@ -27,7 +27,7 @@ from ....dumps.browse.listing import (
     suggestion,
     visible,
 )
-from ....dumps.errors import UsageError
+from ....dumps.errors import InUseError, NotReadyError
 from ....dumps.tables import plain
 from ....dumps.wording import counted
 from ...here import Here
@@ -339,9 +339,9 @@ class HomeRoom(ListRoom):
         """Opens the line under the cursor."""
         line = self.line
         if line is None:
-            raise UsageError("nothing is listed", self._advice(), "record a run: graphdbg dump -o myrun train.py")
+            raise NotReadyError("nothing is listed", self._advice(), "record a run: graphdbg dump -o myrun train.py")
         if line.kind in GRAPHS and not line.folds and not line.saved:
-            raise UsageError(f"{line.name} was not saved", line.error, "w tells why it was compiled")
+            raise NotReadyError(f"{line.name} was not saved", line.error, "w tells why it was compiled")
         if line.kind in GRAPHS and not line.folds:
             self.workbench.do_app_show("graph")
         elif line.kind == "out":
@@ -355,7 +355,7 @@ class HomeRoom(ListRoom):
             self.do_home_fold()
             self._to_graph_of(line)
         elif line.bad:
-            raise UsageError(f"{line.name} cannot be opened", line.text or line.name, "the others can")
+            raise NotReadyError(f"{line.name} cannot be opened", line.text or line.name, "the others can")
 
     def _to_graph_of(self, line: ListingLine) -> None:
         """Moves from an opened compile to the graph to look at."""
@@ -445,7 +445,7 @@ class HomeRoom(ListRoom):
 
         line = self.line
         if line is None or not line.run:
-            raise UsageError("why of what?", "this line is no run and no graph", "move to one")
+            raise NotReadyError("nothing to explain", "this line is no run and no graph", "move to one, then press w")
         target = line.target if line.kind in GRAPHS and line.saved else line.run
         title, width = f"why {target}", max(40, self.size.width - 6)
         self.note.show(title, "reading ...")
@@ -473,13 +473,13 @@ class HomeRoom(ListRoom):
         """Judges the graph under the cursor, in Replay; of a run, all of its graphs."""
         line = self.line
         if line is None or not line.run:
-            raise UsageError("triage of what?", "this line is no run and no graph", "move to one")
+            raise NotReadyError("nothing to triage", "this line is no run and no graph", "move to one, then press t")
         if line.kind in GRAPHS and line.saved:
             await self.workbench.perform_in("replay", "replay.run")
             return
         run, job_line = line.run, f"triage of {line.run}"
         if any(job.running and job.words[:2] == ["triage", run] for job in self.workbench.jobs):
-            raise UsageError(f"{job_line} runs already", "one at a time", "x on its line stops it")
+            raise InUseError(f"{job_line} runs already", "one at a time", "x on its line stops it")
         self.run_job(["triage", run, "--json-lines"], self._triaged, doing="triage")
         self.notify(f"{job_line}: each verdict comes into the list", markup=False, timeout=4)
 
@@ -528,7 +528,7 @@ class HomeRoom(ListRoom):
         """Stops a job."""
         line = self.line
         if line is None or line.kind != "job" or line.path is None:
-            raise UsageError("nothing to stop", "this line is no job", "move to one that runs")
+            raise NotReadyError("nothing to stop", "this line is no job", "move to one that runs")
         if line.status != "running":
-            raise UsageError(f"cannot stop {line.name}", f"it is not running: {line.status}")
+            raise NotReadyError(f"cannot stop {line.name}", f"it is not running: {line.status}")
         Job.attach(line.path).stop()

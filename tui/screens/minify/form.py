@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label, Static
 
-from ....dumps.errors import GraphdbgError, UsageError
+from ....dumps.errors import GraphdbgError, NotReadyError
 from ....minifier.options import CHECKS, FLAGS
 from ....minifier.starting import HINTS, SHOWN, Start
 from ....toolkit.rungs import NAMES
@@ -70,7 +70,9 @@ class MinifyForm(VerticalScroll):
     def start(self) -> Start:
         """What is typed now. Raises UsageError for what makes no sense."""
         if self.base is None:
-            raise UsageError("nothing to start yet", "the graph is still being read", "press enter again in a moment")
+            raise NotReadyError(
+                "nothing to start yet", "the graph is still being read", "press enter again in a moment"
+            )
         return self.base.with_texts({name: self.query_one(f"#form-{name}", Input).value for name in FIELDS})
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -19,7 +19,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
-from ....dumps.errors import GraphdbgError, UsageError
+from ....dumps.errors import GraphdbgError, NotReadyError
 from ....dumps.tables import plain
 from ....minifier.events import QueryAnswered
 from ....minifier.progress import telling
@@ -164,7 +164,7 @@ class MinifyRoom(ViewsRoom):
         self.form.display = True
         graph = self.here.graph
         if graph is None:
-            raise UsageError(
+            raise NotReadyError(
                 "no graph is chosen", "a minification begins with one", "press 1 for Home, enter on a graph"
             )
         show = partial(setattr, self.form, "base")
@@ -408,7 +408,7 @@ class MinifyRoom(ViewsRoom):
             self.notify("the case is written at the end; this is the graph it began with", timeout=4)
             self._to_graph(watched.story.graph)
         else:
-            raise UsageError("there is no graph yet", "the search has not begun", "wait a moment")
+            raise NotReadyError("there is no graph yet", "the search has not begun", "wait a moment")
         return True
 
     # -- moving about

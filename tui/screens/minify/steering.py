@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import CannotResumeError, CannotSkipError, InUseError, JobFailedError, NotReadyError
 from ....dumps.wording import counted
 from ....minifier.options import MinifyOptions
 from ....minifier.progress import telling
@@ -48,14 +48,14 @@ class MinifySteering:
     def following(self) -> Watched:
         """The search that is seen. Raises UsageError where there is none."""
         if self.room.watched is None:
-            raise UsageError("nothing is minified here yet", "this is the form that begins one", "enter starts it")
+            raise NotReadyError("nothing is minified here yet", "this is the form that begins one", "enter starts it")
         return self.room.watched
 
     def _chosen(self, view: str, listed: Sequence[T], what: str) -> T:
         """What the cursor is on; raises UsageError in another view, or where there is nothing."""
         at = self.room.lines.cursor - VIEWS[self.room.view].first
         if not self._in_front(view) or not 0 <= at < len(listed):
-            raise UsageError(f"no {what} is chosen", "", f"go to the view {view} and put the cursor on one")
+            raise NotReadyError(f"no {what} is chosen", "", f"go to the view {view} and put the cursor on one")
         return listed[at]
 
     def case(self) -> str:
@@ -63,7 +63,7 @@ class MinifySteering:
         if path := self._chosen("Other failures", others(self.following(), self.room.looked), "other failure").path:
             return str(path)
         why = "cases are written when the search ends" if self.following().state == "running" else "it was not written"
-        raise UsageError(
+        raise NotReadyError(
             "there is no case of this failure yet", why, "wait for the end, or x: stop keeps what there is"
         )
 
@@ -91,9 +91,11 @@ class MinifySteering:
         terminal."""
         watched = self.following()
         if watched.state == "running":
-            raise UsageError("it runs already", "", "space pauses it, x stops it")
+            raise InUseError("the search runs already", "", "space pauses it, x stops it")
         if watched.state == "elsewhere":
-            raise UsageError("it cannot be resumed from here", "it runs, or ran, on another host", "resume it there")
+            raise CannotResumeError(
+                "the search cannot be resumed from here", "it runs, or ran, on another host", "resume it there"
+            )
         resumed(watched.out, MinifyOptions(), ())
         self.room.run(["minify", "--resume", "-o", str(watched.out), "--json"], watched.out)
 
@@ -164,7 +166,9 @@ class MinifySteering:
 
     def _known(self, step: StepCount) -> StepCount:
         if not telling.steerable(step):
-            raise UsageError(f"{step.name} cannot be steered", "every minification needs it", "choose another step")
+            raise CannotSkipError(
+                f"{step.name} cannot be steered", "every minification needs it", "choose another step"
+            )
         return step
 
     def _steerable(self) -> Watched:
@@ -173,13 +177,15 @@ class MinifySteering:
             case "running":
                 return watched
             case "elsewhere":
-                raise UsageError(
-                    "it cannot be steered from here", "it runs on another host", f"there: graphdbg tui {watched.out}"
+                raise CannotResumeError(
+                    "the search cannot be steered from here",
+                    "it runs on another host",
+                    f"there: graphdbg tui {watched.out}",
                 )
             case "starting":
-                raise UsageError("the search has not begun", "its first query is still to come", "wait a moment")
+                raise NotReadyError("the search has not begun", "its first query is still to come", "wait a moment")
             case _:
-                raise UsageError("the search has ended", "", "R resumes it, m begins another")
+                raise CannotResumeError("the search has ended", "", "R resumes it, m begins another")
 
     def do_minify_steer(self, *order: str) -> None:
         """Asks the search for something: skip is on with the next step."""
@@ -193,4 +199,6 @@ class MinifySteering:
         self.asked = ""
         self.room.tick()
         if code:
-            raise UsageError(f"{' '.join(order)} was refused", job.last_said(), "the view Log has all that was said")
+            raise JobFailedError(
+                f"{' '.join(order)} was refused", job.last_said(), "the view Log has all that was said"
+            )

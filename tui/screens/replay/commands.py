@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import NotReadyError
 from ....toolkit.rungs import NAMES
 from ...here import Here
 from ...sheet import Ask
@@ -35,7 +35,9 @@ class ReplayCommands:
     def graph(self) -> str:
         """The graph that the screen is about. Raises UsageError where there is none."""
         if (graph := self.room.here.graph) is None:
-            raise UsageError("no graph is chosen", "a replay needs one", "press 1 for Home; enter on a graph picks it")
+            raise NotReadyError(
+                "no graph is chosen", "a replay needs one", "press 1 for Home; enter on a graph picks it"
+            )
         return graph
 
     def facts(self) -> list[str]:
@@ -58,7 +60,7 @@ class ReplayCommands:
         """The words for the ticked rungs; with all ticked: until the first that fails."""
         chosen = [name for name in NAMES if name in self.ticked]
         if not chosen:
-            raise UsageError(
+            raise NotReadyError(
                 "no rung is ticked", "there is nothing to run", "space ticks the one under the cursor, a all"
             )
         some = [] if chosen == list(NAMES) else ["--rungs", ",".join(chosen), "--all"]
@@ -111,7 +113,7 @@ class ReplayCommands:
     def do_replay_stop(self) -> None:
         """Stops the job of the view, else whatever runs here."""
         if not any(self.room.jobs.stop(kind) for kind in (self.room.kind, "triage", *KINDS)):
-            raise UsageError("nothing runs here", "", "r runs the ticked rungs")
+            raise NotReadyError("nothing runs here", "", "r runs the ticked rungs")
         self.room.show_state()
 
     def do_replay_minify(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import InUseError, JobFailedError
 from ....dumps.tables import plain
 from ....dumps.wording import ago_text
 from ....toolkit.node_values.seen import ValuesSeen
@@ -88,7 +88,7 @@ class ReplayJobs:
         """Starts a command in place of the last one of its kind."""
         old = self.slots.get(kind)
         if old is not None and old.runs:
-            raise UsageError(f"{old.line} runs", "one at a time of each kind", "x stops it")
+            raise InUseError(f"{old.line} runs", "one at a time of each kind", "x stops it")
         slot = Slot(kind, list(words))
         slot.job = Job(list(words), **self._hearing(slot))
         self._begin(slot)
@@ -176,8 +176,8 @@ class ReplayJobs:
             why = next((line for line in reversed(slot.said) if line.startswith("graphdbg: ")), "").removeprefix(
                 "graphdbg: "
             )
-            error = UsageError(
-                f"{slot.line}: {ending(code)}", why or "it said nothing of why", "what it had found is shown"
+            error = JobFailedError(
+                f"{slot.line}: {ending(code)}", why or "it printed no reason", "the results so far stay on the screen"
             )
             self.room.trouble(error, doing=slot.kind, said=slot.said, quiet=True)
         self.room.tell_where()

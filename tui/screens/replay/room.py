@@ -12,7 +12,7 @@ from textual import events, getters
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import NotReadyError
 from ....dumps.tables import plain
 from ....dumps.wording import counted
 from ....toolkit.replaying.occupied import occupied
@@ -318,7 +318,7 @@ class ReplayRoom(ViewsRoom):
             return
         if not bad:
             why = self.jobs.values.sentence() if self.jobs.values.rows else "no values were read"
-            raise UsageError("no node is marked bad", why, "v reads the values under a rung")
+            raise NotReadyError("no node is marked bad", why, "v reads the values under a rung")
         at = self.nodes.cursor
         on = [place for place in bad if (place > at if step > 0 else place < at)]
         self.to_view(KINDS.index("values"))

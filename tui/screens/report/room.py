@@ -16,7 +16,7 @@ from textual import events, getters
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from ....dumps.errors import UsageError
+from ....dumps.errors import InUseError, NotReadyError
 from ....dumps.tables import plain
 from ....dumps.wording import counted, size_text
 from ....minifier.report.preview import ARTIFACTS, ISSUE, REPRO, Preview, free_folder, reports, warning
@@ -63,7 +63,7 @@ class ReportRoom(ViewsRoom):
         """The subject of the report, as the command names it."""
         named = self.here.out or self.here.graph
         if named is None:
-            raise UsageError(
+            raise NotReadyError(
                 "no graph is chosen", "a report is about one", "press 1 for Home; enter on a graph picks it"
             )
         return named
@@ -274,13 +274,13 @@ class ReportRoom(ViewsRoom):
 
     def _refuse_two(self) -> None:
         if self.running:
-            raise UsageError(f"{self.running.line} runs", "one at a time", "x stops it")
+            raise InUseError(f"{self.running.line} runs", "one at a time", "x stops it")
 
     def do_report_stop(self) -> None:
         """Asks, then stops the job."""
         job = self.running
         if job is None:
-            raise UsageError("nothing runs here", "", "o writes a report, r runs its repro")
+            raise NotReadyError("nothing runs here", "", "o writes a report, r runs its repro")
         self.workbench.push_screen(
             Choose(f"Stop it?\n{job.line}", {"x": "stop it"}),
             lambda answer: self.guarded(job.stop) if answer == "x" else None,
@@ -288,7 +288,7 @@ class ReportRoom(ViewsRoom):
 
     def _there(self) -> Preview:
         if self.shown is None or not self.shown.is_there:
-            raise UsageError("there is no report yet", "", "o writes one")
+            raise NotReadyError("there is no report yet", "", "o writes one")
         return self.shown
 
     # -- taking along
@@ -297,7 +297,7 @@ class ReportRoom(ViewsRoom):
         name = FILES.get(VIEWS[self.view])
         path = self._there().folder / (name or ISSUE)
         if not path.is_file():
-            raise UsageError(f"there is no {path.name} here", "", "choose another view with ]")
+            raise NotReadyError(f"there is no {path.name} here", "", "choose another view with ]")
         return path
 
     def do_report_copy(self) -> None:

@@ -294,7 +294,7 @@ def test_one_on_another_host_is_only_watched(out: Path) -> None:
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: "on another host: it can be watched only" in shown(app), "where it runs")
-        for pressed, why in {"x": "it runs on another host", "R": "it cannot be resumed from here"}.items():
+        for pressed, why in {"x": "it runs on another host", "R": "the search cannot be resumed from here"}.items():
             await pilot.press(pressed)
             await until(app, lambda why=why: why in shown(app), why)
             await pilot.press("escape")
