@@ -31,7 +31,7 @@ def test_every_command_is_in_readme(name: str) -> None:
 
 @pytest.mark.parametrize("page", TABLES)
 def test_tables_are_made_of_what_is_there(page: str) -> None:
-    why = "run `python tests/house/tables.py`"
+    why = "run `python -m tests.house.tables`"
     assert (ROOT / page).read_text(encoding="utf-8") == text_of(page), why
 
 
