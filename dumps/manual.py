@@ -69,7 +69,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "minify": (
         ("graphdbg minify -o small myrun/0_0/forward", "shrink one graph into the folder small"),
         ("graphdbg minify --resume -o small", "go on after Ctrl-C or a kill"),
-        ("graphdbg minify -o quick --max-time 60 myrun", "the graph of a run that failed, in a minute"),
     ),
     "steer": (
         ("graphdbg steer small", "what a minification is doing"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.argument("second", metavar="B")
 @click.option(
     "--rung",
+    metavar="RUNG",
     type=click.Choice(NAMES),
     help="How a graph of a run is run to see its failure. Default: as the other side was found, else inductor.",
 )

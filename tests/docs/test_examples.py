@@ -60,4 +60,4 @@ def test_the_examples_run_as_one_story(tmp_path: Path, monkeypatch: pytest.Monke
         meant = [REFUSED[line]] if line in REFUSED else [1] if name == "dump" else EXITS[name]
         if str(code) not in map(str, meant):
             wrong.append(f"`{line}` exits with {code}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)

@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
+from typing import cast
 from unittest.mock import patch
 
 import click
+import pytest
 
 import graphdbg
 from graphdbg import cli
 from graphdbg.dumps import manual
+from graphdbg.minifier.in_pytest import plugin
 from graphdbg.toolkit import compilers
 from graphdbg.toolkit.backends import BACKENDS
 
@@ -35,12 +38,16 @@ def command(name: str) -> click.Command:
     return got
 
 
-def help_of(name: str) -> list[str]:
-    """What `graphdbg NAME --help` prints at 100 columns, as a block."""
-    with patch.dict(os.environ, {"COLUMNS": str(COLUMNS)}):
+def help_text(name: str, columns: int = COLUMNS) -> str:
+    """What `graphdbg NAME --help` prints in a terminal of so many columns."""
+    with patch.dict(os.environ, {"COLUMNS": str(columns)}):
         parent = click.Context(cli.graphdbg, info_name="graphdbg", **cli.graphdbg.context_settings)
-        text = command(name).get_help(click.Context(command(name), info_name=name, parent=parent))
-    return ["```text", f"$ graphdbg {name} --help", *text.splitlines(), "```"]
+        return command(name).get_help(click.Context(command(name), info_name=name, parent=parent))
+
+
+def help_of(name: str) -> list[str]:
+    """The help of a command as a block."""
+    return ["```text", f"$ graphdbg {name} --help", *help_text(name).splitlines(), "```"]
 
 
 def commands() -> list[str]:
@@ -73,12 +80,33 @@ def repro_codes() -> list[str]:
     return ["| code | meaning |", "|---|---|", *(f"| {code} | {meaning} |" for code, meaning in manual.REPRO.items())]
 
 
+class _Group:
+    """Stands for pytest's parser, and keeps the options that the plugin adds."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str]] = []
+
+    def getgroup(self, name: str, description: str) -> _Group:
+        return self
+
+    def addoption(self, name: str, *, help: str, metavar: str = "", **_: object) -> None:
+        self.rows.append((f"{name} {metavar}".strip(), help))
+
+
+def pytest_options() -> list[str]:
+    """The options that the plugin gives pytest."""
+    group = _Group()
+    plugin.pytest_addoption(cast("pytest.Parser", group))
+    return ["| option | what it does |", "|---|---|", *(f"| `{name}` | {about} |" for name, about in group.rows)]
+
+
 _HOME: dict[str, str] = vars(graphdbg)["_HOME"]
 _COMPILERS: dict[str, str] = vars(compilers)["_HOME"]
 TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {
     **{page: {"help": partial(help_of, name)} for name, page in COMMAND_PAGES.items()},
     "docs/reference/commands/index.md": {"commands": commands},
     "docs/reference/exit-codes.md": {"codes": exit_codes, "usual": usual_codes, "repro": repro_codes},
+    "docs/reference/settings.md": {"pytest": pytest_options},
     "docs/reference/python.md": {
         "graphdbg": lambda: entries((name, _HOME[name]) for name in graphdbg.__all__ if name in _HOME),
         "minifier": lambda: entries([("minifier", "minifier.dropin")]),

@@ -1,4 +1,4 @@
-"""The tables of README and docs that are made of screens, rungs, passes, commands and docstrings: `python -m
+"""The tables of docs that are made of screens, rungs, passes, commands and docstrings: `python -m
 tests.house.tables` writes them.
 
 >>> rungs()[2]
@@ -42,10 +42,11 @@ def passes() -> list[str]:
 
 
 TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {
-    "README.md": {"screens": screens, "rungs": rungs},
     "docs/minify-events.md": {"passes": passes},
     **reference.TABLES,
 }
+TABLES[reference.COMMAND_PAGES["tui"]]["screens"] = screens
+TABLES[reference.COMMAND_PAGES["triage"]]["rungs"] = rungs
 """The tables of each page, by the name in the comments around them."""
 
 

@@ -76,7 +76,7 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
     fast is it?
 
     \b
-    RUN/ID              lists the kernels: launches, grid, configuration, arguments
+    RUN/ID              lists the kernels: launches, grid, configuration
     RUN/ID NAME         that kernel on the GPU (NAME#2: its second launch)
     RUN/ID --check      each access of each kernel, on the CPU
     RUN/ID --save DIR   writes launches to a folder; needs no GPU
