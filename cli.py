@@ -27,7 +27,7 @@ from typing import Any
 import click
 
 from . import __version__
-from .dumps import answers, glossary, temporary, trust
+from .dumps import answers, glossary, manual, temporary, trust
 from .dumps.errors import (
     DEFECT,
     INTERRUPTED,
@@ -123,7 +123,7 @@ class Commands(click.Group):
         module, _, attribute = COMMANDS[cmd_name][1].partition(":")
         command: click.Command = getattr(import_module(f".{module}", __package__), attribute)
         texts = (option.help or "" for option in command.params if isinstance(option, click.Option))
-        command.epilog = glossary.help_line(" ".join([command.help or "", *texts]))
+        command.epilog = manual.epilog(cmd_name, glossary.help_line(" ".join([command.help or "", *texts])))
         return command
 
     def resolve_command(

@@ -138,6 +138,8 @@ def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str
     path = Path(text)
     if path.suffix == ".py" and path.is_file():
         return _of_program(path)
+    if (path / "repro.py").is_file() and not any((path / name).exists() for name in ("case", "graph.json", "run.json")):
+        return _of_program(path / "repro.py")  # what `report` wrote of a graph of a run
     resolved = resolve(text)
     if isinstance(resolved, Run):
         try:
@@ -167,7 +169,7 @@ def _of_program(path: Path) -> ComparedFailure:
 
     case = path.parent / "case"
     known = casefile.read(case) if case.is_dir() else None
-    head = opening.read_text(path, named=True)[:_HEAD_CHARACTERS]
+    head = " ".join(opening.read_text(path, named=True)[:_HEAD_CHARACTERS].split())  # its lines are wrapped
     written = _WRITTEN.search(head)
     if known is not None and known.signature is not None:
         return ComparedFailure.seen(str(path), known.signature, load_graph(case))

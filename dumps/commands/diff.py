@@ -31,15 +31,14 @@ def diff(a: str, b: str | None, everything: bool, side_by_side: bool, by_seq_nr:
     """Compare two graphs, runs, processes, recompiles or stages.
 
     \b
-    graphdbg diff one/0_0/forward two/0_0/forward   two graphs
-    graphdbg diff one two                           two runs, graph by graph
-    graphdbg diff run/0: run/1:                     two ranks; `diff run` compares all with the first
-    graphdbg diff run/0_0 run/0_1                   two recompiles of one function
-    graphdbg diff run/0_0/joint run/0_0/forward     two stages
+    RUN/0_0/forward RUN2/0_0/forward  two graphs
+    RUN RUN2                          two runs, graph by graph
+    RUN/0: RUN/1:                     two ranks; RUN alone: all with the first
+    RUN/0_0 RUN/0_1                   two recompiles of one function
+    RUN/0_0/joint RUN/0_0/forward     two stages
 
-    Nodes are aligned by what they compute and where they come from, never by name: a node that was renamed or moved is
-    no
-    difference. Exits with 0 when there is no difference, 1 when there is one.
+    Nodes are aligned by what they compute and where they come from, never by name: a node that was renamed or moved
+    is no difference.
     """
     collecting = gc.isenabled()
     gc.disable()  # many small objects, and next to no garbage: collecting would cost more than all the rest

@@ -56,15 +56,13 @@ def ls(
 ) -> None:
     """List the compiles of a run, one row each, or without RUN the runs in this folder.
 
-    \b
-    A row stands for all graphs of one compile: the worst STATUS of them, the
-    STAGES that it came to, the NODES of its first graph, the SECONDS of
-    compiling, the FUNCTION with its line. What failed or died stands below, by
-    the name that commands take. --stages, and --json, have a row for each graph.
-    STATUS is the last thing the journal knows of a graph: captured, compiling,
-    compiled, failed, running, ran, skipped. A graph that was compiling or
-    running when its process died says so. A process that did not end well has
-    a line of its own: killed, failed or gone without a word.
+    A row stands for all graphs of one compile: the worst STATUS of them, the STAGES that it came to, the NODES of
+    its first graph, the SECONDS of compiling, the FUNCTION with its line. What failed or died stands below, by the
+    name that commands take. --stages, and --json, have a row for each graph.
+
+    STATUS is the last thing the journal knows of a graph: captured, compiling, compiled, failed, running, ran,
+    skipped. A graph that was compiling or running when its process died says so. A process that did not end well
+    has a line of its own: killed, failed, or gone without a word.
     """
     if run is None:
         if explain or times or follow or words or stages:

@@ -38,15 +38,14 @@ _MOST = 12
 def pack(run: str, output: str | None, tensors: bool, source: bool, preview: bool, as_json: bool) -> int:
     """Write one redacted file of a run, to send to somebody who knows compilers.
 
-    \b
-    Unzipped it is a run for ls, show, diff, replay and minify; with -o FILE.html it is one page for
-    a browser, which needs no network: why each graph exists, verdicts, nodes, generated code, where
-    the compile time went, ranks side by side; what would make it larger than 3 MB is cut.
-    Absolute paths, user and host names, credentials (values of variables and arguments with such a
-    name, known forms of tokens) and environment variables are taken out, tensors and your source
-    lines left out. Names of your modules, functions and variables, shapes, constants, statistics and
-    the words of errors stay. The finished file is searched for what should be gone.
-    Exit code: 0 nothing of it was found, 1 something is left; the file is there, the members are named.
+    Unzipped it is a run for ls, show, diff, replay and minify. With -o FILE.html it is one page for a browser,
+    which needs no network: why each graph exists, verdicts, nodes, generated code, where the compile time went,
+    ranks side by side; what would make it larger than 3 MB is cut.
+
+    Taken out are absolute paths, user and host names, credentials (values of variables and arguments with such a
+    name, known forms of tokens) and environment variables; tensors and your source lines are left out. Names of
+    your modules, functions and variables, shapes, constants, statistics and the words of errors stay. The finished
+    file is searched for what should be gone.
     """
     folder_of_run = _resolved(run)
     out = Path(output) if output else Path(f"{folder_of_run.name}.graphdbg.zip")

@@ -31,10 +31,8 @@ from ...dumps.wording import counted
 def demo(output: str | None, plant: str, layers: int, device: str, as_json: bool) -> int:
     """Record a training run with a planted compiler bug; find, shrink and report it.
 
-    \b
-    Switches on Inductor's own relu test bug in a small residual network, and runs dump, ls,
-    triage, minify and report on it. Takes one to two minutes on two idle cores.
-    Exit code: 0 the bug was found and reduced, 1 a step failed.
+    Switches on Inductor's own relu test bug in a small residual network, and runs dump, ls, triage, minify and
+    report on it. Takes one to two minutes on two idle cores.
     """
     from ...dumps.errors import ExistsAlreadyError
     from .. import demo as play

@@ -166,31 +166,23 @@ def minify(
 ) -> None:
     """Shrink a failing graph to the smallest case that fails the same way.
 
-    \b
-    Each query runs in a process of its own, so a segfault or a hang is a verdict. OUT receives
-    case/ (the result), repro.py, issue.md, also/ (other failures that were met, as cases),
-    passes/ (the nearest case that does not fail) and journal.jsonl. Ctrl-C keeps the best case so
-    far; after that, or after a kill, `graphdbg minify --resume -o OUT` goes on and repeats nothing;
-    a command of --check and modules of --import have to be said again with it.
+    Each query runs in a process of its own, so a segfault or a hang is a verdict. OUT receives case/ (the result),
+    repro.py, issue.md, also/ (other failures that it met, as cases), passes/ (the nearest case that does not fail)
+    and journal.jsonl. Ctrl-C keeps the best case so far. After that, or after a kill, graphdbg minify --resume -o
+    OUT goes on and repeats nothing; say a command of --check and modules of --import again with it.
 
-    \b
-    --check 'cmd: ./test.sh {case}' asks a command of yours, run by sh where you are; {case} is
-    the folder of a candidate (graph.json, graph.py, tensors/). It alone decides: exit code 0
-    passes, 1 fails, 2 is ignored. Another code, or a signal (128 + its number), is a failure of
-    its own kind: it counts where the original ended so too. 126 and 127 (it cannot be run) stop.
-    A command that does not end is killed with all that it started. What it prints is in OUT/output/.
+    --check 'cmd: ./test.sh {case}' asks a command of yours, run by sh where you are; {case} is the folder of a
+    candidate (graph.json, graph.py, tensors/). It alone decides: exit code 0 passes, 1 fails, 2 is ignored. Another
+    code, or a signal (128 + its number), is a failure of its own kind: it counts where the original ended so too.
+    126 and 127 (the command does not run) stop the search. A command that does not end is killed with all that it
+    started. What it prints is in OUT/output/.
 
-    \b
-    -- CMD runs a program beside eager, as triage does. Where a call departs and no graph of it fails, the program that
-    shows it with torch alone (OUT/repro/repro.py) is cut; where a graph fails, that graph is minified into
-    OUT/minified.
-    --max-time counts from the program's start; the program itself runs to its end.
+    -- CMD runs a program beside eager, as triage does. Where a call departs and no graph of it fails, a program
+    that shows it with torch alone is cut (OUT/repro/repro.py); where a graph fails, that graph is minified into
+    OUT/minified. --max-time counts from the program's start; the program itself runs to its end.
 
-    \b
     repro.py enters through torch.compile, else through Inductor's inner compiler, else where the graph was
-    recorded, and is run with --without-fault, too, where it has to end with 0.
-    Exit code: 0 repro.py shows the failure every time (a flaky one at its own rate), 1 the case does
-    not fail or no repro shows it (--json: repro), 4 that cannot be told, 130 interrupted (the best case is kept).
+    recorded. It is also run with --without-fault, where it has to end with 0.
     """
     options = MinifyOptions(imports=imports, **asked)
     command: list[str] | None = click.get_current_context().meta.get("graphdbg.command")

@@ -52,16 +52,16 @@ def report(
 ) -> int:
     """Write repro.py, issue.md and artifacts.zip for a failing graph.
 
-    \b
-    Takes a graph of a run (as recorded: the report says that it is not minimised), a case folder, or
-    the folder that minify wrote: there repro.py and issue.md stay as they are, the repro is run
-    again and artifacts.zip is written beside it. repro.py needs torch alone; it is run three times in
-    fresh processes, and the rate is in the text. Nothing is overwritten, nothing is sent. The text
-    is for PyTorch where the compiler is at fault, else for who owns the line that it names.
-    With --as-test it is a test instead: a TestCase that fails where the bug shows, seen to fail three
-    times, and to pass with torch's backend eager.
-    Exit code: 0 the repro shows the failure every time (a flaky one at its own rate), 1 it does not,
-    or the graph does not fail, 4 that cannot be told.
+    Takes a graph of a run (as recorded: the report says that it is not minimised), a case folder, or the folder
+    that minify wrote. Of that one repro.py and issue.md stay as they are; the repro is run again and artifacts.zip
+    is written beside it.
+
+    repro.py needs torch alone; it is run three times in fresh processes, and the rate is in the text. Nothing is
+    overwritten, nothing is sent. The text is for PyTorch where the compiler is at fault, else for the owner of the
+    line that it names.
+
+    With --as-test it is a test instead: a TestCase that fails while the bug is there. It is run, too: it has to
+    fail three times, and to pass with torch's backend eager.
     """
     from ...dumps.errors import ExistsAlreadyError, NeedsTrustError, OptionsExcludeError
     from ...dumps.program.text import CannotExpressError

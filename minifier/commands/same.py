@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.argument("second", metavar="B")
 @click.option(
     "--rung",
+    metavar="RUNG",
     type=click.Choice(NAMES),
     help="How a graph of a run is run to see its failure. Default: as the other side was found, else inductor.",
 )
@@ -31,12 +32,11 @@ if TYPE_CHECKING:
 def same(first: str, second: str, rung: str | None, seed: int, imports: tuple[str, ...], as_json: bool) -> None:
     """Are A and B the same failure?
 
-    \b
-    Each is a case folder, the folder that minify or report wrote, a repro.py of ours, RUN/ID, or a run
+    Each is a case folder, the folder that minify or report wrote, a repro.py that graphdbg wrote, RUN/ID, or a run
     (its failing graph). A case says how it failed, and is not run; a graph of a run is replayed once.
-    The signature id of 8 characters is equal for the same failure on two machines and two versions of
-    torch. For wrong numbers it holds what the minimised graph calls: minify both to be told for certain.
-    Exit code: 0 the same failure, 1 another, 4 it cannot be told, 2 unreadable.
+
+    The signature id of 8 characters is equal for the same failure on two machines and two versions of torch. For
+    wrong numbers it holds what the minimised graph calls: minify both to be certain.
     """
     from ...toolkit.replaying.replay import replay
     from ...toolkit.verdicts.verdict_words import headline

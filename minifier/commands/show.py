@@ -90,9 +90,9 @@ def show(
 
     RUN/ID names a graph of a run (graphdbg ls lists them) or a case folder.
 
-    With --save the nodes become a case, which replay, triage and minify take: what they read from other
-    nodes is an input of it, with the value that eager computes from the graph's inputs; what other
-    nodes read of them is an output. Nothing is overwritten.
+    With --save the nodes become a case, which replay, triage and minify take: what they read from other nodes is an
+    input of it, with the value that eager computes from the graph's inputs; what other nodes read of them is an
+    output. Nothing is overwritten.
     """
     if code + stats + (kernel is not None) > 1:
         raise OptionsExcludeError("--code, --kernel and --stats are three different views", "one at a time")

@@ -25,21 +25,21 @@ def steer(out: str, what: str | None, target: str | None, as_json: bool) -> None
     """Change what a minification does while it runs, in any terminal. Without an order: say how it stands.
 
     \b
-    pause, resume     ask nothing more for now (the query in flight is asked again later), go on
-    skip              end the step that runs, go on with the next one
-    disable STEP      leave a step out; one that runs ends now. Also from the start: minify --without STEP
-    enable STEP       take it in again
-    raise STEP        make it the next one
-    restart N         search again from case N of the history, 0 is the original; what was found
-                      stays, and the smallest of all is what is kept at the end
-    cancel            end the search; the best case is verified and reported. Twice: as Ctrl-C
+    pause, resume  ask nothing more for now (the query in flight is asked again
+                   later), go on
+    skip           end the step that runs, go on with the next one
+    disable STEP   leave a step out; one that runs ends now. Also from the start:
+                   minify --without STEP
+    enable STEP    take it in again
+    raise STEP     run it next
+    restart N      search again from case N of the history, 0 is the original; the
+                   smallest case of all is what is kept at the end
+    cancel         end the search; the best case is verified and reported.
+                   Twice: as Ctrl-C
 
-    \b
-    What changes the search is in its journal: `graphdbg minify --resume` does it again at the same
-    place. `graphdbg minify --help` lists the steps; `--json`, or `graphdbg tui OUT`, tells which one
-    runs, and the numbers of the history.
-
-    Exit code: 0 it was done (or is still waiting for its turn), 1 it was refused, 2 nothing is minified in OUT.
+    What changes the search is in its journal: graphdbg minify --resume does it again at the same place. graphdbg
+    minify --help lists the steps; --json, or graphdbg tui OUT, says which one runs, and the numbers of the history.
+    Where nothing is minified in OUT, an order is bad usage.
     """
     if what is None:
         _standing(Path(out), as_json)

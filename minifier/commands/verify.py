@@ -35,12 +35,9 @@ REPRO = "repro.py"
 def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -> None:
     """Run a repro again, under a torch of your own.
 
-    \b
-    OUT is a folder with a repro.py, as minify and report write it; of a case folder without one a repro is
-    written first. It is run three times in fresh processes of PY, each with a cache of its own, and needs
-    no graphdbg there. With --watch again after each build: when the files of that torch have changed.
-    Exit code: 0 it fails 3 of 3 times (a flaky one at its own rate), 1 it does not, 4 it cannot be told,
-    130 the watch was ended.
+    OUT is a folder with a repro.py, as minify and report write it; for a case folder without one, a repro is
+    written first. It is run three times in fresh processes of PY, each with a cache of its own, and needs no
+    graphdbg there. With --watch it is run again after each build: when the files of that torch have changed.
     """
     from ..report.under import builds, interpreter, shown, torch_of
 

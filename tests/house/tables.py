@@ -1,4 +1,5 @@
-"""The tables of README and docs that are made of screens, rungs and passes: `python tests/house/tables.py` writes them.
+"""The tables of docs that are made of screens, rungs, passes, commands and docstrings: `python -m
+tests.house.tables` writes them.
 
 >>> rungs()[2]
 '| `eager` | node by node by torch itself, ... | always |'
@@ -8,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from graphdbg.minifier.passes import PASSES
 from graphdbg.toolkit.live.rung import LADDER, Facts
 from graphdbg.tui.registry import SCREENS
+from tests.house import reference
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = reference.ROOT
 
 
 def screens() -> list[str]:
@@ -41,9 +42,11 @@ def passes() -> list[str]:
 
 
 TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {
-    "README.md": {"screens": screens, "rungs": rungs},
     "docs/minify-events.md": {"passes": passes},
+    **reference.TABLES,
 }
+TABLES[reference.COMMAND_PAGES["tui"]]["screens"] = screens
+TABLES[reference.COMMAND_PAGES["triage"]]["rungs"] = rungs
 """The tables of each page, by the name in the comments around them."""
 
 

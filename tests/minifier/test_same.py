@@ -49,9 +49,10 @@ def test_folders_cases_and_programs_of_one_failure(tmp_path: Path, capsys: pytes
         assert (code, told["says"], told["a"]["signature_id"]) == (0, "same", told["b"]["signature_id"])
     alone.write_text(f'"""Reduced by graphdbg. Signature {told["a"]["signature_id"]}."""\n')
     assert same(capsys, alone, one)[0] == 0
+    assert same(capsys, tmp_path, one)[0] == 0  # the folder that report wrote
     alone.write_text('"""Reduced by graphdbg. Signature 00000000."""\n')
     assert same(capsys, alone, one)[0] == 1
-    alone.write_text('"""A graph of 50 nodes, not minimised. Signature 00000000."""\n')
+    alone.write_text('"""A graph of 50 nodes, not\nminimised. Signature\n00000000."""\n')
     assert same(capsys, alone, one)[0] == 4
 
 

@@ -36,15 +36,15 @@ INTERRUPTED_EXIT = 130
 def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Name the node that makes a graph fail, or the pass, lowering or setting, and what works around it.
 
-    \b
-    First the settings that the run itself had changed. Then by node: each is judged on the compiled values of its own
-    inputs, so an error made earlier is not held against it; where values are right as soon as they are returned, cuts
-    of the graph are compiled until the smallest wrong stretch is left (at most 2*log2(n)+4 compiles of n operations).
-    Then by pass: parts of the compiler are switched off. It stops at the first conviction that a run confirms.
-    With --by node a node that is wrong by itself is looked for even where the results are right within rounding.
+    First it puts back the settings that the run itself had changed. Then it searches by node: each node is judged
+    on the compiled values of its own inputs, so that an earlier error does not count against it. Where values are
+    right as soon as they are returned, it compiles cuts of the graph until the smallest wrong stretch is left (at
+    most 2*log2(n)+4 compiles of n operations). Then it searches by pass: parts of the compiler are switched off. It
+    stops at the first conviction that a run confirms.
+
+    With --by node it looks for a node that is wrong by itself even where the results are right within rounding.
+
     Each trial is a process of its own with a private cache: your Inductor cache and bisections are not touched.
-    Exit code: 0 the graph does not fail, 1 it does, and what was found is printed, 4 it cannot be told, 130
-    interrupted.
     """
     from ...dumps.store import resolve_graph
     from ...dumps.worst import keep

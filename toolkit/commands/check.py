@@ -31,12 +31,11 @@ if TYPE_CHECKING:
 def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool) -> None:
     """Run a saved graph eagerly and compare every value with the metadata it was traced with.
 
-    \b
-    Size, dtype, significant strides, storage offset, device, aliasing and mutation. A mismatch whose own
-    node is at fault (the op's fake function, its schema, stale metadata) is an origin; what only follows
-    from one is inherited and stands under it. Given a run, checks every graph in it.
+    Compares size, dtype, significant strides, storage offset, device, aliasing and mutation. A mismatch whose own
+    node is at fault (the op's fake function, its schema, stale metadata) is an origin; what only follows from one
+    is inherited and stands under it. Given a run, checks every graph in it.
+
     The Triton kernels that Inductor writes for a graph are checked by graphdbg kernel RUN/ID --check.
-    Exit code: 0 no mismatch, 1 mismatches were found, 4 something could not be checked.
     """
     from ...dumps.store import SavedGraph, resolve
     from ..isolation import opened

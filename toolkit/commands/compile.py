@@ -20,6 +20,7 @@ class _Help(click.Command):
 
         with formatter.section("Stages"):
             formatter.write_dl([(name, stage.does) for name, stage in STAGES.items()])
+        super().format_epilog(ctx, formatter)
 
 
 @click.command(cls=_Help)
@@ -83,22 +84,15 @@ def compile(
     imports: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Compile a saved graph again and show every stage: nodes in and out, time, what changed, and the kernels that came
-    of it.
-
-    \b
-    graphdbg compile run/0_0/forward                         the stages, and the kernels
-    graphdbg compile run/0_0/joint --diff joint              what the joint passes rewrote
-    graphdbg compile run/0_0/forward --skip remove_noop_ops  without a pass; does the code differ?
-    graphdbg compile run/0_0/forward --emit source -o DIR    graphs, code, one file per kernel
-    graphdbg compile run/0_0/forward --emit ptx --target cuda:90   Triton kernels for a GPU that is not here
-    graphdbg compile run/0_0/inference --package model.pt2   a package, for torch._inductor.aoti_load_package
+    """Compile a saved graph again and show every stage: nodes in and out, time, what changed, and the kernels that
+    come of it.
 
     The graph enters at the stage where it was recorded, in a process of its own. Nothing is run, no real inputs are
-    needed,
-    and your compile caches are neither read nor written.
-    A stage can be replaced from Python: graphdbg.toolkit.compile_fx.compile_fx(gm, inputs, replace={"joint": mine}).
-    Exit code: 0 it compiled as far as asked, 1 a stage failed, 3 it needs a device or a compiler that is not here.
+    needed, and your compile caches are neither read nor written. With --package it is compiled ahead of time, for
+    torch._inductor.aoti_load_package.
+
+    A stage can be replaced from Python: graphdbg.toolkit.compile_fx.compile_fx(gm, inputs, replace={"joint":
+    mine}).
     """
     from ...dumps.atomic import check_folder
     from ...dumps.errors import CommandLineError

@@ -21,14 +21,12 @@ _NEXT = ("graphdbg dump train.py",)
 def doctor(clean: bool, dry_run: bool, skill: bool, as_json: bool) -> None:
     """Say what works on this machine, what is missing, which commands do without it, and what to do about it.
 
-    \b
-    Runs what the commands need: imports every package, compiles a small program and three nodes, forks, draws, looks at
-    CUDA, the cache folder and the places in torch that the recorder hooks into. Each row is ok, MISSING (recording and
-    looking cannot do without) or absent.
-    --clean removes what graphdbg keeps in $XDG_CACHE_HOME/graphdbg, else ~/.cache/graphdbg: the next replay makes it
-    anew.
-    Exit code: 0 all that graphdbg cannot do without is there, 3 something essential is missing, or could not be
-    removed.
+    Runs what the commands need: imports every package, compiles a small program and three nodes, forks, draws,
+    looks at CUDA, the cache folder and the places in torch that the recorder hooks into. Each row is ok, MISSING
+    (recording and looking do not work without it) or absent.
+
+    --clean removes what graphdbg keeps in $XDG_CACHE_HOME/graphdbg, else ~/.cache/graphdbg; the next replay writes
+    it again.
     """
     if skill:
         if clean:

@@ -51,10 +51,9 @@ def draw(
 ) -> None:
     """Draw a graph: boxes by op family, frames by module, edges with dtype and shape.
 
-    \b
-    A graph of more than 300 nodes is drawn by module; to look into it, draw the neighbourhood of one
-    node with --around. Needs no Graphviz on PATH: pygraphviz brings one. Nothing is overwritten.
-    An .svg shows details of a box under the mouse; stdout is the path of the picture.
+    A graph of more than 300 nodes is drawn by module; to look into it, draw the neighbourhood of one node with
+    --around. Needs no Graphviz on PATH: pygraphviz brings one. Nothing is overwritten. An .svg shows details of a
+    box under the mouse; stdout is the path of the picture.
     """
     if hops is not None and not around:
         raise CommandLineError("--hops counts steps from a node", "no node is named", "name it with --around NODE")

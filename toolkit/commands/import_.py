@@ -40,20 +40,19 @@ from .options import import_option
 def import_(
     file: Path, output: Path | None, like: str | None, trust: bool, imports: tuple[str, ...], as_json: bool
 ) -> None:
-    """Turn a repro script of torch's own tools, an exported program, or an edited graph.py into a case; a trace into a
-    run.
+    """Turn a repro script of torch's own tools, an exported program, or an edited graph.py into a case; a trace
+    into a run.
 
-    \b
-    FILE is a repro.py or minifier_launcher.py of torch._dynamo.config.repro_after, an
-    fx_graph_runnable of a structured trace, or a .pt2 of torch.export.save. Its settings and, where
-    they lie beside it, its inputs come along. Every command takes the folder: graphdbg triage CASE.
+    FILE is a repro.py or minifier_launcher.py of torch._dynamo.config.repro_after, an fx_graph_runnable of a
+    structured trace, or a .pt2 of torch.export.save. Its settings come along, and its inputs where they lie beside
+    it. Every command takes the folder: graphdbg triage CASE.
 
-    An edited graph.py becomes a case with the settings, the stage and the inputs of the graph that it was made of,
-    which
-    stays as it is: graphdbg diff RUN/ID CASE shows what was changed.
+    An edited graph.py becomes a case with the settings, the stage and the inputs of its graph, which stays as it
+    is: graphdbg diff RUN/ID CASE shows what you changed.
 
-    A structured trace (TORCH_TRACE), a folder of them (one of each rank), or a torch_compile_debug folder becomes a run
-    of all its graphs: graphdbg ls RUN. Its text is parsed and never run. It tells the layout of inputs, no values.
+    A structured trace (TORCH_TRACE), a folder of them (one of each rank), or a torch_compile_debug folder becomes a
+    run of all its graphs: graphdbg ls RUN. Its text is parsed and never run. It has the layout of inputs, and no
+    values.
     """
     from ...dumps.store import resolve_graph
     from ..capture.importing import import_file

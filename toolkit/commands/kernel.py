@@ -84,26 +84,21 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
     fast is it?
 
     \b
-    graphdbg kernel run/0_0/forward                          the kernels: launches, grid, configuration, arguments
-    graphdbg kernel run/0_0/forward triton_red_fused_sum_1   that one on the GPU (NAME#2: its second launch; --all:
-    each)
-    graphdbg kernel run/0_0/forward --check                  each access of each kernel, on the CPU
-    graphdbg kernel run/0_0/forward --save DIR               launches as a folder, written with no GPU
-    graphdbg kernel DIR [NAME] --trust                       the same from such a folder, on another machine
+    RUN/ID              lists the kernels: launches, grid, configuration
+    RUN/ID NAME         that kernel on the GPU (NAME#2: its second launch)
+    RUN/ID --check      each access of each kernel, on the CPU
+    RUN/ID --save DIR   writes launches to a folder; needs no GPU
+    DIR [NAME] --trust  the same from such a folder, on another machine
 
     The graph's kernels are interpreted on the CPU, which gives every launch its arguments and results. On the GPU a
-    kernel gets
-    the same arguments, in a process of its own that an illegal access ends alone; its results are compared with the
-    interpreter's
-    and with eager's value of the node, its time with what the GPU can do at most, measured on the spot.
-    With --check an interpreter runs the kernels and looks at every access: out of bounds of the real storage, memory
-    that
-    nothing wrote, two programs at one place, an index that overflowed, a NaN or infinity born, an assertion that
-    failed. Where
-    results are wrong, the first kernel that departs from eager is named. Library calls are not checked.
-    Exit code: 0 agrees, 1 differs or died, or --check found a fault, 2 no such kernel, 3 no GPU or no Triton, 4 it
-    could not be
-    checked.
+    kernel gets the same arguments, in a process of its own, so that an illegal access ends that process alone. Its
+    results are compared with the interpreter's and with eager's value of the node, its time with what the GPU can
+    do at most, measured on the spot.
+
+    With --check an interpreter runs the kernels and looks at every access: out of bounds of the real storage,
+    memory that nothing wrote, two programs at one place, an index that overflowed, where a NaN or infinity first
+    appears, an assertion that failed. Where results are wrong, it names the first kernel that departs from eager.
+    Library calls are not checked.
     """
     from ..launching.launches import is_launches
 

@@ -24,7 +24,12 @@ from ..rungs import NAMES
 from ..verdicts.verdict import remember
 
 rung_option = click.option(
-    "--rung", type=click.Choice(NAMES), default="inductor", show_default=True, help="How the graph is run."
+    "--rung",
+    metavar="RUNG",
+    type=click.Choice(NAMES),
+    default="inductor",
+    show_default=True,
+    help=f"How the graph is run: {', '.join(NAMES)}.",
 )
 
 check_option = click.option(

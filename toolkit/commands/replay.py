@@ -65,16 +65,18 @@ def replay(
 ) -> None:
     """Run a saved graph again under a rung of the ladder and judge the result against eager and float64.
 
-    \b
-    Each replay runs in a process of its own with a time limit; a segfault or a hang is a verdict.
-    Given a run, replays every graph in it and lists the failing ones first.
-    FIDELITY says whether Inductor made the same post-grad graph and code as in the recorded run. Where it is known
-    that this is not the run's program, the verdict says so, and a failure that the run did not have is none.
-    With --values a compiled program returns its values as extra outputs, which makes it another program: whether it
-    then still fails the same way is said.
-    With --at its inputs and its value are shown, eager's and the rung's, with the error to float64. At a terminal
-    (without --json) a Python prompt follows, in a process of its own: inputs, value, node, gm, eager, torch.
-    Exit code: 0 all was judged and nothing fails, 1 something does, 4 it cannot be told.
+    Each replay runs in a process of its own with a time limit; a segfault or a hang is a verdict. Given a run,
+    replays every graph in it and lists the failing ones first.
+
+    FIDELITY says whether Inductor makes the same post-grad graph and code as in the recorded run. Where it is known
+    that this is not the run's program, the verdict says so, and a failure that the run did not have does not count.
+
+    With --values a compiled program returns its values as extra outputs, which makes it another program: the answer
+    says whether it then still fails the same way.
+
+    With --at it shows the inputs and the value of one node, eager's and the rung's, with the error to float64. At a
+    terminal (without --json) a Python prompt follows, in a process of its own: inputs, value, node, gm, eager,
+    torch.
     """
     from ...dumps.store import SavedGraph, resolve, resolve_graph
     from ...dumps.worst import keep

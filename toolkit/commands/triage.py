@@ -117,24 +117,29 @@ def triage(
     """Say which way of running a graph is the first to go wrong, and so which layer is to blame.
 
     \b
-    RUN/ID  runs a graph under each rung of the ladder, from eager to Inductor, each in a process of its own.
-            The error is relative to a float64 run; eager's own stands beside it.
-    RUN     judges every graph once, worst first, and puts the worst ones up the ladder.
-    -- CMD  runs a program once, and each call of what it gave to torch.compile beside eager and under each backend.
+    RUN/ID  runs a graph under each rung of the ladder, from eager to Inductor,
+            each in a process of its own. Errors are relative to a float64 run;
+            eager's own stands beside them.
+    RUN     judges every graph once, worst first, then the worst ones under each
+            rung of the ladder.
+    -- CMD  runs a program once, and each call of what it gave to torch.compile
+            beside eager and under each backend.
+
+    --symptom says what a RUN suffers from. Without it the run's journals say: a NaN that --when nan caught, a graph
+    that failed or was in flight when its process died, several ranks, a recompile limit. The first line of the
+    answer says which symptom it is, and where that was seen.
+
     \b
-    --symptom says what a RUN suffers from; else its journals do (a NaN that --when nan caught, a graph that failed or
-    was in
-    flight when its process died, several ranks, a recompile limit). One line says which, and where it was found.
       wrong       every graph beside eager and float64
-      nan         the same, and the first node of eager's own that makes a NaN (record with dump --when nan)
-      slow        recompiles, seconds of compiling; steps beside eager's are not measured
-      hangs       the graph in flight at the end, ranks that wait, every graph within --limit
+      nan         the same, and the first node of eager's own that computes a NaN
+                  (record with dump --when nan)
+      slow        recompiles, seconds of compiling, steps beside eager's
+      hangs       the graph in flight at the end, ranks that wait, every graph
+                  within --limit
       recompiles  the guard that fails most often, and its line
-      memory      every graph, what compile and first run need beside eager's own run
-      crash       every graph, what failed first; how the processes ended
+      memory      every graph: what compile and first run need beside eager's own
+      crash       every graph: what failed first; how the processes ended
       ranks       the first graph in which ranks differ, then every graph
-    Exit code: 0 all was judged and nothing fails, 1 something does, 4 it cannot be told, 2 bad usage, 3 something is
-    missing here.
     """
     from ...dumps.store import SavedGraph, resolve
     from ..verdicts.ladder_words import run_address

@@ -22,9 +22,11 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
     """Open the terminal workbench: runs, graphs, replays, minifications and reports.
 
     \b
-    RUN        its graphs; without it the runs in this folder
-    RUN/ID     one graph, or a case folder
-    OUT        a minification: one that runs is followed, also when another terminal started it
+    RUN     its graphs; without it the runs in this folder
+    RUN/ID  one graph, or a case folder
+    OUT     a minification: one that runs is followed, also when another
+            terminal started it
+
     Keys: ? help, ctrl+p every action by name, @ the command line of what you see, q quit.
     """
     if follow and target is None:
