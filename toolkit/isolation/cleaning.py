@@ -28,6 +28,8 @@ GONE_PREFIX = ".gone-"
 
 _IN_USE = "a living process uses it"
 PROBES = "toolchain probes for torch"
+OUTCOMES = "judged.json"
+"""The file of `replaying.judged`."""
 _UNKNOWN = "not made by this version of graphdbg"
 _FRESH_S = 60.0
 """How long a folder that is being made may be without its lock."""
@@ -120,6 +122,8 @@ def _what(path: Path) -> str:
         return "what an interrupted --clean left"
     if path.name == worst.FILE:
         return "the last verdicts on the graphs of runs"
+    if path.name == OUTCOMES:
+        return "outcomes that the next command need not ask for again"
     if path.name == written.FILE:
         return "which repros were written here"
     if path.parent.name != cache.SEEDS:
