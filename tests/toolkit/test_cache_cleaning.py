@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from graphdbg.dumps.why import times
 from graphdbg.toolkit.commands.doctor import doctor
 from graphdbg.toolkit.isolation import cache, processes
 from graphdbg.toolkit.isolation.server import Server, ServerSettings
@@ -55,8 +56,11 @@ def test_clean_lists_and_removes(home: Path) -> None:
 
 
 def test_what_judging_keeps_is_said_to_be_ours(home: Path) -> None:
-    (home / judged.FILE).write_text("{}")
-    assert "judged.json  outcomes that the next command need not ask for again" in run("--clean", "--dry-run").stdout
+    for file in (judged.FILE, times.FILE):
+        (home / file).write_text("{}")
+    told = run("--clean", "--dry-run").stdout
+    assert "judged.json  outcomes that the next command need not ask for again" in told
+    assert "steady.json  how long a graph takes to run, compiled and eager" in told
 
 
 def test_a_dry_run_removes_nothing(home: Path) -> None:

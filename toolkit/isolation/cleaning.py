@@ -21,6 +21,7 @@ import msgspec
 
 from ...dumps import worst, written
 from ...dumps.errors import EnvironmentLackError
+from ...dumps.why import times
 from . import cache, processes
 
 GONE_PREFIX = ".gone-"
@@ -124,6 +125,8 @@ def _what(path: Path) -> str:
         return "the last verdicts on the graphs of runs"
     if path.name == OUTCOMES:
         return "outcomes that the next command need not ask for again"
+    if path.name == times.FILE:
+        return "how long a graph takes to run, compiled and eager"
     if path.name == written.FILE:
         return "which repros were written here"
     if path.parent.name != cache.SEEDS:
