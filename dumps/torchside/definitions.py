@@ -28,6 +28,8 @@ from ..schema import DefinitionRecord, GraphRecord
 from ..walk import contents, given, nodes
 from . import torch_private as t
 
+MODULE_PREFIX = "graphdbg_source_"
+
 
 def run(name: str, program: str, where: str, what: str, package: str = "") -> ModuleType:
     """The module. Raises RefusedError without trust, EnvironmentLackError where the program fails here."""
@@ -36,7 +38,7 @@ def run(name: str, program: str, where: str, what: str, package: str = "") -> Mo
     key = hashlib.sha256(f"{name}\n{program}".encode()).hexdigest()[:16]
     path = f"graphdbg-sources/{key}/{name}.py"
     linecache.cache[path] = (len(program), None, program.splitlines(keepends=True), path)
-    module = ModuleType(f"graphdbg_source_{key}")
+    module = ModuleType(f"{MODULE_PREFIX}{key}")
     module.__file__, module.__package__ = path, package or None
     sys.modules[module.__name__] = module  # inspect looks there
     try:

@@ -182,9 +182,8 @@ class _Asking:
                 yield _Part("setting", title, "on", [(f"switches {what}", "off")], [])
         for room, values in self.case.spec.config.items():
             for name, value in values.items():
-                yield _Part(
-                    "setting", f"{room}.{name}", repr(value), [(f"switches config {room} {name}", "its default")], []
-                )
+                text = str(value["opaque"][0]) if isinstance(value, dict) and "opaque" in value else repr(value)
+                yield _Part("setting", f"{room}.{name}", text, [(f"switches config {room} {name}", "its default")], [])
 
     def dims(self) -> Iterator[_Part]:
         """All dimensions of one size together; then those that can change alone, and the others of that size."""

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from graphdbg.dumps.why import times
 from graphdbg.toolkit.commands.doctor import doctor
 from graphdbg.toolkit.isolation import cache, processes
 from graphdbg.toolkit.isolation.server import Server, ServerSettings
+from graphdbg.toolkit.replaying import judged
 
 SEED = "2.13.0+cpu-07d06fcc2bb8ae95"
 OLD = "2.11.0+cpu-1111111111111111"
@@ -51,6 +53,14 @@ def test_clean_lists_and_removes(home: Path) -> None:
     ]
     assert done.stderr == f"{home}: 4.1 KiB removed\n"
     assert not home.exists()
+
+
+def test_what_judging_keeps_is_said_to_be_ours(home: Path) -> None:
+    for file in (judged.FILE, times.FILE):
+        (home / file).write_text("{}")
+    told = run("--clean", "--dry-run").stdout
+    assert "judged.json  outcomes that the next command need not ask for again" in told
+    assert "steady.json  how long a graph takes to run, compiled and eager" in told
 
 
 def test_a_dry_run_removes_nothing(home: Path) -> None:

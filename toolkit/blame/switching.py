@@ -13,9 +13,12 @@ For example:
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from ...dumps.torchside.definitions import MODULE_PREFIX
 from .. import torch_private as t
 from ..compile_fx.passes.names import pattern_name
 from ..live.spec import setting
@@ -144,6 +147,8 @@ def without_decomposition(op: str) -> None:
 def described(value: Any) -> str:
     """The value of a custom pass in words: where its class or function is from."""
     of = value if hasattr(value, "__qualname__") else type(value)
+    if of.__module__.startswith(MODULE_PREFIX):  # from source that the dump holds
+        return f"{Path(sys.modules[of.__module__].__file__ or '').stem}.{of.__qualname__}"
     return f"{of.__module__}.{of.__qualname__}"
 
 

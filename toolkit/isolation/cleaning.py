@@ -21,6 +21,7 @@ import msgspec
 
 from ...dumps import worst, written
 from ...dumps.errors import EnvironmentLackError
+from ...dumps.why import times
 from . import cache, processes
 
 GONE_PREFIX = ".gone-"
@@ -28,6 +29,8 @@ GONE_PREFIX = ".gone-"
 
 _IN_USE = "a living process uses it"
 PROBES = "toolchain probes for torch"
+OUTCOMES = "judged.json"
+"""The file of `replaying.judged`."""
 _UNKNOWN = "not made by this version of graphdbg"
 _FRESH_S = 60.0
 """How long a folder that is being made may be without its lock."""
@@ -120,6 +123,10 @@ def _what(path: Path) -> str:
         return "what an interrupted --clean left"
     if path.name == worst.FILE:
         return "the last verdicts on the graphs of runs"
+    if path.name == OUTCOMES:
+        return "outcomes that the next command need not ask for again"
+    if path.name == times.FILE:
+        return "how long a graph takes to run, compiled and eager"
     if path.name == written.FILE:
         return "which repros were written here"
     if path.parent.name != cache.SEEDS:

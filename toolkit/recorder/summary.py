@@ -80,7 +80,7 @@ def lines(
     sentences += _cost(notes) if rows else []
     if rows:
         sentences.append("graphdbg: next, try")
-        sentences += [f"  {typed(command)}" for command in _commands(rows, name)]
+        sentences += [f"  {typed(command)}" for command in _commands(rows, name, unsaved.trust_helps(notes))]
     return sentences
 
 
@@ -219,11 +219,12 @@ def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _commands(rows: list[index.ListedGraph], name: str) -> list[str]:
+def _commands(rows: list[index.ListedGraph], name: str, trusting: bool) -> list[str]:
+    flag = " --trust" if trusting else ""
     bad = [row for row in rows if row.status == "failed" or row.lost]
     chosen = best(bad or rows)
     first = f"graphdbg minify {name}/{chosen.id}" if bad else f"graphdbg triage {name}"
-    return [first, f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}"]
+    return [first + flag, f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}{flag}"]
 
 
 def best(rows: list[index.ListedGraph]) -> index.ListedGraph:

@@ -83,6 +83,15 @@ def lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"graphdbg: {text}" for text in sentences[:_MOST]] + more
 
 
+def _of_the_script(note: Mapping[str, Any]) -> bool:
+    return note["unsaved"] != "backend" and str(note.get("module") or "") in ("", "__main__")
+
+
+def trust_helps(notes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether `--trust` brings back one of these."""
+    return any(_of_the_script(note) for note in notes if "unsaved" in note)
+
+
 def _sentence(note: Mapping[str, Any]) -> str:
     file, line = str(note.get("file") or ""), note.get("line")
     place = f", {Path(file).name}" + (f":{line}" if line else "") if file else ""
@@ -90,7 +99,7 @@ def _sentence(note: Mapping[str, Any]) -> str:
     if note["unsaved"] == "backend":
         return f"{named} cannot be saved: a replay runs Inductor, or another rung, in its place"
     module = str(note.get("module") or "")
-    if module in ("", "__main__"):
+    if _of_the_script(note):
         return (
             f"{named} has no saved form: replays run without it, unless --trust brings it back from its recorded source"
         )

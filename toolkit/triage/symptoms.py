@@ -306,7 +306,10 @@ def _difference(view: GraphView) -> str:
         side = "the first rank" if view.verdict == "only_a" else "another rank"
         return f"only {side} has {view.a or view.b}" if view.verdict != "differs" else f"ranks differ in {view.id}"
     calls = [node.call for node in (view.first.a, view.first.b) if node is not None]
-    text = f"{calls[0]} in one, {calls[1]} in the other" if len(calls) == 2 else f"{calls[0]} in one alone"
+    if len(calls) == 2 and calls[0] == calls[1] and view.first.changes:
+        text = f"{calls[0]}: {view.first.changes[0].text()}"
+    else:
+        text = f"{calls[0]} in one, {calls[1]} in the other" if len(calls) == 2 else f"{calls[0]} in one alone"
     return f"ranks differ first in {view.id}: {text}"
 
 

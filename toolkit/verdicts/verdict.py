@@ -80,7 +80,8 @@ def with_flags(command: str, imports: Sequence[str] = ()) -> str:
         if not (pair[0] in words and (len(pair) == 1 or pair[1] in words or pair[0] != "--import"))
         for word in pair
     ]
-    return " ".join([command, shlex.join(new)]).rstrip()
+    front, dashes, program = command.partition(" -- ")
+    return " ".join([front, *([shlex.join(new)] if new else [])]) + dashes + program
 
 
 Word = Literal["ok", "fails", "rounding", "nondeterministic", "cannot_tell"]

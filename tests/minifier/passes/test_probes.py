@@ -200,3 +200,10 @@ def test_where_eager_itself_raises_it_still_can_be_asked() -> None:
         run(given)
     assert offered(given, "dtype")
     assert not any("in its place" in tried for tries in offered(given, "node").values() for tried in tries)
+
+
+def test_a_pass_of_the_users_is_called_by_its_class() -> None:
+    live = case(
+        lambda x: [x * 2], torch.ones(2), config={"inductor": {"a_pass": {"opaque": ["train.P", "<P at 0x7f>"]}}}
+    )
+    assert offered(live, "setting") == {"inductor.a_pass = train.P": ["its default"]}

@@ -28,14 +28,16 @@ class Pass:
     def __call__(self, graph: Any) -> None: ...
 
 
-def closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *events: str, name: str = "myrun") -> list[str]:
+def closing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *events: str, name: str = "myrun", module: str = "mypass"
+) -> list[str]:
     """The closing words of a run with two graphs, the second of which had these events."""
     process = RunWriter.create(tmp_path / name, RunRecord(format=FORMAT, command=["train.py"])).process()
     for local in ("0_0/forward", "1_0/forward"):
         process.save_graph(chain(local))
     for kind in events:
         process.journal.event(kind, graph="1_0/forward", error="RuntimeError: no")
-    process.journal.event("note", message="setting", **SETTING)
+    process.journal.event("note", message="setting", **SETTING | {"module": module})
     process.close()
     monkeypatch.chdir(tmp_path)
     return summary.lines(tmp_path / name)
@@ -52,6 +54,12 @@ def test_the_next_commands_begin_with_minify_only_where_something_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: tuple[str, ...], wanted: list[str]
 ) -> None:
     told = closing(tmp_path, monkeypatch, *events)
+    assert told[told.index("graphdbg: next, try") + 1 :] == [f"  graphdbg {words}" for words in wanted]
+
+
+def test_the_next_commands_bring_a_pass_of_the_script_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = closing(tmp_path, monkeypatch, "compiling", "failed", module="__main__")
+    wanted = ["minify myrun/1_0/forward --trust", "ls myrun", "replay myrun/1_0/forward --trust"]
     assert told[told.index("graphdbg: next, try") + 1 :] == [f"  graphdbg {words}" for words in wanted]
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.recorder.watching import write_exit
-from graphdbg.toolkit.triage.symptoms import SYMPTOMS, noticed, recompiles, triage_symptom
+from graphdbg.toolkit.triage.symptoms import SYMPTOMS, noticed, ranks, recompiles, triage_symptom
+from tests.dumps.graph_text import graph
+from tests.dumps.test_diff_command import write_run
 
 AGAIN = """
 import torch
@@ -40,6 +42,15 @@ def negative(recorded_script):
 
 def _triage(run, symptom, server, *, asked=True):
     return triage_symptom(run, symptom, "asked for", asked=asked, max_time_s=100, server=server)
+
+
+def test_ranks_that_call_the_same_are_told_apart_by_what_differs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "x: [8, 4]\nrelu = aten.relu.default(x) [8, 4] @ model.py:5\nreturn relu"
+    write_run("two", *([graph(words)] for words in (text, text.replace("[8, 4]", "[6, 4]"))), ranks=True)
+    said, verdict = ranks(open_run("two"))
+    assert verdict is not None and verdict.where is not None and verdict.where.node == "x"
+    assert "in 1:0_0/forward: x: input: shape: [8, 4] -> [6, 4]" in said
 
 
 def test_a_recompile_limit_is_noticed_and_told_with_the_guards_line(limited, server):
