@@ -11,9 +11,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._version import __version__
 from .dumps.displayed import makers
-
-__version__ = "0.1.0"
 
 _HOME = {
     "record": "toolkit.recorder.starting",

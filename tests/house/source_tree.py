@@ -152,7 +152,10 @@ def _room(room: str) -> list[Module]:
 @cache
 def front() -> list[Module]:
     """The modules at the package's root."""
-    return [Module("" if name == "__init__" else name, ROOT / f"{name}.py") for name in ("__init__", "__main__", "cli")]
+    return [
+        Module("" if name == "__init__" else name, ROOT / f"{name}.py")
+        for name in ("__init__", "__main__", "_version", "cli")
+    ]
 
 
 def own_targets(module: Module, names: set[str]) -> set[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,14 @@ def test_every_folder_with_modules_is_a_package() -> None:
 
 
 def test_the_version_is_told_once() -> None:
-    assert project()["project"]["version"] == graphdbg.__version__
+    assert "version" not in project()["project"] and "version" in project()["project"]["dynamic"]
+    assert project()["tool"]["setuptools"]["dynamic"] == {"version": {"attr": "graphdbg._version.__version__"}}
+    *_, assignment = ast.parse((ROOT / "_version.py").read_text(encoding="utf-8")).body
+    assert isinstance(assignment, ast.Assign) and isinstance(assignment.value, ast.Constant), "setuptools would import"
+    assert version("graphdbg") == graphdbg.__version__, "install once more: `touch _version.py` and `make .venv`"
+    literal = re.compile(rf"['\"=]{re.escape(graphdbg.__version__)}['\"]")
+    product = [module.path for module in (*modules(*INSTALLED), *front())] + [ROOT / "pyproject.toml"]
+    assert [path.name for path in product if literal.search(path.read_text(encoding="utf-8"))] == ["_version.py"]
 
 
 @pytest.mark.parametrize("name", graphdbg.__all__)
@@ -162,10 +171,12 @@ def test_a_built_wheel_holds_the_packages_and_not_the_tests(tmp_path: Path) -> N
     ]
     subprocess.run(build, check=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"graphdbg-{graphdbg.__version__}-")
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {f"graphdbg/{p.relative_to(ROOT)}" for p in tracked_files() if p.relative_to(ROOT).parts[0] in INSTALLED}
     assert {name for name in wanted if name.endswith((".py", ".css", ".js"))} <= names
     assert {
-        f"graphdbg/{name}" for name in ("__init__.py", "__main__.py", "cli.py", "SKILL.md", "docs/json.md")
+        f"graphdbg/{name}"
+        for name in ("__init__.py", "__main__.py", "_version.py", "cli.py", "SKILL.md", "docs/json.md")
     } <= names
     assert not [name for name in names if "tests/" in name]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ... import __version__
 from ...dumps.reading import read_bytes, stored
 from ...dumps.written import put_at, taken_at
 from ..verdicts.outcome import Outcome
@@ -62,7 +63,7 @@ def known(saved: SavedGraph, rung: str, check: str, seed: int) -> Outcome | None
 def _key(saved: SavedGraph) -> str:
     names = sorted(name for name in os.environ if name.startswith(_READ))
     given = "\0".join(f"{name}={os.environ[name]}" for name in names)
-    seen = "\0".join([digest(saved), version("graphdbg"), version("torch"), str(_changed()), given])
+    seen = "\0".join([digest(saved), __version__, version("torch"), str(_changed()), given])
     return hashlib.blake2b(seen.encode(), digest_size=16).hexdigest()
 
 
