@@ -49,7 +49,8 @@ class GraphdbgError(Exception):
         text = f"{what}: {why}" if why else what
         if fix:
             end = "" if fix.endswith("?") else "."
-            text = f"{text.rstrip('.')}. {fix[:1].upper()}{fix[1:].rstrip('.')}{end}"
+            first = fix[:1] if fix.startswith("graphdbg ") else fix[:1].upper()  # a command stays one to paste
+            text = f"{text.rstrip('.')}. {first}{fix[1:].rstrip('.')}{end}"
         super().__init__(text)
 
     @property
