@@ -18,17 +18,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+from .pythons import NO_WHEEL, PYTHONS, TORCHES
+
 ROOT = Path(__file__).resolve().parents[2]
-PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-TORCHES = ("2.11", "2.12", "2.13", "2.14", "2.15")
 BUILDS = {"CUDA": "x86_64-manylinux_2_28", "CPU": "aarch64-apple-darwin"}
 WANTED = {
     "graphdbg": [],
     "graphdbg[triton]": ["--extra", "triton"],
     "-c constraints.txt graphdbg[dev]": ["--extra", "dev", "-c", "constraints.txt"],
 }
-NO_WHEEL = {("3.10", "2.15")}
-"""torch 2.15 begins with Python 3.11."""
 
 
 def resolved(uv: str, python: str, platform: str, words: list[str], torch: str) -> tuple[bool, str]:
