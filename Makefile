@@ -75,8 +75,11 @@ docs: $(STAMP)
 docs-test: $(STAMP)
 	$(PYTEST) -n $(WORKERS) --dist worksteal --durations=20 -m "" $(ARGS) tests/docs
 
+# All pictures of README and the site: screens, a moving picture of a real session, the benchmark.
 pictures: $(STAMP)
 	$(BIN)/python -m tests.tui.pictures docs/pictures
+	$(BIN)/python -m tests.docs.moving_picture docs/pictures/moving.svg
+	$(BIN)/python -m tests.bench.benchmark_picture docs/pictures/benchmark.svg
 
 .venv: $(STAMP)
 
