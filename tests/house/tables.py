@@ -1,4 +1,4 @@
-"""The tables of README and docs that are made of screens, rungs and passes: `python tests/house/tables.py` writes them.
+"""The tables of docs that are made of screens, rungs and passes: `python tests/house/tables.py` writes them.
 
 >>> rungs()[2]
 '| `eager` | node by node by torch itself, ... | always |'
@@ -41,7 +41,8 @@ def passes() -> list[str]:
 
 
 TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {
-    "README.md": {"screens": screens, "rungs": rungs},
+    "docs/concepts/rungs.md": {"rungs": rungs},
+    "docs/guides/workbench.md": {"screens": screens},
     "docs/minify-events.md": {"passes": passes},
 }
 """The tables of each page, by the name in the comments around them."""
