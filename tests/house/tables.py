@@ -1,5 +1,4 @@
-"""The tables of docs that are made of screens, rungs, passes, commands and docstrings: `python -m
-tests.house.tables` writes them.
+"""The tables of docs that are made of screens, rungs and passes: `python tests/house/tables.py` writes them.
 
 >>> rungs()[2]
 '| `eager` | node by node by torch itself, ... | always |'
@@ -42,6 +41,8 @@ def passes() -> list[str]:
 
 
 TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {
+    "docs/concepts/rungs.md": {"rungs": rungs},
+    "docs/guides/workbench.md": {"screens": screens},
     "docs/minify-events.md": {"passes": passes},
     **reference.TABLES,
 }
