@@ -39,7 +39,7 @@ OF_TORCH = [
 """What runs under a torch that is not the tested one; the program of tests/house/five_nodes.py is run there, too."""
 
 
-def tested_torch() -> str:
+def pinned_torch() -> str:
     """The release of torch that constraints.txt pins, like 2.13."""
     (pinned,) = re.findall(r"^torch==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     return pinned
@@ -59,7 +59,7 @@ def interpreter(version: str) -> str | None:
 
 def environment(version: str, torch: str, python: str) -> Path:
     """The environment's Python; made where it is not complete."""
-    other = torch != tested_torch()
+    other = torch != pinned_torch()
     home = ROOT / ".cache" / (f"python-{version}-torch-{torch}" if other else f"python-{version}")
     inside, done = home / "bin" / "python", home / "installed"
     if not done.exists():
@@ -99,9 +99,9 @@ def main(words: list[str]) -> int:
     at = words.index("--") if "--" in words else len(words)
     parser = argparse.ArgumentParser(prog="python -m tests.house.pythons")
     parser.add_argument("versions", nargs="*", metavar="PYTHON", help=f"of {', '.join(PYTHONS)}; all, unless named")
-    parser.add_argument("--torch", choices=TORCHES, default=tested_torch())
+    parser.add_argument("--torch", choices=TORCHES, default=pinned_torch())
     options = parser.parse_args(words[:at])
-    other = options.torch != tested_torch()
+    other = options.torch != pinned_torch()
     tests = words[at + 1 :] or (OF_TORCH if other else TESTS)
     rows: list[str] = []
     failed = False

@@ -59,8 +59,16 @@ def test_contributing_maps_every_room() -> None:
     assert [room for room in ROOMS if f"`{room}/`" not in text] == []
 
 
-def test_the_changelog_knows_this_version() -> None:
-    assert f"## {cli.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+def test_the_changelog_is_by_version_and_begins_with_this_one() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    heads = re.findall(r"^## (.*)", text, re.MULTILINE)
+    form = re.compile(r"\[(\d+\.\d+\.\d+)\] - (unreleased|20\d\d-\d\d-\d\d)")
+    assert all(form.fullmatch(head) for head in heads if head != "[Unreleased]"), heads
+    assert next(form.findall(head)[0][0] for head in heads if head != "[Unreleased]") == cli.__version__
+    assert [head for head in heads[1:] if not form.fullmatch(head) or "unreleased" in head] == []
+    sections = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "For contributors"}
+    assert set(re.findall(r"^### (.*)", text, re.MULTILINE)) <= sections
+    assert [line for line in text.splitlines() if len(line) > 120] == []
 
 
 def test_the_glossary_is_made_from_its_table() -> None:
