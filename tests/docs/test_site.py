@@ -22,6 +22,7 @@ from .run_pages import first_missing
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RUNNABLE = ("console", "sh", "bash")
+PARENT = click.Context(cli.graphdbg, **cli.graphdbg.context_settings)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,7 @@ def test_every_command_of_a_page_uses_options_that_exist() -> None:
             wrong += [] if name in ("--version", "--help", "-h") else [f"{page}: {line}: no command {name!r}"]
             continue
         try:
-            command.make_context(name, rest, resilient_parsing="--help" in rest)
+            command.make_context(name, rest, parent=PARENT, resilient_parsing="--help" in rest)
         except (click.ClickException, SystemExit) as error:
             wrong.append(f"{page}: {line}: {error}")
     assert not wrong, "\n".join(wrong)
