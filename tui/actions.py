@@ -72,8 +72,8 @@ class Screen:
     """One screen, named as its file or folder in `screens`, with what `Action` says of the digit that opens it.
 
     `of`: what it is about: a graph, a pair of graphs, the search for a smaller case, or nothing that must be chosen.
-    `opens`: the app's method behind its digit, where the usual one does not do. `about`: README's row. `actions`: in
-    the order of help.
+    `opens`: the app's method behind its digit, where the usual one does not do. `about`: its row in
+    docs/guides/workbench.md. `actions`: in the order of help.
     """
 
     digit: str

@@ -182,7 +182,8 @@ class _Asking:
                 yield _Part("setting", title, "on", [(f"switches {what}", "off")], [])
         for room, values in self.case.spec.config.items():
             for name, value in values.items():
-                text = str(value["opaque"][0]) if isinstance(value, dict) and "opaque" in value else repr(value)
+                opaque = cast("dict[str, Any]", value).get("opaque") if isinstance(value, dict) else None
+                text = str(opaque[0]) if opaque else repr(cast("object", value))
                 yield _Part("setting", f"{room}.{name}", text, [(f"switches config {room} {name}", "its default")], [])
 
     def dims(self) -> Iterator[_Part]:
