@@ -79,7 +79,7 @@ docs-test: $(STAMP)
 pictures: $(STAMP)
 	$(BIN)/python -m tests.tui.pictures docs/pictures
 	$(BIN)/python -m tests.docs.moving_picture docs/pictures/moving.svg
-	$(BIN)/python -m tests.bench.benchmark_picture docs/pictures/benchmark.svg
+	$(BIN)/python -m tests.bench.bench_picture
 
 .venv: $(STAMP)
 

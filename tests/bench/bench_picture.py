@@ -1,7 +1,7 @@
 """The benchmark of README: graphdbg.minifier.minifier and functorch.compile.minifier on the same graphs with the same
 planted bugs, measured and drawn as docs/pictures/benchmark.svg. What was measured stands in its <desc> as JSON.
 
-    python -m tests.bench.benchmark_picture docs/pictures/benchmark.svg
+    python -m tests.bench.bench_picture
 
 Counts do not depend on the machine: queries asked (lower is faster where a query is a compile) and nodes left.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from pathlib import Path
 
 from functorch.compile import minifier as stock
@@ -22,6 +21,7 @@ from .bench_minifier import measure
 
 KINDS = {"1 op": "one operation", "chain of 3": "three in a row", "far pair": "two far apart"}
 SEEDS, LIMIT = 2, 1500
+PICTURE = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "benchmark.svg"
 INK, OURS, THEIRS = "#768390", "#009485", "#c69026"
 
 
@@ -70,7 +70,7 @@ def picture(rows: list[dict[str, float | str]]) -> str:
 
 def main() -> None:
     """Measures and draws."""
-    Path(sys.argv[1]).write_text(picture(measured()), encoding="utf-8")
+    PICTURE.write_text(picture(measured()), encoding="utf-8")
 
 
 if __name__ == "__main__":
