@@ -141,7 +141,7 @@ def test_rounding_is_no_answer_to_a_nan_on_inputs_that_were_made_up(limited):
 
 def test_what_the_allocator_kept_of_an_earlier_run_is_counted_again():
     text = "import torch; from graphdbg.toolkit.replaying.costs import PeakMemory; peak = PeakMemory()\n"
-    text += "for _ in range(3): torch.ones(4 << 20)\\n"
-    text += "with peak.watched(): torch.ones(4 << 20)\\nprint(peak.bytes)"
+    text += "for _ in range(3): torch.ones(4 << 20)\n"
+    text += "with peak.watched(): torch.ones(4 << 20)\nprint(peak.bytes)"
     answer = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert int(answer.stdout) > 12 << 20
