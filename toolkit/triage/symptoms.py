@@ -19,6 +19,7 @@ import msgspec
 from ...dumps import deaths, why
 from ...dumps.why.times import of_run
 from ...dumps.wording import counted
+from ..live.process_groups import groups_of
 from ..replaying.after_failure import triggered
 from ..replaying.replay import How
 from ..stages.asking import passes
@@ -189,6 +190,9 @@ def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """Whether one rank runs a graph that another, which got further or ended, does not: it waits for them."""
     waiting = [row for row in run.rows if row.status == "running" and (row.lost or row.since)]
     others = {row.process for row in run.rows} - {row.process for row in waiting}
+    if waiting and not others and (absent := _absent(run, waiting[0].id)):
+        text = f"rank {waiting[0].rank} was running {waiting[0].id} when it ended, and waits for {absent}"
+        return f"{text}.", cannot_tell(f"{text}, of which the run holds no graph").then(_of_run(run, "ls"))
     if not waiting or not others or len(run.processes) < 2:
         return "Looked at: no rank waits in a graph for another.", None
     row = waiting[0]
@@ -197,6 +201,13 @@ def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     reason = f"{text}: it waits for what they do not do"
     verdict = Verdict("fails", "hang", "model", reason=reason, where=_at(run, row.id))
     return f"{text}.", verdict.then(_of_run(run, "diff"))
+
+
+def _absent(run: Run, name: str) -> str:
+    """The ranks that a graph communicates with and that recorded nothing, in words; empty where all are there."""
+    wanted = {int(rank) for group in groups_of(run.graph(name).record).values() for rank in group["ranks"]}
+    missing = sorted(wanted - {process.rank for process in run.processes})
+    return f"{'rank' if len(missing) == 1 else 'ranks'} {', '.join(map(str, missing))}" if missing else ""
 
 
 def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
@@ -430,6 +441,7 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
                 verdicts.append(verdict)
 
     take(sequence.before, None)
+    early = list(verdicts)
     result = RunTriage([], [], [], run=run_address(run))
     if run.graphs() and (sequence.graphs or not asked):
         left = max_time_s - (time.monotonic() - began)
@@ -444,6 +456,8 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     convicting = [verdict for verdict in verdicts if verdict.failed]
     if not judged.failed and (convicting or not judged.exit_code):
         judged = (convicting or verdicts or [judged])[0]
+    elif early and judged.verdict == "cannot_tell":
+        judged = early[0]
     if judged.verdict == "ok" and not run.rows:
         judged = cannot_tell("nothing was compiled in this run").then(record_again(run))
     elif asked and judged.verdict == "ok" and (looked or not result.summary):

@@ -5,13 +5,24 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.recorder.watching import write_exit
 from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage
-from graphdbg.toolkit.triage.symptoms import SYMPTOMS, _about_nan, in_flight, noticed, ranks, recompiles, triage_symptom
+from graphdbg.toolkit.triage.symptoms import (
+    SYMPTOMS,
+    _about_nan,
+    in_flight,
+    noticed,
+    ranks,
+    recompiles,
+    triage_symptom,
+    waits,
+)
 from graphdbg.toolkit.verdicts.verdict import Verdict
 from tests.dumps.graph_text import graph
 from tests.dumps.test_diff_command import write_run
@@ -145,3 +156,14 @@ def test_what_the_allocator_kept_of_an_earlier_run_is_counted_again():
     text += "with peak.watched(): torch.ones(4 << 20)\nprint(peak.bytes)"
     answer = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert int(answer.stdout) > 12 << 20
+
+
+def test_a_rank_that_waits_for_one_that_recorded_nothing_says_for_which():
+    row = SimpleNamespace(id="0_0/dynamo", status="running", lost=True, since=None, rank=0, process="p", error=None)
+    groups = {"0": {"backend": "gloo", "ranks": [0, 1], "rank": 0, "world_size": 2}}
+    saved = SimpleNamespace(record=SimpleNamespace(graph=SimpleNamespace(meta={"process_groups": groups})))
+    ranked = SimpleNamespace(rank=0, name="p")
+    run = SimpleNamespace(rows=[row], processes=[ranked], graph=lambda name: saved, address="run", path=Path("run"))
+    text, verdict = waits(run)
+    assert text == "rank 0 was running 0_0/dynamo when it ended, and waits for rank 1."
+    assert verdict.verdict == "cannot_tell" and verdict.next == ["graphdbg ls run"]
