@@ -13,7 +13,7 @@ import msgspec
 
 from ...dumps.why.times import CompileTime
 from ...dumps.wording import counted
-from ..isolation.imports import option_words
+from ..isolation.imports import option_words, without_trust
 from ..stages.asking import STAGES
 from ..verdicts import verdict_words
 from ..verdicts.ladder_records import REAL, RungResult, Triage, which
@@ -206,7 +206,11 @@ def _all_right(result: RunTriage, imports: Sequence[str]) -> str:
     judged = [row for row in result.graphs if row.judged]
     if not judged:
         reasons = [row.reason for row in result.graphs if row.reason]
-        return f"Nothing was judged: {max(reasons, key=reasons.count)}." if reasons else "Nothing was judged."
+        return (
+            f"Nothing was judged: {max(reasons, key=reasons.count).removesuffix('.')}."
+            if reasons
+            else "Nothing was judged."
+        )
     made_up = [row for row in judged if row.inputs != REAL]
     text = "No graph fails. " if result.verdict.exit_code == 0 else "No graph that was judged fails. "
     text += f"Inputs: {made_up[0].inputs}." if made_up else "All inputs were those of the run."
@@ -215,7 +219,9 @@ def _all_right(result: RunTriage, imports: Sequence[str]) -> str:
     other = [row.id for row in judged if row.fidelity.startswith("different")]
     if other:
         text += f" Compiled otherwise than in the run: {', '.join(other[:6])}."
-    return text + (f" Imported first: {', '.join(imports)}." if imports else "")
+    named = without_trust(imports)
+    text += f" Imported first: {', '.join(named)}." if named else ""
+    return text + (" The run's own ops and passes took part (--trust)." if len(named) < len(imports) else "")
 
 
 def _counts(result: RunTriage) -> str:

@@ -19,11 +19,13 @@ import msgspec
 from ...dumps import deaths, why
 from ...dumps.why.times import of_run
 from ...dumps.wording import counted
+from ..live.process_groups import groups_of
 from ..replaying.after_failure import triggered
 from ..replaying.replay import How
+from ..stages.asking import passes
 from ..verdicts.ladder_records import REAL
 from ..verdicts.ladder_words import record_again, run_address
-from ..verdicts.verdict import Verdict, cannot_tell
+from ..verdicts.verdict import ROUNDING, Verdict, cannot_tell
 from .ranking import RunTriage
 from .run import triage_run
 
@@ -130,8 +132,7 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     if not worst.slow:
         return text, compiled
     reason = f"{name} takes {both} (medians of {worst.rounds} runs, turn by turn)"
-    function, _, line = next((timing.function for timing in of_run(run) if timing.id == name), "").rpartition(", ")
-    where = Where(function, f"{run_address(run)}/{name}", line)
+    where = _at(run, name)
     verdict = Verdict("fails", "slow", "compiler", "inductor", reason, where)
     return text, verdict.then(_of_run(run, "ls", "--time"))
 
@@ -177,27 +178,44 @@ def slow(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
 _OUTERMOST = ("dynamo", "compiled_autograd")
 
 
+def _at(run: Run, name: str) -> Where:
+    """A graph as a place: its function and line, those of its compile where the graph has none of its own."""
+    compiled = name.rpartition("/")[0]
+    functions = (timing.function for timing in of_run(run) if timing.id.rpartition("/")[0] == compiled)
+    function, _, line = next(functions, "").rpartition(", ")
+    return Where(function, f"{run_address(run)}/{name}", line)
+
+
 def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """Whether one rank runs a graph that another, which got further or ended, does not: it waits for them."""
     waiting = [row for row in run.rows if row.status == "running" and (row.lost or row.since)]
     others = {row.process for row in run.rows} - {row.process for row in waiting}
+    if waiting and not others and (absent := _absent(run, waiting[0].id)):
+        text = f"rank {waiting[0].rank} was running {waiting[0].id} when it ended, and waits for {absent}"
+        return f"{text}.", cannot_tell(f"{text}, of which the run holds no graph").then(_of_run(run, "ls"))
     if not waiting or not others or len(run.processes) < 2:
         return "Looked at: no rank waits in a graph for another.", None
     row = waiting[0]
-    text = (
-        f"rank {row.rank} was in {row.id} when it ended, and "
-        f"{counted(len(others), 'other process', 'other processes')} not"
-    )
-    where = Where(graph=f"{run_address(run)}/{row.id}")
-    verdict = Verdict("fails", "hang", "model", reason=f"{text}: it waits for what they do not do", where=where)
+    rest = counted(len(others), "other process was", "other processes were")
+    text = f"rank {row.rank} was running {row.id} when it ended, and {rest} not"
+    reason = f"{text}: it waits for what they do not do"
+    verdict = Verdict("fails", "hang", "model", reason=reason, where=_at(run, row.id))
     return f"{text}.", verdict.then(_of_run(run, "diff"))
+
+
+def _absent(run: Run, name: str) -> str:
+    """The ranks that a graph communicates with and that recorded nothing, in words; empty where all are there."""
+    wanted = {int(rank) for group in groups_of(run.graph(name).record).values() for rank in group["ranks"]}
+    missing = sorted(wanted - {process.rank for process in run.processes})
+    return f"{'rank' if len(missing) == 1 else 'ranks'} {', '.join(map(str, missing))}" if missing else ""
 
 
 def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """The graph that was being compiled or run at the end, where judging it again shows nothing."""
     rows = [row for row in run.rows if row.lost or row.status in IN_FLIGHT or "KeyboardInterrupt" in (row.error or "")]
     if not rows:
-        return "Looked at: no graph was being compiled or run when the program ended.", _outside(run)
+        text = "Looked at: no graph was being compiled, or run for the first time, when the program ended."
+        return text, _outside(run)
     row = rows[0]
     state = row.status if row.lost or row.status in IN_FLIGHT else "compiling"
     text = f"{row.id} was {state} when its process ended" if row.lost or row.error else f"{row.id} is {state}"
@@ -207,14 +225,15 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
 
 
 def _outside(run: Run) -> Verdict | None:
-    """The program was ended from outside while no graph was in flight: what hung is none of them."""
+    """The program was ended from outside while no graph was in flight: what hung is a later execution of one, which the
+    journal does not tell, or none of them.
+    """
     killed = [end for end in deaths.endings(run.processes) if end.status in ("killed", "died")]
     if not killed:
         return None
     again = _program(run)
-    reason = (
-        f"{deaths.sentence(killed[0], run.processes)}, and no graph was in flight: what went on was outside of graphs"
-    )
+    reason = f"{deaths.sentence(killed[0], run.processes)}, and no graph was being compiled or run for the first time: "
+    reason += "what went on was outside of graphs, or a later execution of one"
     return cannot_tell(reason).then(again)
 
 
@@ -246,20 +265,19 @@ def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
             f"{planned.largest.name} ({size_text(planned.largest.bytes)}, written by {planned.largest.by or 'nothing'})"
         )
         text += (
-            f" The code of {inner} holds at least {size_text(planned.bytes)} of buffers at once, most of it {buffer}."
+            f" The code of {inner} holds at least {size_text(planned.bytes)} of buffers at once, the largest {buffer}."
         )
     if max(worst.needed_bytes, planned.bytes) <= MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
         return text, None
     if buffer and planned.largest is not None and planned.bytes > MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
-        reason = (
-            f"the generated code of {inner} holds {size_text(planned.bytes)} at once, most of it {buffer}; eager needs "
-        )
-        reason += f"{size_text(worst.eager_bytes)} in all"
+        reason = f"the generated code of {inner} holds {size_text(planned.bytes)} at once, the largest buffer {buffer}"
+        reason += f"; eager needs {eagers} in all{_with_passes(run, worst)}"
         where = Where(planned.largest.name, f"{run_address(run)}/{inner}")
         return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
     if worst.needed_bytes > MORE_MEMORY * (worst.eager_bytes + worst.control_bytes) + FREE_BYTES:
         reason = f"{both}, {size_text(worst.control_bytes)} for those of a harmless graph of as many nodes"
-        where = Where(graph=f"{run_address(run)}/{worst.id}")
+        reason += _with_passes(run, worst)
+        where = _at(run, worst.id)
         return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
     return text, cannot_tell(f"{both}: a harmless graph of as many nodes needs as much here").then(_smaller(worst))
 
@@ -273,6 +291,12 @@ def _planned(run: Run, name: str) -> tuple[str, Peak]:
             codes = [file for file in run.graph(row.id).code_files() if file.name == WHOLE]
             peaks += [(row.id, peak(file.read_text())) for file in codes]
     return max(peaks, key=lambda item: item[1].bytes, default=("", Peak(0, [])))
+
+
+def _with_passes(run: Run, worst: GraphRow) -> str:
+    """That passes of the user's are part of this compile, as the end of a sentence."""
+    mine = [known.text for known in passes(run.graph(worst.id), all=True)]
+    return f"; compiled with your pass {' and '.join(mine)}, which may be what needs it" if mine else ""
 
 
 def _smaller(worst: GraphRow) -> str:
@@ -417,6 +441,7 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
                 verdicts.append(verdict)
 
     take(sequence.before, None)
+    early = list(verdicts)
     result = RunTriage([], [], [], run=run_address(run))
     if run.graphs() and (sequence.graphs or not asked):
         left = max_time_s - (time.monotonic() - began)
@@ -431,6 +456,8 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     convicting = [verdict for verdict in verdicts if verdict.failed]
     if not judged.failed and (convicting or not judged.exit_code):
         judged = (convicting or verdicts or [judged])[0]
+    elif early and judged.verdict == "cannot_tell":
+        judged = early[0]
     if judged.verdict == "ok" and not run.rows:
         judged = cannot_tell("nothing was compiled in this run").then(record_again(run))
     elif asked and judged.verdict == "ok" and (looked or not result.summary):
@@ -450,9 +477,13 @@ def _about_nan(run: Run, result: RunTriage) -> Verdict:
     again = record_again(run, "--when nan")
     if verdict.verdict == "cannot_tell" and not verdict.next:
         return verdict.then(again)
+    made_up = any(row.judged and row.inputs != REAL for row in result.graphs)
+    if verdict.verdict == ROUNDING:
+        text = f"no output of a graph is NaN on {'inputs that were made up' if made_up else 'the recorded inputs'}"
+        verdict = msgspec.structs.replace(verdict, reason=f"{text}; {verdict.reason}")
+        return msgspec.structs.replace(verdict, next=[again, *verdict.next]) if made_up else verdict
     if verdict.verdict != "ok":
         return verdict
-    made_up = any(row.judged and row.inputs != REAL for row in result.graphs)
     on = "inputs that were made up" if made_up else "the recorded inputs"
     return msgspec.structs.replace(verdict, reason=f"no output of a graph is NaN on {on}").then(
         *([again] if made_up else [])

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.recorder.watching import write_exit
-from graphdbg.toolkit.triage.symptoms import SYMPTOMS, noticed, ranks, recompiles, triage_symptom
+from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage
+from graphdbg.toolkit.triage.symptoms import (
+    SYMPTOMS,
+    _about_nan,
+    in_flight,
+    noticed,
+    ranks,
+    recompiles,
+    triage_symptom,
+    waits,
+)
+from graphdbg.toolkit.verdicts.verdict import Verdict
 from tests.dumps.graph_text import graph
 from tests.dumps.test_diff_command import write_run
 
@@ -116,3 +131,39 @@ def test_the_command_takes_the_symptoms_of_the_table():
 def test_one_recompile_that_makes_a_size_variable_is_ordinary(recorded_script):
     text = "import torch\nf = torch.compile(lambda x: x * 2, backend='eager')\nfor n in (3, 4, 5): f(torch.ones(n))\n"
     assert recompiles(open_run(recorded_script(text)))[1] is None
+
+
+def test_a_program_that_was_ended_may_have_been_in_a_later_execution_of_a_graph(recorded, tmp_path):
+    whole = open_run(shutil.copytree(recorded, tmp_path / "run"))
+    for process in whole.processes:
+        write_exit(process.path, process.record.pid, -15)
+    text, verdict = in_flight(open_run(tmp_path / "run"))
+    assert "run for the first time" in text and verdict is not None
+    assert verdict.reason.endswith("outside of graphs, or a later execution of one")
+
+
+def test_rounding_is_no_answer_to_a_nan_on_inputs_that_were_made_up(limited):
+    rounding = Verdict("rounding", reason="far apart")
+    row = GraphRow("inductor", rounding, id="0_0/dynamo", stage="dynamo", inputs="synthesised inputs")
+    verdict = _about_nan(limited, RunTriage([row], [], [], verdict=rounding))
+    assert verdict.reason == "no output of a graph is NaN on inputs that were made up; far apart"
+    assert "--when nan" in verdict.next[0]
+
+
+def test_what_the_allocator_kept_of_an_earlier_run_is_counted_again():
+    text = "import torch; from graphdbg.toolkit.replaying.costs import PeakMemory; peak = PeakMemory()\n"
+    text += "for _ in range(3): torch.ones(4 << 20)\n"
+    text += "with peak.watched(): torch.ones(4 << 20)\nprint(peak.bytes)"
+    answer = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert int(answer.stdout) > 12 << 20
+
+
+def test_a_rank_that_waits_for_one_that_recorded_nothing_says_for_which():
+    row = SimpleNamespace(id="0_0/dynamo", status="running", lost=True, since=None, rank=0, process="p", error=None)
+    groups = {"0": {"backend": "gloo", "ranks": [0, 1], "rank": 0, "world_size": 2}}
+    saved = SimpleNamespace(record=SimpleNamespace(graph=SimpleNamespace(meta={"process_groups": groups})))
+    ranked = SimpleNamespace(rank=0, name="p")
+    run = SimpleNamespace(rows=[row], processes=[ranked], graph=lambda name: saved, address="run", path=Path("run"))
+    text, verdict = waits(run)
+    assert text == "rank 0 was running 0_0/dynamo when it ended, and waits for rank 1."
+    assert verdict.verdict == "cannot_tell" and verdict.next == ["graphdbg ls run"]
