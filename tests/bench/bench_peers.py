@@ -29,6 +29,7 @@ CASE, BROKEN = HERE / "peers" / "case.py", HERE / "peers" / "broken"
 STORE = HERE.parents[1] / "docs" / "comparison.json"
 SCRIPTS = Path(sys.executable).parent
 KINDS = ("crash", "wrong", "nan", "hang", "segfault")
+DEADLY, ISOLATED = ("hang", "segfault"), ("crash", "hang", "segfault")
 LOGS = "+dynamo,graph_code,aot_graphs,post_grad_graphs,output_code,recompiles,graph_breaks"
 DEPYF = (
     "import depyf, runpy, sys\nsys.argv = sys.argv[1:]\nwith depyf.prepare_debug('out'): runpy.run_path(sys.argv[0])"
@@ -136,11 +137,13 @@ def record(place: Callable[[], Place], folder: Path) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     for name, (command, variables) in recorders(folder).items():
         here, killed = place(), place()
+        here.environment["OMP_NUM_THREADS"] = "1"
         _, text = here.run(*command, CASE, "steps", **variables)
         killed.run(*command, CASE, "kill", **variables)
         (here.folder / "report").mkdir()
         if name == "TORCH_TRACE" and (folder / "tlparse").exists():
-            here.run(folder / "tlparse", "out", "--latest", "-o", "report/html", "--no-browser")
+            log = max((here.folder / "out").iterdir())
+            here.run(folder / "tlparse", log, "-o", "report/html", "--no-browser")
         if name == "graphdbg":
             _, kept = killed.run(SCRIPTS / "graphdbg", "show", "out/0_0/forward")
         else:
@@ -164,8 +167,8 @@ def minify(place: Callable[[], Place], folder: Path) -> dict[str, dict[str, Row]
     """Each kind of bug by each tool."""
     tools: dict[str, Callable[[Place, str], Row | None]] = {
         "graphdbg": ours,
-        "torch, --no-isolate": lambda here, kind: stock(here, kind, isolate=False),
-        "torch": lambda here, kind: stock(here, kind, isolate=True),
+        "torch": lambda here, kind: stock(here, kind, isolate=True) if kind in ISOLATED else None,
+        "torch, --no-isolate": lambda here, kind: stock(here, kind, isolate=False) if kind not in DEADLY else None,
         "Shrink Ray": lambda here, kind: shrinkray(here, folder, kind),
     }
     rows: dict[str, dict[str, Row]] = {}

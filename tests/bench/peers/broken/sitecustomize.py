@@ -14,6 +14,7 @@ class Broken(importlib.abc.MetaPathFinder):
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.loader is not None
         run = spec.loader.exec_module
 
         def exec_module(module):
