@@ -92,7 +92,7 @@ def stock(place: Place, kind: str, isolate: bool) -> Row:
     fails = repro.exists() and place.run(sys.executable, repro)[0] not in (0, 124)
     place.seconds = spent
     return {
-        "queries": int(told[1]) if told else text.count("Strategy:") or None,
+        "queries": int(told[1]) if told else None,
         "nodes": nodes,
         "verified": fails,
         "why": "" if told else text.strip().splitlines()[-1][:80] if text.strip() else "",

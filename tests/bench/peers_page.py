@@ -28,7 +28,8 @@ def cell(row: Row | None, ours: Row) -> str:
     elif row["nodes"] is None:
         return row.get("why") or "nothing left"
     else:
-        text = f"{row['queries'] or '?'} queries, {row['nodes']} nodes"
+        text = f"{row['queries']} queries, " if row["ended"] and row["queries"] else ""
+        text += f"{row['nodes']} nodes"
     if row is not ours:
         text += f", {row['seconds'] / ours['seconds']:.1f} × the time"
     if not row["ended"]:
@@ -61,10 +62,16 @@ def recorded(numbers: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write(numbers: dict[str, Any]) -> None:
-    """Puts the tables between their marks."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, table in (("minified", minified), ("recorded", recorded)):
+def filled(text: str, numbers: dict[str, Any]) -> str:
+    """The page with the tables between their marks; what was not measured stays as it stands."""
+    for name, key, table in (("minified", "minify", minified), ("recorded", "record", recorded)):
+        if key not in numbers:
+            continue
         body = f"<!-- {name} -->\n\n{table(numbers)}\n\n<!-- /{name} -->"
         text = re.sub(rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _, body=body: body, text, flags=re.DOTALL)
-    PAGE.write_text(text, encoding="utf-8")
+    return text
+
+
+def write(numbers: dict[str, Any]) -> None:
+    """Fills the page."""
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), numbers), encoding="utf-8")
