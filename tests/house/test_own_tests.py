@@ -57,5 +57,6 @@ def test_benches_are_alone_in_their_folder() -> None:
     """With what they share, and a client that measures."""
     assert {path.name for path in (TESTS / "bench").glob("*.py") if not path.name.startswith("bench_")} == {
         "agent_client.py",
+        "peers_page.py",
         "self_time.py",
     }
