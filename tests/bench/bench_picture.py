@@ -34,11 +34,13 @@ def measured() -> list[dict[str, float | str]]:
             for seed in range(SEEDS):
                 if (predicate := bug(gm, kind, seed)) is not None:
                     sides = (ours, 10 * LIMIT), (stock, LIMIT)
-                    pairs.append([measure(run, gm, inputs, predicate, limit) for run, limit in sides])
+                    runs = [measure(run, gm, inputs, predicate, limit) for run, limit in sides]
+                    assert all(run.nodes is not None for run in runs), f"{kind}: stopped after {LIMIT} queries"
+                    pairs.append(runs)
         row: dict[str, float | str] = {"bug": words, "cases": len(pairs)}
         for name, at in (("ours", 0), ("torch", 1)):
             row[f"{name} queries"] = statistics.median(pair[at].calls for pair in pairs)
-            row[f"{name} nodes"] = statistics.median(pair[at].nodes or 0 for pair in pairs)
+            row[f"{name} nodes"] = statistics.median(pair[at].nodes for pair in pairs)
         rows.append(row)
     return rows
 
