@@ -269,14 +269,15 @@ def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         )
     if max(worst.needed_bytes, planned.bytes) <= MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
         return text, None
+    mine = " and ".join(known.text for known in passes(run.graph(worst.id), all=True))
+    text += f" Your pass {mine} is part of this compile, and may be what needs it." if mine else ""
     if buffer and planned.largest is not None and planned.bytes > MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
         reason = f"the generated code of {inner} holds {size_text(planned.bytes)} at once, the largest buffer {buffer}"
-        reason += f"; eager needs {eagers} in all{_with_passes(run, worst)}"
+        reason += f"; eager needs {eagers} in all"
         where = Where(planned.largest.name, f"{run_address(run)}/{inner}")
         return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
     if worst.needed_bytes > MORE_MEMORY * (worst.eager_bytes + worst.control_bytes) + FREE_BYTES:
         reason = f"{both}, {size_text(worst.control_bytes)} for those of a harmless graph of as many nodes"
-        reason += _with_passes(run, worst)
         where = _at(run, worst.id)
         return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
     return text, cannot_tell(f"{both}: a harmless graph of as many nodes needs as much here").then(_smaller(worst))
@@ -291,12 +292,6 @@ def _planned(run: Run, name: str) -> tuple[str, Peak]:
             codes = [file for file in run.graph(row.id).code_files() if file.name == WHOLE]
             peaks += [(row.id, peak(file.read_text())) for file in codes]
     return max(peaks, key=lambda item: item[1].bytes, default=("", Peak(0, [])))
-
-
-def _with_passes(run: Run, worst: GraphRow) -> str:
-    """That passes of the user's are part of this compile, as the end of a sentence."""
-    mine = [known.text for known in passes(run.graph(worst.id), all=True)]
-    return f"; compiled with your pass {' and '.join(mine)}, which may be what needs it" if mine else ""
 
 
 def _smaller(worst: GraphRow) -> str:
