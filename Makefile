@@ -73,7 +73,7 @@ docs: $(STAMP)
 
 # Every code block of README and the site, run and compared with what the page shows.
 docs-test: $(STAMP)
-	$(PYTEST) -n $(WORKERS) --dist worksteal --durations=20 -m "" $(ARGS) tests/docs
+	$(PYTEST) -n $(WORKERS) --dist load --maxschedchunk 1 --durations=20 -m "" $(ARGS) tests/docs
 
 # All pictures of README and the site: screens, a moving picture of a real session, the benchmark.
 pictures: $(STAMP)

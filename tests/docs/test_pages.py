@@ -9,11 +9,15 @@ import pytest
 from .blocks import ROOT, blocks, pages
 from .run_pages import run_page
 
-WITH_BLOCKS = [
-    page
-    for page in pages()
-    if any(block.language in ("console", "python") and not block.not_run for block in blocks(page.read_text("utf-8")))
-]
+
+def length(page: Path) -> int:
+    """How many blocks of a page are run."""
+    runs = [block for block in blocks(page.read_text("utf-8")) if not block.not_run]
+    return sum(len(block.commands) or 1 for block in runs if block.language in ("console", "python"))
+
+
+WITH_BLOCKS = sorted(filter(length, pages()), key=length, reverse=True)
+"""The longest first, so that no worker ends long after the others."""
 
 
 @pytest.mark.slow
