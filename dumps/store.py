@@ -40,6 +40,7 @@ from .schema import FROM_TRACE, OF_A_TRACE, GraphRecord, InputsRecord, RunRecord
 from .sources import Sources
 from .tensors import TensorStore
 from .validate import check_graph, check_inputs
+from .wording import why_not_there
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -303,7 +304,7 @@ def open_run(path: str | Path) -> Run:
     """
     path = Path(path)
     if not index.is_run(path):
-        why = "it has no run.json" if path.is_dir() else "there is no such folder"
+        why = why_not_there(path, "run.json")
         raise NoSuchRunError(f"{path} is not a run", why, "see the runs here with graphdbg ls")
     return Run(path)
 
@@ -338,14 +339,13 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
         for folder in (path, path / "case"):
             if stored(folder / GRAPH_FILE) is not None:
                 return SavedGraph(folder)
-        folder = path.is_dir()
+        why = why_not_there(path, "run.json and no graph.json")
     except (OSError, ValueError) as error:
         raise NoSuchRunError(f"{text!r} names nothing", str(error)) from error
     if (program := path / "repro" / "repro.py").is_file():
-        why = "the layer it fails in is all there is to blame"
+        blame = "the layer it fails in is all there is to blame"
         what = f"{text} holds the repro of a program, which is no graph"
-        raise WrongKindError(what, why, f"run: python {shlex.quote(str(program))}")
-    why = "the folder holds neither run.json nor graph.json" if folder else "there is no such folder"
+        raise WrongKindError(what, blame, f"run: python {shlex.quote(str(program))}")
     raise NoSuchRunError(f"{text} is neither a run, a graph of a run nor a case folder", why, _hint(Path(cwd or ".")))
 
 

@@ -93,3 +93,14 @@ def shown_path(path: Path) -> str:
     with contextlib.suppress(ValueError):
         path = path.relative_to(Path.cwd())
     return shlex.quote(str(path))
+
+
+def why_not_there(path: Path, lacks: str) -> str:
+    """Why what a command needs is not found under a path: a folder without it, a file, or nothing at all.
+
+    >>> why_not_there(Path("nowhere"), "run.json")
+    'there is no such folder'
+    """
+    if path.is_dir():
+        return f"it has no {lacks}"
+    return "it is a file, not a folder" if path.exists() else "there is no such folder"

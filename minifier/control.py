@@ -26,6 +26,7 @@ from ..dumps import lines, opening
 from ..dumps.atomic import cannot_write
 from ..dumps.errors import CannotResumeError, UnknownWordError
 from ..dumps.lines import Tail
+from ..dumps.wording import why_not_there
 from .events import EVENTS_FILE, STEPS, Steered, from_json
 from .log import at_work, read
 from .starting import again
@@ -121,7 +122,7 @@ def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> 
         known_step(step)
     events = out / EVENTS_FILE
     if not events.is_file():
-        why = "it has no events.jsonl" if out.is_dir() else "there is no such folder"
+        why = why_not_there(out, "events.jsonl")
         raise CannotResumeError(
             f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT"
         )

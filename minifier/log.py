@@ -38,7 +38,7 @@ from ..dumps.process import FILE as PROCESS_FILE
 from ..dumps.process import Liveness, ProcessRecord, describe, liveness
 from ..dumps.reading import read_record
 from ..dumps.trust import MARK
-from ..dumps.wording import counted
+from ..dumps.wording import counted, why_not_there
 from .events import EVENTS_FILE, KEPT, Answered, Conditions, Ended, Happening, Said, Started
 from .results import LIVE, WORK
 from .search.problem import Answer, Ruling
@@ -202,7 +202,7 @@ def read(out: Path) -> tuple[Story, int]:
 
 def nothing_to_resume(out: Path) -> UsageError:
     """Why there is nothing to go on with in a folder."""
-    why = "it has no events.jsonl with answers" if out.is_dir() else "there is no such folder"
+    why = why_not_there(out, "events.jsonl with answers")
     if (out / OTHER_NAME).is_file():
         why = f"an earlier graphdbg wrote its answers, into {OTHER_NAME}, which this one does not read"
     return CannotResumeError(f"there is nothing to resume in {out}", why, "minify without --resume, into another -o")

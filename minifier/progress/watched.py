@@ -19,6 +19,7 @@ from ...dumps import opening
 from ...dumps.errors import CannotResumeError
 from ...dumps.lines import BITE_BYTES, Tail, objects
 from ...dumps.process import Liveness, ProcessRecord
+from ...dumps.wording import why_not_there
 from ..control import CONTROL_FILE
 from ..events import EVENTS_FILE
 from ..log import at_work, live_file
@@ -148,7 +149,7 @@ def watched(out: str | Path) -> Watched:
     """A folder that is followed, read as far as one bite goes. Raises UsageError where it holds no minification."""
     path = Path(out)
     if not (path / EVENTS_FILE).is_file():
-        why = "it has no events.jsonl" if path.is_dir() else "there is no such folder"
+        why = why_not_there(path, "events.jsonl")
         raise CannotResumeError(
             f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT"
         )

@@ -290,6 +290,7 @@ def test_texts_that_name_something(work: Path) -> None:
         ("run/../../etc", "neither"),
         ("run/0_0/../../etc", "neither"),
         ("small/other", "no such folder"),
+        ("run/run.json", "it is a file"),
     ],
 )
 def test_texts_that_name_nothing(work: Path, text: str, why: str) -> None:
