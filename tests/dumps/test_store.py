@@ -290,12 +290,17 @@ def test_texts_that_name_something(work: Path) -> None:
         ("run/../../etc", "neither"),
         ("run/0_0/../../etc", "neither"),
         ("small/other", "no such folder"),
-        ("run/run.json", "it is a file"),
     ],
 )
 def test_texts_that_name_nothing(work: Path, text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         resolve(text, work)
+
+
+def test_a_file_is_said_to_be_one(work: Path) -> None:
+    (work / "empty").touch()
+    with pytest.raises(UsageError, match="it is a file, not a folder"):
+        resolve("empty", work)
 
 
 def test_a_run_where_one_graph_is_wanted(
