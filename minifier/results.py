@@ -43,6 +43,7 @@ from ..dumps.names import outputs
 from ..dumps.schema import GraphRecord
 from ..dumps.store import load_graph
 from ..dumps.walk import user_frame
+from ..toolkit.replaying.replay import How, own_pass
 from ..toolkit.verdicts.verdict import Verdict, Where
 
 _PASSES = ("custom_pass", "custom_pre_pass", "custom_post_pass")
@@ -135,6 +136,8 @@ class Results:
         if needs is not None:
             minified.needs = needs.told(engine, [(part, self.subject.about(part.atom)["nodes"]) for part in passing])
             minified.verdict = blamed(minified.verdict, minified.needs, self.case)
+        how = How(imports=self.options.imports)
+        minified.verdict = own_pass(load_graph(self.case), minified.verdict, self.options.rung, how)
         near = neighbour(engine, best)
         if near is not None:
             self._write_passing(

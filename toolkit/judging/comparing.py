@@ -27,7 +27,22 @@ from ..live.execution import Attributes, Execution, held, leaves, returned, same
 from ..live.spec import FULL_STAGES, ReplaySpec
 from ..numerics import Difference, compare, output_grains, output_lengths
 from ..numerics.comparison import significant_strides
-from ..numerics.measures import QUIET, ROUNDING, Noise, classes, is_float, number, rms, tolerance, wide
+from ..numerics.measures import (
+    LAMBDA,
+    NORMALISING,
+    QUIET,
+    ROUNDING,
+    Noise,
+    base_name,
+    classes,
+    is_float,
+    number,
+    rms,
+    shapes_of,
+    terms,
+    tolerance,
+    wide,
+)
 from ..numerics.statistics import tensors_in
 from .baseline import NoReference, reference
 
@@ -297,6 +312,8 @@ ALLOWANCE = 4
 """A rung may flip this many times what the samples flip: its rounding is one more sample of the same noise."""
 
 SUMS = 16.0
+CHANNELWISE = ("batch_norm", "native_batch", "_native_batch", "group_norm", "native_group", "instance_norm")
+"""How the names of normalisations begin that share a mean within a channel."""
 
 EXACT = frozenset({
     "where", "nan_to_num", "maximum", "minimum", "max", "min", "amax", "amin", "relu", "abs", "neg", "clone",
@@ -387,23 +404,56 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
 
 
 def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
-    """The value of a node of a float64 run, its tensors changed in place by as much as rounding could."""
+    """The value of a node of a float64 run, its tensors changed in place by as much as rounding could; what a sum is
+    off grows with the number of its terms (see `rounding_bound`). The gradient of what is broadcast is a sum, too; that
+    of what is normalised is off as a whole, by what the sums inside of the operation's backward are."""
+    shapes = [shape for user in node.users for shape in shapes_of(user)]
+    normalised = [name for user in node.users if (name := base_name(user)) in NORMALISING]
     for tensor, width in zip(tensors_in(value), eps, strict=False):
         if width and tensor.dtype == torch.float64:
             plain = tensor.data  # autograd must not take it for a change of a saved value
-            plain.add_(_rounding(plain, width, generator))
+            plain.add_(_rounding(plain, width, generator, terms(node)))
             if tensor.requires_grad:
-                tensor.register_hook(lambda grad, width=width: grad + _rounding(grad, width, generator))
+                broadcast = max(map(math.prod, shapes), default=1) // max(1, tensor.numel())
+                names = normalised if tensor.dim() > 1 else []
+
+                def hook(grad: torch.Tensor, width: float = width, terms: int = broadcast, names: Any = names) -> Any:
+                    return grad + _rounding(grad, width, generator, terms) + _shifts(grad, width, generator, names)
+
+                tensor.register_hook(hook)
     return value
 
 
-def _rounding(values: torch.Tensor, width: float, generator: torch.Generator) -> torch.Tensor:
-    unit = torch.rand(values.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(values.device)
+def _rounding(values: torch.Tensor, width: float, generator: torch.Generator, terms: int = 1) -> torch.Tensor:
+    sums = _size(values) * _of_a_sum(width, terms)
     known = torch.isfinite(values)
-    finite = values[known]
-    size = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
-    sums = SUMS * min(width, torch.finfo(torch.float32).eps) * size
-    return values.abs().mul_(width).add_(sums).mul_(unit).masked_fill_(~known, 0.0)
+    return values.abs().mul_(width).add_(sums).mul_(_units(values, generator)).masked_fill_(~known, 0.0)
+
+
+def _shifts(grad: torch.Tensor, width: float, generator: torch.Generator, names: Sequence[str]) -> torch.Tensor | float:
+    """What the sums inside the backward of a normalisation move a gradient by: one number for each channel of a batch
+    or group norm, one for each row of another."""
+    shift: torch.Tensor | float = 0.0
+    for name in names:
+        shared = [at for at in range(grad.dim()) if at != 1] if name.startswith(CHANNELWISE) else [grad.dim() - 1]
+        one_each = grad.mean(shared, keepdim=True)
+        terms = max(1, grad.numel() // max(1, one_each.numel()))
+        shift = shift + _size(grad) * _of_a_sum(width, terms) * _units(one_each, generator)
+    return shift
+
+
+def _units(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(like.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(like.device)
+
+
+def _size(values: torch.Tensor) -> float:
+    finite = values[torch.isfinite(values)]
+    return float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+
+
+def _of_a_sum(width: float, terms: int) -> float:
+    """What a sum of so many terms may be off, relative to the size of its values; `width`: eps of the dtype."""
+    return min(width, torch.finfo(torch.float32).eps) * max(SUMS, LAMBDA / 2 * math.sqrt(terms))
 
 
 def _is_exact(node: fx.Node) -> bool:

@@ -315,7 +315,7 @@ _REDUCING = frozenset({
     "linalg_vector_norm",
     "nansum", "nanmean", "logcumsumexp", "trace",
 })  # fmt: skip
-_NORMALISING = frozenset(
+NORMALISING = frozenset(
     {
         "softmax",
         "_softmax",
@@ -326,6 +326,10 @@ _NORMALISING = frozenset(
         "native_group_norm",
         "_native_batch_norm_legit",
         "native_batch_norm",
+        "batch_norm",
+        "group_norm",
+        "instance_norm",
+        "rms_norm",
         "_softmax_backward_data",
         "_log_softmax_backward_data",
         "native_layer_norm_backward",
@@ -342,8 +346,8 @@ _ATTENTION = ("scaled_dot_product",)
 
 def reduction_length(node: fx.Node) -> int:
     """How many terms go into one element of this node's value: 1 for what reduces nothing or is not known."""
-    name = _base_name(node)
-    shapes = [shape for arg in node.all_input_nodes for shape in _shapes(arg)]
+    name = base_name(node)
+    shapes = [shape for arg in node.all_input_nodes for shape in shapes_of(arg)]
     if not shapes:
         return 1
     if name in _PRODUCT:
@@ -353,14 +357,19 @@ def reduction_length(node: fx.Node) -> int:
     if any(word in name for word in _ATTENTION):
         return max((max(shape[-2:]) for shape in shapes if len(shape) >= 2), default=1)
     largest = max(_product(shape) for shape in shapes)
-    if name in _NORMALISING:
+    if name in NORMALISING:
         return max(max(shape, default=1) for shape in shapes)
     if name not in _REDUCING:
         return 1
-    out = max((_product(shape) for shape in _shapes(node)), default=1)
+    out = max((_product(shape) for shape in shapes_of(node)), default=1)
     if name.startswith(("cum", "logcum")):
         return max(max(shape, default=1) for shape in shapes)
     return max(1, largest // max(1, out))
+
+
+def terms(node: fx.Node) -> int:
+    """How many terms a sum, a mean or the like adds up for one element; 1 for any other operation."""
+    return reduction_length(node) if base_name(node) in _REDUCING else 1
 
 
 def output_lengths(gm: fx.GraphModule) -> list[int]:
@@ -394,20 +403,22 @@ def _grain(node: fx.Node) -> float:
 
 def _inner(node: fx.Node, name: str) -> int:
     """The inner dimension of a product: the last dimension of the first factor."""
-    factors = [shape for arg in node.args if isinstance(arg, fx.Node) for shape in _shapes(arg)]
+    factors = [shape for arg in node.args if isinstance(arg, fx.Node) for shape in shapes_of(arg)]
     if name in ("addmm", "baddbmm", "addmv", "_addmm_activation"):
         factors = factors[1:]
     return max(1, factors[0][-1]) if factors and factors[0] else 1
 
 
-def _base_name(node: fx.Node) -> str:
+def base_name(node: fx.Node) -> str:
+    """The name of the operation without namespace and overload."""
     if node.op == "call_method":
         return str(node.target)
     name = getattr(node.target, "__name__", str(node.target))
     return name.partition(".")[0]
 
 
-def _shapes(node: fx.Node) -> list[tuple[int, ...]]:
+def shapes_of(node: fx.Node) -> list[tuple[int, ...]]:
+    """The shapes of what a node gives, symbolic sizes at their hints."""
     return [tuple(number(size) for size in tensor.shape) for tensor in _tensors(node)]
 
 

@@ -5,7 +5,7 @@ Journalled once in each process, when a graph is saved under them; reported when
 only to name them, never calls them. The closing words come from the journal alone. Imports no torch.
 
 >>> lines([{"unsaved": "setting inductor.post_grad_custom_post_pass", "what": "mypass.P", "module": "mypass"}])
-['graphdbg: setting inductor.post_grad_custom_post_pass (mypass.P) cannot be saved: replays run without it; ...']
+['graphdbg: setting inductor.post_grad_custom_post_pass (mypass.P) has no saved form: replays run without it, ...']
 """
 
 from __future__ import annotations
@@ -83,13 +83,9 @@ def lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"graphdbg: {text}" for text in sentences[:_MOST]] + more
 
 
-def _of_the_script(note: Mapping[str, Any]) -> bool:
-    return note["unsaved"] != "backend" and str(note.get("module") or "") in ("", "__main__")
-
-
 def trust_helps(notes: Sequence[Mapping[str, Any]]) -> bool:
     """Whether `--trust` brings back one of these."""
-    return any(_of_the_script(note) for note in notes if "unsaved" in note)
+    return any(note["unsaved"] != "backend" for note in notes if "unsaved" in note)
 
 
 def _sentence(note: Mapping[str, Any]) -> str:
@@ -99,10 +95,5 @@ def _sentence(note: Mapping[str, Any]) -> str:
     if note["unsaved"] == "backend":
         return f"{named} cannot be saved: a replay runs Inductor, or another rung, in its place"
     module = str(note.get("module") or "")
-    if _of_the_script(note):
-        return (
-            f"{named} has no saved form: replays run without it, unless --trust brings it back from its recorded source"
-        )
-    return (
-        f"{named} cannot be saved: replays run without it; --import {module} brings it back if importing that sets it"
-    )
+    imported = "" if module in ("", "__main__") else f" or --import {module} sets it"
+    return f"{named} has no saved form: replays run without it, unless --trust runs its recorded source{imported}"

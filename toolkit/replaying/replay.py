@@ -19,11 +19,13 @@ import msgspec
 from ...dumps.wording import counted
 from ..isolation import Answer, ForkServer, ask, opened
 from ..live.process_groups import peers
+from ..live.rung import LADDER
 from ..rungs import warmth
 from ..verdicts.identity import known_id
 from ..verdicts.outcome import Outcome
+from ..verdicts.own_passes import passes, without_passes
 from ..verdicts.signature import from_answer
-from ..verdicts.verdict import died
+from ..verdicts.verdict import Verdict, died
 from . import judged
 from .control import longer, slowed
 from .eager_death import dies_at
@@ -132,6 +134,10 @@ def replay(
         if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
             outcome = dies_at(saved, How(seed, device, limit_s, imports), used, outcome)
         outcome.verdict = with_next(saved, outcome.verdict)
+        if LADDER[rung].has_passes:
+            about = How(seed, device, limit_s, imports)
+            lacking = without_passes(saved, outcome.notes) if outcome.verdict.verdict == "ok" else None
+            outcome.verdict = lacking or own_pass(saved, outcome.verdict, rung, about, used)
         if outcome.verdict.failed:
             outcome.signature_id = known_id(outcome.signature, saved)
         if plain and not others:
@@ -227,3 +233,17 @@ def _load(path: Path) -> list[Any]:
     import torch
 
     return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def own_pass(saved: SavedGraph, verdict: Verdict, rung: str, how: How, server: ForkServer | None = None) -> Verdict:
+    """The verdict on a failure under a rung: a pass of the user's is at fault where the graph is right without what
+    brought it in, `--trust` or `--import`. One more replay, of a graph with such passes alone."""
+    users = passes(saved, all=True)
+    if not (users and how.imports and verdict.failed and verdict.fault == "compiler"):
+        return verdict
+    plain = how._replace(imports=(), anyway=True)
+    if replay(saved, rung, **plain._asdict(), outputs=False, server=server).verdict.verdict != "ok":
+        return verdict
+    mine = " and ".join(user.text for user in users)
+    reason = f"{verdict.reason}; it is right without your pass {mine}"
+    return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, reason=reason)

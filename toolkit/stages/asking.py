@@ -18,21 +18,18 @@ from typing import TYPE_CHECKING, Any
 from ...dumps.errors import GraphdbgError
 from ..blame.partners import compile_of
 from ..isolation import Servers, ask
-from ..verdicts.verdict import WHOLE, Fault, Layer, Verdict, Where, cannot_tell
+from ..replaying.replay import How
+from ..verdicts.own_passes import Pass, passes
+from ..verdicts.verdict import WHOLE, Fault, Layer, Verdict, Where, with_trust_for
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-    from ..replaying.replay import How
 
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-
-from ...dumps import journal
-from ...dumps.graph_folder import JOURNAL_FILE
 
 if TYPE_CHECKING:
     from ...dumps.schema import GraphRecord
@@ -50,14 +47,6 @@ BEFORE = {
 }
 """Stage -> the stages that it is made from with the same inputs."""
 
-HOOKS = {
-    "pre_grad": ("pre_grad_custom_pass",),
-    "joint_passed": ("joint_custom_pre_pass", "joint_custom_post_pass"),
-    "post_grad": ("post_grad_custom_pre_pass", "post_grad_custom_post_pass"),
-    "backward": ("custom_partitioner_fn",),
-}
-"""Stage, or how it begins -> the settings whose passes ran last before it was recorded."""
-
 
 class Pair(NamedTuple):
     """A graph and the next one that was made of it; `forward`: the other half of a joint graph that was cut in two."""
@@ -70,22 +59,6 @@ class Pair(NamedTuple):
     def traced(self) -> bool:
         """Whether AOTAutograd ran between the two."""
         return self.after.stage in ("joint", "inference")
-
-
-class Pass(NamedTuple):
-    """A pass of the user's: the setting that it hangs on, its name, and where it was written."""
-
-    hook: str
-    name: str
-    file: str = ""
-    line: int = 0
-    module: str = ""
-
-    @property
-    def text(self) -> str:
-        """The pass as a sentence names it."""
-        place = f" in {Path(self.file).name}" + (f":{self.line}" if self.line else "") if self.file else ""
-        return f"{self.name}{place} ({self.hook})"
 
 
 def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
@@ -177,40 +150,6 @@ def _numbered(record: GraphRecord, known: dict[str, int], numbers: dict[bytes, i
     return []
 
 
-def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
-    """The user's passes that ran last before this graph was recorded, in the order of their settings; or `all` of its
-    compile."""
-    stage = "post_grad" if after.stage.startswith("post_grad") else after.stage
-    hooks = [hook for some in HOOKS.values() for hook in some] if all else HOOKS.get(stage, ())
-    settings = after.record.config.get("inductor", {})
-    return [_named(after, hook, settings[hook]) for hook in hooks if settings.get(hook) is not None]
-
-
-def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
-    """The pass on a setting, as the journal and the recorded definitions describe it."""
-    said = str(value)
-    notes = [note for note in _notes(after) if note.get("unsaved") == f"setting inductor.{hook}"]
-    notes = [note for note in notes if str(note.get("what", "")).rpartition(".")[2] in said] or notes
-    if notes:
-        note = notes[-1]
-        module = str(note.get("module") or "")
-        name = str(note.get("what") or "").removeprefix(f"{module}.") or "a pass"
-        return Pass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
-    known = next((candidate for candidate in after.record.definitions if f"inductor.{hook}" in candidate.values), None)
-    return Pass(hook, "a pass", known.file if known else "", module=known.module if known else "")
-
-
-def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
-    process = (
-        next((candidate for candidate in graph.run.processes if candidate.name == graph.process), None)
-        if graph.run
-        else None
-    )
-    if process is None:
-        return []
-    return [event.fields for event in journal.read(process.path / JOURNAL_FILE).events if event.kind == "note"]
-
-
 STAGES = "stages"
 """What stands in the place of a rung."""
 TASK = "graphdbg.toolkit.stages.judging:task"
@@ -236,23 +175,6 @@ def stages_of(saved: SavedGraph) -> list[SavedGraph]:
     )
 
 
-def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
-    """The verdict that a graph was compiled without passes of the user's that were in force in the run, as the notes of
-    a replay say; None where all were applied."""
-    lost = [
-        dropped
-        for dropped in passes(saved, all=True)
-        if any(f"inductor.{dropped.hook} is not applied" in note for note in notes)
-    ]
-    if not lost:
-        return None
-    mine = [dropped.module for dropped in lost if dropped.module not in ("", "__main__")]
-    how = " ".join(f"--import {module}" for module in dict.fromkeys(mine)) or "--trust"
-    text = " and ".join(dropped.text for dropped in lost)
-    verdict = cannot_tell(f"judged without your pass {text}, which has no saved form")
-    return verdict.then(f"graphdbg triage {saved.name} {how}")
-
-
 def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[SavedGraph, Verdict] | None:
     users = passes(pair.after)
     paths = {"before": pair.before, "forward": pair.forward, "after": pair.after}
@@ -275,16 +197,16 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
         f" ({difference['reason']})."
     )
     verdict = Verdict(
-        "fails",
-        difference["kind"],
-        fault,
-        layer,
-        reason,
-        where,
-        next=[f"graphdbg diff {pair.before.name} {after.name}"],
-        detail=WHOLE,
+        "fails", difference["kind"], fault, layer, reason, where, next=_go_on(pair, after, fault), detail=WHOLE
     )
     return after, verdict
+
+
+def _go_on(pair: Pair, after: SavedGraph, fault: Fault) -> list[str]:
+    """The command that makes the failure smaller, with the user's pass in force, and the one that shows the change."""
+    minify = f"graphdbg minify {pair.before.name}"
+    smaller = with_trust_for(pair.before, minify) if fault == "custom_pass" else minify
+    return [*([smaller] if smaller else []), f"graphdbg diff {pair.before.name} {after.name}"]
 
 
 def _blamed(pair: Pair, users: Sequence[Pass], difference: dict[str, Any]) -> tuple[str, Fault, Layer | None]:

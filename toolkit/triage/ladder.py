@@ -19,7 +19,7 @@ from ..live.rung import LADDER
 from ..replaying.gate import gated, with_next
 from ..replaying.replay import How, replay
 from ..rungs import NAMES, warmth
-from ..stages.asking import STAGES, judge_stages, stages_of, without_passes
+from ..stages.asking import STAGES, judge_stages, stages_of
 from ..verdicts.ladder_records import RungResult, Triage, inputs_given, row_of
 from ..verdicts.ladder_words import address, concluded
 from ..verdicts.signature import RAISED_TOO
@@ -348,8 +348,6 @@ class Ladder:
             patient=left >= self.how.limit_s,
         )
         row = row_of(outcome, rung)
-        if row.passed and LADDER[rung].has_passes:
-            row.verdict = without_passes(self.saved, row.notes) or row.verdict
         if row.verdict.kind == "hang" and left < self.how.limit_s:
             row = RungResult(
                 rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME)

@@ -22,9 +22,9 @@ from ...dumps.wording import counted
 from ..live.process_groups import groups_of
 from ..replaying.after_failure import triggered
 from ..replaying.replay import How
-from ..stages.asking import passes
 from ..verdicts.ladder_records import REAL
 from ..verdicts.ladder_words import record_again, run_address
+from ..verdicts.own_passes import passes
 from ..verdicts.verdict import ROUNDING, Verdict, cannot_tell
 from .ranking import RunTriage
 from .run import triage_run

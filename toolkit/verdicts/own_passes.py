@@ -1,0 +1,107 @@
+"""The user's own passes in a graph's compile: their names and places, and what a verdict is worth that was judged
+without them. No torch.
+
+>>> Pass("post_grad_custom_post_pass", "clip", "/home/ann/team_passes.py", 3).text
+'clip in team_passes.py:3 (post_grad_custom_post_pass)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...dumps import journal
+from ...dumps.graph_folder import JOURNAL_FILE
+from .verdict import Verdict, cannot_tell
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+HOOKS = {
+    "pre_grad": ("pre_grad_custom_pass",),
+    "joint_passed": ("joint_custom_pre_pass", "joint_custom_post_pass"),
+    "post_grad": ("post_grad_custom_pre_pass", "post_grad_custom_post_pass"),
+    "backward": ("custom_partitioner_fn",),
+}
+"""Stage, or how it begins -> the settings whose passes ran last before it was recorded."""
+_ORDER = ("dynamo", "pre_grad", "joint inference", "joint_passed", "forward backward", "post_grad")
+"""Stages as they follow each other."""
+
+
+class Pass(NamedTuple):
+    """A pass of the user's: the setting that it hangs on, its name, and where it was written."""
+
+    hook: str
+    name: str
+    file: str = ""
+    line: int = 0
+    module: str = ""
+
+    @property
+    def text(self) -> str:
+        """The pass as a sentence names it."""
+        place = f" in {Path(self.file).name}" + (f":{self.line}" if self.line else "") if self.file else ""
+        return f"{self.name}{place} ({self.hook})"
+
+
+def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
+    """The user's passes that ran last before this graph was recorded, in the order of their settings; or `all` of its
+    compile."""
+    stage = "post_grad" if after.stage.startswith("post_grad") else after.stage
+    hooks = [hook for some in HOOKS.values() for hook in some] if all else HOOKS.get(stage, ())
+    settings = after.record.config.get("inductor", {})
+    return [_named(after, hook, settings[hook]) for hook in hooks if settings.get(hook) is not None]
+
+
+def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
+    """The pass on a setting, as the journal and the recorded definitions describe it."""
+    said = str(value)
+    notes = [note for note in _notes(after) if note.get("unsaved") == f"setting inductor.{hook}"]
+    notes = [note for note in notes if str(note.get("what", "")).rpartition(".")[2] in said] or notes
+    if notes:
+        note = notes[-1]
+        module = str(note.get("module") or "")
+        name = str(note.get("what") or "").removeprefix(f"{module}.") or "a pass"
+        return Pass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
+    known = next((candidate for candidate in after.record.definitions if f"inductor.{hook}" in candidate.values), None)
+    if known is None:
+        return Pass(hook, "a pass")
+    return Pass(hook, known.values[f"inductor.{hook}"].removesuffix("()"), known.file, module=known.module)
+
+
+def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
+    process = (
+        next((candidate for candidate in graph.run.processes if candidate.name == graph.process), None)
+        if graph.run
+        else None
+    )
+    if process is None:
+        return []
+    return [event.fields for event in journal.read(process.path / JOURNAL_FILE).events if event.kind == "note"]
+
+
+def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
+    """The verdict that a graph was compiled without passes of the user's that had still to run on it in the run, as the
+    notes of a replay say; None where all were applied."""
+    lost = [
+        dropped
+        for dropped in passes(saved, all=True)
+        if any(f"inductor.{dropped.hook} is not applied" in note for note in notes)
+        and _place(next(stage for stage in HOOKS if dropped.hook in HOOKS[stage])) > _place(saved.stage)
+    ]
+    if not lost:
+        return None
+    mine = [dropped.module for dropped in lost if dropped.module not in ("", "__main__")]
+    recorded = {name for definition in saved.record.definitions if not definition.missing for name in definition.values}
+    trusting = not mine or all(f"inductor.{dropped.hook}" in recorded for dropped in lost)
+    how = "--trust" if trusting else " ".join(f"--import {module}" for module in dict.fromkeys(mine))
+    text = " and ".join(dropped.text for dropped in lost)
+    verdict = cannot_tell(f"right, but without your pass {text}, which takes part with {how}")
+    return verdict.then(f"graphdbg triage {saved.name} {how}")
+
+
+def _place(stage: str) -> int:
+    """Where a stage stands among them; what is not known stands first."""
+    plain = "post_grad" if stage.startswith("post_grad") else stage
+    return next((at for at, names in enumerate(_ORDER) if plain in names.split()), 0)
