@@ -29,8 +29,9 @@ from ..dumps.wording import shown_path
 from ..toolkit.isolation import ForkServer, Servers, default_memory_bytes, fork_server, heartbeat
 from ..toolkit.isolation.processes import owned
 from ..toolkit.replaying import judged
-from ..toolkit.replaying.replay import How
+from ..toolkit.replaying.replay import How, own_pass
 from ..toolkit.triage.ladder import eased
+from ..toolkit.verdicts.own_passes import passes
 from ..toolkit.verdicts.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
 from .events import Ended, Follow, Happening, QueryAnswered, Started
@@ -254,7 +255,7 @@ def minify_saved(
             session = Minification(oracle, log, out, options, narrate=said, tell=publish, steering=steering)
             try:
                 result = session.run(pool)
-                _ease(result, server, options, said)
+                _ease(result, saved, server, options, said)
                 result.notes += oracle.asking.deaths()
             except Interrupted as interrupted:
                 interrupted.minified.notes += oracle.asking.deaths()
@@ -271,15 +272,20 @@ def minify_saved(
     return result
 
 
-def _ease(minified: Minified, server: ForkServer, options: MinifyOptions, say: Callable[[str], object]) -> None:
-    """Adds the cheapest change that was seen to make the failure go away to the verdict of a small case and to what its
-    folder says of it."""
+def _ease(
+    minified: Minified, saved: SavedGraph, server: ForkServer, options: MinifyOptions, say: Callable[[str], object]
+) -> None:
+    """Adds whose pass is at fault, or the cheapest change that was seen to make the failure go away, to the verdict of
+    a small case and to what its folder says of it."""
     measured = any(getattr(options, name) is not None for name in MEASURES)
     if options.command or measured or options.rung != "inductor" or minified.path is None or minified.stopped:
         return
     how = How(options.seed, None, EASING_S, options.imports)
-    record = eased(load_graph(minified.path), server, how, minified.verdict, 0.0, EASING_S, report=say)
-    if record.workaround:
+    case, users = load_graph(minified.path), passes(saved, all=True)
+    record = own_pass(case, minified.verdict, options.rung, how, server, users)
+    if record.fault == "compiler":
+        record = eased(case, server, how, record, 0.0, EASING_S, report=say)
+    if record != minified.verdict:
         minified.verdict = record
         path = minified.path / CASE_FILE
         data: dict[str, Any] = {**msgspec.json.decode(opening.read(path)), "record": record.plain()}

@@ -36,8 +36,9 @@ from ..toolkit.replaying import judged
 from ..toolkit.replaying.gate import with_next
 from ..toolkit.verdicts import verdict, verdict_words
 from ..toolkit.verdicts.outcome import Outcome
+from ..toolkit.verdicts.own_passes import passes
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature, from_answer
-from ..toolkit.verdicts.verdict import with_flags
+from ..toolkit.verdicts.verdict import with_flags, with_trust_for
 from . import made_up
 from .asking import RUNNING, TASKS, Querying
 from .log import live_file
@@ -321,8 +322,32 @@ class Oracle:
             )
             error.wider = wider
             return error
+        if users := passes(load_graph(self.case), all=True):
+            return self._of_own_passes(named, " and ".join(user.text for user in users))
         what = f"the case does not fail under {self.options.rung}"
         return DoesNotFailError(what, why, f"see what it does with {look}", record.then(look))
+
+    def _of_own_passes(self, named: str, users: str) -> CannotJudgeError:
+        """The refusal of a graph that is right, in whose compile passes of the user's ran: before it was recorded, or
+        not here."""
+        from ..toolkit.stages.asking import pairs, stages_of
+        from ..toolkit.verdicts.ladder_words import address
+
+        saved = load_graph(self.case)
+        before = next((pair.before for pair in pairs(stages_of(saved)) if pair.after.id == saved.id), saved)
+        wider = address(before) if before is not saved and passes(saved) else ""
+        command = with_flags(f"graphdbg minify {shlex.quote(wider or named)}", self.options.imports)
+        what = f"{named} does not fail under {self.options.rung}"
+        if self.options.imports:
+            why = f"it is the graph that your pass {users} left" if wider else f"it passed, with your pass {users}"
+        else:
+            why, command = f"it passed, without your pass {users}", with_trust_for(before, command) or command
+        judge = f"graphdbg triage {shlex.quote(named)}"
+        go_on = command if wider or not self.options.imports else with_flags(judge, self.options.imports)
+        record = verdict.cannot_tell(why).then(go_on)
+        error = CannotJudgeError(what, why, f"go on with {go_on}", record)
+        error.wider = wider if self.options.imports else ""
+        return error
 
     def _wider(self) -> str:
         """The graph that this one was made from, where what made it may be at fault; empty where none is recorded."""

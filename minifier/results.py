@@ -43,11 +43,8 @@ from ..dumps.names import outputs
 from ..dumps.schema import GraphRecord
 from ..dumps.store import load_graph
 from ..dumps.walk import user_frame
-from ..toolkit.replaying.replay import How, own_pass
+from ..toolkit.verdicts.identity import OWN_PASS
 from ..toolkit.verdicts.verdict import Verdict, Where
-
-_PASSES = ("custom_pass", "custom_pre_pass", "custom_post_pass")
-"""How the settings end that hold a pass of the user's."""
 
 
 def place_of(record: GraphRecord, text: str) -> str:
@@ -66,7 +63,7 @@ def blamed(verdict: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Ver
     """The verdict on the case in a folder; a pass of the user's is at fault where the case fails with it and passes
     without."""
     needed = [row["name"] for row in needs if row["what"] == "setting" and row["verdict"] == "needed"]
-    name = next((name for name in needed if name.endswith(_PASSES)), "")
+    name = next((name for name in needed if name.endswith(OWN_PASS)), "")
     if verdict.fault != "compiler" or not name:
         return verdict
     homes = [
@@ -136,8 +133,6 @@ class Results:
         if needs is not None:
             minified.needs = needs.told(engine, [(part, self.subject.about(part.atom)["nodes"]) for part in passing])
             minified.verdict = blamed(minified.verdict, minified.needs, self.case)
-        how = How(imports=self.options.imports)
-        minified.verdict = own_pass(load_graph(self.case), minified.verdict, self.options.rung, how)
         near = neighbour(engine, best)
         if near is not None:
             self._write_passing(

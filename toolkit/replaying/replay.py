@@ -23,9 +23,9 @@ from ..live.rung import LADDER
 from ..rungs import warmth
 from ..verdicts.identity import known_id
 from ..verdicts.outcome import Outcome
-from ..verdicts.own_passes import passes, without_passes
+from ..verdicts.own_passes import WITHOUT, Pass, passes, without_passes
 from ..verdicts.signature import from_answer
-from ..verdicts.verdict import Verdict, died
+from ..verdicts.verdict import Verdict, Where, died
 from . import judged
 from .control import longer, slowed
 from .eager_death import dies_at
@@ -235,15 +235,25 @@ def _load(path: Path) -> list[Any]:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def own_pass(saved: SavedGraph, verdict: Verdict, rung: str, how: How, server: ForkServer | None = None) -> Verdict:
+def own_pass(
+    saved: SavedGraph,
+    verdict: Verdict,
+    rung: str,
+    how: How,
+    server: ForkServer | None = None,
+    users: Sequence[Pass] | None = None,
+) -> Verdict:
     """The verdict on a failure under a rung: a pass of the user's is at fault where the graph is right without what
-    brought it in, `--trust` or `--import`. One more replay, of a graph with such passes alone."""
-    users = passes(saved, all=True)
+    brought it in, `--trust` or `--import`. One more replay, of a graph with such passes alone. `users`: the passes
+    of the graph that it was cut from, where it holds none itself."""
+    users = passes(saved, all=True) if users is None else users
     if not (users and how.imports and verdict.failed and verdict.fault == "compiler"):
         return verdict
     plain = how._replace(imports=(), anyway=True)
-    if replay(saved, rung, **plain._asdict(), outputs=False, server=server).verdict.verdict != "ok":
+    without = replay(saved, rung, **plain._asdict(), outputs=False, server=server).verdict
+    if without.verdict != "ok" and without.detail != WITHOUT:
         return verdict
     mine = " and ".join(user.text for user in users)
     reason = f"{verdict.reason}; it is right without your pass {mine}"
-    return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, reason=reason)
+    where = Where(users[0].name, verdict.where.graph if verdict.where else "", users[0].place, users[0].hook)
+    return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, reason=reason, where=where)

@@ -80,6 +80,8 @@ _LEAST, _MOST = 2, 16
 """Words of a text that say which bug it is, and how many of them count."""
 SPEAKING = ("crash", "missing_error")
 """Kinds with an error's text."""
+OWN_PASS = ("custom_pass", "custom_pre_pass", "custom_post_pass")
+"""How the settings end that hold a pass of the user's."""
 CPP = "C++"
 """The detail of an error of the C++ compiler, whose text says little."""
 
@@ -106,14 +108,20 @@ class Identity:
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
-def identity(signature: Signature, calls: Iterable[Call] | Callable[[], Iterable[Call]], *, reduced: bool) -> Identity:
+def identity(
+    signature: Signature,
+    calls: Iterable[Call] | Callable[[], Iterable[Call]],
+    *,
+    reduced: bool,
+    own: Callable[[], tuple[str, ...]] = tuple,
+) -> Identity:
     """The identity of a failure. `calls`: of the graph it is seen in, or what gives them, which is asked only where
-    they count; `reduced`: that graph is minimised.
+    they count; `reduced`: that graph is minimised; `own`: the user's passes that it needs, asked for where calls count.
     """
     words = text_words(signature.message) if signature.kind in SPEAKING else ""
     detail = base("call_function", signature.detail) if "." in signature.detail else signature.group()
     known = bool(words) and detail != CPP
-    called = () if known else called_by(calls() if callable(calls) else calls)
+    called = () if known else called_by(calls() if callable(calls) else calls) + (own() if reduced else ())
     if not words and signature.frames and signature.kind in SPEAKING:
         words = f"in {signature.frames[0].rpartition(':')[2]}"
     error = signature.error.rpartition(".")[2]
@@ -122,12 +130,14 @@ def identity(signature: Signature, calls: Iterable[Call] | Callable[[], Iterable
 
 def of_record(signature: Signature, record: GraphRecord, *, reduced: bool) -> Identity:
     """The identity of a failure in a graph that is read already."""
-    return identity(signature, lambda: _calls(record), reduced=reduced)
+    return identity(signature, lambda: _calls(record), reduced=reduced, own=lambda: _own_passes(record))
 
 
 def of_graph(signature: Signature, saved: SavedGraph) -> Identity:
     """The identity of a failure in a saved graph. Raises GraphdbgError where the graph has to be read and cannot be."""
-    return identity(signature, lambda: _calls(saved.record), reduced=reduced(saved))
+    return identity(
+        signature, lambda: _calls(saved.record), reduced=reduced(saved), own=lambda: _own_passes(saved.record)
+    )
 
 
 def known_id(signature: Signature | None, saved: SavedGraph) -> str:
@@ -187,3 +197,15 @@ def base(op: str, target: str) -> str:
 
 def _calls(record: GraphRecord) -> Iterable[Call]:
     return ((node.op, node.target) for node in nodes(record.graph))
+
+
+def _own_passes(record: GraphRecord) -> tuple[str, ...]:
+    """The user's passes that a minimised graph still needs, each with a digest of its source: another wrong rewrite is
+    another bug."""
+    hooks = {f"inductor.{hook}" for hook in record.config.get("inductor", {}) if hook.endswith(OWN_PASS)}
+    return tuple(
+        f"{text} {hashlib.blake2b(definition.program.encode(), digest_size=4).hexdigest()}"
+        for definition in record.definitions
+        for hook, text in sorted(definition.values.items())
+        if hook in hooks
+    )

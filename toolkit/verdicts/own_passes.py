@@ -25,6 +25,8 @@ HOOKS = {
     "backward": ("custom_partitioner_fn",),
 }
 """Stage, or how it begins -> the settings whose passes ran last before it was recorded."""
+WITHOUT = "without"
+"""The detail of a `cannot_tell`: a graph is right without passes of the user's that had still to run on it."""
 _ORDER = ("dynamo", "pre_grad", "joint inference", "joint_passed", "forward backward", "post_grad")
 """Stages as they follow each other."""
 
@@ -41,8 +43,12 @@ class Pass(NamedTuple):
     @property
     def text(self) -> str:
         """The pass as a sentence names it."""
-        place = f" in {Path(self.file).name}" + (f":{self.line}" if self.line else "") if self.file else ""
-        return f"{self.name}{place} ({self.hook})"
+        return f"{self.name}{' in ' * bool(self.file)}{self.place} ({self.hook})"
+
+    @property
+    def place(self) -> str:
+        """File and line, as far as they are known."""
+        return Path(self.file).name + (f":{self.line}" if self.line else "") if self.file else ""
 
 
 def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
@@ -97,7 +103,7 @@ def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     trusting = not mine or all(f"inductor.{dropped.hook}" in recorded for dropped in lost)
     how = "--trust" if trusting else " ".join(f"--import {module}" for module in dict.fromkeys(mine))
     text = " and ".join(dropped.text for dropped in lost)
-    verdict = cannot_tell(f"right, but without your pass {text}, which takes part with {how}")
+    verdict = cannot_tell(f"right, but without your pass {text}, which takes part with {how}", WITHOUT)
     return verdict.then(f"graphdbg triage {saved.name} {how}")
 
 
