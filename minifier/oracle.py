@@ -322,7 +322,7 @@ class Oracle:
             )
             error.wider = wider
             return error
-        if users := passes(load_graph(self.case), all=True):
+        if self.case.is_dir() and (users := passes(load_graph(self.case), all=True)):
             return self._of_own_passes(named, " and ".join(user.text for user in users))
         what = f"the case does not fail under {self.options.rung}"
         return DoesNotFailError(what, why, f"see what it does with {look}", record.then(look))

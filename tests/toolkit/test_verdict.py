@@ -43,7 +43,7 @@ MEMORY = Signature("memory", "run")
         ),
         (
             judged(Signature("accuracy", detail="rounding"), reason="half"),
-            "a rounding is left out: half",
+            "differs by rounding: half",
             "rounding",
             0,
         ),

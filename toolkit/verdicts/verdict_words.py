@@ -135,7 +135,7 @@ _OWNERS = {
 }
 """Whose fault a failure is -> the same, in a sentence."""
 
-_HEADS = {"wrong_numbers": "wrong numbers", "signed zero": "wrong sign of zero", "rounding": "a rounding is left out"}
+_HEADS = {"wrong_numbers": "wrong numbers", "signed zero": "wrong sign of zero", "rounding": "differs by rounding"}
 """Kind, or the detail of one -> the first words of its text."""
 
 AROUND = "Work-around, seen to work on this graph (put it before the first compile):"

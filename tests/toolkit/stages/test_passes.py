@@ -14,9 +14,11 @@ import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import opened
-from graphdbg.toolkit.replaying.replay import How
+from graphdbg.toolkit.isolation.imports import with_trust
+from graphdbg.toolkit.replaying.replay import How, replay
 from graphdbg.toolkit.stages.asking import judge_stages
 from graphdbg.toolkit.triage.run import triage_run
+from graphdbg.toolkit.verdicts.own_passes import WITHOUT
 from graphdbg.toolkit.verdicts.verdict import Verdict
 
 PASS = """
@@ -83,11 +85,11 @@ ROWS = {
 }
 
 
-def dumped(script: Path, text: str) -> Path:
+def dumped(script: Path, text: str, *, ends_well: bool = True) -> Path:
     script.write_text(text)
     run = script.parent / "run"
     subprocess.run(
-        [sys.executable, "-m", "graphdbg", "dump", "-o", str(run), str(script)], check=True, cwd=script.parent
+        [sys.executable, "-m", "graphdbg", "dump", "-o", str(run), str(script)], check=ends_well, cwd=script.parent
     )
     return run
 
@@ -125,6 +127,19 @@ def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
     assert judged.where.node.startswith(node)
     where = (text + program).splitlines().index(next(one for one in program.splitlines() if WORDS[node] in one)) + 1
     assert judged.where.line == f"script.py:{where}"
+
+
+def test_a_pass_by_which_the_compile_fails_is_at_fault(tmp_path: Path) -> None:
+    text = PASS.format(when=ATEN + "tanh.default", change="raise RuntimeError('no tanh here')")
+    program = PROGRAM.format(setting="config.post_grad_custom_pre_pass = Mine()", grad=False, how="")
+    saved = open_run(dumped(tmp_path / "script.py", text + program, ends_well=False)).graph("0_0/inference")
+    alone = replay(saved, outputs=False).verdict
+    assert (alone.verdict, alone.detail) == ("cannot_tell", WITHOUT)
+    assert alone.next == [f"graphdbg triage {saved.name} --trust"]
+    judged = replay(saved, outputs=False, imports=with_trust((), True)).verdict
+    assert (judged.verdict, judged.kind, judged.fault) == ("fails", "crash", "custom_pass"), judged.reason
+    assert judged.where is not None
+    assert (judged.where.node, judged.where.line) == ("Mine", "script.py:6")
 
 
 WORDS = {"tanh": "tanh", "h": "tanh", "mm": "x @ w", "add": "x @ w", "sub": "x @ w"}

@@ -28,6 +28,12 @@ def conv2d_strided() -> None:
     _train(nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(inplace=True)), torch.randn(2, 3, 8, 8))
 
 
+def bias_before_batch_norm() -> None:
+    first, second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
+    norm = nn.Sequential(nn.BatchNorm2d(16), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+    _train(nn.Sequential(first, nn.Softshrink(0.1), second, norm), torch.randn(8, 3, 24, 24))
+
+
 def conv3d() -> None:
     _train(
         nn.Sequential(nn.Conv3d(1, 4, 3), nn.InstanceNorm3d(4, affine=True), nn.AvgPool3d(2)),
