@@ -18,7 +18,7 @@ from ..journal import Event
 from ..schema import GraphRecord, GuardRecord
 from ..store import Run
 from . import wording
-from .model import Compile, DDPPart, Function, GraphLine, ProcessWhy, ProgramLine, Restart, Skipped, Symbol, Why
+from .model import Compile, DDPPart, Function, GraphLine, Guard, ProcessWhy, ProgramLine, Restart, Skipped, Symbol, Why
 
 if TYPE_CHECKING:
     from ..browse.follow import Following
@@ -262,6 +262,9 @@ class Reader:
         now = fields.get("now")
         if item.guards and isinstance(now, dict):
             item.guards[0].now = cast("dict[str, Any]", now)
+        item.also = [
+            also for pair in items(fields.get("also")) if (also := _also(items(pair), item.guards)) is not None
+        ]
         item.error = "an error to the caller: torch._dynamo.config.error_on_recompile is set" if error else ""
 
     def limit(self, fields: dict[str, Any]) -> None:
@@ -324,6 +327,15 @@ class Reader:
             begun.nothing = reason
         elif RESUME.fullmatch(name.rpartition(".")[2]) is None:
             self.why.skipped.append(Skipped(name, file, line, reason))
+
+
+def _also(pair: list[Any], guards: list[Guard]) -> Guard | None:
+    """A further guard that failed, written as [text, present value], with the line that an older version's gives."""
+    if len(pair) != 2 or not isinstance(pair[0], str):
+        return None
+    text = pair[0]
+    alike = next((guard for guard in guards if wording.alike(guard.text) == wording.alike(text)), None)
+    return Guard(text, place=alike.place if alike else None, now={text.partition(" == ")[0]: pair[1]})
 
 
 _HANDLERS = {

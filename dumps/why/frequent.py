@@ -61,11 +61,15 @@ def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, 
         text = f"recompile of {function.name}: {wording.short(alike).partition('. ')[0]}"
         place = guard.place or ProgramLine(function.file, function.line)
         yield ("recompile", function.file, str(function.line), alike), Cause("recompile", text, place)
+        for guard in item.also:
+            alike, place = wording.alike(guard.text), guard.place or ProgramLine(function.file, function.line)
+            text = f"recompile of {function.name}: guard {wording.short(alike)} failed as well"
+            yield ("also", function.file, str(function.line), alike), Cause("recompile", text, place)
 
 
 class Repeated(msgspec.Struct):
     """One guard because of which a function was compiled again and again: how often, of which compile `id` the last
-    was; `limit` where torch gave up.
+    was; `limit` where torch gave up. `text` says what else failed in the first of them.
     """
 
     function: str
@@ -91,6 +95,7 @@ def repeated(run: Run) -> list[Repeated]:
                 guard, name = item.guards[0], f"{process.prefix}{item.id}/dynamo"
                 key = process.name, function.file, str(function.line), wording.alike(guard.text)
                 text, place = wording.failed(guard), guard.place or ProgramLine(function.file, function.line)
+                text = "; also: ".join([text, *map(wording.failed, item.also)])
                 repeat = by_key.setdefault(
                     key, Repeated(function.name, text, wording.short(guard.text), place, 0, name)
                 )

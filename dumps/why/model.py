@@ -89,7 +89,8 @@ class Compile(msgspec.Struct):
     """One attempt of Dynamo to compile a frame. `kind`: "first", "again" (a first compile of a known function), "reset"
     (the same after torch._dynamo.reset), "resumed" (behind a graph break, at line `resumed_at`), "recompile", "limit"
     (it would have been one recompile too many), "observed" (no compile: the program's own graphs) or "unknown" (its
-    beginning was lost). `began`: seconds since 1970; 0 where it is not known."""
+    beginning was lost). `guards`: the first that failed in each compiled version, those alike left out, newest version
+    first; `also`: what else failed in the newest one. `began`: seconds since 1970; 0 where it is not known."""
 
     id: str
     kind: str = "first"
@@ -102,6 +103,7 @@ class Compile(msgspec.Struct):
     called_from: ProgramLine | None = None
     cached: int = 0
     guards: list[Guard] = []
+    also: list[Guard] = []
     guards_of: int = 0
     captured: str = ""
     restarts: list[Restart] = []

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from ..tables import plain
 from ..wording import counted, size_text
 from . import frequent, wording
-from .model import Break, Compile, DDPPart, Function, GraphLine, ProcessWhy, ProgramLine, Symbol, Why
+from .model import Break, Compile, DDPPart, Function, GraphLine, Guard, ProcessWhy, ProgramLine, Symbol, Why
 
 _COUNTED = ("dynamo", "joint", "forward", "backward", "inference")
 
@@ -256,7 +257,7 @@ class ProcessText:
         self._details(function, item)
         return textwrap.dedent("\n".join(self.lines))
 
-    def _details(self, function: Function, item: Compile) -> None:
+    def _details(self, function: Function, item: Compile, group: Sequence[Compile] = ()) -> None:
         if item.captured:
             self.add(9, f"captured again: {item.captured}")
         if item.guards:
@@ -264,6 +265,7 @@ class ProcessText:
             if guard.place is not None:
                 self.add(9, f"needed at {self.place(guard.place, function)}{guard.place.code_text}", limit=2)
             self._gloss(wording.gloss(guard))
+        self._also(function, group or [item])
         for restart in item.restarts:
             if restart.error != "SpeculationRestartAnalysis":
                 self.add(9, f"started over once {wording.restarted(restart.error, restart.text)}")
@@ -287,6 +289,17 @@ class ProcessText:
             if later:
                 self.add(9, f"compiled when the backward first ran, in this order: {', '.join(later)}")
         self._shapes(item)
+
+    def _also(self, function: Function, group: Sequence[Compile]) -> None:
+        """The guards that failed beside the first one, each once, with how often and the line that needs it."""
+        alike: dict[str, list[Guard]] = {}
+        for guard in (guard for item in group for guard in item.also):
+            alike.setdefault(wording.alike(guard.text), []).append(guard)
+        for guards in sorted(alike.values(), key=len, reverse=True):
+            place = next((guard.place for guard in guards if guard.place is not None), None)
+            often = f" in {len(guards)} of {len(group)}" if len(group) > 1 else ""
+            at = f", needed at {self.place(place, function)}{place.code_text}" if place is not None else ""
+            self.add(9, f"also{often}: {wording.failed(guards[0])}{at}", limit=2)
 
     def _part(self, part: DDPPart) -> None:
         size = f"{counted(part.parameters, 'parameter')}, {size_text(part.size_bytes)}"
@@ -367,13 +380,14 @@ class ProcessText:
         first, refused = group[0], [item for item in group if item.limit]
         count = len(group) - len(refused)
         why = f"{wording.failed(first.guards[0])} [{outcome(first)}]"
-        self.add(9, f"{counted(count, 'recompile')} for one cause: {why}", first=first.id)
+        at = "first at" if any(item.also for item in group) else "at"
+        self.add(9, f"{counted(count, 'recompile')} {at} one guard: {why}", first=first.id)
         values = list(dict.fromkeys(value for item in group if (value := wording.present(item.guards[0]))))
         if len(values) > 1:
             more = f" and {len(values) - _VALUES} more" if len(values) > _VALUES else ""
-            self.add(9, f"in turn it was {', '.join(values[:_VALUES])}{more}", limit=3)
+            self.add(9, f"its values: {', '.join(values[:_VALUES])}{more}", limit=3)
         self.add(9, f"the others: {names([item for item in group[1:] if not item.limit])}", limit=3)
-        self._details(function, first)
+        self._details(function, first, group)
         for item in refused:
             if item is not first:
                 self._limit(item)

@@ -179,7 +179,7 @@ def restarted(error: str, text: str) -> str:
     known = {
         "SpeculationRestartAnalysis": "to stop at the graph break",
         "UnspecializeRestartAnalysis": "to leave open a number that it had taken for constant",
-        "TensorifyScalarRestartAnalysis": "because a Python float that it had left open must be a constant",
+        "TensorifyScalarRestartAnalysis": "with a Python float as a constant: another value of it compiles again",
         "CompileCollectiveRestartAnalysis": "because the ranks disagreed on what is dynamic",
     }
     return known.get(error) or f"because of {_joined(text) or error}"

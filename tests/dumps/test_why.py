@@ -175,13 +175,30 @@ def test_five_hundred_recompiles_are_one_entry(process: ProcessWriter) -> None:
     assert len(out.splitlines()) < 20
     out = flat(out)
     assert "499 x recompile of M.step: self.step == …" in out
-    assert "499 recompiles for one cause: guard self.step == 1 failed, self.step is now 2" in out
-    assert "in turn it was 2, 3, 4, 5, 6, 7, 8, 9 and 492 more" in out
+    assert "499 recompiles at one guard: guard self.step == 1 failed, self.step is now 2" in out
+    assert "its values: 2, 3, 4, 5, 6, 7, 8, 9 and 492 more" in out
     assert "GIVEN UP at 0_500: torch._dynamo.config.recompile_limit = 500" in out
     assert (
         why.hint("myrun", open_run("myrun").processes)
         == "499 recompiles, 1 recompile limit reached: graphdbg ls myrun --why"
     )
+
+
+def test_what_else_failed_is_said_with_its_line(process: ProcessWriter) -> None:
+    frame(process, "0_0")
+    for number in range(1, 5):
+        frame(process, f"0_{number}", cached=number)
+        size = f"0/{number - 1}: tensor 'x' size mismatch at index 0. expected {number}, actual {number + 1}"
+        older = ["0/0: self.step == 0      # x * self.step  # model.py:13 in step"] if number > 2 else []
+        also = [[f"self.step == {number - 1}", number]]
+        note(process, "recompile", compile=f"0_{number}", reasons=[size, *older], of=number, also=also)
+    out = flat(text())
+    assert "4 x recompile of M.step: x.size()[0] changed" in out
+    assert "4 x recompile of M.step: guard self.step == … failed as well" in out
+    assert "4 recompiles first at one guard: x.size()[0] was 1, is now 2" in out
+    needed = "also in 4 of 4: guard self.step == 0 failed, self.step is now 1, needed at line 13: x * self.step"
+    assert needed in out.replace("model.py:13", "line 13")
+    assert "; also: guard self.step == 0 failed" in why.repeated(open_run("myrun"))[0].text
 
 
 def test_parts_of_ddp(process: ProcessWriter) -> None:

@@ -41,12 +41,7 @@ MEMORY = Signature("memory", "run")
             "fails: wrong numbers",
             1,
         ),
-        (
-            judged(Signature("accuracy", detail="rounding"), reason="half"),
-            "differs by rounding: half",
-            "rounding",
-            0,
-        ),
+        (judged(Signature("accuracy", detail="rounding"), reason="half"), "differs by rounding: half", "rounding", 0),
         (
             judged(Signature("nan", "compare", detail="inf"), reason="it"),
             "inf that eager does not have: it",

@@ -11,6 +11,7 @@ For example: `signpost_event(original)("dynamo", "_convert_frame_assert._compile
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import sysconfig
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ...dumps.ids import compile_name
+from ...dumps.why import wording
 from ..live import roles
 from ..live.torch_state import compile_id, dynamo_setting
 from .session import Function, Session, hook
@@ -69,6 +71,25 @@ def failing_values(frame: Any, reasons: Iterable[str]) -> dict[str, int | float 
         if len(values) == _MOST:
             break
     return values
+
+
+def also_failing(entry: Any, frame: Any, first: str) -> list[tuple[str, int | float | bool | str]]:
+    """The guards `name == constant` of a compiled version that fail in a frame beside the first one that did, with the
+    present value of each: torch stops at the first, and what else changed would compile again by itself."""
+    failing: list[tuple[str, int | float | bool | str]] = []
+    for part in getattr(getattr(entry, "guard_manager", None), "code_parts", None) or ():
+        name, equals, constant = wording.short(str(part)).partition(" == ")
+        if not equals or not _NAME.fullmatch(name):
+            continue
+        try:
+            wanted = ast.literal_eval(constant)
+        except (SyntaxError, ValueError):
+            continue
+        value = _resolve(name, frame.f_locals, frame.f_globals)
+        plain = type(value) in (int, float, bool, str) and type(value) is type(wanted)
+        if plain and value != wanted and (text := f"{name} == {constant}") not in first and len(text) <= _LONGEST:
+            failing.append((text, value))
+    return failing[:_MOST]
 
 
 def _resolve(name: str, scope: Any, outer: Any) -> Any:
@@ -285,10 +306,22 @@ def _recompile(
     with session.guarded("why"):
         given = bind().arguments
         if not given.get("skip_logging"):
-            texts = list(dict.fromkeys(str(reason)[:GUARD] for reason in reasons))[:_REASONS]
-            values = failing_values(given.get("frame"), texts)
+            kinds: dict[str, str] = {}
+            for reason in map(str, reasons):
+                kinds.setdefault(wording.alike(wording.guard(reason).text), reason[:GUARD])
+            texts, frame = list(kinds.values())[:_REASONS], given.get("frame")
+            entries: Any = given.get("cache_entries", given.get("cache_entry"))
+            newest = next(iter(entries), None) if isinstance(entries, list) else entries
+            also = also_failing(newest, frame, texts[0]) if texts and frame is not None else []
             journal(
-                session, "recompile", compile=now(), reasons=texts, of=len(reasons), now=values or None, error=error
+                session,
+                "recompile",
+                compile=now(),
+                reasons=texts,
+                of=len(reasons),
+                now=failing_values(frame, texts) or None,
+                also=also or None,
+                error=error,
             )
 
 

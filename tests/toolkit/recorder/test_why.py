@@ -147,7 +147,7 @@ def test_the_text_fits_80_columns_and_says_the_most_frequent_first(recorded, par
     lines = [line for line in out.splitlines() if "https://" not in line and "==" not in line]
     assert max(map(len, lines)) <= 80
     assert "7 x  recompile of texts: text == …" in out
-    assert "7 recompiles for one cause: guard text == '' failed, text is now 'a'" in out
+    assert "7 recompiles at one guard: guard text == '' failed, text is now 'a'" in out
     assert re.search(r"GIVEN UP at \d+_8: torch._dynamo.config.recompile_limit = 8", out)
     called, broke = _line("x = self.speak(x)"), _line('print("spoken")')
     assert f'line {called}, in speak (line {broke}): print("spoken")' in out
@@ -232,3 +232,24 @@ model = torch.compile(nn.parallel.DistributedDataParallel(Net(), bucket_cap_mb=2
 model(torch.randn(2, 600)).sum().backward()
 dist.destroy_process_group()
 """
+
+
+def test_every_plain_guard_that_fails_is_journalled_not_only_the_first() -> None:
+    parts = [
+        "L['self'].step == 1",
+        "L['self'].size == 3",
+        "L['keep'] == 1.0",
+        "___check_type_id(L['x'], 7)",
+        "L['n'] == x",
+    ]
+    entry = SimpleNamespace(guard_manager=SimpleNamespace(code_parts=parts))
+    frame = SimpleNamespace(
+        f_locals={"self": SimpleNamespace(step=2, size=3), "keep": 0.5, "n": 4, "x": 1}, f_globals={}
+    )
+    failing = [("self.step == 1", 2), ("keep == 1.0", 0.5)]
+    assert (
+        why_hooks.also_failing(entry, frame, "0/0: tensor 'x' size mismatch at index 0. expected 2, actual 3")
+        == failing
+    )
+    assert why_hooks.also_failing(entry, frame, "0/0: self.step == 1") == failing[1:]
+    assert why_hooks.also_failing(None, frame, "0/0: self.step == 1") == []
