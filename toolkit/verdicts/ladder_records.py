@@ -187,7 +187,12 @@ def row_of(outcome: Outcome, rung: str) -> RungResult:
         control_bytes=outcome.control_bytes,
         signature_id=outcome.signature_id,
     )
-    if worst := max(outcome.errors, key=_size, default=None):
+    named = outcome.verdict.where.name if outcome.verdict.where is not None else ""
+    about = next((error for error in outcome.errors if error.name == named), None)
+    seen = outcome.signature
+    if about is None and outcome.verdict.kind == "wrong_numbers" and seen is not None and seen.size is not None:
+        row.error = seen.size
+    elif worst := about or max(outcome.errors, key=_size, default=None):
         row.error, row.eager_error = worst.rung, worst.eager
     return row
 

@@ -249,7 +249,7 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
     match record.kind:
         case "wrong_numbers":
             own = "" if eager_error is None else f"; eager's own {eager_error:.2g}"
-            size = seen.size if seen is not None and seen.size is not None else error
+            size = error if error is not None or seen is None else seen.size
             return f"is wrong (error {size:.2g}{own})" if size is not None else f"is wrong ({reason})"
         case "nan" if record.fault == "model":
             own = "gives a NaN of the model's own"
