@@ -25,10 +25,11 @@ from ..replaying.after_failure import saw_nan
 from ..replaying.replay import DEFAULT_LIMIT_S, How, replay
 from ..rungs import WHOLE, warmth
 from ..verdicts.ladder_words import address
+from ..verdicts.own_passes import passes
 from ..verdicts.signature import Signature, from_answer
 from ..verdicts.verdict import Verdict, skipped
 from ..verdicts.verdict_words import RELATIONS, headline, text
-from .words import NO_PROGRAM, Relation, finding, first_bad_of_eager, first_bad_of_rung, largest, relation
+from .words import NO_PROGRAM, THE_MODELS, Relation, finding, first_bad_of_eager, first_bad_of_rung, largest, relation
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -205,6 +206,9 @@ class _Reading:
         end["wrong"] = [row["name"] for row in self.wrong]
         end["largest"] = largest(self.rows)
         bad = end["first_bad"]
+        if bad is not None and bad["text"].endswith(THE_MODELS) and (users := passes(self.saved)):
+            left = f"it is in the graph that your pass {' and '.join(user.text for user in users)} left"
+            bad["text"] = bad["text"].replace(THE_MODELS, left)
         own = bad is not None and bad["kind"] == "nan" and "on_right_inputs" not in bad and not saw_nan(self.saved)
         died = bool(end["stopped"]) and self.refused is None
         end["failed"] = self.plain is not None or died or (bad is not None and not own)

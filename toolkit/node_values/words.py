@@ -22,6 +22,8 @@ Relation = Literal["right", "same", "other", "gone", "new", "unknown"]
 
 NO_PROGRAM = ("crash", "signal", "hang", "memory")
 """Failures that leave no program whose values could be read."""
+THE_MODELS = "the model's own"
+"""Whose a NaN is that eager gives, too, in a graph that no pass of the user's changed."""
 
 
 def relation(plain: Signature | None, tapped: Signature | None) -> Relation:
@@ -48,7 +50,7 @@ def first_bad_of_eager(rows: Iterable[Row]) -> Row | None:
                 )
         if nan is None and row["nan"]:
             nan = row
-    return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in float64 as well: the model's own")
+    return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in float64 as well: {THE_MODELS}")
 
 
 def first_bad_of_rung(rows: Sequence[Row], wrong: Sequence[dict[str, Any]]) -> Row | None:
@@ -56,7 +58,7 @@ def first_bad_of_rung(rows: Sequence[Row], wrong: Sequence[dict[str, Any]]) -> R
     too."""
     if not wrong:
         nan = next((row for row in rows if row.get("nan") and row.get("eager_nan")), None)
-        return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in eager as well: the model's own")
+        return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in eager as well: {THE_MODELS}")
     known = {row["name"]: row for row in rows}
     bad = wrong[0]
     return _bad(known.get(bad["name"], {"name": bad["name"]}), bad["kind"], bad["text"]) | {

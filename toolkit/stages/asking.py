@@ -197,16 +197,29 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
         f" ({difference['reason']})."
     )
     verdict = Verdict(
-        "fails", difference["kind"], fault, layer, reason, where, next=_go_on(pair, after, fault), detail=WHOLE
+        "fails",
+        difference["kind"],
+        fault,
+        layer,
+        reason,
+        where,
+        next=_go_on(pair, after, fault, difference["kind"]),
+        detail=WHOLE,
     )
     return after, verdict
 
 
-def _go_on(pair: Pair, after: SavedGraph, fault: Fault) -> list[str]:
-    """The command that makes the failure smaller, with the user's pass in force, and the one that shows the change."""
-    minify = f"graphdbg minify {pair.before.name}"
-    smaller = with_trust_for(pair.before, minify) if fault == "custom_pass" else minify
-    return [*([smaller] if smaller else []), f"graphdbg diff {pair.before.name} {after.name}"]
+def _go_on(pair: Pair, after: SavedGraph, fault: Fault, kind: str) -> list[str]:
+    """The commands that make the failure smaller, with the user's pass in force, that name the node which makes a NaN,
+    and that show the change."""
+    minify, values = f"graphdbg minify {pair.before.name}", f"graphdbg replay {after.name} --values --rung eager"
+    if fault == "custom_pass":
+        minify = with_trust_for(pair.before, minify)
+    return [
+        *([minify] if minify else []),
+        *([values] if kind == "nan" else []),
+        f"graphdbg diff {pair.before.name} {after.name}",
+    ]
 
 
 def _blamed(pair: Pair, users: Sequence[Pass], difference: dict[str, Any]) -> tuple[str, Fault, Layer | None]:
