@@ -23,8 +23,10 @@ from graphdbg.dumps.pack.redact import Places
 from graphdbg.dumps.pack.texts import Machine, Texts
 from graphdbg.dumps.process import FILE, ProcessRecord
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord, RunRecord, StoredTensor
-from graphdbg.dumps.store import Run, open_run, resolve
+from graphdbg.dumps.store import Run, load_graph, open_run, resolve
+from graphdbg.dumps.wording import shown_path
 from graphdbg.dumps.writer import ProcessWriter, RunWriter
+from graphdbg.toolkit.verdicts.ladder_words import address, run_address
 
 from .graphs import MemoryTensors, chain, tensor_value
 
@@ -283,6 +285,19 @@ def test_the_file_stands_for_the_run(run: Run, capsys: pytest.CaptureFixture[str
     assert command(["show", "bug.zip/0_0/forward"]) == 0
     assert "block.py:12" in capsys.readouterr().out
     assert command(["ls", "nothing.zip"]) == 2
+
+
+def test_a_graph_in_the_file_has_an_address_that_lasts(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack(run.path, Path("bug.zip"))
+    packed = resolve("bug.zip")
+    assert isinstance(packed, Run)
+    assert [packed.name, run_address(packed), packed.graph("0_0/j").name] == ["bug.zip", "bug.zip", "bug.zip/0_0/joint"]
+    assert shown_path(packed.graph("0_0/j").path).startswith("bug.zip/")
+    assert load_graph(address(packed.graph("0_0/j"))).id == "0_0/joint"
+    monkeypatch.chdir(tmp_path.parent)
+    assert packed.name == f"{tmp_path.name}/bug.zip"
 
 
 @pytest.mark.parametrize("names", [["bug/../../x"], ["/bug/x"], ["x"], ["a/run.json", "b/run.json"], ["bug/x"]])

@@ -81,18 +81,20 @@ def replay(
     server: ForkServer | None = None,
     shared: Path | None = None,
     patient: bool = True,
+    own_passes: bool = True,
 ) -> Outcome:
     """Runs a saved graph under a rung in a child with a time limit and judges it; returns an Outcome.
 
-    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `limit_s`:
-    seconds. `outputs`: also return the output tensors (imports torch here). `imports`: modules to import first, for the
-    ops that they register. `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check`
-    "nan". `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command
-    came to will do. `anyway`: a failure counts also where it is known that this is not the run's program and that the
-    run had none (see `gate`). `server`: a fork server to use; by default one is started and closed. `shared`: see
-    `judge`. `patient`: a limit that was met on a busy machine is raised by as much as a harmless compile takes longer
-    there, up to the default. A segfault, a hang or running out of memory is an Outcome like any other. Raises
-    UsageError for an unknown rung, GraphdbgError for a graph that cannot be loaded.
+    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first.
+    `limit_s`: seconds. `outputs`: also return the output tensors (imports torch here). `imports`: modules to import
+    first, for the ops that they register. `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it
+    is with `check` "nan". `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an
+    earlier command came to will do. `anyway`: a failure counts also where it is known that this is not the run's
+    program and that the run had none (see `gate`). `own_passes`: with the run's own passes. `server`: a fork server
+    to use; by default one is started and closed. `shared`: see `judge`. `patient`: a limit that was met on a busy
+    machine is raised by as much as a harmless compile takes longer there, up to the default. A segfault, a hang or
+    running out of memory is an Outcome like any other. Raises UsageError for an unknown rung, GraphdbgError for a graph
+    that cannot be loaded.
 
     >>> outcome = replay(saved, rung="eager")
     >>> outcome.ok, outcome.verdict.verdict, outcome.outputs[0].shape
@@ -114,6 +116,7 @@ def replay(
             "own_nan": own_nan,
             "measured": measured,
             "anyway": anyway,
+            "own_passes": own_passes,
             "keep": str(kept) if kept else None,
             "shared": str(shared) if shared else None,
             "meeting": str(used.scratch_file(".meeting")) if others else "",
@@ -134,7 +137,7 @@ def replay(
         if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
             outcome = dies_at(saved, How(seed, device, limit_s, imports), used, outcome)
         outcome.verdict = with_next(saved, outcome.verdict)
-        if LADDER[rung].has_passes:
+        if LADDER[rung].has_passes and own_passes:
             about = How(seed, device, limit_s, imports)
             lacking = without_passes(saved, outcome.notes) if outcome.verdict.verdict == "ok" else None
             outcome.verdict = lacking or own_pass(saved, outcome.verdict, rung, about, used)
@@ -178,6 +181,9 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     case = Case.at(payload["path"])
     meeting = payload.get("meeting", "")
     live = case.live(rung=payload["rung"], seed=payload["seed"], device=payload["device"], meeting=meeting)
+    if not payload["own_passes"]:
+        torch_has = dict.fromkeys((user.hook for user in passes(case.saved, all=True)), None)
+        live.spec.config = {**live.spec.config, "inductor": {**live.spec.config.get("inductor", {}), **torch_has}}
     watched = CompiledArtifacts(case.saved) if payload["rung"] == "inductor" and payload["device"] is None else None
     peak, eager, control = PeakMemory(), PeakMemory(), PeakMemory()
     if payload["measured"]:
@@ -236,14 +242,14 @@ def _load(path: Path) -> list[Any]:
 
 
 def own_pass(saved: SavedGraph, verdict: Verdict, rung: str, how: How, server: ForkServer | None = None) -> Verdict:
-    """The verdict on a failure under a rung: a pass of the user's is at fault where the graph is right without what
-    brought it in, `--trust` or `--import`. One more replay, of a graph with such passes alone."""
+    """The verdict on a failure under a rung: a pass of the user's is at fault where the graph is right without it, with
+    the ops that `--trust` or `--import` brought in. One more replay, of a graph with such passes alone."""
     users = passes(saved, all=True)
     if not (users and how.imports and verdict.failed and verdict.fault == "compiler"):
         return verdict
-    plain = how._replace(imports=(), anyway=True)
-    if replay(saved, rung, **plain._asdict(), outputs=False, server=server).verdict.verdict != "ok":
+    plain = how._replace(anyway=True)._asdict()
+    if replay(saved, rung, **plain, outputs=False, server=server, own_passes=False).verdict.verdict != "ok":
         return verdict
     mine = " and ".join(user.text for user in users)
-    reason = f"{verdict.reason}; it is right without your pass {mine}"
+    reason = f"{verdict.reason}; it is right without the run's own pass {mine}"
     return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, reason=reason)

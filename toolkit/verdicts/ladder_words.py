@@ -117,7 +117,7 @@ def _meaning(triage: Triage, row: RungResult) -> str:
     if row.verdict.kind == "missing_error":
         return "What eager refuses is computed there."
     if row.verdict.fault == "custom_pass":
-        return "The fault is in a pass of your own."
+        return "The fault is in a pass of the run's own."
     if row.rung != "inductor":
         return LADDER[row.rung].meaning if row.rung in LADDER else ""
     plain = next((other for other in triage.rows if other.rung == "inductor_nofuse"), None)

@@ -97,7 +97,7 @@ def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     trusting = not mine or all(f"inductor.{dropped.hook}" in recorded for dropped in lost)
     how = "--trust" if trusting else " ".join(f"--import {module}" for module in dict.fromkeys(mine))
     text = " and ".join(dropped.text for dropped in lost)
-    verdict = cannot_tell(f"right, but without your pass {text}, which takes part with {how}")
+    verdict = cannot_tell(f"right, but without the run's own pass {text}, which takes part with {how}")
     return verdict.then(f"graphdbg triage {saved.name} {how}")
 
 
