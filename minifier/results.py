@@ -136,8 +136,9 @@ class Results:
         if needs is not None:
             minified.needs = needs.told(engine, [(part, self.subject.about(part.atom)["nodes"]) for part in passing])
             minified.verdict = blamed(minified.verdict, minified.needs, self.case)
-        how = How(imports=self.options.imports)
-        minified.verdict = own_pass(load_graph(self.case), minified.verdict, self.options.rung, how)
+        if self.options.imports:
+            how = How(imports=self.options.imports)
+            minified.verdict = own_pass(load_graph(self.case), minified.verdict, self.options.rung, how)
         near = neighbour(engine, best)
         if near is not None:
             self._write_passing(
