@@ -123,6 +123,16 @@ def shown_path(path: Path) -> str:
     return shlex.quote(str(path))
 
 
+def shortened(text: str, limit: int) -> str:
+    """The words of a text with single spaces between them, as many as fit, with "…" where it goes on.
+
+    >>> shortened("report it  as a bug to PyTorch", 22), shortened("a bug", 22)
+    ('report it as a bug to…', 'a bug')
+    """
+    words = " ".join(text.split())
+    return words if len(words) <= limit else f"{words[:limit].rpartition(' ')[0] or words[: limit - 1]}…"
+
+
 def why_not_there(path: Path, lacks: str) -> str:
     """Why what a command needs is not found under a path: a folder without it, a file, or nothing at all.
 

@@ -64,7 +64,7 @@ COLUMNS = (
     Column("other", "other", "The same under another rung.", 8, 12, right=True, drop=1, seen=True),
 )
 BY_KEY: Mapping[str, Column] = {column.key: column for column in COLUMNS}
-ALSO = {"#": "index", "target": "op", "line": "file", "size": "bytes", "number": "index"}
+ALSO = {"#": "index", "target": "op", "line": "file", "code": "file", "size": "bytes", "number": "index"}
 """Other names that people type."""
 
 SAMPLE = 500
