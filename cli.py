@@ -69,7 +69,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Shrink a failing graph to the smallest case that fails the same way.",
     ),
     "steer": (
-        "", "minifier.commands.steer:steer",
+        "Shrink and share", "minifier.commands.steer:steer",
         "Pause, skip, disable, restart or cancel while a graph is being shrunk.",
     ),
     "report": (
@@ -101,8 +101,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Check a graph's Triton kernels, or run one alone: right, and how fast?",
     ),
 }  # fmt: skip
-"""name -> (its heading in `graphdbg --help`, or "" for one that is not listed there, room.commands.module:command, its
-line). A new command adds one row."""
+"""name -> (its heading in `graphdbg --help`, room.commands.module:command, its line). A new command adds one row."""
 
 PLANNED: tuple[str, ...] = ()
 """Commands of the design that are not built yet; typing one says so."""
@@ -141,7 +140,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))  # one column for all headings
-        for heading in dict.fromkeys(row[0] for row in COMMANDS.values() if row[0]):
+        for heading in dict.fromkeys(row[0] for row in COMMANDS.values()):
             with formatter.section(heading):
                 rows = [(name.ljust(widest), line) for name, (group, _, line) in COMMANDS.items() if group == heading]
                 formatter.write_dl(rows)

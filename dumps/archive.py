@@ -30,7 +30,7 @@ from .errors import CannotWriteError, DamagedError, ExistsAlreadyError, TooLarge
 from .graph_folder import RUN_FILE
 from .opening import opened
 from .shared import LIST_FILE
-from .wording import counted, size_text
+from .wording import TYPED, UNPACKED, counted, size_text
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 _COMPRESSED = (".gz",)
@@ -126,7 +126,8 @@ def _unpacked(archive: Path) -> Path:
                 raise DamagedError(what, why, "unzip it and name the folder of the run")
             _refuse_large(what, items, archive.stat().st_size)
             size = sum(item.file_size for item in items)
-            folder = temporary.make("graphdbg-zip-")
+            folder = temporary.make(UNPACKED)
+            (folder / TYPED).write_bytes(os.fsencode(archive))
             room = shutil.disk_usage(folder).free // 2
             if size > room:
                 why = f"it unpacks to {size_text(size)}, and a half of the room in {folder.parent} is {size_text(room)}"

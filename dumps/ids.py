@@ -127,7 +127,10 @@ def find(text: str, addresses: Sequence[Address], where: str = "this run") -> in
     why = f"it holds {_some(names, inside or range(len(names)))}"
     if colon and not inside:
         why = f"no process there is called {process!r}; {why}"
-    raise NoSuchGraphError(f"{where} holds no graph {text!r}", why, "list them with graphdbg ls")
+    attempts = re.compile(re.escape(local).replace("/", r"_a\d+/"), re.ASCII)
+    later = [i for i in inside if "/" in local and attempts.match(addresses[i].local)]
+    fix = f"did you mean {names[later[-1]]}" if later else "list them with graphdbg ls"
+    raise NoSuchGraphError(f"{where} holds no graph {text!r}", why, fix)
 
 
 def _some(names: Sequence[str], positions: Sequence[int], limit: int = 12) -> str:

@@ -40,7 +40,7 @@ from .schema import FROM_TRACE, OF_A_TRACE, GraphRecord, InputsRecord, RunRecord
 from .sources import Sources
 from .tensors import TensorStore
 from .validate import check_graph, check_inputs
-from .wording import why_not_there
+from .wording import typed_path, why_not_there
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -107,8 +107,8 @@ class SavedGraph(Displayed):
 
     @property
     def name(self) -> str:
-        """What commands take: RUN/ID, or the path of a case folder."""
-        return f"{self.run.path}/{self.id}" if self.run else str(self.path)
+        """What commands take: RUN/ID, or the path of a case folder; in an archive, by the path of the archive."""
+        return f"{self.run.name}/{self.id}" if self.run else str(typed_path(self.path))
 
     @property
     def local_id(self) -> str:
@@ -139,7 +139,7 @@ class SavedGraph(Displayed):
     def record(self) -> GraphRecord:
         """The whole graph, checked. Raises UnreadableError or RefusedError naming the file and the place in it."""
         record = read_record(self.path / GRAPH_FILE, GraphRecord)
-        check_graph(record, str(self.path / GRAPH_FILE))
+        check_graph(record, str(typed_path(self.path / GRAPH_FILE)))
         if self._row and record.id != self._row.local:
             why = f"it says it is {record.id!r} but lies in the folder of {self._row.local!r}"
             raise UnreadableError(f"cannot read {self.path / GRAPH_FILE}", why)
@@ -220,7 +220,7 @@ class SavedGraph(Displayed):
         """
         from . import live
 
-        return live.module(self.record, self.tensors, where=str(self.path / GRAPH_FILE))
+        return live.module(self.record, self.tensors, where=str(typed_path(self.path / GRAPH_FILE)))
 
     def inputs(self, seed: int = 0) -> list[Any]:
         """Real inputs in the order of the placeholders (tensors, numbers): stored ones where there are any, the others
@@ -231,7 +231,7 @@ class SavedGraph(Displayed):
         """
         from . import live
 
-        return live.inputs(self.record, self.inputs_record, self.tensors, seed, where=str(self.path))
+        return live.inputs(self.record, self.inputs_record, self.tensors, seed, where=str(typed_path(self.path)))
 
 
 class Run(Displayed):
@@ -248,6 +248,11 @@ class Run(Displayed):
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+    @property
+    def name(self) -> str:
+        """What commands take: the path of the folder, or of the archive that it was unpacked from."""
+        return str(typed_path(self.path))
 
     @cached_property
     def processes(self) -> list[index.Process]:
@@ -289,10 +294,10 @@ class Run(Displayed):
         '0_0/forward'
         """
         addresses = [ids.Address(row.process, row.rank, row.local) for row in self.rows]
-        row = self.rows[ids.find(text, addresses, str(self.path))]
+        row = self.rows[ids.find(text, addresses, self.name)]
         if not row.saved:
             why = row.error or f"it was {row.status} but its folder is missing"
-            raise NotStoredError(f"graph {row.id} of {self.path} was not saved", why)
+            raise NotStoredError(f"graph {row.id} of {self.name} was not saved", why)
         return SavedGraph(row.path, self, row)
 
 

@@ -36,12 +36,12 @@ class UserKernel:
 
     def line(self) -> str:
         """The kernel in a list of kernels."""
-        return f"{self.name}  (your own, {counted(len(self.calls), 'call')})"
+        return f"{self.name}  (the program's own, {counted(len(self.calls), 'call')})"
 
     def read_text(self) -> str:
         """Comments on where it is from and how it is called, then the program."""
         kernel = self.kernel
-        head = [f"your own Triton kernel {kernel.name}" + (f", {_near(kernel.file)}" if kernel.file else "")]
+        head = [f"the program's own Triton kernel {kernel.name}" + (f", {_near(kernel.file)}" if kernel.file else "")]
         head += [line for call in self.calls for line in _call(call)]
         if kernel.decorators and kernel.decorators not in kernel.program:
             head += ["as it was written:", *(f"  {line}" for line in kernel.decorators.splitlines())]
@@ -62,12 +62,12 @@ class UserSource:
     def line(self) -> str:
         """The source in a list of kernels."""
         held = [*(f"ops of {space}" for space in self.definition.spaces), *self.definition.values]
-        return f"{self.name}  (your own: {', '.join(held)})"
+        return f"{self.name}  (the program's own: {', '.join(held)})"
 
     def read_text(self) -> str:
         """Comments on what it is, then the program."""
         definition = self.definition
-        head = [f"cut out of your own {self.name}; --trust runs it"]
+        head = [f"cut out of the program's {self.name}; --trust runs it"]
         head += [f"{setting} = {value}" for setting, value in definition.values.items()]
         head += [f"not saved, and it cannot run without: {text}" for text in definition.missing]
         return "\n".join(f"# {line}" for line in head) + "\n\n" + (definition.program or "# its source was not kept\n")

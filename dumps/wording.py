@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import re
 import shlex
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 
@@ -88,11 +90,47 @@ def plural(noun: str) -> str:
     return noun + ("es" if noun.endswith(("s", "x", "z", "ch", "sh")) else "s")
 
 
+UNPACKED, TYPED = "graphdbg-zip-", ".archive"
+"""How the folders begin that archives are unpacked to, and the file in one that holds the path of its archive."""
+
+
+def typed_path(path: Path) -> Path:
+    """The path by which it is found again: what was unpacked from an archive goes when the process ends, so below the
+    archive, where it lies in one.
+
+    >>> typed_path(Path("myrun/0_0"))
+    PosixPath('myrun/0_0')
+    """
+    for folder in path.parents:
+        if folder.name.startswith(UNPACKED) and (archive := _archive(folder)) is not None:
+            typed = archive.joinpath(*path.relative_to(folder).parts[1:])
+            return typed.relative_to(Path.cwd()) if typed.is_relative_to(Path.cwd()) else typed
+    return path
+
+
+@cache
+def _archive(folder: Path) -> Path | None:
+    with contextlib.suppress(OSError):
+        return Path(os.fsdecode((folder / TYPED).read_bytes()))
+    return None
+
+
 def shown_path(path: Path) -> str:
     """The path as a person would type it here."""
+    path = typed_path(path)
     with contextlib.suppress(ValueError):
         path = path.relative_to(Path.cwd())
     return shlex.quote(str(path))
+
+
+def shortened(text: str, limit: int) -> str:
+    """The words of a text with single spaces between them, as many as fit, with "…" where it goes on.
+
+    >>> shortened("report it  as a bug to PyTorch", 22), shortened("a bug", 22)
+    ('report it as a bug to…', 'a bug')
+    """
+    words = " ".join(text.split())
+    return words if len(words) <= limit else f"{words[:limit].rpartition(' ')[0] or words[: limit - 1]}…"
 
 
 def why_not_there(path: Path, lacks: str) -> str:

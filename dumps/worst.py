@@ -40,7 +40,7 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
     graphs = run.graphs()
     if not graphs:
         why = "nothing was compiled, or nothing could be saved"
-        raise NoSuchGraphError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
+        raise NoSuchGraphError(f"{run.name} holds no graphs", why, f"see graphdbg ls {run.name}")
     if len(graphs) == 1:
         return graphs[0], ""
     failing, why = last_failing(run)

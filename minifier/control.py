@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import shlex
 import time
 import uuid
 from contextlib import suppress
@@ -33,6 +34,8 @@ from .starting import again
 
 CONTROL_FILE = "control.jsonl"
 LOOK_S = 0.05
+LAST = "report"
+"""The step in which no order is read: the search is over."""
 OF_STEPS = ("disable", "enable", "raise")
 """Orders that name a step."""
 WHATS = ("pause", "resume", "skip", *OF_STEPS, "cancel", "restart")
@@ -131,8 +134,11 @@ def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> 
         who = "no process" if record is None else f"its process {record.pid}"
         why = f"{who} is running any more" if record is None else f"{who} has ended"
         raise NobodyThereError(f"nothing is minified in {out}", why, f"go on with: {again(out)}")
-    offset = events.stat().st_size
-    order = Order.new(what, step=step or (read(out)[0].step if what == "skip" else ""), number=number)
+    offset, story = events.stat().st_size, read(out)[0]
+    if story.done is not None or story.ended or story.step == LAST:
+        shown = shlex.join(["graphdbg", "steer", str(out)])
+        raise NobodyThereError(f"nothing is searched in {out} any more", "its search has ended", f"see {shown}")
+    order = Order.new(what, step=step or (story.step if what == "skip" else ""), number=number)
     append(out, order)
     return Given(order, offset)
 

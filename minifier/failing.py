@@ -12,7 +12,6 @@ For example:
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -57,7 +56,7 @@ def failing_graph(
         )
         return run.graph(suspected[0].id), _why(suspected[0], rows) + others
     if not run.graphs():
-        raise NoSuchGraphError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
+        raise NoSuchGraphError(f"{run.name} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
     report(
         "no recorded graph failed; judging each of them"
         if amount is None
@@ -122,14 +121,14 @@ def _screened(
             :200
         ] if amount is None or options.check == ROUNDING else "it has most of what was asked for"
     usual = options.rung == MinifyOptions.rung
-    where = shlex.quote(shown_path(run.path))
+    where = shown_path(run.path)
     look = with_flags(
         f"graphdbg triage {where}" if usual else f"graphdbg replay {where} --rung {options.rung}", options.imports
     )
     if verdict.exit_code:
-        told_of = f"whether a graph of {run.path} fails cannot be determined"
-        what = f"no graph of {run.path} was seen to fail by itself" if verdict.failed else told_of
+        told_of = f"whether a graph of {run.name} fails cannot be determined"
+        what = f"no graph of {run.name} was seen to fail by itself" if verdict.failed else told_of
         raise CannotJudgeError(what, verdict.reason, f"see {look}", verdict.then(*verdict.next or [look]))
     judged = f"each was judged under {'Inductor' if usual else options.rung}"
     why = f"{judged}; what Dynamo does in Python, outside of its graphs, is in none of them"
-    raise DoesNotFailError(f"no graph of {run.path} fails", why, f"see {look}", verdict.then(look))
+    raise DoesNotFailError(f"no graph of {run.name} fails", why, f"see {look}", verdict.then(look))

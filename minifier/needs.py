@@ -144,6 +144,7 @@ class Needs:
         groups = {part: probes for part, probes in groups.items() if part in asked or not _within(part, every - {part})}
         cuts = {name: part for part, nodes in parts for name in nodes[:1]}
         rows = [self._row(engine, probes, cuts) for probes in groups.values()]
+        rows = [row for row in rows if not _told_by_others(row, rows)]
         order = list(NEEDS)
         return sorted(rows, key=lambda row: (order.index(row["verdict"]), KINDS.index(row["what"])))
 
@@ -200,6 +201,15 @@ def _within(part: tuple[str, str, str], others: set[tuple[str, str, str]]) -> bo
     return any(
         (what, value) == (other[0], other[2]) and set(name.split(", ")) <= set(other[1].split(", ")) for other in others
     )
+
+
+def _told_by_others(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all dimensions of a row have rows of fewer, and one of those says the same."""
+    names = set(row["name"].split(", "))
+    fewer = [other for other in rows if (other["what"], other["value"]) == ("dim", row["value"])]
+    fewer = [other for other in fewer if set(other["name"].split(", ")) < names]
+    told = {name for other in fewer for name in other["name"].split(", ")}
+    return row["what"] == "dim" and told == names and any(other["verdict"] == row["verdict"] for other in fewer)
 
 
 class _Names(dict[str, str]):

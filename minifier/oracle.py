@@ -339,9 +339,13 @@ class Oracle:
         command = with_flags(f"graphdbg minify {shlex.quote(wider or named)}", self.options.imports)
         what = f"{named} does not fail under {self.options.rung}"
         if self.options.imports:
-            why = f"it is the graph that your pass {users} left" if wider else f"it passed, with your pass {users}"
+            why = (
+                f"it is the graph that the run's own pass {users} left"
+                if wider
+                else f"it passed, with the run's own pass {users}"
+            )
         else:
-            why, command = f"it passed, without your pass {users}", with_trust_for(before, command) or command
+            why, command = f"it passed, without the run's own pass {users}", with_trust_for(before, command) or command
         judge = f"graphdbg triage {shlex.quote(named)}"
         go_on = command if wider or not self.options.imports else with_flags(judge, self.options.imports)
         record = verdict.cannot_tell(why).then(go_on)

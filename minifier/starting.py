@@ -199,7 +199,7 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     """
     try:
         story, _ = read(out)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise nothing_to_resume(out) from error
     except OSError as error:
         raise UnreadableError(f"cannot read the log in {out}", error.strerror or str(error)) from error

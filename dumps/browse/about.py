@@ -277,8 +277,8 @@ class About:
     # -- generated code
 
     def uses(self, index: int) -> list[tuple[SavedGraph, Use]]:
-        """The kernels that the node went into, and the graph whose code has them: this one, or one that was made from
-        it."""
+        """The kernels that the node went into, and the graph whose code has them: this one, its other form before or
+        after Inductor's passes, or one that was made from it."""
         own = self._code(self.saved)
         if own is not None:
             return [(self.saved, use) for use in own.uses(self.view, self.recorded, index)]
@@ -286,8 +286,11 @@ class About:
             return []
         uses_elsewhere: list[tuple[SavedGraph, Use]] = []
         graphs = {graph.id: graph for graph in self.related.graphs}
+        half = self.saved.stage.removeprefix("post_grad_")
         for other in self.related.of(self.view, index):
             graph = graphs[other.graph]
+            if half in ("forward", "backward") and graph.stage != half:
+                continue  # the other half computes it again
             if (code := self._code(graph)) is not None:
                 view = self._views.setdefault(graph.id, GraphView(graph.table))
                 uses = code.uses(view, Recorded(graph), other.index)

@@ -53,6 +53,7 @@ COLUMNS = (
     Column("bytes", "bytes", "What the value takes.", 9, 9, right=True, drop=3),
     Column("flops", "FLOPs", "Operations of a matrix product, convolution or attention.", 6, 7, right=True, drop=7),
     Column("users", "users", "How many nodes use it.", 5, 6, right=True, drop=2),
+    Column("inputs", "inputs", "The nodes that it uses; shown where it is asked for.", 12, 40, drop=8),
     Column("module", "module", "The module of the model that it comes from.", 12, 40, cut="start", drop=5),
     Column("file", "file:line", "The user's line.", 14, 24, cut="start", drop=6),
     Column("kernel", "kernel", "The generated kernel that it went into.", 16, 40, cut="middle", drop=8),
@@ -64,7 +65,7 @@ COLUMNS = (
     Column("other", "other", "The same under another rung.", 8, 12, right=True, drop=1, seen=True),
 )
 BY_KEY: Mapping[str, Column] = {column.key: column for column in COLUMNS}
-ALSO = {"#": "index", "target": "op", "line": "file", "size": "bytes", "number": "index"}
+ALSO = {"#": "index", "target": "op", "line": "file", "code": "file", "size": "bytes", "number": "index"}
 """Other names that people type."""
 
 SAMPLE = 500
@@ -86,7 +87,8 @@ def one(word: str) -> Column:
         return BY_KEY[key]
     near = difflib.get_close_matches(key, [*BY_KEY, *ALSO], n=1)
     fix = f"did you mean {near[0]}" if near else ""
-    raise UnknownWordError(f"there is no column {word!r}", f"there are {', '.join(BY_KEY)}", fix)
+    others = ", ".join(f"{name} ({meant})" for name, meant in ALSO.items() if name.isalpha())
+    raise UnknownWordError(f"there is no column {word!r}", f"there are {', '.join(BY_KEY)}; also {others}", fix)
 
 
 def usual(view: GraphView) -> tuple[Column, ...]:
@@ -96,7 +98,7 @@ def usual(view: GraphView) -> tuple[Column, ...]:
         for column in COLUMNS
         if (not column.seen or view.values)
         and (column.key != "kernel" or view.kernels)
-        and column.key not in view.nowhere
+        and column.key not in (*view.nowhere, "inputs")
     ]
     rungs = dict(zip(("error", "other"), view.rungs, strict=False))
     named = [shown._replace(title=f"err {rungs[shown.key]}") if shown.key in rungs else shown for shown in kept]
@@ -232,6 +234,12 @@ def _seen(name: str) -> Callable[[GraphView, int], str]:
     return text
 
 
+def _inputs(view: GraphView, index: int) -> str:
+    used = view.inputs(index)
+    names = [plain(view.table.name[place]) for place in used[:4]]
+    return " ".join([*names, f"+{len(used) - 4}"] if len(used) > 4 else names)
+
+
 CELLS: dict[str, Callable[[GraphView, int], str]] = {
     "index": lambda view, index: str(index),
     "name": lambda view, index: plain(view.table.name[index]),
@@ -242,6 +250,7 @@ CELLS: dict[str, Callable[[GraphView, int], str]] = {
     "bytes": _bytes,
     "flops": lambda view, index: "" if (count := view.flops(index)) is None else count_text(count),
     "users": lambda view, index: str(view.table.users[index]),
+    "inputs": _inputs,
     "module": GraphView.module,
     "file": lambda view, index: plain(view.text[view.table.where[index]]),
     "kernel": lambda view, index: plain(view.kernels.get(index, "")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import shlex
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -14,6 +15,9 @@ from ..output import emit, say
 from ..store import SavedGraph
 from ..tables import on_terminal
 from .options import json_option
+
+if TYPE_CHECKING:
+    from ..diff.model import GraphView
 
 DIFFERENCE_EXIT = 1
 
@@ -53,7 +57,6 @@ def diff(a: str, b: str | None, everything: bool, side_by_side: bool, by_seq_nr:
 
 def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     from ..diff import view as text
-    from ..diff.model import GraphView
     from ..diff.pair import pair_view, pairs, ranks, side
 
     left = side(a)
@@ -85,8 +88,15 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     parts = [] if single else [text.overview(views, terminal=on_terminal(), everything=everything)]
     parts += ["", "the first that differs:"] if shown and not single else []
     parts += [text.details(view, terminal=on_terminal(), everything=everything) for view in shown]
+    parts += ["", f"next: {look}"] if single and (look := _look(views[0])) else []
     emit("\n".join(parts), as_json=False)
     return 0 if same else DIFFERENCE_EXIT
+
+
+def _look(view: GraphView) -> str:
+    """The command that shows the node that departs first; empty where none does."""
+    graph, node = (view.b, view.first.b) if view.first and view.first.b else (view.a, view.first and view.first.a)
+    return shlex.join(["graphdbg", "show", graph, "--node", node.name]) if graph and node else ""
 
 
 def _beside(a: str, b: str | None, everything: bool, by_seq_nr: bool, as_json: bool) -> int:

@@ -114,5 +114,5 @@ def of_run(run: Run) -> str:
     """A run: one line for each graph."""
     from .ls import graph_cells
 
-    graphs, typed = counted(len(run.rows), "graph"), shlex.quote(str(run.path))
-    return shown(f"run {run.path}: {graphs}", "", table(*graph_cells(run.rows)), commands([f"graphdbg triage {typed}"]))
+    graphs, typed = counted(len(run.rows), "graph"), shlex.quote(run.name)
+    return shown(f"run {run.name}: {graphs}", "", table(*graph_cells(run.rows)), commands([f"graphdbg triage {typed}"]))

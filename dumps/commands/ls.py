@@ -301,7 +301,7 @@ def _list_graph(text: str, graph: SavedGraph, as_json: bool) -> None:
         "seconds": graph.seconds,
     }
     if as_json:
-        name = str(graph.run.path) if graph.run else text
+        name = graph.run.name if graph.run else text
         emit(
             {"run": name, "graphs": [row]} | (graph.run.inputs_json if graph.run else {}),
             as_json=True,

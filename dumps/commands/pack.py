@@ -88,7 +88,8 @@ def _warn(packed: Packed) -> None:
     if len(packed.unreadable) > _MOST:
         say(f"and {len(packed.unreadable) - _MOST} more that cannot be read; --json lists them")
     if packed.not_searched:
-        say(f"not searched for, because they are ordinary words: {', '.join(packed.not_searched)}")
+        names = ", ".join(packed.not_searched)
+        say(f"not searched for: {names}: names of your users or machines that are ordinary words or too short")
     for leak in packed.leaks[:_MOST]:
         say(f"STILL THERE: {leak.what} {leak.text!r} in {leak.member}")
     if packed.leaks:
@@ -100,24 +101,26 @@ def _warn(packed: Packed) -> None:
         say(f"looks random, see that it is no credential: {word}")
 
 
+_HOLDS = (
+    "It holds names of your modules, functions and variables, shapes, constants, statistics of tensors, generated "
+    "code, and what errors say"
+)
+
+
 def _say_packed(packed: Packed) -> None:
     graphs, size = counted(packed.graphs, "graph"), size_text(packed.file.stat().st_size)
     if packed.is_page:
-        say(
-            f"{packed.file}: {size}, {graphs}; open it with a browser. It holds names of your modules, "
-            "functions and variables,"
-        )
-        say("constants, and what errors say: read it before you send it.")
+        say(f"{packed.file}: {size}, {graphs}; open it with a browser. {_HOLDS}: read it before you send it.")
         return
     left = next(row[3] for row in packed.rows if row[0] == "tensors")
     if left:
         kept_out = counted(left, "tensor is", "tensors are")
-        say(f"{kept_out} left out: whether a failure still shows, `graphdbg replay {packed.file}/ID` tells")
-    say(f"{packed.file}: {size}, {graphs}. It holds names of your modules, functions and")
-    say(
-        "variables, constants, and what errors say: unzip it and read the journals and graph.py files before "
-        "you send it."
-    )
+        command = shlex.join(["graphdbg", "replay", str(packed.file)])
+        say(f"{kept_out} left out: whether a failure still shows, `{command}` tells")
+    if packed.own:
+        say(f"graphs cannot be run from it with {', '.join(packed.own)}: --source keeps the source of these")
+    say(f"{packed.file}: {size}, {graphs}. {_HOLDS}:")
+    say("unzip it and read the journals and graph.py files before you send it.")
 
 
 def _document(packed: Packed) -> dict[str, object]:

@@ -17,7 +17,7 @@ follows=None)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -131,6 +131,20 @@ class Change(msgspec.Struct):
         """The change in a few words: `argument 1: 0.5 -> 0.25`."""
         what = self.place if self.aspect == "argument" else f"{self.aspect}{' of ' if self.place else ''}{self.place}"
         return f"{what}: {self.a} -> {self.b}"
+
+
+_SAME_VALUES = frozenset({"view", "reshape", "_unsafe_view", "alias", "clone", "contiguous", "detach"})
+"""Operators that give the elements of their input in its order: one in the place of another changes no number."""
+
+
+def same_values(changed: Sequence[Change]) -> bool:
+    """Whether changes of a node leave the numbers that it gives as they are.
+
+    >>> same_values([Change("target", "aten.view.default", "aten.reshape.default")])
+    True
+    """
+    ops = {text.split(".")[1] if text.count(".") == 2 else text for change in changed for text in (change.a, change.b)}
+    return bool(changed) and all(change.aspect == "target" for change in changed) and ops <= _SAME_VALUES
 
 
 def shown(part: Any) -> str:

@@ -17,7 +17,17 @@ from typing import Any, Literal
 from ..schema import GraphRecord, SymValue, TensorValue
 from . import settings
 from .align import Alignment, align
-from .arguments import ArgumentDifference, Change, Departure, Kind, changes, differences, short, substitutions
+from .arguments import (
+    ArgumentDifference,
+    Change,
+    Departure,
+    Kind,
+    changes,
+    differences,
+    same_values,
+    short,
+    substitutions,
+)
 from .facts import NodeColumns, device_names, symbol_names
 
 TRACED = frozenset({"dynamo", "pre_grad"})
@@ -46,8 +56,10 @@ class GraphDiff:
 
     @property
     def first(self) -> Departure | None:
-        """The first departure in the order of the nodes that follows from no other."""
-        return next((departure for departure in self.departures if departure.follows is None), None)
+        """The first departure in the order of the nodes that follows from no other; one that changes numbers, where
+        there is one."""
+        own = (departure for departure in self.departures if departure.follows is None)
+        return min(own, key=lambda departure: same_values(departure.changes), default=None)
 
     @cached_property
     def counts(self) -> dict[str, int]:

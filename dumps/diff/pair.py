@@ -70,7 +70,7 @@ def _part(run: Run, rest: str, text: str) -> GraphGroup | None:
     ]
     if colon and not rows:
         there = ", ".join(known.name if known.rank is None else f"{known.rank}:" for known in run.processes)
-        raise NoSuchGraphError(f"{text} names no process with graphs", f"{run.path} has {there or 'no processes'}")
+        raise NoSuchGraphError(f"{text} names no process with graphs", f"{run.name} has {there or 'no processes'}")
     if colon and not local:
         return GraphGroup(text, run, _one_process(rows, text), "process")
     if not colon:

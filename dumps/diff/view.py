@@ -16,7 +16,7 @@ import msgspec
 
 from ..tables import Column, one_line, plain, render
 from ..wording import counted
-from .arguments import shown
+from .arguments import same_values, shown
 from .model import DepartureView, GraphView, NodeView
 
 _MAX_CALL = 150
@@ -85,8 +85,8 @@ def _first(departure: DepartureView) -> list[str]:
     lines = [f"first departure: {what}{alike}"]
     lines += _side("A", departure.a, departure.names_a, departure.count_a, departure.near_a)
     lines += _side("B", departure.b, departure.names_b, departure.count_b, departure.near_b)
-    for change in departure.changes[:_MAX_CHANGES]:
-        lines.append(f"  -> {plain(change.text())}")
+    same = " (the same numbers)" if same_values(departure.changes) else ""
+    lines += [f"  -> {plain(change.text())}{same}" for change in departure.changes[:_MAX_CHANGES]]
     if len(departure.changes) > _MAX_CHANGES:
         lines.append(f"  -> and {len(departure.changes) - _MAX_CHANGES} more")
     if departure.followers:
@@ -177,6 +177,7 @@ def _what(departure: DepartureView) -> str:
         only = {"removed": f"only in A: {text_a}", "added": f"only in B: {two}"}
         return only.get(departure.kind, f"{text_a} -> {two}")
     more = f" and {len(departure.changes) - 1} more" if len(departure.changes) > 1 else ""
+    more += " (the same numbers)" if same_values(departure.changes) else ""
     return one_line(departure.changes[0].text(), 70) + more if departure.changes else ""
 
 

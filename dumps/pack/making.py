@@ -243,6 +243,8 @@ class Packed(msgspec.Struct):
     not_searched: list[str]
     random: list[str]
     """Words in command lines and errors that look as if made at random, each with its place."""
+    own: list[str] = []
+    """Operators and passes of the program, without whose source its graphs cannot run elsewhere."""
 
     @property
     def is_page(self) -> bool:
@@ -279,7 +281,9 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
             write = partial(zip_folder, work.out.path)
         leaks_left = write_searched(out, write, lambda temporary: search(temporary, machine, secrets))
     random = [f"{word!r} in {where}" for word, where in work.random.items()]
-    return Packed(out, work.counts["graphs"], rows, unreadable, leaks_left, not_searched(machine), random)
+    return Packed(
+        out, work.counts["graphs"], rows, unreadable, leaks_left, not_searched(machine), random, [*texts.left_out]
+    )
 
 
 def table(rows: list[tuple[str, int, int, int]], *, terminal: bool = False) -> str:

@@ -117,6 +117,9 @@ def _definition(definition: DefinitionRecord, texts: Texts) -> DefinitionRecord:
     """A definition cut from the user's program; its source stays only where sources do."""
     texts.changed["source lines"] += 0 if texts.source else definition.program.count("\n")
     missing = [texts.text(text) for text in definition.missing]
+    if definition.program and not texts.source:
+        passes = [f"{what.removesuffix('()')} ({name.rpartition('.')[2]})" for name, what in definition.values.items()]
+        texts.left_out |= dict.fromkeys([*(f"operators of {space}" for space in definition.spaces), *passes])
     return replace(
         definition,
         file=texts.file(definition.file),

@@ -98,6 +98,8 @@ class Texts:
         self.machine = machine
         self.source = source
         self.changed: Counter[str] = Counter()
+        self.left_out: dict[str, None] = {}
+        """What graphs need to run whose source stays out: operators and passes of the program."""
         self._hosts = {host: f"<host-{number}>" for number, host in enumerate(sorted(machine.hosts), 1)}
         self._literals = [re.compile(path_pattern(path)) for path in machine.literals()]
         self._users = [re.compile(pattern(user)) for user in machine.distinct(machine.users)]

@@ -154,7 +154,7 @@ def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
     if as_json:
         rows = [row.fixed() for row in run.rows if isinstance(named, Run) or row.id == named.id]
         ends = [ending.fixed() for ending in deaths.endings(run.processes)]
-        name = text if named is run else str(run.path)
+        name = text if named is run else run.name
         emit(
             {"run": name, "graphs": rows, "processes": ends, "why": document(reasons), **run.inputs_json},
             as_json=True,

@@ -8,8 +8,7 @@ import click
 
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
-from ...toolkit.commands.options import import_option, seed_option, trust_option
-from ...toolkit.rungs import NAMES
+from ...toolkit.commands.options import RungName, import_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--rung",
     metavar="RUNG",
-    type=click.Choice(NAMES),
+    type=RungName(),
     help="How a graph of a run is run to see its failure. Default: as the other side was found, else inductor.",
 )
 @seed_option

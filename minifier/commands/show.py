@@ -164,7 +164,7 @@ def _save(
 
 def _head(saved: SavedGraph) -> dict[str, Any]:
     return {
-        "run": str(saved.run.path) if saved.run else None,
+        "run": saved.run.name if saved.run else None,
         "id": saved.id,
         "process": saved.process,
         "rank": saved.rank,

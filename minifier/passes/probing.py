@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -183,7 +184,7 @@ class _Asking:
         for room, values in self.case.spec.config.items():
             for name, value in values.items():
                 opaque = cast("dict[str, Any]", value).get("opaque") if isinstance(value, dict) else None
-                text = str(opaque[0]) if opaque else repr(cast("object", value))
+                text = _opaque_text(*opaque) if opaque else repr(cast("object", value))
                 yield _Part("setting", f"{room}.{name}", text, [(f"switches config {room} {name}", "its default")], [])
 
     def dims(self) -> Iterator[_Part]:
@@ -325,6 +326,12 @@ def _called(node: fx.Node) -> str:
     if hasattr(node.target, "_schema"):
         return str(node.target)
     return f"torch.{name}" if getattr(torch, name, None) is node.target else name
+
+
+def _opaque_text(kind: str, text: str = "", *_: object) -> str:
+    """A value without a saved form: the name of a function, the type of anything else."""
+    function = re.match(r"<(?:bound method|function) ([\w.]+)", text)
+    return function[1] if function else kind
 
 
 def _held(value: torch.Tensor) -> str:

@@ -260,6 +260,7 @@ def test_show_prints_the_rows_of_the_screen(case: Path) -> None:
     fitting_rows = run("--filter", "op:mm users>0", "--sort", "index:down")
     assert [line.split()[1] for line in fitting_rows[1:4]] == ["mm_100", "mm_93", "mm_83"]
     assert run("--columns", "name,flops", "--filter", "op:mm")[1].split() == ["mm_8", "262k"]
+    assert run("--columns", "name,inputs", "--filter", "op:mm")[1].split()[0] == "mm_8"
     folded = json.loads("\n".join(run("--fold", "0", "--json")))["nodes"]
     assert folded[0]["module"] == "inputs" and folded[1]["module"] == "blocks.0" and folded[1]["nodes"] == 17
     found = json.loads("\n".join(run("--find", "gelu", "--json")))["nodes"]

@@ -79,6 +79,22 @@ def document(capsys: pytest.CaptureFixture[str], *args: str, code: int = 1) -> d
     return json.loads(output(capsys, *args, "--json", code=code)[0])
 
 
+def test_a_change_of_numbers_comes_before_another_name_of_an_operator(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = TEXT.replace(
+        "half = aten.mul.Tensor(mm, 0.5)", "v = aten.view.default(mm, 4) [8, 4]\nhalf = aten.neg.default(v)"
+    )
+    other = text.replace("aten.view", "aten.reshape").replace("aten.neg", "aten.abs")
+    write_run("plain", record("0_0", text))
+    write_run("other", record("0_0", other))
+    out = output(capsys, "plain/0_0/forward", "other/0_0/forward")[0]
+    assert out.index("aten.neg.default -> aten.abs.default") < out.index(
+        "aten.view.default -> aten.reshape.default (the"
+    )
+    assert out.endswith("next: graphdbg show other/0_0/forward --node half\n")
+
+
 def test_two_graphs_and_both_user_lines(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = output(capsys, "one/0_0/forward", "two/0_0/forward")
     assert (out, err) == (
@@ -93,7 +109,9 @@ def test_two_graphs_and_both_user_lines(work: Path, capsys: pytest.CaptureFixtur
         "  B  half = aten.mul.Tensor(mm, 0.25)\n"
         "     float32 [8, 4] stride [4, 1] cpu\n"
         "     other.py:4  code of line 4\n"
-        "  -> argument 1: 0.5 -> 0.25\n",
+        "  -> argument 1: 0.5 -> 0.25\n"
+        "\n"
+        "next: graphdbg show two/0_0/forward --node half\n",
         "",
     )
 

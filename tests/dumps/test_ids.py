@@ -103,6 +103,12 @@ def test_an_exact_id_wins_over_a_prefix() -> None:
         ids.find("0_0/f", found)
 
 
+def test_a_later_attempt_is_named_where_only_that_is_there() -> None:
+    there = [ids.Address("pid1", None, name) for name in ("0_0_a1/joint", "0_0_a1/forward", "0_1/forward")]
+    with pytest.raises(UsageError, match="Did you mean 0_0_a1/forward"):
+        ids.find("0_0/forward", there)
+
+
 def test_ranks_that_repeat_are_told_apart_by_folder() -> None:
     found = [
         Address("rank0_pid1", 0, "0_0/joint"),

@@ -226,6 +226,13 @@ def test_a_graph_without_code_shows_that_of_the_graph_made_of_it(run: Run) -> No
     assert "no code was recorded" in text(about(run, "0_0/backward").code(3))
 
 
+def test_the_other_half_of_a_joint_graph_has_no_kernels_of_a_node(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    this = about(run, "0_0/dynamo")
+    assert this.uses(this.position("h"))
+    monkeypatch.setattr(SavedGraph, "stage", "post_grad_backward")
+    assert about(run, "0_0/dynamo").uses(this.position("h")) == []
+
+
 def test_a_kernel_called_again_belongs_to_the_nodes_named_above_that_call() -> None:
     again = next(kernel for kernel in Generated(CODE).kernels if kernel.name == "triton_poi_fused_relu_0")
     assert again.nodes == {"relu"}  # mm stands above it as an input

@@ -22,9 +22,19 @@ from graphdbg.dumps.pack.making import pack
 from graphdbg.dumps.pack.redact import Places
 from graphdbg.dumps.pack.texts import Machine, Texts
 from graphdbg.dumps.process import FILE, ProcessRecord
-from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord, RunRecord, StoredTensor
-from graphdbg.dumps.store import Run, open_run, resolve
+from graphdbg.dumps.schema import (
+    FORMAT,
+    DefinitionRecord,
+    GraphRecord,
+    InputRecord,
+    InputsRecord,
+    RunRecord,
+    StoredTensor,
+)
+from graphdbg.dumps.store import Run, load_graph, open_run, resolve
+from graphdbg.dumps.wording import shown_path
 from graphdbg.dumps.writer import ProcessWriter, RunWriter
+from graphdbg.toolkit.verdicts.ladder_words import address, run_address
 
 from .graphs import MemoryTensors, chain, tensor_value
 
@@ -261,6 +271,19 @@ def test_what_is_left_is_found_and_named(run: Run, tmp_path: Path, capsys: pytes
     assert f"STILL THERE: user name '{USER}' in bug/pid8/graphs/1_0/forward" in captured.err
 
 
+def test_operators_and_passes_whose_source_stays_out_are_named(tmp_path: Path) -> None:
+    writer = RunWriter.create(tmp_path / "own", RunRecord(format=FORMAT, command=["python", "train.py"]))
+    record = chain()
+    mine = {"inductor.post_grad_custom_pre_pass": "Cheap()"}
+    record.definitions = [DefinitionRecord("__main__", "train.py", "import torch\n", ["acme"], mine)]
+    process = writer.process("pid7")
+    process.save_graph(record)
+    process.close()
+    left_out = pack(tmp_path / "own", tmp_path / "bug.zip").own
+    assert left_out == ["operators of acme", "Cheap (post_grad_custom_pre_pass)"]
+    assert pack(tmp_path / "own", tmp_path / "more.zip", source=True).own == []
+
+
 def test_the_command_prints_a_table_and_never_overwrites(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(path for path in run.path.rglob("*"))
     assert command(["pack", "myrun"]) == 0
@@ -268,6 +291,7 @@ def test_the_command_prints_a_table_and_never_overwrites(run: Run, capsys: pytes
     assert captured.out.splitlines()[0].split() == ["what", "kept", "changed", "left", "out"]
     assert captured.out.splitlines()[-1] == "myrun.graphdbg.zip"
     assert "before you send it" in captured.err
+    assert "shapes, constants, statistics of tensors, generated code, and what errors say" in captured.err
     data = Path("myrun.graphdbg.zip").read_bytes()
     assert command(["pack", "myrun"]) == 2
     assert Path("myrun.graphdbg.zip").read_bytes() == data
@@ -283,6 +307,19 @@ def test_the_file_stands_for_the_run(run: Run, capsys: pytest.CaptureFixture[str
     assert command(["show", "bug.zip/0_0/forward"]) == 0
     assert "block.py:12" in capsys.readouterr().out
     assert command(["ls", "nothing.zip"]) == 2
+
+
+def test_a_graph_in_the_file_has_an_address_that_lasts(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack(run.path, Path("bug.zip"))
+    packed = resolve("bug.zip")
+    assert isinstance(packed, Run)
+    assert [packed.name, run_address(packed), packed.graph("0_0/j").name] == ["bug.zip", "bug.zip", "bug.zip/0_0/joint"]
+    assert shown_path(packed.graph("0_0/j").path).startswith("bug.zip/")
+    assert load_graph(address(packed.graph("0_0/j"))).id == "0_0/joint"
+    monkeypatch.chdir(tmp_path.parent)
+    assert packed.name == f"{tmp_path.name}/bug.zip"
 
 
 @pytest.mark.parametrize("names", [["bug/../../x"], ["/bug/x"], ["x"], ["a/run.json", "b/run.json"], ["bug/x"]])

@@ -97,7 +97,7 @@ def test_what_is_shown(record: GraphRecord) -> None:
     assert "DTYPE=tl.float32" in text
     assert "grid (3, 1, 1) or (2, 1, 1)" in text
     assert "def tuned(" in text
-    assert add.line() == "add.py  (your own, 1 call)"
+    assert add.line() == "add.py  (the program's own, 1 call)"
 
 
 def test_what_an_older_graphdbg_recorded_is_shown_and_cannot_be_run(record: GraphRecord) -> None:

@@ -54,7 +54,7 @@ def commands() -> list[str]:
     """Each command under its heading, with its line."""
     rows: list[str] = []
     for heading in dict.fromkeys(row[0] for row in cli.COMMANDS.values()):
-        rows += [f"## {heading or 'While minify runs'}", "", "| command | what it does |", "|---|---|"]
+        rows += [f"## {heading}", "", "| command | what it does |", "|---|---|"]
         of_it = [(name, line) for name, (group, _, line) in cli.COMMANDS.items() if group == heading]
         rows += [f"| [`{name}`]({name}.md) | {line} |" for name, line in of_it] + [""]
     return rows[:-1]

@@ -133,6 +133,9 @@ def test_an_order_needs_somebody_who_carries_it_out(tmp_path: Path) -> None:
     found = outcome(tmp_path, given, 5.0)
     assert found is not None
     assert found.state == "applied"
+    Log(tmp_path).tell(Stepped("report", 9))
+    with pytest.raises(NobodyThereError, match=r"its search has ended\. See graphdbg steer "):
+        give(tmp_path, "pause")
 
 
 def test_skip_is_about_the_step_that_runs_when_it_is_said(tmp_path: Path) -> None:

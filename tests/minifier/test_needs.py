@@ -112,6 +112,20 @@ def test_each_part_is_told_as_it_was_answered(tmp_path: Path) -> None:
     assert purposes == ["explanation"] * 7
 
 
+def test_sizes_that_were_changed_one_by_one_are_not_told_together(tmp_path: Path) -> None:
+    rows = [
+        ["names"],
+        ["0", "probes size 8 9 0.0,0.1", "dim", "{x}.shape[0], {x}.shape[1]", "8", "9"],
+        ["0", "probes size 8 16 0.0", "dim", "{x}.shape[0]", "8", "16"],
+        ["0", "probes size 8 9 0.1", "dim", "{x}.shape[1]", "8", "9"],
+    ]
+    _, result = explained(tmp_path / "out", rows=rows)
+    assert [(row["name"], row["verdict"]) for row in result.needs] == [
+        ("x.shape[1]", "needed"),
+        ("x.shape[0]", "replaceable"),
+    ]
+
+
 def test_what_is_asked_never_changes_the_case(tmp_path: Path) -> None:
     told: list[Happening] = []
     _, result = explained(tmp_path / "out", told.append)

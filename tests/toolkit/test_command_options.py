@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import graphdbg
-from graphdbg.toolkit.commands.options import import_option, limit_option, seed_option, trust_option
-from graphdbg.toolkit.isolation.imports import TRUST
+from graphdbg.toolkit.commands.options import import_option, limit_option, rung_option, seed_option, trust_option
+from graphdbg.toolkit.isolation.imports import TRUST, run_line
 
 ROOT = Path(graphdbg.__file__).parent
 
@@ -39,6 +39,24 @@ def test_modules_are_looked_for_where_the_command_was_typed(tmp_path: Path, monk
         "here",
     ]
     assert sys.path == [str(tmp_path)]
+
+
+def test_a_module_of_this_folder_is_found_by_the_repro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    Path("team_passes.py").touch()
+    assert run_line("small/repro.py", ["team_passes", "json", TRUST]) == "PYTHONPATH=. python small/repro.py"
+    assert run_line("small/repro.py", ["json"]) == "python small/repro.py"
+
+
+def test_a_backend_of_torch_is_answered_with_a_rung() -> None:
+    @click.command()
+    @rung_option
+    def judged(rung: str) -> None:
+        click.echo(rung)
+
+    assert "aot_eager: use decomposed (what AOTAutograd" in CliRunner().invoke(judged, ["--rung", "aot_eager"]).output
+    assert CliRunner().invoke(judged, ["--rung", "nop"]).output == "nop\n"
 
 
 def test_a_limit_is_more_than_nothing() -> None:

@@ -180,6 +180,14 @@ def test_a_lost_name_says_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1 of" in row.found and "torch._inductor.lowering.make_fallback (needed by bisect)" in row.found
 
 
+def test_a_cache_folder_without_probes_is_not_said_to_be_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "graphdbg").mkdir()
+    assert running.cache_folder().found.endswith(": empty")
+    (tmp_path / "graphdbg" / "written.txt").write_text("abc")
+    assert running.cache_folder().found.endswith(": 3 B, which doctor --clean removes")
+
+
 def test_a_cache_folder_that_cannot_be_written_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
     row = running.cache_folder()

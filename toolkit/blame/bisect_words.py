@@ -204,7 +204,7 @@ def _again(name: str, by: str | None) -> str:
 
 def _then(record: Record, saved: SavedGraph, command: str) -> Record:
     """The verdict with the next command, unless it has one already."""
-    run = saved.name if saved.run is None else str(saved.run.path)
+    run = saved.name if saved.run is None else saved.run.name
     return record if record.next else record.then(f"graphdbg {command.format(name=saved.name, run=run)}")
 
 

@@ -20,13 +20,26 @@ import click
 from ...dumps.commands.options import Declared, seconds_option
 from ...dumps.output import say
 from ..isolation.imports import checked, with_trust
-from ..rungs import NAMES
+from ..rungs import NAMES, nearest_to
 from ..verdicts.verdict import remember
+
+
+class RungName(click.Choice[str]):
+    """The name of a rung; of a backend of torch's it says which rung comes nearest."""
+
+    def __init__(self) -> None:
+        super().__init__(NAMES)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if near := nearest_to(str(value)):
+            self.fail(f"no rung is called {value!r}. For {near}", param, ctx)
+        return super().convert(value, param, ctx)
+
 
 rung_option = click.option(
     "--rung",
     metavar="RUNG",
-    type=click.Choice(NAMES),
+    type=RungName(),
     default="inductor",
     show_default=True,
     help=f"How the graph is run: {', '.join(NAMES)}.",

@@ -134,7 +134,7 @@ def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
     graphs = run.graphs()
     if not graphs:
         why = "nothing was compiled, or nothing could be saved"
-        raise NoSuchGraphError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
+        raise NoSuchGraphError(f"{run.name} holds no graphs", why, f"see graphdbg ls {run.name}")
     kept = [graph for graph in graphs if graph.status != "skipped"]
     if len(kept) < len(graphs):
         say(

@@ -239,7 +239,7 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
     symptom, found_by = Noticed(asked, "asked for") if asked else noticed(run)
     if not run.graphs() and (not asked or not SYMPTOMS[asked].before):
         why = "nothing was compiled, or nothing could be saved"
-        raise NoSuchGraphError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
+        raise NoSuchGraphError(f"{run.name} holds no graphs", why, f"see graphdbg ls {run.name}")
     say(f"symptom: {symptom} ({found_by})")
     triaged = triage_symptom(
         run,

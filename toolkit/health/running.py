@@ -143,7 +143,7 @@ def cache_folder() -> HealthCheck:
     except OSError as error:
         return HealthCheck("cache folder", False, False, f"{home}: {error.strerror or error}", fix, "", "all commands")
     try:
-        kinds = [entry.what for entry in cleaning.clean(home, dry_run=True).entries if entry.name[:5] == "seed/"]
+        kinds = [entry.what for entry in cleaning.clean(home, dry_run=True).entries]
     except GraphdbgError:  # it is a link, which --clean says
         kinds = []
     seeds = [kind for kind in dict.fromkeys(kinds) if kind.startswith(cleaning.PROBES)]

@@ -180,12 +180,15 @@ def homes_of(names: Sequence[str]) -> list[str]:
 
 
 def run_line(program: str, imports: Sequence[str]) -> str:
-    """The line that runs a repro which imports these modules: those given as files are found through PYTHONPATH.
+    """The line that runs a repro which imports these modules: those given as files and those in this folder are found
+    through PYTHONPATH.
 
-    >>> run_line("small/repro.py", ["my_ops", "/home/ann/plant.py"])
+    >>> run_line("small/repro.py", ["json", "/home/ann/plant.py"])
     'PYTHONPATH=/home/ann python small/repro.py'
     """
-    folders = dict.fromkeys(str(Path(name).parent) for name in without_trust(imports) if _is_path(name))
+    here = str(Path.cwd())
+    named = [(name, home) for name in without_trust(imports) for home in homes_of([name])]
+    folders = dict.fromkeys("." if home == here else home for name, home in named if _is_path(name) or home == here)
     found_by = f"PYTHONPATH={shlex.quote(os.pathsep.join(folders))} " if folders else ""
     return found_by + shlex.join(["python", program])
 

@@ -207,7 +207,7 @@ class _Reading:
         end["largest"] = largest(self.rows)
         bad = end["first_bad"]
         if bad is not None and bad["text"].endswith(THE_MODELS) and (users := passes(self.saved)):
-            left = f"it is in the graph that your pass {' and '.join(user.text for user in users)} left"
+            left = f"it is in the graph that the run's own pass {' and '.join(user.text for user in users)} left"
             bad["text"] = bad["text"].replace(THE_MODELS, left)
         own = bad is not None and bad["kind"] == "nan" and "on_right_inputs" not in bad and not saw_nan(self.saved)
         died = bool(end["stopped"]) and self.refused is None

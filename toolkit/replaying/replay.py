@@ -23,7 +23,7 @@ from ..live.rung import LADDER
 from ..rungs import warmth
 from ..verdicts.identity import known_id
 from ..verdicts.outcome import Outcome
-from ..verdicts.own_passes import WITHOUT, Pass, passes, without_passes
+from ..verdicts.own_passes import Pass, passes, without_passes
 from ..verdicts.signature import from_answer
 from ..verdicts.verdict import Verdict, Where, died
 from . import judged
@@ -81,18 +81,20 @@ def replay(
     server: ForkServer | None = None,
     shared: Path | None = None,
     patient: bool = True,
+    without: Sequence[str] = (),
 ) -> Outcome:
     """Runs a saved graph under a rung in a child with a time limit and judges it; returns an Outcome.
 
-    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `limit_s`:
-    seconds. `outputs`: also return the output tensors (imports torch here). `imports`: modules to import first, for the
-    ops that they register. `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check`
-    "nan". `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command
-    came to will do. `anyway`: a failure counts also where it is known that this is not the run's program and that the
-    run had none (see `gate`). `server`: a fork server to use; by default one is started and closed. `shared`: see
-    `judge`. `patient`: a limit that was met on a busy machine is raised by as much as a harmless compile takes longer
-    there, up to the default. A segfault, a hang or running out of memory is an Outcome like any other. Raises
-    UsageError for an unknown rung, GraphdbgError for a graph that cannot be loaded.
+    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first.
+    `limit_s`: seconds. `outputs`: also return the output tensors (imports torch here). `imports`: modules to import
+    first, for the ops that they register. `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it
+    is with `check` "nan". `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an
+    earlier command came to will do. `anyway`: a failure counts also where it is known that this is not the run's
+    program and that the run had none (see `gate`). `without`: settings of Inductor that hold passes of the run's own,
+    which are left out. `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. `patient`: a limit that was met on a busy
+    machine is raised by as much as a harmless compile takes longer there, up to the default. A segfault, a hang or
+    running out of memory is an Outcome like any other. Raises UsageError for an unknown rung, GraphdbgError for a graph
+    that cannot be loaded.
 
     >>> outcome = replay(saved, rung="eager")
     >>> outcome.ok, outcome.verdict.verdict, outcome.outputs[0].shape
@@ -114,6 +116,7 @@ def replay(
             "own_nan": own_nan,
             "measured": measured,
             "anyway": anyway,
+            "without": list(without),
             "keep": str(kept) if kept else None,
             "shared": str(shared) if shared else None,
             "meeting": str(used.scratch_file(".meeting")) if others else "",
@@ -134,7 +137,7 @@ def replay(
         if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
             outcome = dies_at(saved, How(seed, device, limit_s, imports), used, outcome)
         outcome.verdict = with_next(saved, outcome.verdict)
-        if LADDER[rung].has_passes:
+        if LADDER[rung].has_passes and not without:
             about = How(seed, device, limit_s, imports)
             lacking = without_passes(saved, outcome.notes) if outcome.verdict.verdict == "ok" else None
             outcome.verdict = lacking or own_pass(saved, outcome.verdict, rung, about, used)
@@ -178,6 +181,9 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     case = Case.at(payload["path"])
     meeting = payload.get("meeting", "")
     live = case.live(rung=payload["rung"], seed=payload["seed"], device=payload["device"], meeting=meeting)
+    if payload["without"]:
+        off = dict.fromkeys(payload["without"], None)
+        live.spec.config = {**live.spec.config, "inductor": {**live.spec.config.get("inductor", {}), **off}}
     watched = CompiledArtifacts(case.saved) if payload["rung"] == "inductor" and payload["device"] is None else None
     peak, eager, control = PeakMemory(), PeakMemory(), PeakMemory()
     if payload["measured"]:
@@ -243,17 +249,17 @@ def own_pass(
     server: ForkServer | None = None,
     users: Sequence[Pass] | None = None,
 ) -> Verdict:
-    """The verdict on a failure under a rung: a pass of the user's is at fault where the graph is right without what
-    brought it in, `--trust` or `--import`. One more replay, of a graph with such passes alone. `users`: the passes
-    of the graph that it was cut from, where it holds none itself."""
+    """The verdict on a failure under a rung: a pass of the user's is at fault where the graph is right without it, with
+    the ops that `--trust` or `--import` brought in. One more replay, of a graph with such passes alone. `users`: the
+    passes of the graph that it was cut from, where it holds none itself."""
     users = passes(saved, all=True) if users is None else users
     if not (users and how.imports and verdict.failed and verdict.fault == "compiler"):
         return verdict
-    plain = how._replace(imports=(), anyway=True)
-    without = replay(saved, rung, **plain._asdict(), outputs=False, server=server).verdict
-    if without.verdict != "ok" and without.detail != WITHOUT:
+    plain = how._replace(anyway=True)._asdict()
+    hooks = [user.hook for user in users]
+    if replay(saved, rung, **plain, outputs=False, server=server, without=hooks).verdict.verdict != "ok":
         return verdict
     mine = " and ".join(user.text for user in users)
-    reason = f"{verdict.reason}; it is right without your pass {mine}"
+    reason = f"{verdict.reason}; it is right without the run's own pass {mine}"
     where = Where(users[0].name, verdict.where.graph if verdict.where else "", users[0].place, users[0].hook)
     return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, reason=reason, where=where)

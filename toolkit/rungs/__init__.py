@@ -16,6 +16,8 @@ from ..live.rung import LADDER, CannotRun, Rung
 
 NAMES = tuple(LADDER)
 """The names of the rungs, from trusted to clever."""
+BACKENDS = {"aot_eager": "decomposed", "aot_eager_decomp_partition": "decomposed", "cudagraphs": "inductor_cudagraphs"}
+"""Name of a backend of torch.compile -> the rung that comes nearest to it."""
 WHOLE = frozenset(name for name, facts in LADDER.items() if facts.is_whole)
 """Rungs without Inductor, which run a joint graph as it is."""
 
@@ -25,9 +27,18 @@ def rung(name: str) -> Rung:
     if name in NAMES:
         return import_module(f".{name}", __name__).RUNG
     near = difflib.get_close_matches(name, NAMES, 1)
-    raise UnknownWordError(
-        f"no rung is called {name!r}", f"the rungs are {', '.join(NAMES)}", f"did you mean {near[0]!r}?" if near else ""
-    )
+    fix = nearest_to(name) or (f"did you mean {near[0]!r}?" if near else "")
+    raise UnknownWordError(f"no rung is called {name!r}", f"the rungs are {', '.join(NAMES)}", fix)
+
+
+def nearest_to(backend: str) -> str:
+    """What to type in place of the name of a backend of torch's; empty for a name that is none.
+
+    >>> nearest_to("aot_eager")
+    "torch's backend aot_eager: use decomposed (what AOTAutograd and the decompositions make of it, run by torch)"
+    """
+    name = BACKENDS.get(backend, "")
+    return f"torch's backend {backend}: use {name} ({LADDER[name].words})" if name else ""
 
 
 def warmth(*rungs: str) -> str:
@@ -35,4 +46,4 @@ def warmth(*rungs: str) -> str:
     return "torch" if set(rungs) <= WHOLE else "inductor"
 
 
-__all__ = ["NAMES", "WHOLE", "CannotRun", "Rung", "rung", "warmth"]
+__all__ = ["BACKENDS", "NAMES", "WHOLE", "CannotRun", "Rung", "nearest_to", "rung", "warmth"]

@@ -179,7 +179,7 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
     users = passes(pair.after)
     paths = {"before": pair.before, "forward": pair.forward, "after": pair.after}
     payload = {name: str(graph.path.absolute()) if graph is not None else "" for name, graph in paths.items()}
-    payload |= {"seed": how.seed, "device": how.device, "custom": bool(users)}
+    payload |= {"seed": how.seed, "device": how.device, "imports": list(how.imports), "custom": bool(users)}
     try:
         answer = ask(TASK, payload, limit_s, server=server).answer()
         if answer.status == "lost":  # the server's end, not the task's

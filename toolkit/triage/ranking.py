@@ -13,7 +13,7 @@ import msgspec
 
 from ...dumps.why.times import CompileTime
 from ...dumps.wording import counted
-from ..isolation.imports import option_words, without_trust
+from ..isolation.imports import option_words, with_trust, without_trust
 from ..stages.asking import STAGES
 from ..verdicts import verdict_words
 from ..verdicts.ladder_records import REAL, RungResult, Triage, which
@@ -178,7 +178,7 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
                 )
             ]
         if "--trust" in result.verdict.reason:  # the definitions that the graph needs are in the dump
-            go_on = [shlex.join(["graphdbg", "triage", result.run, *option_words(imports), "--trust"])]
+            go_on = [shlex.join(["graphdbg", "triage", result.run, *option_words(with_trust(imports, True))])]
     result.summary = " ".join(text for text in [*texts, _counts(result)] if text)
     verdict = (
         result.ladders[0].verdict

@@ -302,7 +302,7 @@ class _Work:
         if not row.failed:
             ladder.forget()
         self.report(f"{graph.id}: {word(row.verdict)}")
-        fidelity = (ladder.fidelity or "").partition("\n")[0]
+        fidelity = (ladder.fidelity or "").partition("\n")[0].rstrip(":")
         return self._row(graph, row, fidelity, inputs_given(graph))
 
     def explain(self, all: bool) -> None:

@@ -119,7 +119,7 @@ def _meaning(triage: Triage, row: RungResult) -> str:
     if row.verdict.fault == "custom_pass":
         at = row.verdict.where or Where()
         place = f" ({at.line})" if at.line else ""
-        return f"Without your pass {at.node or at.name}{place} it is right: the fault is there."
+        return f"Without the run's own pass {at.node or at.name}{place} it is right: the fault is there."
     if row.rung != "inductor":
         return LADDER[row.rung].meaning if row.rung in LADDER else ""
     plain = next((other for other in triage.rows if other.rung == "inductor_nofuse"), None)

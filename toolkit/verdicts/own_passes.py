@@ -92,19 +92,34 @@ def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     notes of a replay say; None where all were applied."""
     lost = [
         dropped
-        for dropped in passes(saved, all=True)
+        for dropped in still_to_run(saved)
         if any(f"inductor.{dropped.hook} is not applied" in note for note in notes)
-        and _place(next(stage for stage in HOOKS if dropped.hook in HOOKS[stage])) > _place(saved.stage)
     ]
     if not lost:
         return None
+    without, how = dropped_words(saved, lost)
+    verdict = cannot_tell(f"right, but {without}", WITHOUT)
+    return verdict.then(f"graphdbg triage {saved.name} {how}")
+
+
+def still_to_run(saved: SavedGraph) -> list[Pass]:
+    """The user's passes that had still to run on a graph when it was recorded."""
+    return [
+        own_pass
+        for own_pass in passes(saved, all=True)
+        if _place(next(stage for stage in HOOKS if own_pass.hook in HOOKS[stage])) > _place(saved.stage)
+    ]
+
+
+def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
+    """That something was done without these passes and what brings them back, in words; and the words of a command
+    line that do."""
     mine = [dropped.module for dropped in lost if dropped.module not in ("", "__main__")]
     recorded = {name for definition in saved.record.definitions if not definition.missing for name in definition.values}
     trusting = not mine or all(f"inductor.{dropped.hook}" in recorded for dropped in lost)
     how = "--trust" if trusting else " ".join(f"--import {module}" for module in dict.fromkeys(mine))
     text = " and ".join(dropped.text for dropped in lost)
-    verdict = cannot_tell(f"right, but without your pass {text}, which takes part with {how}", WITHOUT)
-    return verdict.then(f"graphdbg triage {saved.name} {how}")
+    return f"without the run's own pass {text}, which takes part with {how}", how
 
 
 def _place(stage: str) -> int:

@@ -129,7 +129,7 @@ _SEARCHED = {
 """Kind of a failure that has no text of its own -> what an issue about one says."""
 
 _OWNERS = {
-    "custom_pass": "the fault is in a pass of your own",
+    "custom_pass": "the fault is in a pass of the run's own",
     "custom_op": "the fault is in a custom operator",
     "model": "eager does the same, so the fault is the model's own",
 }

@@ -207,3 +207,5 @@ def test_a_pass_of_the_users_is_called_by_its_class() -> None:
         lambda x: [x * 2], torch.ones(2), config={"inductor": {"a_pass": {"opaque": ["train.P", "<P at 0x7f>"]}}}
     )
     assert offered(live, "setting") == {"inductor.a_pass = train.P": ["its default"]}
+    live.spec.config["inductor"]["a_pass"] = {"opaque": ["builtins.function", "<function pad_last at 0x7f>"]}
+    assert offered(live, "setting") == {"inductor.a_pass = pad_last": ["its default"]}

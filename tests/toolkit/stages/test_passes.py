@@ -14,7 +14,7 @@ import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import opened
-from graphdbg.toolkit.isolation.imports import with_trust
+from graphdbg.toolkit.isolation.imports import TRUST, with_trust
 from graphdbg.toolkit.replaying.replay import How, replay
 from graphdbg.toolkit.stages.asking import judge_stages
 from graphdbg.toolkit.triage.run import triage_run
@@ -94,9 +94,9 @@ def dumped(script: Path, text: str, *, ends_well: bool = True) -> Path:
     return run
 
 
-def found(run: Path) -> Verdict | None:
+def found(run: Path, how: How = How()) -> Verdict | None:  # noqa: B008
     with opened(None) as server:
-        parted = judge_stages(open_run(run).graphs(), How(), server)
+        parted = judge_stages(open_run(run).graphs(), how, server)
     return parted[1] if parted else None
 
 
@@ -144,6 +144,31 @@ def test_a_pass_by_which_the_compile_fails_is_at_fault(tmp_path: Path) -> None:
 
 WORDS = {"tanh": "tanh", "h": "tanh", "mm": "x @ w", "add": "x @ w", "sub": "x @ w"}
 """Node -> what the line of the program has."""
+
+
+OPERATOR = """
+@torch.library.custom_op("acme::half", mutates_args=())
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x * 0.5
+
+@half.register_fake
+def _(x):
+    return torch.empty_like(x)
+"""
+
+
+def test_a_wrong_pass_is_named_beside_an_operator(tmp_path: Path) -> None:
+    program = PROGRAM.format(setting="config.post_grad_custom_post_pass = Mine()", grad=False, how="")
+    program = program.replace("torch.tanh(h)", "half(torch.tanh(h))")
+    text = PASS.format(when=f"{ATEN}tanh.default", change=SIGMOID) + OPERATOR + program
+    run = dumped(tmp_path / "script.py", text)
+    assert found(run) is None  # the operator is missing
+    judged = found(run, How(imports=(TRUST,)))
+    assert judged is not None
+    assert judged.fault == "custom_pass"
+    replayed = replay(open_run(run).graph("0_0/inference"), imports=(TRUST,), outputs=False).verdict
+    assert (replayed.kind, replayed.fault) == ("wrong_numbers", "custom_pass"), replayed.reason
+    assert "right without the run's own pass Mine in script.py:6" in replayed.reason
 
 
 DECOMPOSITION = """

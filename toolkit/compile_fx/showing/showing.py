@@ -25,6 +25,7 @@ from ....dumps.wording import counted
 from ...isolation import opened
 from ...kernels.records import MISSING_DEVICE, CompileRecord, PartRow, StageRow
 from ...verdicts.ladder_words import address
+from ...verdicts.own_passes import dropped_words, still_to_run
 from ...verdicts.verdict import with_flags
 from ..stage import NAMES, order, reaches
 from . import asking
@@ -109,7 +110,9 @@ class _Showing:
                 self.say_row(plain(f"compiled for {event['target']}; {event['assembler']}; no GPU is used"))
             if recorded != event["torch"]:
                 say(f"note: recorded with torch {recorded}; stages of torch {event['torch']} are what you see")
-            for note in event["notes"]:
+            lost = [] if self.request.imports else still_to_run(self.saved)
+            first = [f"compiled {dropped_words(self.saved, lost)[0]}"] if lost else []
+            for note in [*first, *event["notes"]]:
                 self.said.add(note)
                 say(f"note: {note}")
             self.say_row(self.rows.head())

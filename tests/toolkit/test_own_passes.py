@@ -1,0 +1,35 @@
+"""What is said of a graph that is compiled without the run's own passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphdbg.dumps.graph_folder import write_graph_folder
+from graphdbg.dumps.schema import DefinitionRecord
+from graphdbg.dumps.store import load_graph
+from graphdbg.toolkit.verdicts.own_passes import dropped_words, still_to_run, without_passes
+from tests.dumps.graphs import chain
+
+HOOK = "post_grad_custom_pre_pass"
+
+
+def test_a_pass_that_had_still_to_run_is_named_with_what_brings_it_back(tmp_path: Path) -> None:
+    record = chain()
+    record.config = {"inductor": {HOOK: {"opaque": ["team.Cheap", "<team.Cheap object>"]}}}
+    record.definitions = [
+        DefinitionRecord("team", "team.py", "class Cheap: ...\n", values={f"inductor.{HOOK}": "Cheap()"})
+    ]
+    write_graph_folder(tmp_path / "case", record)
+    saved = load_graph(tmp_path / "case")
+    lost = still_to_run(saved)
+    says = f"without the run's own pass Cheap in team.py ({HOOK}), which takes part with --trust"
+    assert dropped_words(saved, lost) == (says, "--trust")
+    assert without_passes(saved, []) is None
+    verdict = without_passes(saved, [f"setting inductor.{HOOK} is not applied: its value could not be saved"])
+    assert verdict is not None
+    assert (verdict.verdict, verdict.reason) == ("cannot_tell", f"right, but {says}")
+    record.definitions[0].program = ""
+    record.definitions[0].missing = ["a name"]
+    write_graph_folder(tmp_path / "other", record)
+    other = load_graph(tmp_path / "other")
+    assert dropped_words(other, still_to_run(other))[1] == "--import team"
