@@ -17,7 +17,7 @@ from ..isolation.imports import option_words, without_trust
 from ..stages.asking import STAGES
 from ..verdicts import verdict_words
 from ..verdicts.ladder_records import REAL, RungResult, Triage, which
-from ..verdicts.ladder_words import record_again, run_address
+from ..verdicts.ladder_words import record_again, run_address, whole_program
 from ..verdicts.verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
 
 if TYPE_CHECKING:
@@ -164,10 +164,10 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
         go_on = [f"graphdbg triage {worst.address}"]
     else:
         texts = [_all_right(result, imports)]
-        program = shlex.join(["graphdbg", "triage", "--", *run.record.command])
         unseen = "What Dynamo and AOTAutograd do around the graphs is not seen here, nor what is not compiled"
-        if result.verdict.exit_code == 0 and run.record.command:
-            texts.append(f"{unseen}: the program itself is looked at by {program}.")
+        if result.verdict.exit_code == 0 and (program := whole_program(run)):
+            itself = f": the program itself is looked at by {program}" if " -- " in program else ""
+            texts.append(f"{unseen}{itself}.")
             go_on = [program]
         if not result.verdict.next and any(row.judged and row.inputs != REAL for row in result.graphs):
             go_on.insert(0, record_again(run))

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...dumps import deaths, why
-from ...dumps.why.times import of_run
+from ...dumps.why.times import function_of, of_run
 from ...dumps.wording import counted
 from ..live.process_groups import groups_of
 from ..replaying.after_failure import triggered
 from ..replaying.replay import How
 from ..verdicts.ladder_records import REAL
-from ..verdicts.ladder_words import record_again, run_address
+from ..verdicts.ladder_words import record_again, run_address, whole_program
 from ..verdicts.own_passes import passes
 from ..verdicts.verdict import ROUNDING, Verdict, cannot_tell
+from .apart import apart
 from .ranking import RunTriage
 from .run import triage_run
 
@@ -51,7 +52,6 @@ from .ladder import Steady
 from .ladder import steady as measure
 
 if TYPE_CHECKING:
-    from ...dumps.diff.model import GraphView
     from ...dumps.store import Run
     from .ranking import GraphRow, RunTriage
 
@@ -180,9 +180,7 @@ _OUTERMOST = ("dynamo", "compiled_autograd")
 
 def _at(run: Run, name: str) -> Where:
     """A graph as a place: its function and line, those of its compile where the graph has none of its own."""
-    compiled = name.rpartition("/")[0]
-    functions = (timing.function for timing in of_run(run) if timing.id.rpartition("/")[0] == compiled)
-    function, _, line = next(functions, "").rpartition(", ")
+    function, _, line = function_of(run, name).rpartition(", ")
     return Where(function, f"{run_address(run)}/{name}", line)
 
 
@@ -194,7 +192,8 @@ def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         text = f"rank {waiting[0].rank} was running {waiting[0].id} when it ended, and waits for {absent}"
         return f"{text}.", cannot_tell(f"{text}, of which the run holds no graph").then(_of_run(run, "ls"))
     if not waiting or not others or len(run.processes) < 2:
-        return "Looked at: no rank waits in a graph for another.", None
+        text = "Looked at: no rank alone was in the first execution of a graph at the end"
+        return f"{text}; later executions are not in the journal.", None
     row = waiting[0]
     rest = counted(len(others), "other process was", "other processes were")
     text = f"rank {row.rank} was running {row.id} when it ended, and {rest} not"
@@ -220,8 +219,7 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
     state = row.status if row.lost or row.status in IN_FLIGHT else "compiling"
     text = f"{row.id} was {state} when its process ended" if row.lost or row.error else f"{row.id} is {state}"
     verdict = cannot_tell(f"{text}, and here it ends and is right: what it waited for is not in the graph")
-    again = _program(run)
-    return f"{text}.", verdict.then(again)
+    return f"{text}.", verdict.then(whole_program(run))
 
 
 def _outside(run: Run) -> Verdict | None:
@@ -231,10 +229,9 @@ def _outside(run: Run) -> Verdict | None:
     killed = [end for end in deaths.endings(run.processes) if end.status in ("killed", "died")]
     if not killed:
         return None
-    again = _program(run)
     reason = f"{deaths.sentence(killed[0], run.processes)}, and no graph was being compiled or run for the first time: "
     reason += "what went on was outside of graphs, or a later execution of one"
-    return cannot_tell(reason).then(again)
+    return cannot_tell(reason).then(whole_program(run))
 
 
 def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
@@ -243,10 +240,8 @@ def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     if not bad:
         return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
     text = deaths.sentence(bad[0], run.processes)
-    again = _program(run)
-    return f"{text}.", cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs").then(
-        again
-    )
+    verdict = cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs")
+    return f"{text}.", verdict.then(whole_program(run))
 
 
 def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
@@ -305,49 +300,28 @@ def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     part = GraphGroup(run_address(run), run, run.rows, "run")
     if len(part.processes()) < 2:
         return "Looked at: only one process recorded graphs, so there are no ranks to compare.", None
-    views = [pair_view(pair, rank=True) for first, other in rank_pairs(part) for pair in pairs(first, other)]
-    differs = [view for view in views if view.verdict in ("differs", "only_a", "only_b")]
-    unread = [view for view in views if view.verdict == "unreadable"]
+    compared = [
+        (pair_view(pair, rank=True), first, other) for first, other in rank_pairs(part) for pair in pairs(first, other)
+    ]
+    differs = [item for item in compared if item[0].verdict in ("differs", "only_a", "only_b")]
+    unread = [view for view, _, _ in compared if view.verdict == "unreadable"]
     text = (
-        f"Looked at: {counted(len(views), 'pair')} of graphs of "
+        f"Looked at: {counted(len(compared), 'pair')} of graphs of "
         f"{counted(len(part.processes()), 'process', 'processes')}"
     )
     if unread and not differs:
         return f"{text}.", cannot_tell(f"graphs cannot be read: {unread[0].notes[0]}").then(_of_run(run, "diff"))
     if not differs:
         return f"{text}, which are equal.", None
-    verdict = Verdict("fails", "metadata", "model", reason=_difference(differs[0]), where=_place(run, differs[0]))
-    return f"{text}; {len(differs)} differ: {verdict.reason}.", verdict.then(_of_run(run, "diff"))
-
-
-def _difference(view: GraphView) -> str:
-    if view.first is None:
-        side = "the first rank" if view.verdict == "only_a" else "another rank"
-        return f"only {side} has {view.a or view.b}" if view.verdict != "differs" else f"ranks differ in {view.id}"
-    calls = [node.call for node in (view.first.a, view.first.b) if node is not None]
-    if len(calls) == 2 and calls[0] == calls[1] and view.first.changes:
-        text = f"{calls[0]}: {view.first.changes[0].text()}"
-    else:
-        text = f"{calls[0]} in one, {calls[1]} in the other" if len(calls) == 2 else f"{calls[0]} in one alone"
-    return f"ranks differ first in {view.id}: {text}"
-
-
-def _place(run: Run, view: GraphView) -> Where:
-    node = view.first and (view.first.b or view.first.a)
-    name = node.name if node else ""
-    return Where(name, f"{run_address(run)}/{view.id}", node.line if node else "")
+    found = apart(run, *differs[0])
+    kind = "hang" if found.collective and deaths.ended_badly(run.processes) else "metadata"
+    verdict = Verdict("fails", kind, "model", reason=found.reason, where=found.where)
+    return f"{text}; {len(differs)} differ: {found.reason}.", verdict.then(found.command)
 
 
 def _of_run(run: Run, *words: str) -> str:
     """A command about the run."""
     return shlex.join(["graphdbg", words[0], run_address(run), *words[1:]])
-
-
-def _program(run: Run) -> str:
-    """The command that runs the whole program under each backend."""
-    command = run.record.command
-    python = ["python"] if command and command[0].endswith(".py") else []
-    return shlex.join(["graphdbg", "triage", "--", *python, *command])
 
 
 Step = Callable[["Run", RunTriage | None, How], tuple[str, Verdict | None]]
@@ -422,8 +396,8 @@ def noticed(run: Run) -> Noticed:
 
 def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_time_s: float, **how: Any) -> RunTriage:
     """Runs the symptom's sequence within the time. `asked`: the user named it; one that was noticed never leaves the
-    graphs out, and that ranks differ is then no failure but a note. `how`: what `triage_run` takes. Raises what that
-    does.
+    graphs out, and that ranks differ is then no failure but a note, unless the run did not end well. `how`: what
+    `triage_run` takes. Raises what that does.
     """
     began, sequence, looked, verdicts = time.monotonic(), SYMPTOMS[symptom], list[str](), list[Verdict]()
     asking = How(**{name: how[name] for name in How._fields if how.get(name) is not None})
@@ -432,7 +406,11 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
         for step in steps:
             text, verdict = step(run, graphs, asking)
             looked.append(text)
-            if verdict is not None and (asked or step is not ranks):
+            if verdict is not None and step is ranks and not asked and verdict.kind != "hang":
+                unknown = f"{verdict.reason}; whether the run ended for that is not known"
+                badly = deaths.ended_badly(run.processes)
+                verdict = cannot_tell(unknown).then(*verdict.next) if badly else None
+            if verdict is not None:
                 verdicts.append(verdict)
 
     take(sequence.before, None)

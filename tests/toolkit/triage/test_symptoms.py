@@ -12,6 +12,7 @@ import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.recorder.watching import write_exit
+from graphdbg.toolkit.triage import symptoms
 from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage
 from graphdbg.toolkit.triage.symptoms import (
     SYMPTOMS,
@@ -23,6 +24,7 @@ from graphdbg.toolkit.triage.symptoms import (
     triage_symptom,
     waits,
 )
+from graphdbg.toolkit.verdicts.ladder_words import whole_program
 from graphdbg.toolkit.verdicts.verdict import Verdict
 from tests.dumps.graph_text import graph
 from tests.dumps.test_diff_command import write_run
@@ -66,6 +68,45 @@ def test_ranks_that_call_the_same_are_told_apart_by_what_differs(tmp_path, monke
     said, verdict = ranks(open_run("two"))
     assert verdict is not None and verdict.where is not None and verdict.where.node == "x"
     assert "in 1:0_0/forward: x: input: shape: [8, 4] -> [6, 4]" in said
+
+
+REDUCED = """
+x: [8, 4]
+sent = _c10d_functional.all_reduce.default(x) [8, 4] @ ranks.py:10
+half = aten.mul.Tensor(sent, 0.5) [8, 4] @ ranks.py:11
+return half
+"""
+ALONE = "x: [8, 4]\nhalf = aten.mul.Tensor(x, 0.5) [8, 4] @ ranks.py:11\nreturn half"
+
+
+@pytest.fixture
+def parted(tmp_path, monkeypatch):
+    """A run that was ended, of two ranks: the second compiled a function again, without the collective."""
+    monkeypatch.chdir(tmp_path)
+    first = [graph(REDUCED, "0_0/forward")]
+    write_run("two", first, [*first, graph(ALONE, "0_1/forward")], ranks=True)
+    return open_run("two")
+
+
+def test_of_ranks_that_were_ended_the_collective_is_named_that_one_calls_alone(parted):
+    assert ranks(parted)[1].kind == "metadata"
+    for process in parted.processes:
+        write_exit(process.path, process.record.pid, -15)
+    verdict = ranks(open_run("two"))[1]
+    assert (verdict.verdict, verdict.kind, verdict.fault) == ("fails", "hang", "model")
+    reason = "rank 1 compiled 0_1, and rank 0 did not; 0:0_0/forward calls all_reduce (ranks.py:10), and "
+    assert verdict.reason == reason + "1:0_1/forward does not"
+    assert verdict.next == ["graphdbg diff two/0:0_0/forward two/1:0_1/forward"]
+    assert whole_program(open_run("two")) == "graphdbg diff two"
+    assert whole_program(parted) == "graphdbg triage -- python train.py"
+
+
+def test_a_run_that_was_ended_is_not_ok_where_ranks_differ(parted, monkeypatch):
+    for process in parted.processes:
+        write_exit(process.path, process.record.pid, -15)
+    monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: RunTriage([], [], [], summary="No graph fails."))
+    ended = triage_symptom(open_run("two"), "ranks", "", asked=False, max_time_s=1)
+    assert ended.verdict.kind == "hang" and "later executions are not in the journal" in ended.summary
 
 
 def test_a_recompile_limit_is_noticed_and_told_with_the_guards_line(limited, server):
