@@ -18,6 +18,7 @@ from ..stages.asking import STAGES
 from ..verdicts import verdict_words
 from ..verdicts.ladder_records import REAL, RungResult, Triage, which
 from ..verdicts.ladder_words import record_again, run_address, whole_program
+from ..verdicts.own_passes import left_out
 from ..verdicts.verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
 
 if TYPE_CHECKING:
@@ -177,8 +178,11 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
                     ["graphdbg", "minify", result.verdict.where.graph, "--check", ROUNDING, *option_words(imports)]
                 )
             ]
+        flags = "" if imports or result.verdict.verdict != "cannot_tell" else left_out(run)[1]
         if "--trust" in result.verdict.reason:  # the definitions that the graph needs are in the dump
-            go_on = [shlex.join(["graphdbg", "triage", result.run, *option_words(imports), "--trust"])]
+            flags = "--trust"
+        if flags:
+            go_on = [shlex.join(["graphdbg", "triage", result.run, *option_words(imports), *flags.split()])]
     result.summary = " ".join(text for text in [*texts, _counts(result)] if text)
     verdict = (
         result.ladders[0].verdict
