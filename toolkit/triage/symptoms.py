@@ -134,7 +134,7 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     def quick(saved: SavedGraph, plain: How) -> str:
         with opened(None) as server:
             without = measure(saved, server, plain)
-        return f"it takes {1000 * without.compiled_s:.2f} ms" if without is not None and not without.slow else ""
+        return f"takes {1000 * without.compiled_s:.2f} ms" if without is not None and not without.slow else ""
 
     return _own_pass(run, name, text, verdict, how, quick)
 
@@ -171,7 +171,7 @@ def _own_pass(
     without = right(saved, how._replace(imports=(), anyway=True)) if users else ""
     if not without:
         return text, verdict
-    without += f" without your pass {' and '.join(user.text for user in users)}"
+    without = f"{name} {without} without your pass {' and '.join(user.text for user in users)}"
     text = f"{text.removesuffix('.')}; {without}."
     compiled, hooks = name.rpartition("/")[0], {user.hook for user in users}
     nodes = {row.stage: row.nodes or 0 for row in run.rows if row.saved and row.id.rpartition("/")[0] == compiled}
@@ -181,10 +181,14 @@ def _own_pass(
         if hooks.intersection(HOOKS[stage]) and before in nodes and after in nodes
     ]
     sides.sort(key=lambda side: abs(nodes[side[1]] - nodes[side[0]]))
-    stages = [f"{run_address(run)}/{compiled}/{stage}" for stage in (sides[-1] if sides else ())]
+    commands = list(verdict.next)
+    if sides:
+        before, after = sides[-1]
+        shown = shlex.join(["graphdbg", "diff", *(f"{run_address(run)}/{compiled}/{stage}" for stage in sides[-1])])
+        commands.insert(0 if nodes[before] != nodes[after] else len(commands), shown)
     reason = f"{verdict.reason}; {without}"
     blamed = msgspec.structs.replace(verdict, fault="custom_pass", layer=None, reason=reason)
-    return text, blamed.then(shlex.join(["graphdbg", "diff", *stages])) if stages else blamed
+    return text, blamed.then(*commands)
 
 
 def _slow_compile(run: Run, times: dict[str, Steady], server: ForkServer) -> Verdict | None:
@@ -350,7 +354,7 @@ def _enough(saved: SavedGraph, how: How) -> str:
     """What the graph needs, in words, where that is not too much."""
     for row in _needed(saved, how):
         if row.needed_bytes <= MORE_MEMORY * (row.eager_bytes + row.control_bytes) + FREE_BYTES:
-            return f"it needs {size_text(row.needed_bytes)}"
+            return f"needs {size_text(row.needed_bytes)}"
     return ""
 
 
