@@ -12,6 +12,8 @@ import pytest
 
 from graphdbg.cli import run as command
 from graphdbg.dumps.store import open_run
+from graphdbg.toolkit.commands.replay import facts
+from graphdbg.toolkit.commands.triage import run_table
 from graphdbg.toolkit.recorder.watching import write_exit
 from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.triage import symptoms
@@ -30,6 +32,7 @@ from graphdbg.toolkit.triage.symptoms import (
 )
 from graphdbg.toolkit.verdicts import own_passes
 from graphdbg.toolkit.verdicts.ladder_words import whole_program
+from graphdbg.toolkit.verdicts.outcome import Outcome
 from graphdbg.toolkit.verdicts.own_passes import Pass
 from graphdbg.toolkit.verdicts.verdict import OK, Verdict
 from tests.dumps.graph_text import graph
@@ -269,3 +272,18 @@ def test_a_rank_that_waits_for_one_that_recorded_nothing_says_for_which():
     text, verdict = waits(run)
     assert text == "rank 0 was running 0_0/dynamo when it ended, and waits for rank 1."
     assert verdict.verdict == "cannot_tell" and verdict.next == ["graphdbg ls run"]
+
+
+def test_what_a_graph_needed_is_printed_beside_eagers():
+    rows = facts(Outcome(needed_bytes=3 << 20, eager_bytes=1 << 20))
+    assert ("memory", "3.0 MiB for compile and first run, 1.0 MiB for eager's") in rows
+    assert "memory" not in dict(facts(Outcome()))
+
+
+def test_columns_in_which_nothing_is_known_are_left_out():
+    wrong = Verdict("fails", "wrong_numbers", "custom_pass", reason="clip changes it")
+    row = GraphRow("stages", wrong, id="0_0/backward", stage="backward")
+    said = "id verdict 0_0/backward fails: wrong numbers clip changes it"
+    assert run_table(RunTriage([row], [], [])).split() == said.split()
+    row.error = 0.5
+    assert run_table(RunTriage([row], [], [])).split()[:3] == ["id", "verdict", "error"]
