@@ -99,6 +99,11 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def ended_badly(processes: Sequence[Process]) -> bool:
+    """Whether one of them did not end well: by an exception, an exit code or a signal, or without a word."""
+    return any(ending.status in ("failed", "killed", "died") for ending in endings(processes))
+
+
 def _ending(process: Process, leader: Process | None) -> Ending:
     code, name = None, None
     if process.exit is not None:
@@ -136,7 +141,7 @@ def sentence(ending: Ending, processes: Sequence[Process], *, with_host: bool = 
     elif ending.code:
         how = f"ended with exit code {ending.code}"
     else:
-        how = "died: no end in its journal"
+        how = "ended without a word in its journal"
     return who + " " + how + _last(ending, processes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +19,7 @@ from .options import json_option
 
 if TYPE_CHECKING:
     from ..diff.model import GraphView
+    from ..store import Run
 
 DIFFERENCE_EXIT = 1
 
@@ -59,19 +61,22 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     from ..diff import view as text
     from ..diff.pair import pair_view, pairs, ranks, side
 
-    left = side(a)
+    left, sides = side(a), list[str]()
     two = None if b is None else side(b)
     if two is not None:
         pairs_left = pairs(left, two)
     elif isinstance(left, SavedGraph):
         raise CommandLineError("diff needs a second graph", f"{a} is only one", "name it: graphdbg diff A B")
     else:
-        pairs_left = [pair for first, other in ranks(left) for pair in pairs(first, other)]
+        compared = ranks(left)
+        sides = [f"A  {compared[0][0].text}", f"B  {', '.join(other.text for _, other in compared)}"]
+        pairs_left = [pair for first, other in compared for pair in pairs(first, other)]
     single = isinstance(left, SavedGraph) or isinstance(two, SavedGraph)
     pairs_left.reverse()
     views: list[GraphView] = []
     while pairs_left:  # a pair holds its graphs once they are read, so none is kept
         views.append(pair_view(pairs_left.pop(), everything=everything, strict=single, rank=two is None))
+    _name_functions(views, [part.run for part in (left, two) if part is not None and part.run is not None])
     same = all(view.verdict == "same" for view in views)
     if as_json:
         closer = [
@@ -85,7 +90,7 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
         if view.verdict == "unreadable":
             say(f"note: {view.notes[0]}")
     shown = views if single else [view for view in views if view.verdict in ("differs", "settings")][:1]
-    parts = [] if single else [text.overview(views, terminal=on_terminal(), everything=everything)]
+    parts = [] if single else [*sides, text.overview(views, terminal=on_terminal(), everything=everything)]
     parts += ["", "the first that differs:"] if shown and not single else []
     parts += [text.details(view, terminal=on_terminal(), everything=everything) for view in shown]
     parts += ["", f"next: {look}"] if single and (look := _look(views[0])) else []
@@ -97,6 +102,19 @@ def _look(view: GraphView) -> str:
     """The command that shows the node that departs first; empty where none does."""
     graph, node = (view.b, view.first.b) if view.first and view.first.b else (view.a, view.first and view.first.a)
     return shlex.join(["graphdbg", "show", graph, "--node", node.name]) if graph and node else ""
+
+
+def _name_functions(views: Sequence[GraphView], runs: Sequence[Run]) -> None:
+    """Notes of each graph that one side alone has which function it was compiled from."""
+    from ..why.times import of_run
+
+    alone = [view for view in views if view.verdict in ("only_a", "only_b")]
+    if not alone:
+        return
+    functions = {f"{run.path}/{at.id}".rpartition("/")[0]: at.function for run in runs for at in of_run(run)}
+    for view in alone:
+        name = functions.get(f"{view.a or view.b}".rpartition("/")[0])
+        view.notes = [name] if name else []
 
 
 def _beside(a: str, b: str | None, everything: bool, by_seq_nr: bool, as_json: bool) -> int:

@@ -113,6 +113,13 @@ def of_run(run: Run) -> list[CompileTime]:
     return sorted(times, key=lambda compile_time: -compile_time.compile_s)
 
 
+def function_of(run: Run, name: str) -> str:
+    """The function that a graph was compiled from, with its line ("step, train.py:7"); empty where journals do not
+    tell."""
+    compiled = name.rpartition("/")[0]
+    return next((timing.function for timing in of_run(run) if timing.id.rpartition("/")[0] == compiled), "")
+
+
 def table(times: Iterable[CompileTime]) -> str:
     """The compiles as a table."""
     columns = [

@@ -116,6 +116,10 @@ def test_two_graphs_and_both_user_lines(work: Path, capsys: pytest.CaptureFixtur
     )
 
 
+def test_sides_of_a_run_of_several_ranks_are_named(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert output(capsys, "ranks")[0].startswith("A  ranks/0:\nB  ranks/1:, ranks/2:\n")
+
+
 def test_json_of_two_graphs(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "one/0_0/forward", "two/0_0/forward")
     assert (found["a"], found["b"], found["same"]) == ("one/0_0/forward", "two/0_0/forward", False)
@@ -175,8 +179,8 @@ def test_two_processes(work: Path, capsys: pytest.CaptureFixture[str], second: s
 
 def test_all_ranks_with_the_first(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = output(capsys, "ranks")
-    assert [line.split()[0] for line in out.splitlines()[1:3]] == ["1:0_0/dynamo", "1:0_0/forward"]
-    assert out.splitlines()[3] == "4 pairs of graphs: 2 the same, 2 differ"
+    assert [line.split()[0] for line in out.splitlines()[3:5]] == ["1:0_0/dynamo", "1:0_0/forward"]
+    assert out.splitlines()[5] == "4 pairs of graphs: 2 the same, 2 differ"
 
 
 def test_one_graph_with_a_run_or_a_rank(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
 
 from graphdbg import cli
 from graphdbg.toolkit.verdicts.verdict import remember, with_flags
+from tests.dumps.test_diff_command import write_run
 
 
 def _told(words: list[str], command: str, imports: tuple[str, ...] = (), case: tuple[str, ...] = ()) -> str:
@@ -37,6 +40,16 @@ def _told(words: list[str], command: str, imports: tuple[str, ...] = (), case: t
 )
 def test_flags_that_a_command_takes_are_handed_on(words: str, command: str, told: str) -> None:
     assert _told(words.split(), command) == told
+
+
+@pytest.mark.parametrize(
+    "command", ["graphdbg triage r", "graphdbg triage r/0_0/dynamo", "graphdbg triage -- train.py"]
+)
+def test_a_symptom_is_handed_on_to_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run("r")
+    told = _told(["triage", "r", "--symptom", "slow"], command)
+    assert told == (f"{command} --symptom slow" if command.endswith(" r") else command)
 
 
 def test_a_command_that_judges_stays_with_minify() -> None:

@@ -14,7 +14,7 @@ from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..verdicts import verdict_words
 from ..verdicts.verdict import UNLIKE, abandoned, unloadable, with_flags, with_trust_for, worst
-from ..verdicts.verdict_words import first_line, headline, known, whose_nan
+from ..verdicts.verdict_words import first_line, headline, known, memory_needed, whose_nan
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -151,7 +151,8 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, narrate: bo
 
     try:
         given_up = saved.status == "skipped"
-        outcome = Outcome(abandoned(saved.error)) if given_up else run(saved, **options, outputs=False, server=server)
+        options = options | {"outputs": False, "measured": options["check"] == "memory"}
+        outcome = Outcome(abandoned(saved.error)) if given_up else run(saved, **options, server=server)
     except GraphdbgError as error:
         again = with_trust_for(saved, f"graphdbg replay {address(saved)}")
         if isinstance(error, UsageError) or (not narrate and not again):
@@ -172,6 +173,8 @@ def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
     row: dict[str, Any] = {"id": saved.id, "stage": saved.stage, **{key: plain.get(key) for key in keys}}
     row |= {"ok": outcome.ok, "text": outcome.text, "errors": plain.get("errors", []), "notes": outcome.notes}
     row |= {"nan": outcome.nan, "eager_nan": outcome.eager_nan, **outcome.verdict.flat()}
+    if outcome.needed_bytes:
+        row |= {"needed_bytes": outcome.needed_bytes, "eager_bytes": outcome.eager_bytes}
     if outcome.signature_id:
         row["signature_id"] = outcome.signature_id
     if _printed(outcome):
@@ -239,6 +242,7 @@ def facts(outcome: Outcome) -> list[tuple[str, str]]:
         )
     rows += [("seconds", f"{outcome.seconds:.2f}")] if outcome.seconds else []
     rows += [("fidelity", outcome.fidelity)] if outcome.fidelity else []
+    rows += [("memory", memory_needed(outcome.needed_bytes, outcome.eager_bytes))] if outcome.needed_bytes else []
     if whose := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
         rows.append(("nan", whose))
     return rows + [("note", note) for note in outcome.notes]
@@ -288,6 +292,8 @@ def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
         said = f"{headline(outcome.verdict)}{_aside(outcome)}"
         line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {said}  [fidelity: {fidelity}]"
         emit(line, as_json=False)
+        if outcome.needed_bytes:
+            emit(f"{'':<{width}}  {memory_needed(outcome.needed_bytes, outcome.eager_bytes)}", as_json=False)
         if whose := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
             emit(f"{'':<{width}}  {whose}", as_json=False)
     bad = [saved for saved, outcome in judged if outcome.verdict.failed]

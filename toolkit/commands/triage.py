@@ -18,7 +18,7 @@ from ...dumps.wording import size_text
 from ...dumps.worst import keep
 from ..isolation.imports import option_words
 from ..verdicts.ladder_records import number
-from ..verdicts.verdict import NO_TIME, NOT_JUDGED
+from ..verdicts.verdict import NO_TIME, NOT_JUDGED, with_flags
 from ..verdicts.verdict_words import AROUND, first_line, known, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
@@ -234,6 +234,8 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
     from ..triage.ladder import DEFAULT_LIMIT_S
     from ..triage.run import DEFAULT_TIME_S
     from ..triage.symptoms import SYMPTOMS, Noticed, noticed, triage_symptom
+    from ..verdicts.ladder_words import run_address
+    from ..verdicts.own_passes import left_out
 
     asked = options["symptom"]
     symptom, found_by = Noticed(asked, "asked for") if asked else noticed(run)
@@ -241,6 +243,10 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
         why = "nothing was compiled, or nothing could be saved"
         raise NoSuchGraphError(f"{run.name} holds no graphs", why, f"see graphdbg ls {run.name}")
     say(f"symptom: {symptom} ({found_by})")
+    lost, flags = ("", "") if options["imports"] or (asked and not SYMPTOMS[asked].graphs) else left_out(run)
+    if lost:
+        again = with_flags(shlex.join(["graphdbg", "triage", run_address(run), *flags.split()]))
+        say(f"without {flags} {lost} takes no part, and little can be told: {again}")
     triaged = triage_symptom(
         run,
         symptom,
@@ -281,13 +287,14 @@ def _end(
 
 
 def run_table(triaged: RunTriage) -> str:
-    """The graphs in the order in which to look at them."""
+    """The graphs in the order in which to look at them; without the columns in which nothing is known of any."""
     columns = [Column("id", style="bold"), *_JUDGED, Column("fidelity", expendable=1), Column("", fold=True)]
     cells: list[tuple[str, ...]] = []
     for row in triaged.graphs:
         also = f"; also {', '.join(row.also)}" if row.also else ""
         cells.append((row.id, *_judged(row, ran=bool(row.seconds)), row.fidelity, one_line(row.reason + also, 120)))
-    return render(columns, cells, terminal=on_terminal())
+    told = [at for at in range(len(columns)) if any(row[at] for row in cells)]
+    return render([columns[at] for at in told], [[row[at] for at in told] for row in cells], terminal=on_terminal())
 
 
 def _program(command: list[str], as_json: bool, output: str | None, calls: str | None, options: dict[str, Any]) -> int:

@@ -91,10 +91,10 @@ def replay(
     is with `check` "nan". `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an
     earlier command came to will do. `anyway`: a failure counts also where it is known that this is not the run's
     program and that the run had none (see `gate`). `without`: settings of Inductor that hold passes of the run's own,
-    which are left out. `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. `patient`: a limit that was met on a busy
-    machine is raised by as much as a harmless compile takes longer there, up to the default. A segfault, a hang or
-    running out of memory is an Outcome like any other. Raises UsageError for an unknown rung, GraphdbgError for a graph
-    that cannot be loaded.
+    which are left out. `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`.
+    `patient`: a limit that was met on a busy machine is raised by as much as a harmless compile takes longer there, up
+    to the default. A segfault, a hang or running out of memory is an Outcome like any other. Raises UsageError for an
+    unknown rung, GraphdbgError for a graph that cannot be loaded.
 
     >>> outcome = replay(saved, rung="eager")
     >>> outcome.ok, outcome.verdict.verdict, outcome.outputs[0].shape

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...dumps.errors import GraphdbgError
+from ...dumps.errors import GraphdbgError, RanksMissingError
 from ..isolation import ForkServer, opened
 from ..isolation.imports import without_trust
 from ..live.rung import LADDER
@@ -202,6 +202,8 @@ def eased(
     limit = min(left_s, THOROUGH_S if thorough else QUICK_S)
     try:
         lines = work_around(saved, server, how, verdict, max_time_s=limit)
+    except RanksMissingError:  # it communicates, and is tried alone
+        return verdict
     except KeyboardInterrupt:  # the verdict is known, and is worth more than its work-around
         report("interrupted")
         return unasked

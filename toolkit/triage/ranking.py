@@ -13,11 +13,12 @@ import msgspec
 
 from ...dumps.why.times import CompileTime
 from ...dumps.wording import counted
-from ..isolation.imports import option_words, with_trust, without_trust
+from ..isolation.imports import option_words, without_trust
 from ..stages.asking import STAGES
 from ..verdicts import verdict_words
 from ..verdicts.ladder_records import REAL, RungResult, Triage, which
-from ..verdicts.ladder_words import record_again, run_address
+from ..verdicts.ladder_words import record_again, run_address, whole_program
+from ..verdicts.own_passes import left_out
 from ..verdicts.verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
 
 if TYPE_CHECKING:
@@ -164,10 +165,10 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
         go_on = [f"graphdbg triage {worst.address}"]
     else:
         texts = [_all_right(result, imports)]
-        program = shlex.join(["graphdbg", "triage", "--", *run.record.command])
         unseen = "What Dynamo and AOTAutograd do around the graphs is not seen here, nor what is not compiled"
-        if result.verdict.exit_code == 0 and run.record.command:
-            texts.append(f"{unseen}: the program itself is looked at by {program}.")
+        if result.verdict.exit_code == 0 and (program := whole_program(run)):
+            itself = f": the program itself is looked at by {program}" if " -- " in program else ""
+            texts.append(f"{unseen}{itself}.")
             go_on = [program]
         if not result.verdict.next and any(row.judged and row.inputs != REAL for row in result.graphs):
             go_on.insert(0, record_again(run))
@@ -177,8 +178,12 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
                     ["graphdbg", "minify", result.verdict.where.graph, "--check", ROUNDING, *option_words(imports)]
                 )
             ]
+        flags = "" if imports or result.verdict.verdict != "cannot_tell" else left_out(run)[1]
         if "--trust" in result.verdict.reason:  # the definitions that the graph needs are in the dump
-            go_on = [shlex.join(["graphdbg", "triage", result.run, *option_words(with_trust(imports, True))])]
+            flags = "--trust"
+        if flags:
+            words = [word for word in option_words(imports) if word != flags]
+            go_on = [shlex.join(["graphdbg", "triage", result.run, *words, *flags.split()])]
     result.summary = " ".join(text for text in [*texts, _counts(result)] if text)
     verdict = (
         result.ladders[0].verdict

@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...dumps import deaths, why
-from ...dumps.why.times import of_run
+from ...dumps.why.times import function_of, of_run
 from ...dumps.wording import counted
 from ..live.process_groups import groups_of
 from ..replaying.after_failure import triggered
-from ..replaying.replay import How
+from ..replaying.replay import How, replay
 from ..verdicts.ladder_records import REAL
-from ..verdicts.ladder_words import record_again, run_address
-from ..verdicts.own_passes import passes
+from ..verdicts.ladder_words import address, record_again, run_address, whole_program
+from ..verdicts.own_passes import HOOKS, passes
 from ..verdicts.verdict import ROUNDING, Verdict, cannot_tell
-from .ranking import RunTriage
+from .apart import apart
+from .ranking import GraphRow, RunTriage
 from .run import triage_run
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ from typing import TYPE_CHECKING
 
 from ...dumps.diff.pair import GraphGroup, pair_view, pairs
 from ...dumps.diff.pair import ranks as rank_pairs
+from ...dumps.errors import GraphdbgError
 from ...dumps.journal import IN_FLIGHT
 from ...dumps.kernels import WHOLE
 from ...dumps.sidecar import Peak, peak
@@ -47,13 +49,12 @@ from ...dumps.wording import size_text
 from ..isolation import ForkServer, opened
 from ..replaying.control import slowed
 from ..verdicts.verdict import Where
+from ..verdicts.verdict_words import memory_needed
 from .ladder import Steady
 from .ladder import steady as measure
 
 if TYPE_CHECKING:
-    from ...dumps.diff.model import GraphView
-    from ...dumps.store import Run
-    from .ranking import GraphRow, RunTriage
+    from ...dumps.store import Run, SavedGraph
 
 Looked = tuple[str, Verdict | None]
 HOW = How()
@@ -104,21 +105,16 @@ def often(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
 
 
 def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """Seconds of an execution beside eager's, of Dynamo's right graphs; the graph that is slower than eager, else the
-    one whose compile is slow.
+    """Seconds of an execution beside eager's, of Dynamo's graphs; the graph that is slower than eager, else the one
+    whose compile is slow.
     """
-    right = [row for row in (graphs.graphs if graphs else []) if row.judged and row.stage in _OUTERMOST]
     recorded = {row.id: row.seconds or 0.0 for row in run.rows}
-    right.sort(key=lambda row: -recorded[row.id])
     times: dict[str, Steady] = {}
     began = time.monotonic()
     with opened(None) as server:
-        for row in right:
-            if (
-                time.monotonic() - began < STEADY_S
-                and (measured := measure(run.graph(row.id), server, how)) is not None
-            ):
-                times[row.id] = measured
+        for name in sorted(_runnable(run, graphs), key=lambda name: -recorded[name]):
+            if time.monotonic() - began < STEADY_S and (measured := measure(run.graph(name), server, how)) is not None:
+                times[name] = measured
         compiled = _slow_compile(run, times, server)
     keep_steady(run, {name: (timing.compiled_s, timing.eager_s) for name, timing in times.items()})
     if not times:
@@ -133,8 +129,66 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         return text, compiled
     reason = f"{name} takes {both} (medians of {worst.rounds} runs, turn by turn)"
     where = _at(run, name)
-    verdict = Verdict("fails", "slow", "compiler", "inductor", reason, where)
-    return text, verdict.then(_of_run(run, "ls", "--time"))
+    verdict = Verdict("fails", "slow", "compiler", "inductor", reason, where).then(_of_run(run, "ls", "--time"))
+
+    def quick(saved: SavedGraph, plain: How) -> str:
+        with opened(None) as server:
+            without = measure(saved, server, plain)
+        return f"takes {1000 * without.compiled_s:.2f} ms" if without is not None and not without.slow else ""
+
+    return _own_pass(run, name, text, verdict, how, quick)
+
+
+def _runnable(run: Run, graphs: RunTriage | None) -> list[str]:
+    """Dynamo's graph of each compile that was judged, and that is known to compile and end."""
+    judged = [row for row in (graphs.graphs if graphs else []) if row.judged]
+    compiles = {row.id.rpartition("/")[0] for row in judged}
+    compiles -= {row.id.rpartition("/")[0] for row in judged if row.verdict.kind in ("hang", "signal", "crash")}
+    return [
+        row.id for row in run.rows if row.saved and row.stage in _OUTERMOST and row.id.rpartition("/")[0] in compiles
+    ]
+
+
+_AROUND_PASSES = (
+    ("pre_grad", "dynamo", "pre_grad"),
+    ("joint_passed", "joint", "joint_passed"),
+    ("post_grad", "forward", "post_grad_forward"),
+    ("post_grad", "inference", "post_grad_inference"),
+    ("post_grad", "backward", "post_grad_backward"),
+)
+"""Stage in the table of hooks -> the stages before and after the passes of those hooks."""
+
+
+def _own_pass(
+    run: Run, name: str, text: str, verdict: Verdict, how: How, right: Callable[[SavedGraph, How], str]
+) -> tuple[str, Verdict]:
+    """The text and the verdict, with a pass of the user's at fault where the graph is right without what brought it in;
+    then the next command shows what the pass changed most. `right`: what is measured of the graph, in words; empty
+    where it fails, too.
+    """
+    saved = run.graph(name)
+    users = passes(saved, all=True) if how.imports else []
+    without = right(saved, how._replace(imports=(), anyway=True)) if users else ""
+    if not without:
+        return text, verdict
+    without = f"{name} {without} without the run's own pass {' and '.join(user.text for user in users)}"
+    text = f"{text.removesuffix('.')}; {without}."
+    compiled, hooks = name.rpartition("/")[0], {user.hook for user in users}
+    nodes = {row.stage: row.nodes or 0 for row in run.rows if row.saved and row.id.rpartition("/")[0] == compiled}
+    sides = [
+        (before, after)
+        for stage, before, after in _AROUND_PASSES
+        if hooks.intersection(HOOKS[stage]) and before in nodes and after in nodes
+    ]
+    sides.sort(key=lambda side: abs(nodes[side[1]] - nodes[side[0]]))
+    commands = list(verdict.next)
+    if sides:
+        before, after = sides[-1]
+        shown = shlex.join(["graphdbg", "diff", *(f"{run_address(run)}/{compiled}/{stage}" for stage in sides[-1])])
+        commands.insert(0 if nodes[before] != nodes[after] else len(commands), shown)
+    reason = f"{verdict.reason}; {without}"
+    blamed = msgspec.structs.replace(verdict, fault="custom_pass", layer=None, reason=reason)
+    return text, blamed.then(*commands)
 
 
 def _slow_compile(run: Run, times: dict[str, Steady], server: ForkServer) -> Verdict | None:
@@ -180,9 +234,7 @@ _OUTERMOST = ("dynamo", "compiled_autograd")
 
 def _at(run: Run, name: str) -> Where:
     """A graph as a place: its function and line, those of its compile where the graph has none of its own."""
-    compiled = name.rpartition("/")[0]
-    functions = (timing.function for timing in of_run(run) if timing.id.rpartition("/")[0] == compiled)
-    function, _, line = next(functions, "").rpartition(", ")
+    function, _, line = function_of(run, name).rpartition(", ")
     return Where(function, f"{run_address(run)}/{name}", line)
 
 
@@ -194,7 +246,8 @@ def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         text = f"rank {waiting[0].rank} was running {waiting[0].id} when it ended, and waits for {absent}"
         return f"{text}.", cannot_tell(f"{text}, of which the run holds no graph").then(_of_run(run, "ls"))
     if not waiting or not others or len(run.processes) < 2:
-        return "Looked at: no rank waits in a graph for another.", None
+        text = "Looked at: no rank alone was in the first execution of a graph at the end"
+        return f"{text}; later executions are not in the journal.", None
     row = waiting[0]
     rest = counted(len(others), "other process was", "other processes were")
     text = f"rank {row.rank} was running {row.id} when it ended, and {rest} not"
@@ -220,8 +273,7 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
     state = row.status if row.lost or row.status in IN_FLIGHT else "compiling"
     text = f"{row.id} was {state} when its process ended" if row.lost or row.error else f"{row.id} is {state}"
     verdict = cannot_tell(f"{text}, and here it ends and is right: what it waited for is not in the graph")
-    again = _program(run)
-    return f"{text}.", verdict.then(again)
+    return f"{text}.", verdict.then(whole_program(run))
 
 
 def _outside(run: Run) -> Verdict | None:
@@ -231,10 +283,9 @@ def _outside(run: Run) -> Verdict | None:
     killed = [end for end in deaths.endings(run.processes) if end.status in ("killed", "died")]
     if not killed:
         return None
-    again = _program(run)
     reason = f"{deaths.sentence(killed[0], run.processes)}, and no graph was being compiled or run for the first time: "
     reason += "what went on was outside of graphs, or a later execution of one"
-    return cannot_tell(reason).then(again)
+    return cannot_tell(reason).then(whole_program(run))
 
 
 def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
@@ -243,20 +294,22 @@ def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     if not bad:
         return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
     text = deaths.sentence(bad[0], run.processes)
-    again = _program(run)
-    return f"{text}.", cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs").then(
-        again
-    )
+    verdict = cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs")
+    return f"{text}.", verdict.then(whole_program(run))
 
 
 def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """What compile and first run needed beside eager's own run."""
     rows = [row for row in (graphs.graphs if graphs else []) if row.needed_bytes]
+    known, began = {row.id.rpartition("/")[0] for row in rows}, time.monotonic()
+    for name in _runnable(run, graphs):  # where stages parted, none was compiled
+        if name.rpartition("/")[0] not in known and time.monotonic() - began < STEADY_S:
+            rows += _needed(run.graph(name), how)
     if not rows:
         return "Looked at: no graph's memory was measured.", None
     worst = max(rows, key=lambda row: row.needed_bytes - row.eager_bytes)
     eagers = size_text(worst.eager_bytes) if worst.eager_bytes else "too little to measure"
-    both = f"{size_text(worst.needed_bytes)} for compile and first run of {worst.id}, {eagers} for eager's"
+    both = memory_needed(worst.needed_bytes, worst.eager_bytes, worst.id)
     text = f"Looked at: the memory of {counted(len(rows), 'graph')}; at most {both}."
     inner, planned = _planned(run, worst.id)
     buffer = ""
@@ -269,18 +322,40 @@ def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         )
     if max(worst.needed_bytes, planned.bytes) <= MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
         return text, None
-    mine = " and ".join(known.text for known in passes(run.graph(worst.id), all=True))
+    mine = "" if how.imports else " and ".join(user.text for user in passes(run.graph(worst.id), all=True))
     text += f" Your pass {mine} is part of this compile, and may be what needs it." if mine else ""
     if buffer and planned.largest is not None and planned.bytes > MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
         reason = f"the generated code of {inner} holds {size_text(planned.bytes)} at once, the largest buffer {buffer}"
         reason += f"; eager needs {eagers} in all"
         where = Where(planned.largest.name, f"{run_address(run)}/{inner}")
-        return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
+        verdict = Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
+        return _own_pass(run, worst.id, text, verdict, how, _enough)
     if worst.needed_bytes > MORE_MEMORY * (worst.eager_bytes + worst.control_bytes) + FREE_BYTES:
         reason = f"{both}, {size_text(worst.control_bytes)} for those of a harmless graph of as many nodes"
         where = _at(run, worst.id)
-        return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
+        verdict = Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
+        return _own_pass(run, worst.id, text, verdict, how, _enough)
     return text, cannot_tell(f"{both}: a harmless graph of as many nodes needs as much here").then(_smaller(worst))
+
+
+def _needed(saved: SavedGraph, how: How) -> list[GraphRow]:
+    """The graph with what it needs; none where it cannot be run."""
+    try:
+        outcome = replay(saved, **how._replace(measured=True, anyway=True)._asdict(), outputs=False)
+    except GraphdbgError:
+        return []
+    row = GraphRow("inductor", outcome.verdict, id=saved.id, stage=saved.stage, address=address(saved))
+    row.needed_bytes, row.eager_bytes = outcome.needed_bytes, outcome.eager_bytes
+    row.control_bytes = outcome.control_bytes
+    return [row] if row.needed_bytes else []
+
+
+def _enough(saved: SavedGraph, how: How) -> str:
+    """What the graph needs, in words, where that is not too much."""
+    for row in _needed(saved, how):
+        if row.needed_bytes <= MORE_MEMORY * (row.eager_bytes + row.control_bytes) + FREE_BYTES:
+            return f"needs {size_text(row.needed_bytes)}"
+    return ""
 
 
 def _planned(run: Run, name: str) -> tuple[str, Peak]:
@@ -305,49 +380,28 @@ def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     part = GraphGroup(run_address(run), run, run.rows, "run")
     if len(part.processes()) < 2:
         return "Looked at: only one process recorded graphs, so there are no ranks to compare.", None
-    views = [pair_view(pair, rank=True) for first, other in rank_pairs(part) for pair in pairs(first, other)]
-    differs = [view for view in views if view.verdict in ("differs", "only_a", "only_b")]
-    unread = [view for view in views if view.verdict == "unreadable"]
+    compared = [
+        (pair_view(pair, rank=True), first, other) for first, other in rank_pairs(part) for pair in pairs(first, other)
+    ]
+    differs = [item for item in compared if item[0].verdict in ("differs", "only_a", "only_b")]
+    unread = [view for view, _, _ in compared if view.verdict == "unreadable"]
     text = (
-        f"Looked at: {counted(len(views), 'pair')} of graphs of "
+        f"Looked at: {counted(len(compared), 'pair')} of graphs of "
         f"{counted(len(part.processes()), 'process', 'processes')}"
     )
     if unread and not differs:
         return f"{text}.", cannot_tell(f"graphs cannot be read: {unread[0].notes[0]}").then(_of_run(run, "diff"))
     if not differs:
         return f"{text}, which are equal.", None
-    verdict = Verdict("fails", "metadata", "model", reason=_difference(differs[0]), where=_place(run, differs[0]))
-    return f"{text}; {len(differs)} differ: {verdict.reason}.", verdict.then(_of_run(run, "diff"))
-
-
-def _difference(view: GraphView) -> str:
-    if view.first is None:
-        side = "the first rank" if view.verdict == "only_a" else "another rank"
-        return f"only {side} has {view.a or view.b}" if view.verdict != "differs" else f"ranks differ in {view.id}"
-    calls = [node.call for node in (view.first.a, view.first.b) if node is not None]
-    if len(calls) == 2 and calls[0] == calls[1] and view.first.changes:
-        text = f"{calls[0]}: {view.first.changes[0].text()}"
-    else:
-        text = f"{calls[0]} in one, {calls[1]} in the other" if len(calls) == 2 else f"{calls[0]} in one alone"
-    return f"ranks differ first in {view.id}: {text}"
-
-
-def _place(run: Run, view: GraphView) -> Where:
-    node = view.first and (view.first.b or view.first.a)
-    name = node.name if node else ""
-    return Where(name, f"{run_address(run)}/{view.id}", node.line if node else "")
+    found = apart(run, *differs[0])
+    kind = "hang" if found.collective and deaths.ended_badly(run.processes) else "metadata"
+    verdict = Verdict("fails", kind, "model", reason=found.reason, where=found.where)
+    return f"{text}; {len(differs)} differ: {found.reason}.", verdict.then(found.command)
 
 
 def _of_run(run: Run, *words: str) -> str:
     """A command about the run."""
     return shlex.join(["graphdbg", words[0], run_address(run), *words[1:]])
-
-
-def _program(run: Run) -> str:
-    """The command that runs the whole program under each backend."""
-    command = run.record.command
-    python = ["python"] if command and command[0].endswith(".py") else []
-    return shlex.join(["graphdbg", "triage", "--", *python, *command])
 
 
 Step = Callable[["Run", RunTriage | None, How], tuple[str, Verdict | None]]
@@ -422,8 +476,8 @@ def noticed(run: Run) -> Noticed:
 
 def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_time_s: float, **how: Any) -> RunTriage:
     """Runs the symptom's sequence within the time. `asked`: the user named it; one that was noticed never leaves the
-    graphs out, and that ranks differ is then no failure but a note. `how`: what `triage_run` takes. Raises what that
-    does.
+    graphs out, and that ranks differ is then no failure but a note, unless the run did not end well. `how`: what
+    `triage_run` takes. Raises what that does.
     """
     began, sequence, looked, verdicts = time.monotonic(), SYMPTOMS[symptom], list[str](), list[Verdict]()
     asking = How(**{name: how[name] for name in How._fields if how.get(name) is not None})
@@ -432,7 +486,11 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
         for step in steps:
             text, verdict = step(run, graphs, asking)
             looked.append(text)
-            if verdict is not None and (asked or step is not ranks):
+            if verdict is not None and step is ranks and not asked and verdict.kind != "hang":
+                unknown = f"{verdict.reason}; whether the run ended for that is not known"
+                badly = deaths.ended_badly(run.processes)
+                verdict = cannot_tell(unknown).then(*verdict.next) if badly else None
+            if verdict is not None:
                 verdicts.append(verdict)
 
     take(sequence.before, None)
@@ -445,12 +503,14 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
         )
         if symptom == "nan":
             result.verdict = _about_nan(run, result)
-    if not result.verdict.failed:
+    if asked or not result.verdict.failed:
         take(sequence.after, result)
     judged = result.verdict
     convicting = [verdict for verdict in verdicts if verdict.failed]
-    if not judged.failed and (convicting or not judged.exit_code):
-        judged = (convicting or verdicts or [judged])[0]
+    if convicting and (asked or not judged.failed):
+        judged = convicting[0]
+    elif verdicts and not judged.exit_code:
+        judged = verdicts[0]
     elif early and judged.verdict == "cannot_tell":
         judged = early[0]
     if judged.verdict == "ok" and not run.rows:
@@ -458,12 +518,26 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     elif asked and judged.verdict == "ok" and (looked or not result.summary):
         said = " ".join(looked[-1:] if symptom == "slow" else looked[:1])
         judged = msgspec.structs.replace(judged, reason=said.partition(": ")[2].removesuffix("."))
+    result.summary = _summed_up(result, judged, looked, asked=asked)
     result.verdict, result.symptom, result.noticed = judged, symptom, found_by
-    result.summary = " ".join(text for text in [result.summary, *looked] if text)
     if symptom == "slow":
         result.times = of_run(run)
     result.seconds = time.monotonic() - began
     return result
+
+
+def _summed_up(result: RunTriage, judged: Verdict, looked: list[str], *, asked: bool) -> str:
+    """The finding on the graphs with what was looked at, which comes first where a symptom was asked for and something
+    else fails.
+    """
+    said, found = " ".join(looked), result.summary
+    said = said[:1] + said[1:].replace("Looked at: ", "Looked at as well: ")
+    if result.verdict.failed and asked and said:
+        return f"{said} Besides: {found}"
+    if judged.failed and not result.verdict.failed:  # of the run, not of what its graphs compute
+        found = found.replace("No graph fails.", "No graph's results are wrong.").replace(", 0 fail", ", 0 are wrong")
+        found = found.replace("No graph that was judged fails.", "No graph that was judged has wrong results.")
+    return " ".join(text for text in (found, said) if text)
 
 
 def _about_nan(run: Run, result: RunTriage) -> Verdict:

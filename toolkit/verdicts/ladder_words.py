@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...dumps.deaths import ended_badly
 from ...dumps.wording import shown_path
 from ..isolation.imports import option_words, without_trust
 from ..live.rung import LADDER, SIDE
@@ -98,6 +99,17 @@ def _verdict(triage: Triage) -> Verdict:
 def record_again(run: Run, options: str = "--inputs last") -> str:
     """The command that records a run with its inputs."""
     return f"graphdbg dump {options} -- {shlex.join(run.record.command)}"
+
+
+def whole_program(run: Run) -> str:
+    """The command that runs the whole program under each backend; for ranks that did not end well, which would hang
+    again, the one that compares them; empty for a run without a command.
+    """
+    if len({process.rank for process in run.processes}) > 1 and ended_badly(run.processes):
+        return shlex.join(["graphdbg", "diff", run_address(run)])
+    command = run.record.command
+    python = ["python"] if command and command[0].endswith(".py") else []
+    return shlex.join(["graphdbg", "triage", "--", *python, *command]) if command else ""
 
 
 def _phrase(row: RungResult) -> str:

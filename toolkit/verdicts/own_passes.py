@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps import journal
+from ...dumps.errors import GraphdbgError
 from ...dumps.graph_folder import JOURNAL_FILE
 from .verdict import Verdict, cannot_tell
 
 if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
+    from ...dumps.store import Run, SavedGraph
 
 HOOKS = {
     "pre_grad": ("pre_grad_custom_pass",),
@@ -29,6 +30,10 @@ WITHOUT = "without"
 """The detail of a `cannot_tell`: a graph is right without passes of the user's that had still to run on it."""
 _ORDER = ("dynamo", "pre_grad", "joint inference", "joint_passed", "forward backward", "post_grad")
 """Stages as they follow each other."""
+
+
+MOST = 20
+"""So many graphs are looked at for what a run needs of the user's own."""
 
 
 class Pass(NamedTuple):
@@ -114,12 +119,40 @@ def still_to_run(saved: SavedGraph) -> list[Pass]:
 def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
     """That something was done without these passes and what brings them back, in words; and the words of a command
     line that do."""
+    how = flags_for(saved, lost)
+    text = " and ".join(dropped.text for dropped in lost)
+    return f"without the run's own pass {text}, which takes part with {how}", how
+
+
+def flags_for(saved: SavedGraph, lost: Sequence[Pass]) -> str:
+    """The words of a command that bring passes back: `--trust` where their source is recorded."""
     mine = [dropped.module for dropped in lost if dropped.module not in ("", "__main__")]
     recorded = {name for definition in saved.record.definitions if not definition.missing for name in definition.values}
     trusting = not mine or all(f"inductor.{dropped.hook}" in recorded for dropped in lost)
-    how = "--trust" if trusting else " ".join(f"--import {module}" for module in dict.fromkeys(mine))
-    text = " and ".join(dropped.text for dropped in lost)
-    return f"without the run's own pass {text}, which takes part with {how}", how
+    return "--trust" if trusting else " ".join(f"--import {module}" for module in dict.fromkeys(mine))
+
+
+def left_out(run: Run) -> tuple[str, str]:
+    """What of the user's own takes no part in replays of a run by themselves, in words, and the flags that change that;
+    both empty where nothing is known to be left out. Looks at Dynamo's first graphs alone.
+    """
+    for row in [row for row in run.rows if row.stage == "dynamo" and row.saved][:MOST]:
+        saved = run.graph(row.id)
+        try:
+            lost = [known for known in passes(saved, all=True) if known.file]
+            ops = [
+                space
+                for definition in saved.record.definitions
+                if definition.program and not definition.missing
+                for space in definition.spaces
+            ]
+        except GraphdbgError:
+            continue
+        if lost:
+            return f"the run's own pass {' and '.join(known.text for known in lost)}", flags_for(saved, lost)
+        if ops:
+            return f"operators of the run's own ({', '.join(dict.fromkeys(ops))})", "--trust"
+    return "", ""
 
 
 def _place(stage: str) -> int:

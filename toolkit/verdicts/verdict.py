@@ -21,6 +21,7 @@ import msgspec
 from click.core import ParameterSource
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.index import is_run
 from ..isolation.imports import option_words, with_trust
 from ..live.rung import LADDER
 from .signature import Signature
@@ -32,7 +33,8 @@ _IMPORTS = "graphdbg.imports"
 _RUNS = ("import", "trust")
 _TAKES = {
     **dict.fromkeys(("replay", "bisect"), (*_RUNS, "seed", "device", "rung", "check")),
-    **dict.fromkeys(("triage", "check"), (*_RUNS, "seed", "device")),
+    "triage": (*_RUNS, "seed", "device", "symptom"),
+    "check": (*_RUNS, "seed", "device"),
     **dict.fromkeys(("report",), (*_RUNS, "seed", "rung")),
     "minify": (*_RUNS, "seed", "rung", "check"),
     "kernel": (*_RUNS, "seed"),
@@ -68,7 +70,10 @@ def with_flags(command: str, imports: Sequence[str] = ()) -> str:
     typed = () if context is None else with_trust(context.meta.get(_IMPORTS, ()), bool(context.params.get("trust")))
     known = tuple(dict.fromkeys((*typed, *imports)))
     more = option_words(known) if takes else []
+    whole = len(words) > 2 and is_run(Path(words[2]))  # --symptom is for no graph, and no program
     for name in takes[len(_RUNS) :]:
+        if name == "symptom" and not whole:
+            continue
         if context is not None and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             value = context.params[name]
             theirs = not isinstance(value, bool) and (words[1] == "minify" or not str(value).startswith("cmd:"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ...dumps.wording import counted
+from ...dumps.wording import counted, size_text
 from .signature import Signature
 from .verdict import KINDS, NO_REFERENCE, WHOLE, Verdict
 
@@ -268,6 +268,12 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
             return f"dies{where} ({seen.detail if seen is not None else reason})"
         case _:
             return f"crashes{where} ({reason.partition(': ')[2] or reason})"
+
+
+def memory_needed(needed: int, eagers: int, of: str = "") -> str:
+    """What compile and first run needed, of that graph, beside eager's own run of it (both in bytes)."""
+    eager = f"{size_text(eagers)} for eager's" if eagers else "too little to measure for eager's"
+    return f"{size_text(needed)} for compile and first run{f' of {of}' if of else ''}, {eager}"
 
 
 def whose_nan(rung: str, names: Sequence[str], eager: Sequence[str]) -> str:

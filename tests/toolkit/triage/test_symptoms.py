@@ -10,8 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from graphdbg.cli import run as command
 from graphdbg.dumps.store import open_run
+from graphdbg.toolkit.commands.replay import facts
+from graphdbg.toolkit.commands.triage import run_table
 from graphdbg.toolkit.recorder.watching import write_exit
+from graphdbg.toolkit.replaying.replay import How
+from graphdbg.toolkit.triage import symptoms
+from graphdbg.toolkit.triage.ladder import Steady
 from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage
 from graphdbg.toolkit.triage.symptoms import (
     SYMPTOMS,
@@ -20,10 +26,15 @@ from graphdbg.toolkit.triage.symptoms import (
     noticed,
     ranks,
     recompiles,
+    steady,
     triage_symptom,
     waits,
 )
-from graphdbg.toolkit.verdicts.verdict import Verdict
+from graphdbg.toolkit.verdicts import own_passes
+from graphdbg.toolkit.verdicts.ladder_words import whole_program
+from graphdbg.toolkit.verdicts.outcome import Outcome
+from graphdbg.toolkit.verdicts.own_passes import Pass
+from graphdbg.toolkit.verdicts.verdict import OK, Verdict
 from tests.dumps.graph_text import graph
 from tests.dumps.test_diff_command import write_run
 
@@ -66,6 +77,100 @@ def test_ranks_that_call_the_same_are_told_apart_by_what_differs(tmp_path, monke
     said, verdict = ranks(open_run("two"))
     assert verdict is not None and verdict.where is not None and verdict.where.node == "x"
     assert "in 1:0_0/forward: x: input: shape: [8, 4] -> [6, 4]" in said
+
+
+REDUCED = """
+x: [8, 4]
+sent = _c10d_functional.all_reduce.default(x) [8, 4] @ ranks.py:10
+half = aten.mul.Tensor(sent, 0.5) [8, 4] @ ranks.py:11
+return half
+"""
+ALONE = "x: [8, 4]\nhalf = aten.mul.Tensor(x, 0.5) [8, 4] @ ranks.py:11\nreturn half"
+
+
+@pytest.fixture
+def parted(tmp_path, monkeypatch):
+    """A run that was ended, of two ranks: the second compiled a function again, without the collective."""
+    monkeypatch.chdir(tmp_path)
+    first = [graph(REDUCED, "0_0/forward")]
+    write_run("two", first, [*first, graph(ALONE, "0_1/forward")], ranks=True)
+    return open_run("two")
+
+
+def test_of_ranks_that_were_ended_the_collective_is_named_that_one_calls_alone(parted):
+    assert ranks(parted)[1].kind == "metadata"
+    for process in parted.processes:
+        write_exit(process.path, process.record.pid, -15)
+    verdict = ranks(open_run("two"))[1]
+    assert (verdict.verdict, verdict.kind, verdict.fault) == ("fails", "hang", "model")
+    reason = "rank 1 compiled 0_1, and rank 0 did not; 0:0_0/forward calls all_reduce (ranks.py:10), and "
+    assert verdict.reason == reason + "1:0_1/forward does not"
+    assert verdict.next == ["graphdbg diff two/0:0_0/forward two/1:0_1/forward"]
+    assert whole_program(open_run("two")) == "graphdbg diff two"
+    assert whole_program(parted) == "graphdbg triage -- python train.py"
+
+
+def test_a_run_that_was_ended_is_not_ok_where_ranks_differ(parted, monkeypatch):
+    for process in parted.processes:
+        write_exit(process.path, process.record.pid, -15)
+    monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: RunTriage([], [], [], summary="No graph fails."))
+    ended = triage_symptom(open_run("two"), "ranks", "", asked=False, max_time_s=1)
+    assert ended.verdict.kind == "hang" and "later executions are not in the journal" in ended.summary
+
+
+@pytest.mark.parametrize(("without_s", "fault"), [(0.01, "custom_pass"), (1.0, "compiler")])
+def test_a_pass_of_the_users_is_at_fault_where_a_graph_is_quick_without_it(parted, monkeypatch, without_s, fault):
+    stages = ["dynamo", "forward", "post_grad_forward"]
+    write_run("slow", [graph(ALONE, f"0_0/{stage}") for stage in stages])
+    for row, nodes in zip((slow := open_run("slow")).rows, (3, 3, 9), strict=True):
+        row.nodes = nodes
+    times = {("slow_passes",): Steady(1.0, 0.01, 30, True), (): Steady(without_s, 0.01, 30, without_s > 0.5)}
+    monkeypatch.setattr(symptoms, "measure", lambda saved, server, how: times[how.imports])
+    monkeypatch.setattr(symptoms, "_slow_compile", lambda *_: None)
+    mine = Pass("post_grad_custom_post_pass", "clip", "team/slow_passes.py", 3)
+    monkeypatch.setattr(symptoms, "passes", lambda saved, all: [mine])
+    row = GraphRow("inductor", OK, id="0_0/dynamo", stage="dynamo")
+    text, verdict = steady(slow, RunTriage([row], [], []), How(imports=("slow_passes",)))
+    assert (verdict.kind, verdict.fault) == ("slow", fault)
+    said = "0_0/dynamo takes 10.00 ms without your pass clip in slow_passes.py:3 (post_grad_custom_post_pass)"
+    assert (said in text and said in verdict.reason) == (fault == "custom_pass")
+    shown = ["graphdbg diff slow/0_0/forward slow/0_0/post_grad_forward", "graphdbg ls slow --time"]
+    assert verdict.next == (shown if fault == "custom_pass" else shown[1:])
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_what_was_asked_for_is_in_the_answer_and_another_failure_beside_it(parted, monkeypatch, failing):
+    wrong = Verdict("fails", "wrong_numbers", "compiler", "inductor")
+    row = GraphRow("stages", wrong if failing else OK, id="0:0_0/forward", stage="forward")
+    graphs = RunTriage([row], [], [], verdict=row.verdict, summary="It is wrong." if failing else "No graph fails.")
+    monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: graphs)
+    small = GraphRow("inductor", OK, id="0:0_0/dynamo", stage="dynamo", needed_bytes=3 << 20, eager_bytes=1 << 20)
+    monkeypatch.setattr(symptoms, "_runnable", lambda *_: ["1:0_1/forward"])
+    monkeypatch.setattr(symptoms, "replay", lambda *_, **__: SimpleNamespace(**_measures(small)))
+    found = triage_symptom(parted, "memory", "asked for", asked=True, max_time_s=1)
+    assert found.verdict.failed == failing
+    assert "3.0 MiB for compile and first run of 1:0_1/forward, 1.0 MiB for eager's" in found.summary
+    assert (
+        found.summary.startswith("Looked at: the memory") == found.summary.endswith("Besides: It is wrong.") == failing
+    )
+    assert found.summary.count("Looked at: ") == 1
+
+
+def _measures(row):
+    return {name: getattr(row, name) for name in ("verdict", "needed_bytes", "eager_bytes", "control_bytes")}
+
+
+def test_a_run_whose_graphs_need_the_users_own_is_triaged_again_with_what_was_asked(parted, capsys, monkeypatch):
+    monkeypatch.setattr(own_passes, "left_out", lambda run: ("your pass clip", "--trust"))
+    unjudged = Verdict("cannot_tell", reason="without the pass")
+    rows = [GraphRow("inductor", unjudged, id="0_0/dynamo", stage="dynamo", address="two/0_0/dynamo")]
+    monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: RunTriage(rows, [], [], verdict=unjudged))
+    with pytest.raises(SystemExit):
+        command(["triage", "two", "--symptom", "memory"])
+    captured = capsys.readouterr()
+    told = "without --trust your pass clip takes no part, and little can be told: "
+    assert told + "graphdbg triage two --trust --symptom memory" in captured.err
+    assert "fidelity" not in captured.out and "seconds" not in captured.out
 
 
 def test_a_recompile_limit_is_noticed_and_told_with_the_guards_line(limited, server):
@@ -167,3 +272,18 @@ def test_a_rank_that_waits_for_one_that_recorded_nothing_says_for_which():
     text, verdict = waits(run)
     assert text == "rank 0 was running 0_0/dynamo when it ended, and waits for rank 1."
     assert verdict.verdict == "cannot_tell" and verdict.next == ["graphdbg ls run"]
+
+
+def test_what_a_graph_needed_is_printed_beside_eagers():
+    rows = facts(Outcome(needed_bytes=3 << 20, eager_bytes=1 << 20))
+    assert ("memory", "3.0 MiB for compile and first run, 1.0 MiB for eager's") in rows
+    assert "memory" not in dict(facts(Outcome()))
+
+
+def test_columns_in_which_nothing_is_known_are_left_out():
+    wrong = Verdict("fails", "wrong_numbers", "custom_pass", reason="clip changes it")
+    row = GraphRow("stages", wrong, id="0_0/backward", stage="backward")
+    said = "id verdict 0_0/backward fails: wrong numbers clip changes it"
+    assert run_table(RunTriage([row], [], [])).split() == said.split()
+    row.error = 0.5
+    assert run_table(RunTriage([row], [], [])).split()[:3] == ["id", "verdict", "error"]

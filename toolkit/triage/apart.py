@@ -1,0 +1,105 @@
+"""In what two ranks of a run are apart: the graph that only one has, the node that differs, the collective that one
+calls alone. Imports no torch.
+
+For example, `apart(run, view, first, other).reason` gives "rank 1 compiled 0_1 of step, train.py:7, and rank 0 did not;
+0:0_0/dynamo calls all_reduce (train.py:10), and 1:0_1/dynamo does not".
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...dumps.why.times import function_of
+from ..verdicts.ladder_words import run_address
+from ..verdicts.verdict import Where
+
+if TYPE_CHECKING:
+    from ...dumps.diff.model import GraphView
+    from ...dumps.diff.pair import GraphGroup
+    from ...dumps.index import ListedGraph
+    from ...dumps.store import Run
+
+
+_COLLECTIVE = re.compile(r"c10d_functional\w*\.(\w+)")
+
+
+class Apart(NamedTuple):
+    """A sentence, its place, the command that shows it; whether one rank calls a collective that the other does not."""
+
+    reason: str
+    where: Where
+    command: str
+    collective: bool
+
+
+def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Apart:
+    """What the comparison of a graph of two ranks says, of a graph that only one of them has what became of the other's
+    graphs of that function.
+    """
+    address = run_address(run)
+    command = shlex.join(["graphdbg", "diff", address])
+    if view.verdict == "differs":
+        sides = [(name or "").removeprefix(f"{run.path}/") for name in (view.a, view.b)]
+        alone = _collective(run, sides)
+        node = view.first and (view.first.b or view.first.a)
+        where = Where(node.name if node else "", f"{address}/{view.id}", node.line if node else "")
+        return Apart(_departure(view) + (f"; {alone}" if alone else ""), where, command, bool(alone))
+    has, lacks = (first, other) if view.verdict == "only_a" else (other, first)
+    compiled = view.id.rpartition("/")[0].rpartition(":")[2]
+    function = function_of(run, view.id)
+    reason = f"{_rank(has)} compiled {compiled}{f' of {function}' if function else ''}, and {_rank(lacks)} did not"
+    name, _, line = function.rpartition(", ")
+    where, alone = Where("", f"{address}/{view.id}", line, name), ""
+    if alike := _alike(lacks, view):
+        ids = [alike.id, view.id] if has is other else [view.id, alike.id]
+        command = shlex.join(["graphdbg", "diff", *(f"{address}/{one}" for one in ids)])
+        alone = _collective(run, ids)
+    return Apart(reason + (f"; {alone}" if alone else ""), where, command, bool(alone))
+
+
+def _departure(view: GraphView) -> str:
+    if view.first is None:
+        return f"ranks differ in {view.id}"
+    calls = [node.call for node in (view.first.a, view.first.b) if node is not None]
+    if len(calls) == 2 and calls[0] == calls[1] and view.first.changes:
+        text = f"{calls[0]}: {view.first.changes[0].text()}"
+    else:
+        text = f"{calls[0]} in one, {calls[1]} in the other" if len(calls) == 2 else f"{calls[0]} in one alone"
+    return f"ranks differ first in {view.id}: {text}"
+
+
+def _rank(group: GraphGroup) -> str:
+    row = group.rows[0]
+    return f"process {row.process}" if row.rank is None else f"rank {row.rank}"
+
+
+def _alike(group: GraphGroup, view: GraphView) -> ListedGraph | None:
+    """The last graph of that stage that a rank has of the same function."""
+    compiled, _, stage = view.id.rpartition(":")[2].partition("/")
+    rows = [row for row in group.rows if row.saved and row.local.partition("/")[2] == stage]
+    return next((row for row in reversed(rows) if row.local.partition("_")[0] == compiled.partition("_")[0]), None)
+
+
+def _collective(run: Run, ids: list[str]) -> str:
+    """The first collective that the one graph calls and the other does not, in words; empty where there is none."""
+    calls = [_collectives(run, name) for name in ids]
+    counts = [Counter(name for name, _ in side) for side in calls]
+    for side, mine in enumerate(ids):
+        more = counts[side] - counts[1 - side]
+        for name, line in calls[side]:
+            if more[name]:
+                again = " once more" if counts[1 - side][name] else ""
+                place = f" ({line})" if line else ""
+                return f"{mine} calls {name}{place}{again}, and {ids[1 - side]} does not"
+    return ""
+
+
+def _collectives(run: Run, name: str) -> list[tuple[str, str]]:
+    """The collectives that a graph calls, in order, each with its line."""
+    table = run.graph(name).table
+    nodes = zip(table.target, table.where, strict=True)
+    called = [(_COLLECTIVE.search(table.strings[target]), table.strings[where]) for target, where in nodes]
+    return [(found[1], line) for found, line in called if found and found[1] != "wait_tensor"]
