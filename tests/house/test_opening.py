@@ -32,6 +32,7 @@ OTHERS: dict[str, str] = {
     "dumps.lines": "writes lines",
     "dumps.output": "the null device",
     "dumps.archive": "writes an archive, from a folder that it made",
+    "dumps.wording": "what this process wrote beside what it unpacked",
     "dumps.pack.page_data": _CODE,
     "dumps.pack.page": "the style and script of the package",
     "dumps.process": "/proc",

@@ -132,7 +132,7 @@ def test_a_pass_of_the_users_is_at_fault_where_a_graph_is_quick_without_it(parte
     row = GraphRow("inductor", OK, id="0_0/dynamo", stage="dynamo")
     text, verdict = steady(slow, RunTriage([row], [], []), How(imports=("slow_passes",)))
     assert (verdict.kind, verdict.fault) == ("slow", fault)
-    said = "0_0/dynamo takes 10.00 ms without your pass clip in slow_passes.py:3 (post_grad_custom_post_pass)"
+    said = "0_0/dynamo takes 10.00 ms without the run's own pass clip in slow_passes.py:3 (post_grad_custom_post_pass)"
     assert (said in text and said in verdict.reason) == (fault == "custom_pass")
     shown = ["graphdbg diff slow/0_0/forward slow/0_0/post_grad_forward", "graphdbg ls slow --time"]
     assert verdict.next == (shown if fault == "custom_pass" else shown[1:])
