@@ -13,7 +13,7 @@ import pytest
 from graphdbg import cli
 from graphdbg.dumps.manual import EXAMPLES, EXITS
 
-from .blocks import ROOT
+from .source_tree import ROOT
 
 TRAIN = """
 import torch
