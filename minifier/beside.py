@@ -25,6 +25,7 @@ from ..dumps.program.function import FunctionText, program_of
 from ..dumps.program.inputs import SMALL_ELEMENTS, Slot, slots_of, source_of
 from ..dumps.schema import TensorValue
 from ..dumps.store import SavedGraph
+from ..dumps.why.wording import ADDRESS
 from ..toolkit.live.spec import FULL_STAGES
 
 CONTEXT = 3
@@ -51,7 +52,9 @@ def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
     """A case as text: settings that are not the default, inputs (`exact`: with their values), the program."""
     record = saved.record
     settings = [
-        f"# {room}.{name} = {value!r}" for room, values in record.config.items() for name, value in values.items()
+        ADDRESS.sub("…", f"# {room}.{name} = {value!r}")
+        for room, values in record.config.items()
+        for name, value in values.items()
     ]
     if record.stage in FULL_STAGES:
         ambient = record.ambient

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from ...dumps.wording import counted, size_text
 from .signature import Signature
-from .verdict import KINDS, NO_REFERENCE, WHOLE, Verdict
+from .verdict import KINDS, NO_REFERENCE, WHOLE, Fault, Verdict
 
 Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
 
@@ -209,9 +209,13 @@ def needed(said: str) -> str:
     return NEEDS.get(said, NEEDS["replaceable"])[1]
 
 
-def happens(signature_kind: str, *, model: bool = False) -> str:
-    """What torch.compile does, as the head of a report says it; `model`: the model does it in eager mode, too."""
-    return f"{'the model itself' if model else 'torch.compile'} {_REPORTED[KINDS.get(signature_kind, 'crash')][0]}"
+_DOES = {"model": "the model itself", "custom_pass": "torch.compile with this pass"}
+"""Whose fault a failure is -> what does it; torch.compile for the others."""
+
+
+def happens(signature_kind: str, fault: Fault | None = None) -> str:
+    """What torch.compile does, as the head of a report says it; a model does it in eager mode, too."""
+    return f"{_DOES.get(fault or '', 'torch.compile')} {_REPORTED[KINDS.get(signature_kind, 'crash')][0]}"
 
 
 def searched(signature_kind: str) -> str:
