@@ -17,7 +17,14 @@ from torch.fx import Graph, GraphModule
 
 from .. import inert, names
 from ..allowlist import TRITON_CALLS
-from ..errors import DamagedError, EnvironmentLackError, NameRefusedError, RefusedError
+from ..errors import (
+    DamagedError,
+    EnvironmentLackError,
+    NameRefusedError,
+    NotRegisteredError,
+    RefusedError,
+    TargetRefusedError,
+)
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
 from . import definitions, leaf_modules, targets
@@ -142,6 +149,10 @@ class Decoder:
                 function = targets.resolve(name, where)
             except EnvironmentLackError as error:
                 raise definitions.refused(self.record, name, error) from None
+            except TargetRefusedError as error:  # a namespace with the name of a module of Python's own
+                if not any(name.partition(".")[0] in known.spaces for known in self.record.definitions):
+                    raise
+                raise definitions.refused(self.record, name, NotRegisteredError(error.what, error.why)) from None
             targets.check_getattr(name, record.args, record.kwargs, where)
             return function
         if record.op == "call_method":
@@ -209,10 +220,7 @@ def _instead(record: GraphRecord) -> str:
     name, _, stage = record.id.partition("/")
     if record.stage not in BEFORE_AOT or stage.partition(".")[0] != record.stage:
         return ""
-    return (
-        f"the graphs of {name} behind AOTAutograd (forward, backward, inference) hold operators alone: replay "
-        "one of those"
-    )
+    return f"the graphs of {name} behind AOTAutograd (forward, backward, inference) call no Python: replay one of those"
 
 
 def _as_number(value: Any) -> Any:

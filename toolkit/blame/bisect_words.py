@@ -93,12 +93,12 @@ def finding_text(kind: str, off: Sequence[Application], applied: Sequence[Applic
     else:
         origin = f" ({first.label})" if first.label else ""
         where = " and ".join(dict.fromkeys(each.subsystem for each in off))
-        what = f"pass `{first.name}`{origin} of {where}, application {first.index + 1} of {len(applied)}{_half(first)}"
+        ran = f"run {first.index + 1} of {len(applied)} passes{_half(first)}"
+        what = f"pass `{first.name}`{origin} of {where}, {ran}"
         if len({each.name for each in off}) > 1:
             what = f"{what}, together with {listed(off[1:])}"
         elif len(off) > 1:
-            others = "other application" if len(off) == 2 else counted(len(off) - 1, "other application")
-            what = f"{what}, and its {others}"
+            what = f"{what}; it ran {counted(len(off), 'time')}"
     return what if alone else f"{what}, which is not alone: with only it off the failure stays"
 
 
