@@ -191,6 +191,7 @@ class Flight:
         if stage != "compiled_autograd":
             self._call(record)
         unsaved.note_settings(session, config, record)
+        unsaved.note_decompositions(session)
         return record
 
     def _call(self, record: GraphRecord) -> None:

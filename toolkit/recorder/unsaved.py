@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...dumps.journal import DECOMPOSITION
 from ...dumps.permitted import of_the_process
 from ..live.spec import is_opaque
 from ..live.torch_state import encoded, innermost_backend
@@ -42,6 +43,15 @@ def note_backend(session: Session, backend: Any) -> None:
     inner = innermost_backend(backend)
     if _home(inner).__module__.partition(".")[0] not in _NOT_THE_USERS:
         _note(session, "backend", inner)
+
+
+def note_decompositions(session: Session) -> None:
+    """Journals the decompositions of torch's own operators that are the user's."""
+    module = sys.modules.get("torch._inductor.decomposition")
+    for operator, function in list(getattr(module, "decompositions", {}).items()):
+        home = str(getattr(_home(function), "__module__", None) or "torch")
+        if home.partition(".")[0] not in _NOT_THE_USERS and str(operator).startswith(("aten.", "prims.")):
+            _note(session, f"{DECOMPOSITION}{operator}", function)
 
 
 def _note(session: Session, unsaved: str, value: Any) -> None:
@@ -85,7 +95,7 @@ def lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def trust_helps(notes: Sequence[Mapping[str, Any]]) -> bool:
     """Whether `--trust` brings back one of these."""
-    return any(note["unsaved"] != "backend" for note in notes if "unsaved" in note)
+    return any(note["unsaved"].startswith("setting ") for note in notes if "unsaved" in note)
 
 
 def _sentence(note: Mapping[str, Any]) -> str:
@@ -95,5 +105,8 @@ def _sentence(note: Mapping[str, Any]) -> str:
     if note["unsaved"] == "backend":
         return f"{named} cannot be saved: a replay runs Inductor, or another rung, in its place"
     module = str(note.get("module") or "")
+    if note["unsaved"].startswith(DECOMPOSITION):
+        but = "" if module in ("", "__main__") else f", unless --import {module} registers it"
+        return f"{named} has no saved form: replays run torch's own{but}"
     imported = "" if module in ("", "__main__") else f" or --import {module} sets it"
     return f"{named} has no saved form: replays run without it, unless --trust runs its recorded source{imported}"

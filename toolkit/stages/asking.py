@@ -19,7 +19,7 @@ from ...dumps.errors import GraphdbgError
 from ..blame.partners import compile_of
 from ..isolation import Servers, ask
 from ..replaying.replay import How
-from ..verdicts.own_passes import Pass, passes
+from ..verdicts.own_passes import Pass, decomposition, passes
 from ..verdicts.verdict import WHOLE, Fault, Layer, Verdict, Where, with_trust_for
 
 if TYPE_CHECKING:
@@ -203,21 +203,24 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
         layer,
         reason,
         where,
-        next=_go_on(pair, after, fault, difference["kind"]),
+        next=_go_on(pair, after, fault, difference),
         detail=WHOLE,
     )
     return after, verdict
 
 
-def _go_on(pair: Pair, after: SavedGraph, fault: Fault, kind: str) -> list[str]:
+def _go_on(pair: Pair, after: SavedGraph, fault: Fault, difference: dict[str, Any]) -> list[str]:
     """The commands that make the failure smaller, with the user's pass in force, that name the node which makes a NaN,
     and that show the change."""
+    known = decomposition(pair.after, difference["op"]) if pair.traced and difference["op"] else None
     minify, values = f"graphdbg minify {pair.before.name}", f"graphdbg replay {after.name} --values --rung eager"
-    if fault == "custom_pass":
+    if fault == "custom_pass" and known is not None and known.module not in ("", "__main__"):
+        minify += f" --import {known.module}"
+    elif fault == "custom_pass":
         minify = with_trust_for(pair.before, minify)
     return [
         *([minify] if minify else []),
-        *([values] if kind == "nan" else []),
+        *([values] if difference["kind"] == "nan" else []),
         f"graphdbg diff {pair.before.name} {after.name}",
     ]
 
@@ -227,7 +230,9 @@ def _blamed(pair: Pair, users: Sequence[Pass], difference: dict[str, Any]) -> tu
     if pair.traced:
         what = f"the decomposition of {difference['op']}" if difference["op"] else "AOTAutograd's tracing"
         if difference["built_in"] is False and difference["op"]:  # torch's own is right
-            return f"{what}, registered by the run (torch's own is right),", "custom_pass", None
+            known = decomposition(pair.after, difference["op"])
+            place = f", {known.name} in {known.place}" if known is not None else ""
+            return f"{what}{place}, registered by the run (torch's own is right),", "custom_pass", None
         return what, "compiler", "decomposition" if difference["op"] else "aot_autograd"
     if users:
         return " or ".join(own_pass.text for own_pass in users), "custom_pass", None

@@ -7,13 +7,14 @@ without them. No torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps import journal
 from ...dumps.errors import GraphdbgError
 from ...dumps.graph_folder import JOURNAL_FILE
+from ...dumps.journal import DECOMPOSITION
 from .verdict import Verdict, cannot_tell
 
 if TYPE_CHECKING:
@@ -65,20 +66,30 @@ def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
     return [_named(after, hook, settings[hook]) for hook in hooks if settings.get(hook) is not None]
 
 
+def decomposition(saved: SavedGraph, operator: str) -> Pass | None:
+    """The user's own decomposition of an operator ("aten.gelu_backward.default"), as the journal describes it."""
+    unsaved = f"{DECOMPOSITION}{operator}"
+    return next((_noted(unsaved, note) for note in _notes(saved) if note.get("unsaved") == unsaved), None)
+
+
 def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
     """The pass on a setting, as the journal and the recorded definitions describe it."""
     said = str(value)
     notes = [note for note in _notes(after) if note.get("unsaved") == f"setting inductor.{hook}"]
     notes = [note for note in notes if str(note.get("what", "")).rpartition(".")[2] in said] or notes
     if notes:
-        note = notes[-1]
-        module = str(note.get("module") or "")
-        name = str(note.get("what") or "").removeprefix(f"{module}.") or "a pass"
-        return Pass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
+        return _noted(hook, notes[-1])
     known = next((candidate for candidate in after.record.definitions if f"inductor.{hook}" in candidate.values), None)
     if known is None:
         return Pass(hook, "a pass")
     return Pass(hook, known.values[f"inductor.{hook}"].removesuffix("()"), known.file, module=known.module)
+
+
+def _noted(hook: str, note: Mapping[str, Any]) -> Pass:
+    """What a note of the recorder says of a pass."""
+    module = str(note.get("module") or "")
+    name = str(note.get("what") or "").removeprefix(f"{module}.") or "a pass"
+    return Pass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
 
 
 def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
