@@ -316,14 +316,14 @@ class Hold:
                 holder.note(finding, self, number, f"{self.name} failed ({{when}}) with {one_line(error)}")
 
     def keep(self, finding: BadStep) -> None:
-        """Writes the held inputs as inputs.json, and under the execution's number so that a later one does not replace
-        them."""
+        """Writes the held inputs under the execution's number, and as inputs.json where they are the first: what goes
+        wrong later may come of that."""
         session = self.holder.session
         if self.copy is None or not self.copy.whole:
             return
         record = self.copy.inputs(self._put)
         record.step, record.reason = step(), finding.what
-        self._save(record, numbered=True)
+        self._save(record, numbered=True, newest=not self.was_kept)
         self.was_kept = True
         for local in self.locals:
             session.event(
