@@ -29,9 +29,8 @@ from ..dumps.wording import shown_path
 from ..toolkit.isolation import ForkServer, Servers, default_memory_bytes, fork_server, heartbeat
 from ..toolkit.isolation.processes import owned
 from ..toolkit.replaying import judged
-from ..toolkit.replaying.replay import How, own_pass
+from ..toolkit.replaying.replay import How, own, own_pass
 from ..toolkit.triage.ladder import eased
-from ..toolkit.verdicts.own_passes import passes
 from ..toolkit.verdicts.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
 from .events import Ended, Follow, Happening, QueryAnswered, Started
@@ -281,7 +280,7 @@ def _ease(
     if options.command or measured or options.rung != "inductor" or minified.path is None or minified.stopped:
         return
     how = How(options.seed, None, EASING_S, options.imports)
-    case, users = load_graph(minified.path), passes(saved, all=True)
+    case, users = load_graph(minified.path), own(saved)
     record = own_pass(case, minified.verdict, options.rung, how, server, users)
     if record.fault == "compiler":
         record = eased(case, server, how, record, 0.0, EASING_S, report=say)

@@ -34,11 +34,12 @@ from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.replaying import judged
 from ..toolkit.replaying.gate import with_next
+from ..toolkit.replaying.replay import own
 from ..toolkit.verdicts import verdict, verdict_words
 from ..toolkit.verdicts.outcome import Outcome
-from ..toolkit.verdicts.own_passes import passes
+from ..toolkit.verdicts.own_passes import Pass, decompositions, flags_for, passes
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature, from_answer
-from ..toolkit.verdicts.verdict import with_flags, with_trust_for
+from ..toolkit.verdicts.verdict import with_flags
 from . import made_up
 from .asking import RUNNING, TASKS, Querying
 from .log import live_file
@@ -322,35 +323,32 @@ class Oracle:
             )
             error.wider = wider
             return error
-        if self.case.is_dir() and (users := passes(load_graph(self.case), all=True)):
-            return self._of_own_passes(named, " and ".join(user.text for user in users))
+        if self.case.is_dir() and (users := own(load_graph(self.case))):
+            return self._of_own_code(named, users)
         what = f"the case does not fail under {self.options.rung}"
         return DoesNotFailError(what, why, f"see what it does with {look}", record.then(look))
 
-    def _of_own_passes(self, named: str, users: str) -> CannotJudgeError:
-        """The refusal of a graph that is right, in whose compile passes of the user's ran: before it was recorded, or
-        not here."""
+    def _of_own_code(self, named: str, users: Sequence[Pass]) -> CannotJudgeError:
+        """The refusal of a graph that is right, in whose compile passes or decompositions of the user's ran: before it
+        was recorded, or not here."""
         from ..toolkit.stages.asking import pairs, stages_of
         from ..toolkit.verdicts.ladder_words import address
 
-        saved = load_graph(self.case)
+        saved, imports = load_graph(self.case), self.options.imports
         before = next((pair.before for pair in pairs(stages_of(saved)) if pair.after.id == saved.id), saved)
-        wider = address(before) if before is not saved and passes(saved) else ""
-        command = with_flags(f"graphdbg minify {shlex.quote(wider or named)}", self.options.imports)
+        ran = passes(saved) or (decompositions(saved) if saved.stage in ("joint", "inference") else [])
+        wider = address(before) if before is not saved and ran else ""
+        minify, triage = (f"graphdbg {command} {shlex.quote(wider or named)}" for command in ("minify", "triage"))
+        mine = f"the run's own {' and '.join(user.text for user in users)}"
+        why = f"it passed, with{'' if imports else 'out'} {mine}"
+        go_on = with_flags(minify if wider else triage, imports)
+        if not imports:
+            go_on = f"{minify} {flags_for(saved, users)}"
+        elif wider:
+            why = f"{mine} ran before it was recorded"
         what = f"{named} does not fail under {self.options.rung}"
-        if self.options.imports:
-            why = (
-                f"it is the graph that the run's own pass {users} left"
-                if wider
-                else f"it passed, with the run's own pass {users}"
-            )
-        else:
-            why, command = f"it passed, without the run's own pass {users}", with_trust_for(before, command) or command
-        judge = f"graphdbg triage {shlex.quote(named)}"
-        go_on = command if wider or not self.options.imports else with_flags(judge, self.options.imports)
-        record = verdict.cannot_tell(why).then(go_on)
-        error = CannotJudgeError(what, why, f"go on with {go_on}", record)
-        error.wider = wider if self.options.imports else ""
+        error = CannotJudgeError(what, why, f"go on with {go_on}", verdict.cannot_tell(why).then(go_on))
+        error.wider = wider if imports else ""
         return error
 
     def _wider(self) -> str:

@@ -382,12 +382,13 @@ class ProcessText:
         why = f"{wording.failed(first.guards[0])} [{outcome(first)}]"
         at = "first at" if any(item.also for item in group) else "at"
         self.add(9, f"{counted(count, 'recompile')} {at} one guard: {why}", first=first.id)
-        values = list(dict.fromkeys(value for item in group if (value := wording.present(item.guards[0]))))
+        compiled = [item for item in group if not item.limit]
+        values = list(dict.fromkeys(value for item in compiled if (value := wording.present(item.guards[0]))))
         if len(values) > 1:
             more = f" and {len(values) - _VALUES} more" if len(values) > _VALUES else ""
             self.add(9, f"its values: {', '.join(values[:_VALUES])}{more}", limit=3)
-        self.add(9, f"the others: {names([item for item in group[1:] if not item.limit])}", limit=3)
-        self._details(function, first, group)
+        self.add(9, f"the others: {names([item for item in compiled if item is not first])}", limit=3)
+        self._details(function, first, compiled)
         for item in refused:
             if item is not first:
                 self._limit(item)

@@ -246,7 +246,7 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
     lost, flags = ("", "") if options["imports"] or (asked and not SYMPTOMS[asked].graphs) else left_out(run)
     if lost:
         again = with_flags(shlex.join(["graphdbg", "triage", run_address(run), *flags.split()]))
-        say(f"{lost} takes no part in what is compiled here without {flags}: {again}")
+        say(f"what is compiled here lacks {lost} without {flags}: {again}")
     triaged = triage_symptom(
         run,
         symptom,

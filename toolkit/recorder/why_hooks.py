@@ -44,6 +44,7 @@ _NAME = re.compile(
 _STEP = re.compile(
     r"""\.(?P<of>size|stride)\(\)\[(?P<dim>\d+)\]|\.(?P<attribute>\w+)|\[(?P<key>'[^']*'|"[^"]*"|\d+)\]"""
 )
+_LENGTH = re.compile(r"len\((.+)\)")
 _LITERAL = re.compile(r"""(?<!\[)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 _ABOUT_TYPES = (" is None", " is not None", "___check_type_id")
 _MOST = 4
@@ -79,13 +80,17 @@ def also_failing(entry: Any, frame: Any, first: str) -> list[tuple[str, int | fl
     failing: list[tuple[str, int | float | bool | str]] = []
     for part in getattr(getattr(entry, "guard_manager", None), "code_parts", None) or ():
         name, equals, constant = wording.short(str(part)).partition(" == ")
-        if not equals or not _NAME.fullmatch(name):
+        measured = _LENGTH.fullmatch(name)
+        held = measured[1] if measured else name
+        if not equals or not _NAME.fullmatch(held):
             continue
         try:
             wanted = ast.literal_eval(constant)
         except (SyntaxError, ValueError):
             continue
-        value = _resolve(name, frame.f_locals, frame.f_globals)
+        value: Any = _resolve(held, frame.f_locals, frame.f_globals)
+        if measured:
+            value = len(value) if type(value) in (list, tuple, dict) else None
         plain = type(value) in (int, float, bool, str) and type(value) is type(wanted)
         if plain and value != wanted and (text := f"{name} == {constant}") not in first and len(text) <= _LONGEST:
             failing.append((text, value))

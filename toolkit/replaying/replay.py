@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ...dumps.journal import DECOMPOSITION
 from ...dumps.wording import counted
 from ..isolation import Answer, ForkServer, ask, opened
 from ..live.process_groups import peers
@@ -23,7 +24,7 @@ from ..live.rung import LADDER
 from ..rungs import warmth
 from ..verdicts.identity import known_id
 from ..verdicts.outcome import Outcome
-from ..verdicts.own_passes import Pass, passes, without_passes
+from ..verdicts.own_passes import Pass, decompositions, passes, without_passes
 from ..verdicts.signature import from_answer
 from ..verdicts.verdict import Verdict, Where, died
 from . import judged
@@ -182,7 +183,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     meeting = payload.get("meeting", "")
     live = case.live(rung=payload["rung"], seed=payload["seed"], device=payload["device"], meeting=meeting)
     if payload["without"]:
-        off = dict.fromkeys(payload["without"], None)
+        off = dict.fromkeys(filter(None, payload["without"]), None)
         live.spec.config = {**live.spec.config, "inductor": {**live.spec.config.get("inductor", {}), **off}}
     watched = CompiledArtifacts(case.saved) if payload["rung"] == "inductor" and payload["device"] is None else None
     peak, eager, control = PeakMemory(), PeakMemory(), PeakMemory()
@@ -250,16 +251,22 @@ def own_pass(
     users: Sequence[Pass] | None = None,
 ) -> Verdict:
     """The verdict on a failure under a rung: a pass of the user's is at fault where the graph is right without it, with
-    the ops that `--trust` or `--import` brought in. One more replay, of a graph with such passes alone. `users`: the
-    passes of the graph that it was cut from, where it holds none itself."""
-    users = passes(saved, all=True) if users is None else users
+    the ops that `--trust` or `--import` brought in; a decomposition of the user's where it is right without the
+    imports. One more replay, of a graph with such code alone. `users`: that of the graph that it was cut from, where it
+    holds none itself."""
+    users = own(saved) if users is None else users
     if not (users and how.imports and verdict.failed and verdict.fault == "compiler"):
         return verdict
-    plain = how._replace(anyway=True)._asdict()
-    hooks = [user.hook for user in users]
-    if replay(saved, rung, **plain, outputs=False, server=server, without=hooks).verdict.verdict != "ok":
+    hooks = [user.hook for user in users if not user.hook.startswith(DECOMPOSITION)]
+    plain = how._replace(anyway=True, imports=how.imports if hooks else ())._asdict()
+    if replay(saved, rung, **plain, outputs=False, server=server, without=hooks or ("",)).verdict.verdict != "ok":
         return verdict
     mine = " and ".join(user.text for user in users)
-    reason = f"{verdict.reason}; it is right without the run's own pass {mine}"
+    reason = f"{verdict.reason}; it is right without the run's own {'pass ' * bool(hooks)}{mine}"
     where = Where(users[0].name, verdict.where.graph if verdict.where else "", users[0].place, users[0].hook)
     return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, reason=reason, where=where)
+
+
+def own(saved: SavedGraph) -> list[Pass]:
+    """The user's passes in a graph's compile; the user's decompositions where there are none."""
+    return passes(saved, all=True) or decompositions(saved)

@@ -24,7 +24,7 @@ from ..replaying.after_failure import triggered
 from ..replaying.replay import How, replay
 from ..verdicts.ladder_records import REAL
 from ..verdicts.ladder_words import address, record_again, run_address, whole_program
-from ..verdicts.own_passes import HOOKS, passes
+from ..verdicts.own_passes import HOOKS, left_out, passes
 from ..verdicts.verdict import ROUNDING, Verdict, cannot_tell
 from .apart import apart
 from .ranking import GraphRow, RunTriage
@@ -44,12 +44,13 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.journal import IN_FLIGHT
 from ...dumps.kernels import WHOLE
 from ...dumps.sidecar import Peak, peak
+from ...dumps.why.frequent import causes as causes_of
 from ...dumps.why.times import keep_steady
 from ...dumps.wording import size_text
 from ..isolation import ForkServer, opened
 from ..replaying.control import slowed
 from ..verdicts.verdict import Where
-from ..verdicts.verdict_words import memory_needed
+from ..verdicts.verdict_words import RANKS, memory_needed
 from .ladder import Steady
 from .ladder import steady as measure
 
@@ -322,13 +323,16 @@ def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         )
     if max(worst.needed_bytes, planned.bytes) <= MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
         return text, None
-    mine = "" if how.imports else " and ".join(user.text for user in passes(run.graph(worst.id), all=True))
-    text += f" Your pass {mine} is part of this compile, and may be what needs it." if mine else ""
     if buffer and planned.largest is not None and planned.bytes > MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
         reason = f"the generated code of {inner} holds {size_text(planned.bytes)} at once, the largest buffer {buffer}"
         reason += f"; eager needs {eagers} in all"
         where = Where(planned.largest.name, f"{run_address(run)}/{inner}")
         verdict = Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
+        mine, flags = left_out(run) if not how.imports and passes(run.graph(worst.id), all=True) else ("", "")
+        if mine:
+            reason += f"; {mine} ran when this code was made, and takes part here with {flags} alone"
+            verdict = msgspec.structs.replace(verdict, fault=None, layer=None, reason=reason, next=[])
+            return text, verdict.then(_of_run(run, "triage", *flags.split()))
         return _own_pass(run, worst.id, text, verdict, how, _enough)
     if worst.needed_bytes > MORE_MEMORY * (worst.eager_bytes + worst.control_bytes) + FREE_BYTES:
         reason = f"{both}, {size_text(worst.control_bytes)} for those of a harmless graph of as many nodes"
@@ -395,8 +399,19 @@ def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         return f"{text}, which are equal.", None
     found = apart(run, *differs[0])
     kind = "hang" if found.collective and deaths.ended_badly(run.processes) else "metadata"
-    verdict = Verdict("fails", kind, "model", reason=found.reason, where=found.where)
+    detail = RANKS if kind == "metadata" else ""
+    verdict = Verdict("fails", kind, "model", reason=found.reason, where=found.where, detail=detail)
     return f"{text}; {len(differs)} differ: {found.reason}.", verdict.then(found.command)
+
+
+def _uncompiled(run: Run) -> Verdict:
+    """Of a run without graphs: what kept its functions out, as far as the journal says."""
+    known = [cause for process in why.of_run(run).processes for cause in causes_of(process)]
+    if not known:
+        return cannot_tell("nothing was compiled in this run").then(record_again(run))
+    place = known[0].place
+    at = f" ({PurePath(place.file).name}:{place.line})" if place is not None else ""
+    return cannot_tell(f"nothing was compiled in this run: {known[0].text}{at}").then(_of_run(run, "ls", "--why"))
 
 
 def _of_run(run: Run, *words: str) -> str:
@@ -514,7 +529,7 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     elif early and judged.verdict == "cannot_tell":
         judged = early[0]
     if judged.verdict == "ok" and not run.rows:
-        judged = cannot_tell("nothing was compiled in this run").then(record_again(run))
+        judged = _uncompiled(run)
     elif asked and judged.verdict == "ok" and (looked or not result.summary):
         said = " ".join(looked[-1:] if symptom == "slow" else looked[:1])
         judged = msgspec.structs.replace(judged, reason=said.partition(": ")[2].removesuffix("."))

@@ -66,10 +66,15 @@ def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
     return [_named(after, hook, settings[hook]) for hook in hooks if settings.get(hook) is not None]
 
 
+def decompositions(saved: SavedGraph) -> list[Pass]:
+    """The user's own decompositions of torch's operators, as the journal describes them."""
+    named = [(str(note.get("unsaved") or ""), note) for note in _notes(saved)]
+    return [_noted(unsaved, note) for unsaved, note in named if unsaved.startswith(DECOMPOSITION)]
+
+
 def decomposition(saved: SavedGraph, operator: str) -> Pass | None:
-    """The user's own decomposition of an operator ("aten.gelu_backward.default"), as the journal describes it."""
-    unsaved = f"{DECOMPOSITION}{operator}"
-    return next((_noted(unsaved, note) for note in _notes(saved) if note.get("unsaved") == unsaved), None)
+    """The one of an operator ("aten.gelu_backward.default")."""
+    return next((known for known in decompositions(saved) if known.hook == f"{DECOMPOSITION}{operator}"), None)
 
 
 def _named(after: SavedGraph, hook: str, value: Any) -> Pass:

@@ -129,13 +129,20 @@ _SEARCHED = {
 """Kind of a failure that has no text of its own -> what an issue about one says."""
 
 _OWNERS = {
-    "custom_pass": "the fault is in a pass of the run's own",
+    "custom_pass": "the fault is in the run's own code",
     "custom_op": "the fault is in a custom operator",
     "model": "eager does the same, so the fault is the model's own",
 }
 """Whose fault a failure is -> the same, in a sentence."""
 
-_HEADS = {"wrong_numbers": "wrong numbers", "signed zero": "wrong sign of zero", "rounding": "differs by rounding"}
+RANKS = "ranks"
+"""The detail of a verdict on ranks that compiled different graphs."""
+_HEADS = {
+    "wrong_numbers": "wrong numbers",
+    "signed zero": "wrong sign of zero",
+    "rounding": "differs by rounding",
+    RANKS: "ranks differ",
+}
 """Kind, or the detail of one -> the first words of its text."""
 
 AROUND = "Work-around, seen to work on this graph (put it before the first compile):"
@@ -172,7 +179,8 @@ def first_line(record: Verdict, count: int = 1, of: int = 1) -> str:
         name = record.where.name if record.where is not None else ""
         place = where_text(record)
         fault = ": ".join(_said(part) for part in (record.fault, record.layer) if part)
-        text = f"{_said(record.kind or 'fails')}{f' at {place}' if place else f' in {name}' if name else ''}"
+        kind = _HEADS[RANKS] if record.detail == RANKS else _said(record.kind or "fails")
+        text = f"{kind}{f' at {place}' if place else f' in {name}' if name else ''}"
         text += f" ({fault})" if fault else ""
     else:
         text = record.reason
@@ -209,7 +217,7 @@ def needed(said: str) -> str:
     return NEEDS.get(said, NEEDS["replaceable"])[1]
 
 
-_DOES = {"model": "the model itself", "custom_pass": "torch.compile with this pass"}
+_DOES = {"model": "the model itself", "custom_pass": "torch.compile with it"}
 """Whose fault a failure is -> what does it; torch.compile for the others."""
 
 

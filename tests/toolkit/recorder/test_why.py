@@ -241,12 +241,13 @@ def test_every_plain_guard_that_fails_is_journalled_not_only_the_first() -> None
         "L['keep'] == 1.0",
         "___check_type_id(L['x'], 7)",
         "L['n'] == x",
+        "len(L['seen']) == 2",
     ]
     entry = SimpleNamespace(guard_manager=SimpleNamespace(code_parts=parts))
     frame = SimpleNamespace(
-        f_locals={"self": SimpleNamespace(step=2, size=3), "keep": 0.5, "n": 4, "x": 1}, f_globals={}
+        f_locals={"self": SimpleNamespace(step=2, size=3), "keep": 0.5, "n": 4, "x": 1, "seen": [1]}, f_globals={}
     )
-    failing = [("self.step == 1", 2), ("keep == 1.0", 0.5)]
+    failing = [("self.step == 1", 2), ("keep == 1.0", 0.5), ("len(seen) == 2", 1)]
     assert (
         why_hooks.also_failing(entry, frame, "0/0: tensor 'x' size mismatch at index 0. expected 2, actual 3")
         == failing

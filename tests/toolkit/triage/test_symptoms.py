@@ -168,7 +168,7 @@ def test_a_run_whose_graphs_need_the_users_own_is_triaged_again_with_what_was_as
     with pytest.raises(SystemExit):
         command(["triage", "two", "--symptom", "memory"])
     captured = capsys.readouterr()
-    told = "your pass clip takes no part in what is compiled here without --trust: "
+    told = "what is compiled here lacks your pass clip without --trust: "
     assert told + "graphdbg triage two --trust --symptom memory" in captured.err
     assert "fidelity" not in captured.out and "seconds" not in captured.out
 
