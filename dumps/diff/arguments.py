@@ -17,7 +17,7 @@ follows=None)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -143,8 +143,17 @@ def same_values(changed: Sequence[Change]) -> bool:
     >>> same_values([Change("target", "aten.view.default", "aten.reshape.default")])
     True
     """
-    ops = {text.split(".")[1] if text.count(".") == 2 else text for change in changed for text in (change.a, change.b)}
-    return bool(changed) and all(change.aspect == "target" for change in changed) and ops <= _SAME_VALUES
+    texts = [text for change in changed for text in (change.a, change.b)]
+    return bool(changed) and all(change.aspect == "target" for change in changed) and only_moves(texts)
+
+
+def only_moves(targets: Iterable[str]) -> bool:
+    """Whether operators of these names give the elements of their input in its order.
+
+    >>> only_moves(["aten.alias.default", "aten.view.default"])
+    True
+    """
+    return {target.split(".")[1] if target.count(".") == 2 else target for target in targets} <= _SAME_VALUES
 
 
 def shown(part: Any) -> str:

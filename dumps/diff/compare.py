@@ -24,6 +24,7 @@ from .arguments import (
     Kind,
     changes,
     differences,
+    only_moves,
     same_values,
     short,
     substitutions,
@@ -59,7 +60,16 @@ class GraphDiff:
         """The first departure in the order of the nodes that follows from no other; one that changes numbers, where
         there is one."""
         own = (departure for departure in self.departures if departure.follows is None)
-        return min(own, key=lambda departure: same_values(departure.changes), default=None)
+        return min(own, key=self.keeps_numbers, default=None)
+
+    def keeps_numbers(self, departure: Departure) -> bool:
+        """Whether a departure leaves all numbers as they are: another view, or one more."""
+        if departure.changes:
+            return same_values(departure.changes)
+        targets = [
+            facts.targets[at] for facts, at_all in ((self.a, departure.a), (self.b, departure.b)) for at in at_all
+        ]
+        return only_moves(map(str, targets))
 
     @cached_property
     def counts(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from .arguments import Change, Departure, same_values, shown, text
+from .arguments import Change, Departure, shown, text
 from .compare import GraphDiff
 from .facts import NodeColumns
 
@@ -98,7 +98,7 @@ def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = Fals
     """The comparison as data; with `everything`, each departure and not just the first that follow from nothing."""
     own = [departure for departure in comparison.departures if departure.follows is None]
     sorts: dict[Hashable, list[Departure]] = {}
-    for departure in sorted(own, key=lambda departure: same_values(departure.changes)):
+    for departure in sorted(own, key=comparison.keeps_numbers):
         sorts.setdefault(_sort(comparison, departure), []).append(departure)
     times = {id(alike[0]): len(alike) for alike in sorts.values()}
     listed = comparison.departures if everything else [alike[0] for alike in sorts.values()][: MORE + 1]

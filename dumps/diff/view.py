@@ -176,7 +176,7 @@ def _what(departure: DepartureView) -> str:
     if departure.kind != "changed":
         only = {"removed": f"only in A: {text_a}", "added": f"only in B: {two}"}
         return only.get(departure.kind, f"{text_a} -> {two}")
-    more = f" and {len(departure.changes) - 1} more" if len(departure.changes) > 1 else ""
+    more = f" and {counted(len(departure.changes) - 1, 'more change')}" if len(departure.changes) > 1 else ""
     more += " (the same numbers)" if same_values(departure.changes) else ""
     return one_line(departure.changes[0].text(), 70) + more if departure.changes else ""
 
