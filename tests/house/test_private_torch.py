@@ -41,6 +41,7 @@ TEXTS: dict[str, str] = {
     "toolkit.autoload": "a module that is looked for in sys.modules",
     "toolkit.recorder.starting": "a module whose import is waited for",
     "toolkit.recorder.summary": "text for the user",
+    "toolkit.recorder.unsaved": "a module that is looked for in sys.modules",
     "toolkit.rungs.aot_inductor": "the name of a logger",
     "toolkit.triton.interpreting.language": "modules whose functions are interpreted",
 }

@@ -93,7 +93,7 @@ def finding_text(kind: str, off: Sequence[Application], applied: Sequence[Applic
     else:
         origin = f" ({first.label})" if first.label else ""
         where = " and ".join(dict.fromkeys(each.subsystem for each in off))
-        ran = f"run {first.index + 1} of {len(applied)} passes{_half(first)}"
+        ran = f"run {first.index + 1} of {len(applied)}{_half(first)}"
         what = f"pass `{first.name}`{origin} of {where}, {ran}"
         if len({each.name for each in off}) > 1:
             what = f"{what}, together with {listed(off[1:])}"

@@ -88,7 +88,7 @@ def test_a_joint_pass_of_the_users(recorded: Path, server: ForkServer) -> None:
     record = result.verdict
     assert (record.verdict, record.fault, record.layer) == ("fails", "custom_pass", None)
     assert record.workaround == first.workaround.code
-    assert "application" in result.sentence
+    assert ", run " in result.sentence
     rows = {row.subsystem: row for row in result.rows}
     assert rows["post_grad_passes"].verdict == "same"
     assert rows["lowerings"].verdict == "same"

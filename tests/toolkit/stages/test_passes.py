@@ -212,7 +212,7 @@ def test_a_wrong_decomposition_is_named(tmp_path: Path, name: str) -> None:
         return
     assert judged is not None
     assert (judged.verdict, judged.kind, judged.fault) == ("fails", "wrong_numbers", "custom_pass"), judged.reason
-    assert f"the decomposition of aten.{op}.default, registered by the run (torch's own is right)" in judged.reason
+    assert f"the decomposition of aten.{op}.default, main.<locals>.mine in script.py:8, registered" in judged.reason
     assert judged.where is not None
     assert judged.where.line == f"script.py:{line}"
 
