@@ -323,14 +323,14 @@ class Oracle:
             )
             error.wider = wider
             return error
-        if self.case.is_dir() and (users := own(load_graph(self.case))):
-            return self._of_own_code(named, users)
+        if self.case.is_dir() and (users := own(load_graph(self.case))) and (error := self._of_own_code(named, users)):
+            return error
         what = f"the case does not fail under {self.options.rung}"
         return DoesNotFailError(what, why, f"see what it does with {look}", record.then(look))
 
-    def _of_own_code(self, named: str, users: Sequence[Pass]) -> CannotJudgeError:
+    def _of_own_code(self, named: str, users: Sequence[Pass]) -> CannotJudgeError | None:
         """The refusal of a graph that is right, in whose compile passes or decompositions of the user's ran: before it
-        was recorded, or not here."""
+        was recorded, or not here; None where they ran here and it is right all the same."""
         from ..toolkit.stages.asking import pairs, stages_of
         from ..toolkit.verdicts.ladder_words import address
 
@@ -338,14 +338,13 @@ class Oracle:
         before = next((pair.before for pair in pairs(stages_of(saved)) if pair.after.id == saved.id), saved)
         ran = passes(saved) or (decompositions(saved) if saved.stage in ("joint", "inference") else [])
         wider = address(before) if before is not saved and ran else ""
-        minify, triage = (f"graphdbg {command} {shlex.quote(wider or named)}" for command in ("minify", "triage"))
+        if imports and not wider:
+            return None
         mine = f"the run's own {' and '.join(user.text for user in users)}"
-        why = f"it passed, with{'' if imports else 'out'} {mine}"
-        go_on = with_flags(minify if wider else triage, imports)
+        minify = f"graphdbg minify {shlex.quote(wider or named)}"
+        why, go_on = f"{mine} ran before it was recorded", with_flags(minify, imports)
         if not imports:
-            go_on = f"{minify} {flags_for(saved, users)}"
-        elif wider:
-            why = f"{mine} ran before it was recorded"
+            why, go_on = f"it passed, without {mine}", f"{minify} {flags_for(saved, users)}"
         what = f"{named} does not fail under {self.options.rung}"
         error = CannotJudgeError(what, why, f"go on with {go_on}", verdict.cannot_tell(why).then(go_on))
         error.wider = wider if imports else ""

@@ -183,7 +183,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     meeting = payload.get("meeting", "")
     live = case.live(rung=payload["rung"], seed=payload["seed"], device=payload["device"], meeting=meeting)
     if payload["without"]:
-        off = dict.fromkeys(filter(None, payload["without"]), None)
+        off = dict.fromkeys(payload["without"], None)
         live.spec.config = {**live.spec.config, "inductor": {**live.spec.config.get("inductor", {}), **off}}
     watched = CompiledArtifacts(case.saved) if payload["rung"] == "inductor" and payload["device"] is None else None
     peak, eager, control = PeakMemory(), PeakMemory(), PeakMemory()
@@ -259,7 +259,7 @@ def own_pass(
         return verdict
     hooks = [user.hook for user in users if not user.hook.startswith(DECOMPOSITION)]
     plain = how._replace(anyway=True, imports=how.imports if hooks else ())._asdict()
-    if replay(saved, rung, **plain, outputs=False, server=server, without=hooks or ("",)).verdict.verdict != "ok":
+    if replay(saved, rung, **plain, outputs=False, server=server, without=hooks).verdict.verdict != "ok":
         return verdict
     mine = " and ".join(user.text for user in users)
     reason = f"{verdict.reason}; it is right without the run's own {'pass ' * bool(hooks)}{mine}"

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 import graphdbg
 from graphdbg.dumps import held
+from graphdbg.toolkit.recorder.hold import Hold
 
 SCRIPTS = Path(__file__).parent / "scripts"
 NAN = str(SCRIPTS / "nan.py")
@@ -172,3 +175,19 @@ def test_when_error_keeps_the_step_that_raised(runner, way, error):
     (found,) = _notes(done, "found")
     assert found["what"] == "error" and error in found["message"]
     assert graphdbg.open_run(done.run).graph("0_0/forward").inputs_record.reason == "error"
+
+
+def test_what_goes_wrong_later_does_not_take_the_place_of_the_first(tmp_path: Path) -> None:
+    saved: list[tuple[int, int | None]] = []
+    writer = SimpleNamespace(
+        graph_path=lambda local: tmp_path,
+        save_inputs=lambda local, record, number=None: saved.append((record.execution, number)),
+    )
+    hold: Any = object.__new__(Hold)
+    hold.holder = SimpleNamespace(session=SimpleNamespace(writer=lambda: writer, event=lambda *_, **__: None))
+    hold.locals, hold.was_kept = ["0_0/forward"], False
+    for execution in (3, 10):
+        record = SimpleNamespace(step=None, reason=None, execution=execution)
+        hold.copy = SimpleNamespace(whole=True, inputs=lambda put, record=record: record)
+        hold.keep(SimpleNamespace(what="nan", number=execution))
+    assert saved == [(3, 3), (3, None), (10, 10)]
