@@ -32,7 +32,7 @@ from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
 from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
-from ..toolkit.replaying import judged
+from ..toolkit.replaying import replay
 from ..toolkit.replaying.gate import with_next
 from ..toolkit.replaying.replay import own
 from ..toolkit.verdicts import verdict, verdict_words
@@ -233,7 +233,9 @@ class Oracle:
         """What an earlier command judged of the whole case, where it was asked the same."""
         options = self.options
         outcome = (
-            judged.known(load_graph(self.case), options.rung, options.judged, options.seed) if self._lasting else None
+            replay.known_outcome(load_graph(self.case), options.rung, options.judged, options.seed)
+            if self._lasting
+            else None
         )
         if outcome is None or outcome.signature is None:
             return None
@@ -243,7 +245,7 @@ class Oracle:
         options, record = self.options, verdict.read(answer.record)
         if self._lasting and record is not None and self.case.is_dir():
             outcome = Outcome(record, signature, seconds=answer.seconds, rung=options.rung)
-            judged.remember(load_graph(self.case), options.rung, options.judged, options.seed, outcome)
+            replay.remember(load_graph(self.case), options.rung, options.judged, options.seed, outcome)
 
     @property
     def _lasting(self) -> bool:

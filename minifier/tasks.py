@@ -12,7 +12,10 @@ For example:
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import signal
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -23,6 +26,7 @@ import torch
 
 from ..dumps import live
 from ..dumps.errors import NoGraphError
+from ..dumps.store import load_graph
 from ..dumps.wording import size_text
 from ..toolkit.blame.node_tasks import first_wrong, noticed
 from ..toolkit.cutting.atoms import fake_of
@@ -35,11 +39,11 @@ from ..toolkit.live.entries import mode_of, shared_fakes
 from ..toolkit.live.inlining import inlinable, inlined
 from ..toolkit.live.spec import FULL_STAGES, in_force, settings
 from ..toolkit.live.values import input_bytes, leaves
-from ..toolkit.replaying.control import BUSY, factor
 from ..toolkit.replaying.costs import PeakMemory, empty_code_cache
 from ..toolkit.replaying.fidelity import CompiledArtifacts
 from ..toolkit.replaying.gate import gated, unlike
 from ..toolkit.replaying.own_nan import with_own_nan
+from ..toolkit.replaying.replay import BUSY, factor
 from ..toolkit.verdicts.outcome import Outcome
 from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import UNLIKE, WHOLE, Verdict
@@ -273,7 +277,7 @@ def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> O
 
     Compile and first run of the rung alone are measured, eager before them is not; a graph that fails in any other way
     is no case of too much. The time is that of one query at a time, from an empty code cache, with a control (see
-    `toolkit.replaying.control`).
+    `toolkit.replaying.replay`).
     """
     slow, large = payload.get("slower_than"), payload.get("memory_over")
     peak = PeakMemory()
@@ -337,3 +341,31 @@ def _plainest(name: str, case: Live) -> list[str]:
         return rounds[0] if rounds else []
     to_one = [edits for edits in rounds if all(edit.endswith(" 1") for edit in edits)]
     return (to_one or rounds or [[]])[0]
+
+
+SHELL = "/bin/sh"
+
+
+def run(payload: dict[str, Any]) -> dict[str, Any]:
+    """Does not return where the command could be started: its exit code is the answer. `ready`: a case folder to be
+    copied."""
+    mark("build")
+    case = Path(payload["folder"]) / "case"
+    if payload["ready"] is None:
+        try:
+            emitted = emit({**payload, "out": str(case)})
+        except Invalid as error:
+            return {"invalid": str(error)}
+        report({"nodes": emitted["nodes"], "input_bytes": emitted["input_bytes"]})
+    else:
+        shutil.copytree(payload["ready"], case)
+        report({"nodes": len(load_graph(case).record.graph.nodes), "input_bytes": payload["input_bytes"]})
+    command = payload["command"].replace("{case}", shlex.quote(str(case)))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored stays so
+        signal.signal(number, signal.SIG_DFL)
+    os.chdir(payload["directory"])
+    mark("command")
+    os.closerange(3, 4096)
+    return os.execve(SHELL, ["sh", "-c", command], payload["environment"])

@@ -56,9 +56,9 @@ PRELOAD = (
     "graphdbg.toolkit.blame.node_tasks",
     "graphdbg.toolkit.compile_fx.showing.child",
     "graphdbg.toolkit.replaying.node_stats",
-    "graphdbg.toolkit.node_values.child",
+    "graphdbg.toolkit.node_values.standing",
     "graphdbg.minifier.tasks",
-    "graphdbg.minifier.command_tasks",
+    "graphdbg.minifier.tasks",
     "graphdbg.toolkit.recorder.session",
 )
 """What the usual servers import once; what is missing here is imported by the child that needs it."""

@@ -12,13 +12,16 @@ import contextlib
 import shlex
 import signal
 import traceback
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
+from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 
 from ..dumps.errors import NotReadyError
 from ..dumps.wording import counted
@@ -33,7 +36,6 @@ from .registry import ROOMS, SCREENS, room_of
 from .room import Room
 from .settings import OURS, THEMES, Settings, named_colours, state_folder, writable
 from .sheet import Choose
-from .typed import InTurn
 from .widgets.trouble import ShownError, described
 
 if TYPE_CHECKING:
@@ -42,6 +44,53 @@ if TYPE_CHECKING:
 
     from ..toolkit.node_values.seen import ValuesSeen
     from .screens.tour import Tour
+
+PATIENCE_S = 0.5
+"""How long a key whose widget went away, or takes its time, can hold up the next ones."""
+
+
+class InTurn(App[None]):
+    """An app that hands on one key at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._typed: deque[events.Key] = deque()
+        self._turn = 0
+        self._under_way = False
+
+    async def on_event(self, event: events.Event) -> None:
+        """Holds a key back while an earlier one is under way."""
+        if not isinstance(event, events.Key) or event.is_forwarded:
+            await super().on_event(event)
+        elif self._under_way:
+            self._typed.append(event)
+            self.set_timer(PATIENCE_S, partial(self._next, self._turn))
+        else:
+            await self._hand_on(event)
+
+    async def _hand_on(self, event: events.Key) -> None:
+        self._under_way, self._turn = True, self._turn + 1
+        await super().on_event(event)
+        first = self.focused or self.screen
+        self._follow(first, self._turn, (first,))
+
+    def _follow(self, node: DOMNode | None, turn: int, again: Sequence[DOMNode] = ()) -> None:
+        """Follows the key from queue to queue: from the widget up to the app, which looks for its action; then what the
+        action made the widget post (a field: that it was entered)."""
+        if node is None or node is self:
+            if again:
+                self._follow(again[0], turn)
+            else:  # what was asked for "later", as the focus, comes before the next key
+                self.call_later(self.call_later, self._next, turn)
+        elif not node.call_later(self._follow, node.parent, turn, again):
+            self._follow(None, turn, again)
+
+    async def _next(self, turn: int) -> None:
+        if turn == self._turn and self._under_way:
+            self._under_way = False
+            if self._typed:
+                await self._hand_on(self._typed.popleft())
+
 
 KEPT_ROOMS = 12
 """So many rooms stay as they were left; the one seen longest ago goes first."""

@@ -18,7 +18,7 @@ from ..tables import on_terminal
 from .options import json_option
 
 if TYPE_CHECKING:
-    from ..diff.model import GraphView
+    from ..diff.view import GraphView
     from ..store import Run
 
 DIFFERENCE_EXIT = 1

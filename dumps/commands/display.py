@@ -94,7 +94,7 @@ def in_cell(command: str) -> str:
 
 def of_graph(saved: SavedGraph) -> str:
     """A graph: its nodes in the table that the page of `graphdbg pack` has."""
-    from ..pack.page_data import COLUMNS, graph
+    from ..pack.page import COLUMNS, graph
 
     try:
         page_graph = graph(saved, MOST_ROWS)

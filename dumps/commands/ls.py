@@ -91,7 +91,7 @@ def ls(
 
 
 def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> None:
-    from ..browse.follow import Following, lines_until_end
+    from ..browse.listing import Following, lines_until_end
 
     if as_json or words or explain:
         option = "--json" if as_json else "--filter" if words else "--why"

@@ -21,9 +21,8 @@ from ..store import SavedGraph
 from ..tables import Column, one_line, plain, render
 from ..wording import counted
 from .compare import GraphDiff
-from .model import graph_view
 from .pair import diff
-from .view import verdict_text
+from .view import graph_view, verdict_text
 
 MARKS = ("", "changed", "only A", "only B", "replaced", "moved", "follows", "seq_nr", "saved")
 """What a line can say. changed, only A, only B and replaced depart by themselves; follows: only because others do;

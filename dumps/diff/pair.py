@@ -21,7 +21,7 @@ from ..errors import CommandLineError, GraphdbgError, NoPartnerError, NoSuchGrap
 from ..index import ListedGraph, is_run
 from ..store import Run, SavedGraph, open_run, resolve
 from .compare import GraphDiff, compare
-from .model import GraphView, graph_view
+from .view import GraphView, graph_view
 
 
 class GraphGroup(msgspec.Struct):

@@ -44,8 +44,8 @@ from ..tables import Column, render
 from ..worst import last_verdicts
 from ..writer import ProcessWriter, RunWriter
 from . import page, records
+from .records import Machine, Texts, path_pattern, pattern
 from .redact import Places, is_absolute, user_name
-from .texts import Machine, Texts, path_pattern, pattern
 
 _TENSORS = "/tensors/"
 _JSON = re.compile(r"<script type=\"application/json\"[^>]*>(.*?)</script>", re.DOTALL)

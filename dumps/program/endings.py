@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..wording import words_of
-from . import dying
+from . import suite
 from .case import FLOATING, REAL, ReproFacts
-from .dying import DyingProgram
+from .suite import DyingProgram
 from .text import CannotExpressError, Lines, indented, quoted
 
 
@@ -45,7 +45,7 @@ def _ending_of(case: ReproFacts, compiled: str, inner: bool, wide: str | None) -
     if kind in ("accuracy", "nan") and case.facts.draws_as_inductor:
         raise CannotExpressError("the graph draws from Inductor's own random generator, which eager mode does not have")
     if case.only_compiled and kind == "crash":
-        return dying.only_compiles(case, compiled, inner=inner)
+        return suite.only_compiles(case, compiled, inner=inner)
     if case.checked:
         return _crossed(detail)
     if kind == "metadata" and detail in ("mutation", "no mutation"):
@@ -257,12 +257,12 @@ def _unknown(run: Runs) -> DyingProgram:
 
 
 _KINDS: dict[str, Callable[[Runs], DyingProgram]] = {
-    "crash": dying.crash,
-    "missing_error": dying.missing_error,
-    "signal": dying.signal,
-    "hang": dying.hang,
-    "slow": dying.slow,
-    "memory": dying.memory,
+    "crash": suite.crash,
+    "missing_error": suite.missing_error,
+    "signal": suite.signal,
+    "hang": suite.hang,
+    "slow": suite.slow,
+    "memory": suite.memory,
     "nan": _nan,
     "metadata": _metadata,
 }

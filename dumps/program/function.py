@@ -18,14 +18,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..allowlist import DENIED_METHODS, DUNDER_METHODS, NUMBER_METHODS, OP_HOMES
-from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
-from ..walk import mentioned, nodes, tag_of
+from ..schema import Arg, GraphBody, GraphRecord, NodeRecord, TensorValue
+from ..walk import mentioned, nodes, references, tag_of
 from ..walk import used as used_in
-from . import higher_order, text
-from .case import CASTS
+from . import text
+from .case import CASTS, placeholders
 from .kernels import INTERPRETED, Definitions
 from .settings import CONFIG_MODULES
 from .text import (
+    CHECKPOINTS,
     GETITEM,
     WIDTH,
     CannotExpressError,
@@ -40,6 +41,119 @@ from .text import (
     names_read,
     target,
 )
+
+REGION = "higher_order.invoke_subgraph"
+"""Calls a region that is compiled once, and known by its second argument."""
+
+FUNCTION = "higher_order.autograd_function_apply"
+"""A torch.autograd.Function: its first two arguments are its forward and its backward."""
+
+_COLLECTIVES = "torch.distributed._functional_collectives"
+_FUNCTION_KEYS = frozenset({"non_differentiable_idx", "saved_for_backward_idx"})
+_NO_ALIASES = ("higher_order.while_loop", "higher_order.cond", "higher_order.scan", "higher_order.map_impl")
+"""Operators whose bodies may not give back what they were given."""
+
+_SCAN = [
+    "def scan(combine, init, xs, extra):",
+    '    """The operator `scan` of the graph, by the function that torch.compile takes."""',
+    "",
+    "    def step(carry, x):",
+    "        made = list(combine(*carry, *x, *extra))",
+    "        return made[: len(init)], made[len(init) :]",
+    "",
+    "    carry, rows = torch._higher_order_ops.scan(step, init, xs)",
+    "    return [*carry, *rows]",
+]
+
+
+@dataclass(frozen=True)
+class HigherOrderCall:
+    """A call as text, the helper that it needs above the graph, and a module to import."""
+
+    text: str
+    helper: list[str] = field(default_factory=list[str])
+    module: str = ""
+
+
+def rewritten(target: str, args: list[str], named: list[str]) -> HigherOrderCall | None:
+    """A call of a higher-order operator that is written otherwise; None for one that is called by its name."""
+    if target in CHECKPOINTS:
+        text = f"torch.utils.checkpoint.checkpoint({', '.join([*args, *named])})"
+        return HigherOrderCall(text, module="torch.utils.checkpoint")
+    if target == REGION and len(args) >= 2 and not named:
+        return HigherOrderCall(f"{args[0]}({', '.join(args[2:])})")
+    if target == "higher_order.scan" and len(args) == 4 and not named:
+        return HigherOrderCall(f"scan({', '.join(args)})", _SCAN, "torch._higher_order_ops")
+    if (
+        target == FUNCTION
+        and len(args) >= 2
+        and set(_keys(named)) <= _FUNCTION_KEYS
+        and "non_differentiable_idx=[]" in named
+    ):
+        return HigherOrderCall(f"{args[0]}_function.apply({', '.join(args[2:])})", _function(args[0], args[1]))
+    if target == "higher_order.flex_attention" and len(args) == 9 and not named:
+        score, mask = (_closed(name, buffers) for name, buffers in ((args[3], args[7]), (_last(args[4]), args[8])))
+        block = args[4][: -len(_last(args[4])) - 1] + f"{mask})"
+        return HigherOrderCall(f"torch.ops.{target}({', '.join([*args[:3], score, block, *args[5:7]])})")
+    return None
+
+
+def _keys(named: list[str]) -> list[str]:
+    return [argument.partition("=")[0] for argument in named]
+
+
+def _function(forward: str, backward: str) -> list[str]:
+    """A torch.autograd.Function of the two bodies that were recorded: the forward gives (outputs, what is saved)."""
+    return [
+        f"class {forward}_function(torch.autograd.Function):",
+        "    @staticmethod",
+        "    def forward(ctx, *inputs):",
+        f"        outputs, saved = {forward}(*inputs)",
+        "        ctx.save_for_backward(*saved)",
+        "        return outputs",
+        "",
+        "    @staticmethod",
+        "    def backward(ctx, *grads):",
+        f"        return {backward}(*grads, *ctx.saved_tensors)",
+    ]
+
+
+def _closed(name: str, buffers: str) -> str:
+    """A function that has its buffers with it: Dynamo takes none beside it."""
+    return name if buffers in ("()", "[]") else f"lambda *at: {name}(*at, *{buffers})"
+
+
+def _last(block: str) -> str:
+    """The last item of a tuple's text, which is a name."""
+    return block.removesuffix(")").rpartition(", ")[2]
+
+
+def compiled_regions(body: GraphBody) -> dict[str, str]:
+    """Nodes of subgraphs that are called as compiled regions -> the region's own name."""
+    by_node: dict[str, str] = {}
+    for node in body.nodes:
+        names = list(references(node.args[:2]))
+        if node.target == REGION and len(node.args) >= 2 and names:
+            by_node[names[0]] = str(node.args[1])
+        elif node.target == FUNCTION and len(names) == 2:
+            by_node |= {name: f"autograd_{name}" for name in names}
+    return by_node
+
+
+def alias_free(body: GraphBody) -> set[str]:
+    """Nodes of subgraphs that may not give back what they were given."""
+    outputs_without_aliases: set[str] = set()
+    for node in body.nodes:
+        if node.target in _NO_ALIASES:
+            outputs_without_aliases |= {name for tag, name in map(tag_of, node.args) if tag == "node"}
+    return outputs_without_aliases
+
+
+def given_back(body: GraphBody) -> set[str]:
+    """Tensors that a body takes and returns."""
+    taken = {node.name for node in placeholders(body) if isinstance(node.value, TensorValue)}
+    return taken & {name for node in body.nodes if node.op == "output" for name in references(node.args)}
+
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
@@ -168,13 +282,13 @@ class FunctionPrinter(Printer):
         outer, self.names = self.names, dict(self.names)
         regions, without_aliases = dict[str, str](), set[str]()
         if body.subgraphs:
-            regions, without_aliases = higher_order.regions(body), higher_order.without_aliases(body)
+            regions, without_aliases = compiled_regions(body), alias_free(body)
         used = used_in(body.nodes)
 
         def first() -> Lines:
             if not self.path:
                 return self.symbol_lines(body, mentioned(nodes(body)))
-            back = sorted(higher_order.given_back(body)) if copies else []
+            back = sorted(given_back(body)) if copies else []
             return [f"{self.names[input_name]} = {self.names[input_name]}.clone()" for input_name in back]
 
         def statement(node: NodeRecord) -> Lines:
@@ -258,7 +372,7 @@ class FunctionPrinter(Printer):
 
     def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
         higher = node.target.startswith("higher_order.")
-        other = higher_order.rewritten(node.target, args, named) if higher else None
+        other = rewritten(node.target, args, named) if higher else None
         if other is not None:
             self.imports |= {other.module} if other.module else set()
             if other.helper:

@@ -21,7 +21,7 @@ from . import wording
 from .model import Compile, DDPPart, Function, GraphLine, Guard, ProcessWhy, ProgramLine, Restart, Skipped, Symbol, Why
 
 if TYPE_CHECKING:
-    from ..browse.follow import Following
+    from ..browse.listing import Following
 
 RESUME = re.compile(r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_(?P<line>\d+))+$")
 """The name that Dynamo gives to what follows a graph break."""

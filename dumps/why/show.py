@@ -31,7 +31,7 @@ from .model import Compile, Function, Why
 from .text import WIDTH, render
 
 if TYPE_CHECKING:
-    from ..browse.follow import Following
+    from ..browse.listing import Following
     from ..store import Run
 
 _RESULTS = ("forward", "backward", "inference", "compiled_autograd")

@@ -22,13 +22,13 @@ from ...toolkit.commands.options import import_option, search_here, seed_option,
 from ...toolkit.isolation.imports import run_line
 from ...toolkit.recorder.options import size_of
 from ...toolkit.verdicts.verdict import with_flags
-from ..control import known_step
 from ..events import STEPS, Stepped
 from ..log import Life, refuse_taken
 from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, MinifyOptions
 from ..search.problem import CannotJudgeError, NothingToReduceError
 from ..starting import again as go_on
 from ..starting import resumed
+from ..steering import known_step
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

@@ -170,7 +170,7 @@ def _packed(out: Path, imports: Sequence[str], as_json: bool) -> int:
     from ...dumps.store import load_graph
     from ..report.bundle import pack
     from ..report.issue import Report
-    from ..report.under import shown, torch_of
+    from ..report.verify import shown, torch_of
 
     with program_of(str(out), TRUST in imports, without_trust(imports)) as (program, known):
         flaky = bool(known and known.rate and known.rate.flaky)

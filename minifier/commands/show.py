@@ -132,7 +132,7 @@ def _save(
 ) -> None:
     if not (options.nodes or options.filter or options.find):
         raise CommandLineError("--save needs to know which nodes", "", "say it with --nodes A..B, --filter or --find")
-    from ..cut import cut
+    from ..asking import cut
 
     cut_out = cut(saved, chosen_names(saved, options), out, seed=seed, imports=imports)
     if as_json:

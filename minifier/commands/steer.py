@@ -10,8 +10,8 @@ import click
 from ...dumps.commands.options import json_option
 from ...dumps.errors import BadValueError, CommandLineError
 from ...dumps.output import emit, say
-from ..control import OF_STEPS, WHATS, give, outcome
 from ..events import STEPS
+from ..steering import OF_STEPS, WHATS, give, outcome
 
 WAIT_S = 10.0
 

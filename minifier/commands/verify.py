@@ -39,7 +39,7 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
     written first. It is run three times in fresh processes of PY, each with a cache of its own, and needs no
     graphdbg there. With --watch it is run again after each build: when the files of that torch have changed.
     """
-    from ..report.under import builds, interpreter, shown, torch_of
+    from ..report.verify import builds, interpreter, shown, torch_of
 
     python = interpreter(python)
     with program_of(subject, trust) as (program, known):

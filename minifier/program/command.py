@@ -19,9 +19,8 @@ from ...dumps.atomic import free_path, write_file
 from ...dumps.output import emit, say
 from ...dumps.wording import counted, shown_path
 from ...toolkit.isolation import ForkServer, programs
-from ...toolkit.program.concluding import ProgramTriage
+from ...toolkit.program.concluding import ProgramTriage, shown
 from ...toolkit.program.run import triage_program
-from ...toolkit.program.showing import shown
 from ..report.verify import BUG, GONE, run_once
 
 KEPT = {"made", "put", "leaves", "left", "everything", "differs", "main"}

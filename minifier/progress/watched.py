@@ -20,10 +20,10 @@ from ...dumps.errors import CannotResumeError
 from ...dumps.lines import BITE_BYTES, Tail, objects
 from ...dumps.process import Liveness, ProcessRecord
 from ...dumps.wording import why_not_there
-from ..control import CONTROL_FILE
 from ..events import EVENTS_FILE
 from ..log import at_work, live_file
 from ..results import WORK
+from ..steering import CONTROL_FILE
 from ..story import Story
 
 State = Literal["starting", "running", "ended", "dead", "elsewhere", "unknown", "gone"]

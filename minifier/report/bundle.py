@@ -13,29 +13,38 @@ For example:
 from __future__ import annotations
 
 import builtins
+import io
 import re
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from urllib.parse import quote_plus
 
+import msgspec
+
 from ... import __version__
-from ...dumps import inert, trust, written
+from ...dumps import inert, opening, trust, written
 from ...dumps.atomic import write_file
 from ...dumps.errors import ExistsAlreadyError, RefusedError
-from ...dumps.graph_folder import GRAPH_FILE
+from ...dumps.graph_folder import GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, encode, stored_names
 from ...dumps.output import say
-from ...dumps.pack.making import secrets_of
+from ...dumps.pack import records
+from ...dumps.pack.making import secrets_of, texts_of
+from ...dumps.pack.records import Texts
 from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import CHECKED_BY, RUNG
+from ...dumps.program.module import program
 from ...dumps.program.repro import flaky_sentence
 from ...dumps.program.settings import plain_change
 from ...dumps.program.text import CannotExpressError
+from ...dumps.reading import read_bytes, stored
 from ...dumps.schema import GraphRecord
+from ...dumps.secrets import Secrets
 from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
-from ...dumps.wording import counted
+from ...dumps.wording import counted, size_text
 from ...toolkit.isolation import ForkServer
 from ...toolkit.isolation.imports import TRUST, import_modules, without_trust
 from ...toolkit.verdicts.identity import CPP, SPEAKING, Identity, of_record
@@ -43,9 +52,97 @@ from ...toolkit.verdicts.signature import Signature
 from ...toolkit.verdicts.verdict import Verdict, backend_layer, judged
 from ...toolkit.verdicts.verdict_words import happens, searched
 from .. import casefile
-from . import artifacts, custom_ops, environment, issue
+from ..casefile import NAME
+from . import custom_ops, environment, issue
 from .trying import ChosenProgram, ReportRuns, asking, lay_down, search
 from .verify import BUG, GONE, UNSURE, earliest, first_layer
+
+MAX_TENSOR_BYTES = 64 << 20
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def gather(saved: SavedGraph, files: Mapping[str, bytes], secrets: Secrets) -> tuple[dict[str, bytes], list[str]]:
+    """All members by name, and a sentence for each thing left out. `files` are the written reports, which are redacted
+    once more: the program of a case that a command decides on holds the command as it was given."""
+    redactor = Redactor(secrets=secrets)
+    members = {
+        name: redactor.text(data.decode()).encode() if name.endswith((".py", ".md")) else data
+        for name, data in files.items()
+    }
+    notes: list[str] = []
+    texts = texts_of(saved, secrets)
+    record = records.graph(saved.record, texts, keep=lambda _: True)
+    members[f"case/{GRAPH_FILE}"] = encode(record)
+    with suppress(RefusedError):
+        members[f"case/{PROGRAM_FILE}"] = program(record).encode()
+    if saved.own_inputs_record is not None:
+        members[f"case/{INPUTS_FILE}"] = encode(records.inputs(saved.own_inputs_record, texts, keep=lambda _: True))
+    if stored(saved.path / NAME) is not None:
+        members[f"case/{NAME}"] = _redacted(read_bytes(saved.path / NAME), texts)
+    room = MAX_TENSOR_BYTES
+    for name in sorted({name for name in stored_names(saved.record, saved.inputs_record) if name}):
+        size = saved.tensors.size_bytes(name)
+        if not size:
+            notes.append(f"tensor {name} is missing from {saved.tensors_dir.name}/")
+        elif size > room:
+            notes.append(f"tensor {name} ({size_text(size)}) was left out of artifacts.zip for its size")
+        else:
+            room -= size
+            members[f"case/tensors/{name}"] = opening.read(saved.tensors_dir / name)
+    for path in saved.code_files():
+        if (redacted := texts.generated(path.read_bytes().decode(errors="replace"))) is not None:
+            members[f"code/{path.name}"] = redacted.encode()
+    excerpt = journal_excerpt(saved)
+    if excerpt:
+        members["journal.jsonl"] = b"".join(_redacted(line.encode(), texts) + b"\n" for line in excerpt.splitlines())
+    return members, notes
+
+
+def journal_excerpt(saved: SavedGraph) -> str:
+    """The lines about this graph from its process's journal; for a minified case the journal beside it."""
+    if saved.run is None or saved.process is None:
+        beside = saved.path.parent / "journal.jsonl"
+        return opening.read_text(beside) if beside.is_file() else ""
+    path = saved.run.path / saved.process / "journal.jsonl"
+    if not path.is_file():
+        return ""
+    return "".join(
+        f"{line}\n" for line in opening.read_text(path).splitlines() if _graph_of(line) in (saved.local_id, None)
+    )
+
+
+def write_zip(path: Path, members: Mapping[str, bytes]) -> None:
+    """Writes the archive whole or not at all; raises UsageError when `path` exists, else as `write_file`."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(members):
+            item = zipfile.ZipInfo(name, _DATE)
+            item.external_attr = 0o644 << 16
+            item.create_system = 3
+            archive.writestr(item, members[name], zipfile.ZIP_DEFLATED)
+    if not write_file(path, data.getvalue(), exclusive=True):
+        raise ExistsAlreadyError(f"cannot write {path}", "it exists already", "choose another folder with -o")
+
+
+def _graph_of(line: str) -> str | None:
+    """The graph that a journal line is about; None: the process; empty: not a line."""
+    try:
+        return msgspec.json.decode(line.encode(), type=_Line).graph
+    except msgspec.MsgspecError:
+        return ""
+
+
+class _Line(msgspec.Struct):
+    graph: str | None = None
+
+
+def _redacted(data: bytes, texts: Texts) -> bytes:
+    """JSON with all its texts redacted; anything else is redacted as a text."""
+    try:
+        return msgspec.json.encode(records.tree(msgspec.json.decode(data), texts))
+    except (msgspec.MsgspecError, RecursionError):
+        return texts.text(data.decode(errors="replace")).encode()
+
 
 ISSUES = "https://github.com/pytorch/pytorch/issues"
 SCOPE = "(inductor OR torch.compile)"
@@ -99,7 +196,7 @@ def emit_report(
     trusted: bool = False,
     verdict: Verdict | None = None,
 ) -> issue.Report:
-    """Writes OUT/repro.py (and repro.safetensors when needed), OUT/issue.md and, on demand, OUT/artifacts.zip.
+    """Writes OUT/repro.py (and repro.safetensors when needed), OUT/issue.md and, on demand, OUT/zip.
 
     `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from.
     `imports` are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes,
@@ -107,7 +204,7 @@ def emit_report(
     the graph was just written by us, so that its targets are known to be on the allow-list. Raises UsageError when a
     file exists.
     """
-    names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
+    names = ["repro.py", "repro.safetensors", "issue.md", *(["zip"] if with_artifacts else [])]
     taken = [name for name in names if (out / name).exists()]
     if taken:
         raise ExistsAlreadyError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
@@ -201,11 +298,11 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
 
 
 def pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:
-    """Writes artifacts.zip beside what was written. Raises UsageError when it exists."""
+    """Writes zip beside what was written. Raises UsageError when it exists."""
     written = [path for path in (report.repro, report.sidecar, report.issue) if path is not None]
-    members, notes = artifacts.gather(saved, {path.name: path.read_bytes() for path in written}, redactor.secrets)
-    report.artifacts = report.out / "artifacts.zip"
-    artifacts.write_zip(report.artifacts, members)
+    members, notes = gather(saved, {path.name: path.read_bytes() for path in written}, redactor.secrets)
+    report.artifacts = report.out / "zip"
+    write_zip(report.artifacts, members)
     report.notes += notes
 
 

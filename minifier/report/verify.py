@@ -15,23 +15,26 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import site
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ...dumps.errors import EnvironmentLackError
+from ...dumps.errors import CannotStartError, EnvironmentLackError
 from ...dumps.wording import counted
 from ...toolkit.isolation import ForkServer, ask, fork_server
-from ...toolkit.isolation.cache import furnish
+from ...toolkit.isolation.cache import furnish, toolchain_seed
 from ...toolkit.isolation.child import COMMAND, PROGRAM
 from ...toolkit.isolation.client import FORKING, program_environment
 from ...toolkit.isolation.processes import owned
+from .environment import package_version
 
 LIMIT_S, ANSWER_S = 300.0, 120.0
 _NO_LIMIT_S = 1e9
@@ -232,3 +235,182 @@ def first_layer(codes: Mapping[str, int], rung: str) -> str:
         return rung
     listed = passing[0] if len(passing) == 1 else f"{', '.join(passing[:-1])} and {passing[-1]}"
     return f"{rung} ({listed} pass{'es' if len(passing) == 1 else ''})"
+
+
+TIMES = 3
+POLL_S, QUIET_S = 1.0, 3.0
+"""How often the files of a watched torch are looked at, and how long they have to be unchanged until it counts as
+built."""
+
+_BUILT = (".py", ".so", ".pyd", ".dylib")
+_ASIDE = frozenset({"include", "share", "test", "__pycache__"})
+
+_UNDER_PROBE = """
+import importlib.util, json, sys
+spec = importlib.util.find_spec("torch")
+problem = "it has no torch" if spec is None else ""
+answer = {"version": "", "file": spec.origin if spec is not None else "", "problem": problem}
+def write():
+    with open("answer", "w") as file:
+        json.dump(answer, file)
+try:
+    with open(sys.argv[1], encoding="utf-8") as file:
+        compile(file.read(), sys.argv[1], "exec")
+    if spec is not None:
+        answer["problem"] = "its torch dies when it is imported"
+        write()
+        import torch
+        answer["version"], answer["problem"] = torch.__version__, ""
+except SyntaxError as error:
+    answer["problem"] = f"it cannot read the program (Python {sys.version.split()[0]}): {error}"
+except Exception as error:
+    answer["problem"] = f"its torch cannot be imported: {type(error).__name__}: {error}"
+write()
+"""
+
+
+@dataclass(frozen=True)
+class TorchThere:
+    """The torch of a Python. `problem`: why no program can run with it; `folder`: where its files lie, or None."""
+
+    python: str
+    version: str = ""
+    folder: Path | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a program showed. `flaky`: the failure was recorded in only a share of the runs."""
+
+    program: Path
+    torch: TorchThere
+    trials: Sequence[Trial] = ()
+    flaky: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many runs showed the failure."""
+        return sum(trial.code == BUG for trial in self.trials)
+
+    @property
+    def says(self) -> Literal["shows", "passes", "none"]:
+        """Whether it shows the failure, as often as the case does; "none" where that cannot be decided."""
+        codes = [trial.code for trial in self.trials]
+        if codes and (self.count == len(codes) or (self.flaky and self.count)):
+            return "shows"
+        return "passes" if GONE in codes else "none"
+
+    @property
+    def exit_code(self) -> int:
+        """0: it fails, 1: it does not, 4: that cannot be decided."""
+        return {"shows": 0, "passes": 1, "none": 4}[self.says]
+
+    @property
+    def output(self) -> str:
+        """What a run that showed it printed, else the first one."""
+        return next(
+            (trial.output for trial in self.trials if trial.code == BUG), self.trials[0].output if self.trials else ""
+        )
+
+    def sentence(self) -> str:
+        """The sentence for people."""
+        where = f"torch {self.torch.version} of {self.torch.python}"
+        if self.torch.problem:
+            return f"{self.program}: it cannot be determined, {self.torch.python}: {self.torch.problem}"
+        times = counted(len(self.trials), "fresh process")
+        if self.says == "none":
+            how = ", ".join(_ending(trial.code) for trial in self.trials)
+            return f"{self.program}: it cannot be determined under {where} (its runs ended with {how})"
+        return f"{self.program}: the failure shows in {self.count} of {times} under {where}"
+
+    def plain(self) -> dict[str, Any]:
+        """The fields for --json."""
+        return {
+            "repro": self.says,
+            "repro_path": str(self.program),
+            "python": self.torch.python,
+            "torch": self.torch.version or None,
+            "shown": self.count,
+            "times": len(self.trials),
+            "codes": [trial.code for trial in self.trials],
+            "reason": self.sentence(),
+            "output": self.output.strip(),
+        }
+
+
+def _ending(code: int | None) -> str:
+    return "the time limit" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def interpreter(name: str) -> str:
+    """The path of a Python, links not followed: they are what makes a virtual environment. Raises UsageError."""
+    path = shutil.which(Path(name).expanduser()) if name else None
+    if path is None:
+        why = "there is no such program" if not Path(name).is_dir() else "it is a folder"
+        raise CannotStartError(
+            f"cannot run {name}", why, "name the Python of that torch, such as ~/pytorch/.venv/bin/python"
+        )
+    return str(Path(path).absolute())
+
+
+def torch_of(python: str, program: Path) -> TorchThere:
+    """Which torch a Python has, asked in a process of it, which also checks that it can read `program`."""
+    if python == sys.executable:
+        spec = find_spec("torch")
+        folder = Path(spec.origin).parent if spec is not None and spec.origin else None
+        return TorchThere(python, package_version("torch") or "", folder, "" if folder else "it has no torch")
+    answers: list[dict[str, str]] = []
+
+    def read(cwd: Path) -> None:
+        answer = cwd / "answer"
+        answers.extend([json.loads(answer.read_text(encoding="utf-8"))] if answer.is_file() else [])
+
+    trial = run_command([python, "-c", _UNDER_PROBE, str(program.resolve())], limit_s=ANSWER_S, after=read)
+    if not answers:
+        last = (trial.output.strip().splitlines() or [_ending(trial.code)])[-1]
+        return TorchThere(python, problem=f"it does not run as a Python: {last}")
+    (there,) = answers
+    return TorchThere(python, there["version"], Path(there["file"]).parent if there["file"] else None, there["problem"])
+
+
+def shown(
+    program: Path, torch: TorchThere, *, path: Sequence[str] = (), flaky: bool = False, times: int = TIMES
+) -> Shown:
+    """Runs the program with that torch. `path`: folders where it finds modules beside torch."""
+    if torch.problem:
+        return Shown(program, torch)
+    trials = run_many(program, times, python=torch.python, seed=toolchain_seed(), path=path)
+    return Shown(program, torch, trials, flaky)
+
+
+def builds(folder: Path, *, poll_s: float = POLL_S, quiet_s: float = QUIET_S) -> Iterator[None]:
+    """Yields each time that the files of a torch have changed and come to rest. Never ends by itself."""
+    known = _state(folder)
+    while True:
+        time.sleep(poll_s)
+        now = _state(folder)
+        if now == known:
+            continue
+        since = time.monotonic()
+        while time.monotonic() - since < quiet_s:
+            time.sleep(poll_s)
+            if (later := _state(folder)) != now:
+                now, since = later, time.monotonic()
+        known = now
+        yield
+
+
+def _state(folder: Path) -> tuple[int, int, int]:
+    """How many files there are that a build makes or that are run, their bytes, and their latest change."""
+    count = size = last = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _ASIDE]
+        for name in names:
+            if name.endswith(_BUILT):
+                try:
+                    status = Path(place, name).stat()
+                except OSError:  # it is being replaced
+                    continue
+                count, size, last = count + 1, size + status.st_size, max(last, status.st_mtime_ns)
+    return count, size, last

@@ -23,7 +23,7 @@ from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.writer import RunWriter
-from graphdbg.toolkit.drawing import render
+from graphdbg.toolkit.drawing import picture
 from tests.dumps.layered import layered
 
 BAR_NODES, BAR_S, BAR_BYTES = 10_000, 10.0, 2_000_000
@@ -88,8 +88,8 @@ def stock(graph: str, path: Path, limit_s: float) -> tuple[float, int]:
     started = time.perf_counter()
     text = FxGraphDrawer(module, "stock").get_dot_graph().to_string()
     try:
-        data, _ = render.rendered(text, "svg", limit_s)
-    except render.LayoutTimeoutError:
+        data, _ = picture.rendered(text, "svg", limit_s)
+    except picture.LayoutTimeoutError:
         return time.perf_counter() - started, 0
     except GraphdbgError as error:
         print(f"         stock: {error}", file=sys.stderr)

@@ -19,8 +19,8 @@ from graphdbg.dumps.atomic import write_file
 from graphdbg.dumps.graph_folder import encode
 from graphdbg.dumps.pack import records
 from graphdbg.dumps.pack.making import pack
+from graphdbg.dumps.pack.records import Machine, Texts
 from graphdbg.dumps.pack.redact import Places
-from graphdbg.dumps.pack.texts import Machine, Texts
 from graphdbg.dumps.process import FILE, ProcessRecord
 from graphdbg.dumps.schema import (
     FORMAT,

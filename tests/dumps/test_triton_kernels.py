@@ -20,7 +20,7 @@ from torch.fx import Graph, GraphModule
 from graphdbg.dumps import live, trust, user_kernels
 from graphdbg.dumps.errors import RefusedError, UnreadableError
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.dumps.torchside.triton_program import KernelProgram
+from graphdbg.dumps.torchside.triton_kernels import KernelProgram
 from graphdbg.toolkit.triton.user_kernels import interpreting, without_gpu
 
 from . import triton_models as models

@@ -21,8 +21,8 @@ from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.dumps.lines import Tail
 from graphdbg.dumps.store import is_script, load_graph, open_run
 from graphdbg.dumps.tensors import TensorStore
-from graphdbg.minifier.control import Order, append
 from graphdbg.minifier.log import Life, read
+from graphdbg.minifier.steering import Order, append
 
 from ..dumps.graphs import chain, new_run, stored_chain
 

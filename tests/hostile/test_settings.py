@@ -20,13 +20,22 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.cli import run
 from graphdbg.dumps import permitted
 from graphdbg.dumps.live import save_graph
-from graphdbg.dumps.permitted import known, refusal, refused_by_name
-from graphdbg.dumps.permitted_kinds import Each, Number, NumberTable, PlainNames, Switch, Words
+from graphdbg.dumps.permitted import (
+    Each,
+    Number,
+    NumberTable,
+    PlainNames,
+    Switch,
+    Words,
+    known,
+    refusal,
+    refused_by_name,
+)
 from graphdbg.dumps.program.settings import config_lines
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.validate import check_graph
 from graphdbg.toolkit import torch_private
-from graphdbg.toolkit.blame.bisect_settings import to_try
+from graphdbg.toolkit.blame.bisect_asking import to_try
 from graphdbg.toolkit.live.spec import settings
 from graphdbg.toolkit.torch_private.names import CONFIGS
 
@@ -58,7 +67,7 @@ def test_every_setting_of_this_torch_is_listed_or_refused_by_name() -> None:
         for room, name, _, kind in found
         if f"{room}.{name}" not in known() and not refused_by_name(room, name)
     ]
-    assert new == [], "look at each: a row of dumps/permitted_names.py, or a pattern of REFUSED there"
+    assert new == [], "look at each: a row of dumps/permitted.py, or a pattern of REFUSED there"
 
 
 def test_what_the_list_takes_is_what_torch_has() -> None:

@@ -21,12 +21,12 @@ HOMES = (
     "dumps.errors",
     "dumps.browse.filter",
     "dumps.program.text",
-    "minifier.control",
+    "minifier.steering",
     "minifier.demo",
     "minifier.search.problem",
     "toolkit.compilers.lazy_tracing",
     "toolkit.compilers.ts_compile",
-    "toolkit.drawing.render",
+    "toolkit.drawing.picture",
     "toolkit.launching.asking",
 )
 """Modules that define errors."""

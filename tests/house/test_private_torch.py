@@ -24,7 +24,6 @@ HOMES = ("toolkit/torch_private/", "dumps/torchside/torch_private.py")
 TEXTS: dict[str, str] = {
     "dumps.private_names": "where functions may be hooked",
     "dumps.program.function": "text of a program",
-    "dumps.program.higher_order": "text of a program",
     "dumps.program.module": "text of a program",
     "dumps.program.text": "text of a program",
     "dumps.program.settings": "text of a program",
@@ -40,8 +39,7 @@ TEXTS: dict[str, str] = {
     "toolkit.verdicts.signature": "names that are alike in error messages",
     "toolkit.autoload": "a module that is looked for in sys.modules",
     "toolkit.recorder.starting": "a module whose import is waited for",
-    "toolkit.recorder.summary": "text for the user",
-    "toolkit.recorder.unsaved": "a module that is looked for in sys.modules",
+    "toolkit.recorder.summary": "text for the user; a module that is looked for in sys.modules",
     "toolkit.rungs.aot_inductor": "the name of a logger",
     "toolkit.triton.interpreting.language": "modules whose functions are interpreted",
 }

@@ -21,7 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
-from graphdbg.minifier.command import TASK, CommandOracle
+from graphdbg.minifier.minify import TASK, CommandOracle
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.search.problem import Answer, Ruling
 from graphdbg.toolkit.isolation import ForkServer

@@ -15,7 +15,7 @@ from graphdbg.cli import run as cli
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
-from graphdbg.minifier.cut import cut
+from graphdbg.minifier.asking import cut
 from graphdbg.toolkit.cutting.atoms import Atoms
 from graphdbg.toolkit.cutting.eager_values import record_values
 from graphdbg.toolkit.live.case import Case

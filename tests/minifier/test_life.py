@@ -17,10 +17,10 @@ from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.dumps.process import FILE, describe
 from graphdbg.minifier.commands.minify import minify
 from graphdbg.minifier.commands.steer import steer
-from graphdbg.minifier.control import NobodyThereError, append, give, outcome
 from graphdbg.minifier.events import EVENTS_FILE, Ended, Said, Started, Steered, Stepped
 from graphdbg.minifier.log import Life, Log, at_work
 from graphdbg.minifier.results import read_atoms
+from graphdbg.minifier.steering import NobodyThereError, append, give, outcome
 from tests.minifier.abstract import Abstract, run
 from tests.minifier.generated import needs, transformer
 

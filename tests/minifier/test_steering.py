@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from graphdbg.minifier.agenda import Agenda
-from graphdbg.minifier.control import CONTROL_FILE, Order, Orders, append
 from graphdbg.minifier.events import STEPS, Best, Happening, QueryAnswered, Restarted, Steered, Stepped
 from graphdbg.minifier.minified import Minified
+from graphdbg.minifier.steering import CONTROL_FILE, Order, Orders, append
 from tests.minifier.abstract import Abstract, core, run
 from tests.minifier.generated import needs, transformer
 

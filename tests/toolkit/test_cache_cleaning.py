@@ -16,7 +16,7 @@ from graphdbg.dumps.why import times
 from graphdbg.toolkit.commands.doctor import doctor
 from graphdbg.toolkit.isolation import cache, processes
 from graphdbg.toolkit.isolation.server import Server, ServerSettings
-from graphdbg.toolkit.replaying import judged
+from graphdbg.toolkit.replaying import replay
 
 SEED = "2.13.0+cpu-07d06fcc2bb8ae95"
 OLD = "2.11.0+cpu-1111111111111111"
@@ -56,10 +56,10 @@ def test_clean_lists_and_removes(home: Path) -> None:
 
 
 def test_what_judging_keeps_is_said_to_be_ours(home: Path) -> None:
-    for file in (judged.FILE, times.FILE):
+    for file in (replay.FILE, times.FILE):
         (home / file).write_text("{}")
     told = run("--clean", "--dry-run").stdout
-    assert "judged.json  outcomes that the next command need not ask for again" in told
+    assert "replay.json  outcomes that the next command need not ask for again" in told
     assert "steady.json  how long a graph takes to run, compiled and eager" in told
 
 

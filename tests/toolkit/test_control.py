@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from graphdbg.toolkit.replaying import control
+from graphdbg.toolkit.replaying import replay
 
 
 def test_only_a_busy_machine_raises_a_limit() -> None:
-    assert control.longer(10.0, 1.1, 600.0) == 10.0
-    assert control.longer(10.0, 4.0, 600.0) == 50.0
-    assert control.longer(10.0, float("inf"), 600.0) == 600.0
+    assert replay.longer(10.0, 1.1, 600.0) == 10.0
+    assert replay.longer(10.0, 4.0, 600.0) == 50.0
+    assert replay.longer(10.0, float("inf"), 600.0) == 600.0
 
 
 def test_waiting_counts_and_work_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +26,6 @@ def test_waiting_counts_and_work_does_not(monkeypatch: pytest.MonkeyPatch) -> No
         time.sleep(3.0)  # as another program would take the processor
         return found
 
-    plain = control.factor(5)
+    plain = replay.factor(5)
     monkeypatch.setattr(module, "judge", waiting)
-    assert control.factor(5) > max(control.BUSY, plain)
+    assert replay.factor(5) > max(replay.BUSY, plain)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from graphdbg.toolkit import health
 from graphdbg.toolkit.commands.doctor import doctor
-from graphdbg.toolkit.health import packages, running
+from graphdbg.toolkit.health import running
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.isolation.protocol import ChildError
 
@@ -70,7 +70,7 @@ def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("error", [RuntimeError("two\nlines"), ModuleNotFoundError("No module named 'torch'")])
 def test_a_check_that_raises_is_a_row(error: Exception) -> None:
-    @packages.row("compile", essential=False)
+    @running.row("compile", essential=False)
     def check() -> health.HealthCheck:
         raise error
 
@@ -83,11 +83,11 @@ def test_packages_that_cannot_be_imported_are_rows(tmp_path: Path, monkeypatch: 
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(body)
     (tmp_path / "rich").mkdir()  # left by an uninstall
-    asked = [package for package in packages.PACKAGES if package.name in {*BROKEN, "rich"}]
-    monkeypatch.setattr(packages, "PACKAGES", asked)
-    monkeypatch.setattr(packages, "declared", list)
-    monkeypatch.setattr(packages.sys, "path", [str(tmp_path)])
-    rows = {row.name: row for row in packages.packages()}
+    asked = [package for package in running.PACKAGES if package.name in {*BROKEN, "rich"}]
+    monkeypatch.setattr(running, "PACKAGES", asked)
+    monkeypatch.setattr(running, "declared", list)
+    monkeypatch.setattr(running.sys, "path", [str(tmp_path)])
+    rows = {row.name: row for row in running.packages()}
     assert {name: row.found for name, row in rows.items()} == {
         "numpy": "cannot be imported: ImportError: libblas is gone",
         "triton": "cannot be imported: RuntimeError: 0 active drivers",
@@ -104,18 +104,18 @@ def test_packages_that_cannot_be_imported_are_rows(tmp_path: Path, monkeypatch: 
 
 def test_an_import_that_hangs_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ray.py").write_text("import time; time.sleep(600)")
-    monkeypatch.setattr(packages, "PACKAGES", [package for package in packages.PACKAGES if package.name == "ray"])
-    monkeypatch.setattr(packages, "declared", list)
-    monkeypatch.setattr(packages.sys, "path", [str(tmp_path)])
-    monkeypatch.setattr(packages, "LIMIT_S", 0.5)
-    (row,) = packages.packages()
+    monkeypatch.setattr(running, "PACKAGES", [package for package in running.PACKAGES if package.name == "ray"])
+    monkeypatch.setattr(running, "declared", list)
+    monkeypatch.setattr(running.sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(running, "LIMIT_S", 0.5)
+    (row,) = running.packages()
     assert row.found == "its import had not ended after 0.5 s"
 
 
 def test_every_declared_package_has_its_words() -> None:
-    declared = packages.declared()
+    declared = running.declared()
     assert {"msgspec", "textual-serve", "triton", "ray"} <= set(declared)
-    assert set(declared) <= {package.name for package in packages.PACKAGES}
+    assert set(declared) <= {package.name for package in running.PACKAGES}
     assert "pytest" not in declared
 
 
@@ -155,7 +155,7 @@ def test_what_became_of_the_compile_is_said(answer: Answer, said: str) -> None:
 
 
 def test_without_a_renderer_a_dot_file_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphdbg.toolkit.drawing.render.renderers", list)
+    monkeypatch.setattr("graphdbg.toolkit.drawing.picture.renderers", list)
     row = running.drawing()
     assert not row.ok
     assert ".dot" in row.without

@@ -10,8 +10,7 @@ import torch
 
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import SavedGraph, load_graph
-from graphdbg.toolkit.replaying import judged
-from graphdbg.toolkit.replaying.replay import replay
+from graphdbg.toolkit.replaying.replay import known_outcome, remember, replay
 from graphdbg.toolkit.verdicts.outcome import Outcome
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import Verdict, cannot_tell
@@ -32,31 +31,31 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SavedGraph:
 def test_an_outcome_is_known_for_the_same_graph_rung_and_environment_alone(
     saved: SavedGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged.remember(saved, "inductor", "auto", 0, WRONG)
-    found = judged.known(saved, "inductor", "auto", 0)
+    remember(saved, "inductor", "auto", 0, WRONG)
+    found = known_outcome(saved, "inductor", "auto", 0)
     assert found is not None and (found.verdict, found.signature) == (WRONG.verdict, WRONG.signature)
-    assert judged.known(saved, "decomposed", "auto", 0) is None and judged.known(saved, "inductor", "auto", 1) is None
+    assert known_outcome(saved, "decomposed", "auto", 0) is None and known_outcome(saved, "inductor", "auto", 1) is None
     other = torch.fx.symbolic_trace(lambda x: x.cos() + 1)
     assert (
-        judged.known(load_graph(save_graph(other, [torch.ones(3)], tmp_path / "other")), "inductor", "auto", 0) is None
+        known_outcome(load_graph(save_graph(other, [torch.ones(3)], tmp_path / "other")), "inductor", "auto", 0) is None
     )
     monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
-    assert judged.known(saved, "inductor", "auto", 0) is None
+    assert known_outcome(saved, "inductor", "auto", 0) is None
 
 
 @pytest.mark.parametrize(
     "unsure", [cannot_tell("no time"), Verdict("fails", "hang", "compiler"), Verdict("nondeterministic")]
 )
 def test_what_another_run_may_see_otherwise_is_not_kept(saved: SavedGraph, unsure: Verdict) -> None:
-    judged.remember(saved, "inductor", "auto", 0, Outcome(unsure))
-    assert judged.known(saved, "inductor", "auto", 0) is None
+    remember(saved, "inductor", "auto", 0, Outcome(unsure))
+    assert known_outcome(saved, "inductor", "auto", 0) is None
 
 
 def test_a_replay_keeps_what_it_came_to_and_takes_it_only_where_that_will_do(saved: SavedGraph) -> None:
     assert replay(saved, "nop", outputs=False).ok
-    kept = judged.known(saved, "nop", "auto", 0)
+    kept = known_outcome(saved, "nop", "auto", 0)
     assert kept is not None and kept.verdict.verdict == "ok"
-    judged.remember(saved, "nop", "auto", 0, WRONG)
+    remember(saved, "nop", "auto", 0, WRONG)
     assert replay(saved, "nop", outputs=False, known=True).verdict == WRONG.verdict
     assert replay(saved, "nop", outputs=False).ok
 

@@ -14,9 +14,8 @@ from typing import NamedTuple, TypeVar
 
 from ...dumps.wording import counted
 from . import bisect_words as words
-from .bisect_asking import BisectQuestions
-from .bisect_records import Application, Culprit, Off, Subsystem, Trial, Verdict, Workaround
-from .bisect_settings import Setting
+from .bisect_asking import BisectQuestions, Setting
+from .bisect_records import Application, Culprit, Effect, Off, Subsystem, Trial, Workaround
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ class NarrowedTo(NamedTuple):
     high: int
 
 
-def last_needed(count: int, ask: Callable[[int], Verdict]) -> NarrowedTo:
+def last_needed(count: int, ask: Callable[[int], Effect]) -> NarrowedTo:
     """The two counts between which the failure comes: with the first k of `count` applications on, `low` is right and
     `high` fails."""
     low, high = 0, count
@@ -47,7 +46,7 @@ def last_needed(count: int, ask: Callable[[int], Verdict]) -> NarrowedTo:
     return NarrowedTo(low, high)
 
 
-def single(items: Sequence[T], ask: Callable[[Sequence[T]], Verdict], *, known: Verdict | None = None) -> T | None:
+def single(items: Sequence[T], ask: Callable[[Sequence[T]], Effect], *, known: Effect | None = None) -> T | None:
     """The first item whose change alone makes the failure go away, by halves; None where no single one does.
 
     `ask` changes a whole group. `known` is its answer for all of them. A group that makes another failure is searched
@@ -83,7 +82,7 @@ _SWITCHES = {"pattern": "pattern_matcher", "cudagraphs": "triton.cudagraphs"}
 
 
 def narrow(
-    asking: BisectQuestions, subsystems: Sequence[str], whole: Verdict | None = "gone", rung: str = ""
+    asking: BisectQuestions, subsystems: Sequence[str], whole: Effect | None = "gone", rung: str = ""
 ) -> list[Culprit]:
     """The applications in some subsystems that must be off for the failure to go away; empty where nothing was decided.
 
@@ -142,7 +141,7 @@ def own_settings(asking: BisectQuestions) -> list[Culprit]:
     lines = asking.own_settings()
     names = list(lines)
 
-    def ask(group: Sequence[str]) -> Verdict:
+    def ask(group: Sequence[str]) -> Effect:
         description = group[0] if len(group) == 1 else f"{counted(len(group), 'setting')} of the run's own"
         return asking.probe(Trial(f"{description} as torch has it", defaults=[*group]))
 
@@ -176,7 +175,7 @@ def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Cu
     if not generated_code:
         settings = [setting for setting in settings if not setting.name.startswith(("cpp.", "triton."))]
 
-    def ask(group: Sequence[Setting]) -> Verdict:
+    def ask(group: Sequence[Setting]) -> Effect:
         changed: dict[str, dict[str, object]] = {}
         for setting in group:
             changed.setdefault(setting.room, {})[setting.name] = setting.value
@@ -201,7 +200,7 @@ def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Cu
 
 def _first(
     asking: BisectQuestions, subsystems: Sequence[str], rest: Sequence[Application], on: int, rung: str
-) -> Verdict:
+) -> Effect:
     """Probes with everything switched off but the first `on` of `rest`."""
     what = words.plural(subsystems[0]) if len(subsystems) == 1 else "passes"
     kept = [
@@ -211,14 +210,14 @@ def _first(
     return asking.probe(Trial(f"first {on} of {len(rest)} {what} on", kept, rung=rung))
 
 
-def _off(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Verdict:
+def _off(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Effect:
     """Probes with only these applications switched off."""
     names = list(dict.fromkeys(application.subsystem for application in group))
     off = [Off(name, off=[application.key for application in group if application.subsystem == name]) for name in names]
     return asking.probe(Trial(f"only {words.listed(group)} off", off, rung=rung))
 
 
-def _named(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Verdict:
+def _named(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Effect:
     """Probes with these applications off, and others of the same names that appear only when they are off."""
     names = list(dict.fromkeys((application.subsystem, application.name) for application in group))
     off = [

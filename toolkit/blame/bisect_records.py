@@ -11,11 +11,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..verdicts.verdict import OK
-from ..verdicts.verdict import Verdict as Record
+from ..verdicts.verdict import OK, Verdict
 from .partners import ByNode
 
-Verdict = Literal["same", "gone", "other"]
+Effect = Literal["same", "gone", "other"]
 """Of a probe: the same failure, no failure, another failure (which decides nothing)."""
 
 
@@ -69,7 +68,7 @@ class Probe(msgspec.Struct):
     """A trial that was made. `text` is its failure in words, "" when there was none."""
 
     what: str
-    verdict: Verdict
+    verdict: Effect
     text: str
     seconds: float
     disabled: list[Off]
@@ -81,7 +80,7 @@ class Subsystem(msgspec.Struct):
 
     subsystem: str
     applications: int
-    verdict: Verdict | None
+    verdict: Effect | None
     reason: str = ""
 
 
@@ -135,7 +134,7 @@ class Bisection(msgspec.Struct):
     seconds: float = 0.0
     stopped: str = ""
     notes: list[str] = []
-    verdict: Record = OK
+    verdict: Verdict = OK
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the verdict's fields flat."""

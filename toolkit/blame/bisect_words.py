@@ -19,8 +19,8 @@ from ...dumps.wording import counted
 from ..live.spec import FULL_STAGES
 from ..verdicts.verdict import ROUNDING, Layer, Where, cannot_tell
 from ..verdicts.verdict import Verdict as Record
+from .bisect_asking import Setting
 from .bisect_records import Application, Bisection, Culprit
-from .bisect_settings import Setting
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

@@ -37,7 +37,7 @@ from ..live.eager import clone_inputs, copy_graph, draws_from_generator, is_unin
 from ..live.entries import shared_fakes
 from ..live.execution import Attributes, execute, returned
 from ..live.spec import ReplaySpec, in_force, no_caches, settings
-from ..node_values.measuring import tappable, target_of
+from ..node_values.standing import tappable, target_of
 from ..rungs import CannotRun
 from ..rungs import rung as rung_named
 from ..verdicts.outcome import Outcome

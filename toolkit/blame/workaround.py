@@ -22,10 +22,9 @@ from ..isolation import ForkServer
 from ..replaying.replay import How
 from ..verdicts.verdict import ROUNDING, Verdict
 from . import bisect_words as words
-from .bisect_asking import BisectQuestions
+from .bisect_asking import BisectQuestions, Setting
 from .bisect_narrowing import own_settings
 from .bisect_records import Bisection, Clock, OutOfTime, Trial
-from .bisect_settings import Setting
 from .uncompiled import EAGER, functions
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from ...dumps.torchside.encode import CARRY
 from .. import torch_private as t
 from ..isolation.imports import import_modules
 from ..live.torch_state import ambient, encoded_settings
-from .traces.runnable import OF_REPROS
+from .traces.text import OF_REPROS
 
 
 class NothingToImportError(Exception):

@@ -14,8 +14,7 @@ from ...dumps.errors import CommandLineError, OptionsExcludeError
 from ...dumps.output import emit, say
 from ...dumps.store import resolve_graph
 from ...dumps.wording import counted
-from ..drawing.picture import HOPS, Wanted
-from ..drawing.render import LIMIT_S
+from ..drawing.picture import HOPS, LIMIT_S, Wanted
 from .options import limit_option
 
 

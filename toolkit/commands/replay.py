@@ -329,8 +329,8 @@ def show_values(
 ) -> int:
     """Prints the values as they come; `asked`: the graph as it was typed. Returns the exit code: 0 nothing is wrong, 1
     something is, or they could not be read."""
-    from ..node_values.reading import node_values
-    from ..node_values.words import heading, line
+    from ..node_values.at_node import node_values
+    from ..node_values.seen import heading, line
     from ..verdicts.ladder_words import address
 
     rows: list[dict[str, Any]] = []

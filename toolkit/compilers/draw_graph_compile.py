@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.live import encode
 from ...dumps.output import say
-from ..drawing import LARGE, picture, render, source
+from ..drawing import LARGE, picture, source
 from .boxed import BoxedCallable, boxed_call, by_stage
 from .label import Label, label
 
@@ -47,7 +47,7 @@ class DrawGraphCompile:
         self.stage = stage
         self.labelled = labelled
         self.drawn: list[picture.Drawn] = []
-        render.refuse_without_renderer(render.format_of(self.path))
+        picture.refuse_without_renderer(picture.format_of(self.path))
 
     def __call__(self, fx_g: fx.GraphModule, inps: Sequence[Any]) -> BoxedCallable:
         """Draws the graph and returns it, boxed. A picture that cannot be made is reported on stderr and stops

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from . import packages, running
-from .packages import HealthCheck
+from . import running
+from .running import HealthCheck
 
 CHECKS: tuple[Callable[[], HealthCheck | Sequence[HealthCheck]], ...] = (
     running.python,
     running.torch_itself,
-    packages.packages,
+    running.packages,
     running.compiler,
     running.compiling,
     running.cuda,

@@ -22,9 +22,8 @@ from ..live.eager import GraphRunError, clone_inputs
 from ..triton.interpreting.memory import Access, AccessWatch
 from ..triton.interpreting.on_cpu import running
 from ..triton.interpreting.session import Interpretation, Launch, Observer
-from .collecting import Collected, LaunchPlace
 from .findings import KernelFault
-from .tracking import LenientBuilder, checking_builder
+from .tracking import Collected, LaunchPlace, LenientBuilder, checking_builder
 from .watching import Checking, WrapperCall
 
 _SEED = 0

@@ -25,8 +25,8 @@ from ..live.eager import clone_inputs, is_uninitialised, run_graph
 from ..triton import pretended
 from ..triton.interpreting.on_cpu import devices_on_cpu
 from ..triton.interpreting.session import Launch
-from .collecting import LaunchPlace
 from .findings import UserLine
+from .tracking import LaunchPlace
 
 _SCATTERS = frozenset(
     {

@@ -13,25 +13,310 @@ import itertools
 import math
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import fx
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.walk import user_frame
 from ...dumps.wording import counted
+from ..cutting.eager_values import record_values
 from ..cutting.subgraph import until
 from ..isolation.child import TERMINAL, mark, report
+from ..judging.baseline import NoReference, reference
+from ..judging.departures import departures
 from ..judging.judge import judge
 from ..live.case import Case, Live
-from ..live.eager import attribute, clone_inputs
-from ..live.values import Held, Values
-from ..numerics.statistics import described
+from ..live.eager import (
+    GraphRunError,
+    attribute,
+    clone_inputs,
+    copy_graph,
+    draw_like_kernels,
+    draws_from_generator,
+    draws_unrepeatably,
+    recomputes_random,
+    run_graph,
+)
+from ..live.execution import returned
+from ..live.rung import Around, Compiled
+from ..live.spec import ReplaySpec, in_force, settings
+from ..live.values import Held, Values, leaves
+from ..numerics import relative_rmse
+from ..numerics.statistics import described, tensors_in
+from ..replaying.own_nan import with_own_nan
+from ..rungs import Rung
 from ..rungs import rung as rung_named
-from .child import Tapped, recorded, surroundings, wrong_on_right_inputs
-from .measuring import INPUTS, measure, tappable, target_of
+
+Row = dict[str, Any]
+INPUTS = ("placeholder", "get_attr")
+LARGEST = 1e308
+"""JSON has no infinity."""
+
+
+def measure(
+    case: Live,
+    eager: Values,
+    got: Mapping[str, torch.Tensor] | None,
+    wanted: set[str] | None,
+    *,
+    seed: int,
+    report: Callable[[Row], object],
+) -> str:
+    """Reports a row for each node in graph order; returns why there is no float64, or "".
+
+    `got`: values under a rung; None for eager's own. `wanted`: the nodes to report (None: all). To be called under the
+    recorded settings.
+    """
+    nodes = {node.name: (index, node) for index, node in enumerate(case.gm.graph.nodes)}
+    given = _given(case)
+    reported: set[str] = set()
+
+    def row(name: str, truth: Any) -> None:
+        index, node = nodes[name]
+        if node.op == "output" or (wanted is not None and name not in wanted) or name in reported:
+            return
+        reported.add(name)
+        own = given.get(name, []) if node.op in INPUTS else _eager(eager, name)
+        report(_row(index, node, own, _under_rung(node, own, eager, got), tensors_in(truth)))
+
+    def hook(node: fx.Node, value: Any) -> Any:
+        if node.name in nodes:
+            row(node.name, value)
+        return value
+
+    torch.manual_seed(seed)
+    exact = reference(case.gm, case.inputs, lambda wide, inputs: run_graph(wide, inputs, hook=hook))
+    for name in nodes:
+        row(name, None)
+    return exact.reason if isinstance(exact, NoReference) else ""
+
+
+def _row(
+    index: int, node: fx.Node, own: Sequence[torch.Tensor], under: Sequence[torch.Tensor] | str, truth: Sequence[Any]
+) -> Row:
+    row: Row = {
+        "event": "value",
+        "index": index,
+        "name": node.name,
+        "target": target_of(node),
+        "line": user_frame(node.meta.get("stack_trace") or "")[0],
+    }
+    if isinstance(under, str):
+        return row | {"reason": under}
+    seen, eager, exact = described(under), described(own), described(truth)
+    row |= {
+        "shape": [list(tensor.shape) for tensor in under] if len(under) != 1 else list(under[0].shape),
+        "dtype": str(under[0].dtype).removeprefix("torch."),
+        "min": seen.min,
+        "max": seen.max,
+        "mean": seen.mean,
+        "nan": seen.nan,
+        "inf": seen.inf,
+        "eager_nan": eager.nan,
+        "eager_inf": eager.inf,
+    }
+    if truth and node.op not in INPUTS:
+        row |= {"reference_nan": exact.nan, "reference_inf": exact.inf}
+        row |= {"error": _error(under, truth), "eager_error": _error(own, truth)}
+    return row
+
+
+def _error(got: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> float | None:
+    """The largest relative RMS error among the parts of a value."""
+    pairs = [
+        (ours, exact)
+        for ours, exact in zip(got, truth, strict=False)
+        if ours.shape == exact.shape and _plain(ours) and _plain(exact)
+    ]
+    largest = max((relative_rmse(ours, exact) for ours, exact in pairs), default=None)
+    return None if largest is None else min(largest, LARGEST)
+
+
+def _plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_quantized
+
+
+def _under_rung(
+    node: fx.Node, own: list[torch.Tensor], eager: Values, got: Mapping[str, torch.Tensor] | None
+) -> list[Any] | str:
+    """The value under the rung, or why there is none."""
+    if not own:
+        return "it is no tensor"
+    if got is None or node.op in INPUTS:
+        return own
+    if node.name in got:
+        return [got[node.name]]
+    if len(own) > 1:
+        return "its parts are read one by one"
+    return "its memory is written to later" if eager.written(node.name) else "the program did not return it"
+
+
+def tappable(gm: fx.GraphModule, eager: Values) -> list[str]:
+    """The nodes whose values a compiled program can return: one tensor each, in memory that nothing writes to."""
+    return [
+        node.name
+        for node in gm.graph.nodes
+        if node.op.startswith("call_") and isinstance(_tree(eager, node.name), Held) and not eager.written(node.name)
+    ]
+
+
+def _tree(eager: Values, name: str) -> Any:
+    return eager.trees.get((name, eager.produced.get(name, -1)))
+
+
+def _eager(eager: Values, name: str) -> list[torch.Tensor]:
+    return [stored.load().detach() for stored in leaves(_tree(eager, name))]
+
+
+def _given(case: Live) -> dict[str, list[torch.Tensor]]:
+    """The tensors of inputs and attributes by their nodes."""
+    names = [node.name for node in case.gm.graph.nodes if node.op == "placeholder"]
+    tensors = {name: tensors_in(value) for name, value in zip(names, case.inputs, strict=False)}
+    for node in case.gm.graph.nodes:
+        if node.op == "get_attr":
+            tensors[node.name] = tensors_in(attribute(case.gm, str(node.target)))
+    return tensors
+
+
+def target_of(node: fx.Node) -> str:
+    """The target of a node, as a person would write it."""
+    if node.op in INPUTS:
+        return node.op
+    named = isinstance(node.target, str) or hasattr(node.target, "_schema")
+    return str(node.target) if named else str(getattr(node.target, "__name__", node.target))
+
+
+class Tapped(Around):
+    """A rung that also returns the values of nodes: more outputs are added to the graph before the rung inside compiles
+    it.
+
+    What that compiles is another program: a value that is returned is neither fused away nor rewritten. `judge` sees
+    the results of the graph alone, so its verdict says whether the failure is still the same one. `got`: the values of
+    the last run by node name, copied when the program returned.
+    """
+
+    def __init__(self, rung: Rung, names: Sequence[str]) -> None:
+        super().__init__(rung)
+        self.names = list(names)
+        self.got: dict[str, torch.Tensor] = {}
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        _stage("compile")
+        places, count = add_outputs(gm, self.names)
+        compiled = self.inner.build(gm, fake_inputs, spec)
+
+        def run(inputs: list[Any]) -> list[Any]:
+            _stage("run")
+            outputs = list(compiled(inputs))
+            values = {name: outputs[place] for name, place in places.items()}
+            self.got = {
+                name: value.detach().clone() for name, value in values.items() if isinstance(value, torch.Tensor)
+            }
+            return outputs[:count]
+
+        return run
+
+
+def add_outputs(gm: fx.GraphModule, names: Sequence[str]) -> tuple[dict[str, int], int]:
+    """Makes a graph return these nodes, too; changes it. Returns the place of each among the flat outputs, and how many
+    outputs there were before. Not for a joint graph that is to be partitioned.
+    """
+    own = returned(gm)
+    nodes = {node.name: node for node in gm.graph.nodes}
+    there = {leaf.name for leaf in own if isinstance(leaf, fx.Node)}
+    leaves = [*own, *(nodes[name] for name in names if name not in there)]
+    gm.graph.output_node().args = (tuple(leaves),)
+    gm.recompile()
+    where = {leaf.name: place for place, leaf in reversed(list(enumerate(leaves))) if isinstance(leaf, fx.Node)}
+    return {name: where[name] for name in names}, len(own)
+
+
+IN_MEMORY_BYTES = 1 << 30
+"""Above this eager's values wait in files."""
+
+
+def values_task(payload: dict[str, Any]) -> dict[str, Any]:
+    """The body of the query: rows for the nodes `names` (None: all), read under `rung`; `signature`: how the graph
+    fails with the extra outputs."""
+    mark("load")
+    saved = Case.at(payload["path"])
+    case = saved.live(seed=payload["seed"], device=payload["device"])
+    wanted = None if payload["names"] is None else set(payload["names"])
+    seed, rung = payload["seed"], payload["rung"]
+    mark("eager")
+    _stage("eager")
+    spill = Path(payload["work"]) if payload["bytes"] > IN_MEMORY_BYTES else None
+    try:
+        eager, lost = recorded(case, seed, spill)
+    except GraphdbgError as error:
+        return {"refused": str(error)}
+    except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
+        return {"refused": f"eager itself fails: {type(error).__name__}: {error}".splitlines()[0]}
+    answer: dict[str, Any] = {"notes": [*case.notes, *lost]}
+    got: dict[str, torch.Tensor] | None = None
+    if rung != "eager":
+        names = [name for name in tappable(case.gm, eager) if wanted is None or name in wanted]
+        answer |= {"signature": None, "outputs": len(names)}
+        tapped = Tapped(rung_named(rung), names)
+        if names:
+            shared = Path(payload["shared"]) if payload.get("shared") else None
+            outcome = judge(case, tapped, seed=seed, shared=shared)
+            outcome = with_own_nan(outcome, case, saved.saved, asked=False, seed=seed)
+            answer |= {"signature": msgspec.to_builtins(outcome.signature)}
+            if not tapped.got:
+                return answer
+        got = tapped.got
+    mark("compare")
+    _stage("compare")
+    with surroundings(case.spec):
+        answer["no_reference"] = measure(case, eager, got, wanted, seed=seed, report=report)
+        if got and (wrong := wrong_on_right_inputs(case, rung, got, seed)) is not None:
+            answer["wrong"] = wrong
+    return answer
+
+
+def recorded(case: Live, seed: int, spill: Path | None = None) -> tuple[Values, list[str]]:
+    """Eager's values of every node, with random numbers drawn as kernels do; and which settings are not in force."""
+    with surroundings(case.spec) as lost:
+        like_kernels = copy_graph(case.gm)
+        draw_like_kernels(like_kernels)
+        torch.manual_seed(seed)
+        return record_values(like_kernels, case.inputs, spill), list(lost)
+
+
+def _stage(name: str) -> None:
+    """Reports that a step begins."""
+    report({"event": "stage", "stage": name})
+
+
+def wrong_on_right_inputs(
+    case: Live, rung: str, got: dict[str, torch.Tensor], seed: int
+) -> list[dict[str, Any]] | None:
+    """Which values are wrong on the compiled values before them; None where the random numbers of a program are its
+    own."""
+    gm = case.gm
+    own = rung_named(rung).compiles_draws and draws_unrepeatably(gm)
+    if own or (draws_from_generator(gm) and recomputes_random(gm)):
+        return None
+    mark("local test")
+    with contextlib.suppress(GraphRunError):
+        return [departure._asdict() for departure in departures(copy_graph(gm), case.inputs, got, seed=seed)]
+    return None
+
+
+@contextlib.contextmanager
+def surroundings(spec: ReplaySpec):
+    """The recorded settings, without gradients: values are looked into, gradients have graphs of their own. Yields what
+    `settings` does."""
+    with settings(spec.config) as lost, in_force(spec.forward_only), torch.no_grad():
+        yield lost
+
 
 FIRST = 6
 """Numbers of a value that are shown."""

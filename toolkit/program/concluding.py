@@ -6,22 +6,215 @@ For example: `concluded(program, folder, Judged(), ["python", "train.py"]).verdi
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import shlex
+import shutil
+import statistics
+import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ...dumps import temporary
 from ...dumps.wording import counted
 from ..isolation import launch
 from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdicts.verdict_words import word
-from .drift import Drift, drift
 from .judging import MEANS, JudgedCall
-from .records import PROGRAM, RUNGS, Call, Program, departing
-from .showing import Repro
+from .records import ALONE, MODULES, PROGRAM, RUNGS, WITH_MODULES, Call, Program, departing
+
+TIMES, LIMIT_S = 3, 600.0
+WITHOUT = "--without-fault"
+BUG, GONE = 1, 0
+
+
+class Repro(msgspec.Struct, frozen=True):
+    """The result of such a program. `says`: shows, passes or none; `codes`: of all runs; `without`: the code with
+    --without-fault; `printed`: what it printed."""
+
+    says: str = "none"
+    path: str = ""
+    codes: tuple[int, ...] = ()
+    without: int | None = None
+    printed: str = ""
+    why: str = ""
+    modules: bool = False
+
+    @property
+    def rate(self) -> str:
+        """The runs that show the failure, for the text: `3 of 3`."""
+        return f"{self.codes.count(BUG)} of {len(self.codes)}"
+
+    @property
+    def sentence(self) -> str:
+        """The sentence about the program."""
+        if self.says == "none":
+            return f"No program that shows it with torch alone was written: {self.why}."
+        modules = " with the program's own modules" if self.modules else " with torch alone"
+        if self.says == "shows":
+            return (
+                f"A program that shows it{modules}: {self.path} ({self.rate} in processes of their own); "
+                f"{WITHOUT} it passes."
+            )
+        return (
+            f"The program that was written of it does not show it in a fresh process: {self.path} ({self.rate}; "
+            f"{self.why})."
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """The fields for JSON, flat."""
+        return {
+            "repro": self.says,
+            "repro_path": self.path or None,
+            "repro_rate": self.rate,
+            "without_fault": self.without,
+            "repro_told": self.printed,
+            "repro_why": self.why,
+        }
+
+
+def verified(call: Call, python: str) -> Repro:
+    """The result of the programs that were written for a call."""
+    if not call.repro:
+        return Repro(why=call.unsaid or "the process ended before it")
+    written, folder = Path(call.repro), Path(call.repro).parent / "repro"
+    written.rename(folder)
+    repro = shown(folder / ALONE, python)
+    if repro.says != "shows" and (folder / MODULES).exists():
+        repro = shown(folder / WITH_MODULES, python)
+        if repro.says == "shows":
+            (folder / WITH_MODULES).replace(folder / ALONE)
+            return msgspec.structs.replace(repro, path=str(folder / ALONE), modules=True)
+    (folder / WITH_MODULES).unlink()
+    if f'HERE / "{MODULES}"' not in (folder / ALONE).read_text(encoding="utf-8"):
+        shutil.rmtree(folder / MODULES, ignore_errors=True)
+    return msgspec.structs.replace(repro, path=str(folder / ALONE))
+
+
+def shown(program: Path, python: str, times: int = TIMES) -> Repro:
+    """Runs the program once; where that shows the failure, runs it again, and once with nothing compiled."""
+    code, printed = run(program, python)
+    last = printed.strip().splitlines()[-1][:300] if printed.strip() else ""
+    if code != BUG:
+        return Repro("passes", str(program), (code,), printed=printed, why=last or f"it ends with {code}")
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(run, program, python) for _ in range(times - 1)]
+        without = pool.submit(run, program, python, WITHOUT)
+        codes = (code, *(future.result()[0] for future in others))
+        off = without.result()[0]
+    says = "shows" if codes == (BUG,) * times and off == GONE else "passes"
+    why = "" if says == "shows" else f"{WITHOUT} it ends with {off}" if off != GONE else "not every run shows it"
+    return Repro(says, str(program), codes, off, printed, why)
+
+
+def run(program: Path, python: str, *flags: str) -> tuple[int, str]:
+    """The exit code of one fresh process, and what it printed; over the time limit it is killed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG")}
+    with temporary.folder("graphdbg-") as scratch:
+        environment["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
+        try:
+            ended = subprocess.run(
+                [python, "-I", str(program.absolute()), *flags],
+                env=environment,
+                cwd=scratch,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return 2, f"it was still at work after {LIMIT_S:.0f} s"
+        except OSError as error:
+            return 2, str(error)
+    return ended.returncode, ended.stdout
+
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+FACTOR = 16.0
+"""So many times what rounding alone does, at most of the steps, is a fault that acts at every step."""
+_SHOWN = 8
+
+
+class Series(msgspec.Struct):
+    """One value of one function over its calls: the relative differences of the last rung, and what rounding alone
+    does."""
+
+    function: str
+    value: str
+    calls: list[int]
+    differences: list[float]
+    rounding: list[float]
+
+    @property
+    def acts(self) -> bool:
+        """Whether most steps are far beyond rounding."""
+        beyond = [
+            difference > FACTOR * max(noise, 1e-7)
+            for difference, noise in zip(self.differences, self.rounding, strict=True)
+        ]
+        return sum(beyond) * 2 > len(beyond)
+
+
+class Drift(msgspec.Struct):
+    """All series, the worst first, and the sentence about them."""
+
+    series: list[Series]
+    sentence: str
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each of the worst series, with a picture: one block per step, a factor of ten per height."""
+        shown = self.series[:_SHOWN]
+        width = max((len(f"{series.function}(): {series.value}") for series in shown), default=0)
+        return [f"{f'{series.function}(): {series.value}':<{width}}  {_series_line(series)}" for series in shown]
+
+
+def _series_line(series: Series) -> str:
+    picture = "".join(_block(value) for value in series.differences)
+    return f"{picture}  at most {max(series.differences):.1e}; rounding alone {max(series.rounding):.1e}"
+
+
+def _block(value: float) -> str:
+    at = 0 if value <= 0.0 else round(math.log10(value)) + 8
+    return BLOCKS[min(max(at, 0), len(BLOCKS) - 1)]
+
+
+def drift(calls: Sequence[Call]) -> Drift | None:
+    """The drift of the calls that were looked at; None for fewer than three of a function."""
+    by_value: dict[tuple[str, str], Series] = {}
+    for call in calls:
+        for part in ("", "backward"):
+            rows: list[Any] = [row for row in call.rows if row.part == part]
+            if len(rows) < 2:
+                continue
+            for value, far in rows[-1].differences.items():
+                curve = by_value.setdefault((call.function, value), Series(call.function, value, [], [], []))
+                curve.calls.append(call.number)
+                curve.differences.append(far)
+                curve.rounding.append(rows[0].differences.get(value, 0.0))
+    long = [curve for curve in by_value.values() if len(curve.calls) > 2]
+    series = sorted(long, key=lambda curve: -statistics.median(curve.differences))
+    if not series:
+        return None
+    acting = [curve for curve in series if curve.acts]
+    steps = counted(max(len(curve.calls) for curve in series), "step")
+    if acting:
+        worst = acting[0]
+        text = (
+            f"{worst.value} of {worst.function}() is {statistics.median(worst.differences):.1e} off at most of {steps}"
+        )
+        text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
+        return Drift(sorted(series, key=lambda curve: not curve.acts), text)
+    most = max(max(curve.differences) for curve in series)
+    text = f"over {steps} no value is further off than rounding moves it in any two builds (at most {most:.1e})"
+    return Drift(series, text)
+
 
 LAYERS: dict[str, Layer] = {
     "dynamo": "dynamo",

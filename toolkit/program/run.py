@@ -28,10 +28,9 @@ from ...dumps.atomic import check_folder, free_path
 from ...dumps.errors import BadValueError, CannotStartError
 from ..isolation import ForkServer, launch
 from ..isolation.client import JUDGING
-from .concluding import ProgramTriage, concluded
+from .concluding import ProgramTriage, concluded, verified
 from .judging import MEANS, JudgedCall, Report, judge_graphs, judgeable
 from .records import DEFAULT_CALLS, FILE, OPTIONS, VARIABLE, Program, departing, read
-from .showing import verified
 
 DEFAULT_TIME_S = 3600.0
 HANGS, COMPILING_S = 20.0, 600.0

@@ -41,8 +41,7 @@ from .beside import Beside
 from .comparing import Levels
 from .reach import callable_of, is_library, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, Call
-from .repro import FunctionCalls
-from .rungs import Rungs, uncounted
+from .repro import FunctionCalls, Rungs, uncounted
 from .start import NotCopied, Start
 
 LIGHT = 0.1

@@ -37,7 +37,7 @@ from ...dumps.schema import Ambient, GraphRecord, InputRecord
 from ...dumps.writer import ProcessWriter
 from ..live import roles as roles_of
 from ..live.torch_state import ambient, changed_settings, compile_id, encoded, is_restart, undisturbed
-from . import unsaved
+from . import summary
 from .session import Function, Session, hook
 
 _FILE = re.compile(r'^\s*File "([^"\n]+)", line \d+', re.MULTILINE)
@@ -190,8 +190,8 @@ class Flight:
         record.versions = session.versions
         if stage != "compiled_autograd":
             self._call(record)
-        unsaved.note_settings(session, config, record)
-        unsaved.note_decompositions(session)
+        summary.note_settings(session, config, record)
+        summary.note_decompositions(session)
         return record
 
     def _call(self, record: GraphRecord) -> None:

@@ -16,7 +16,7 @@ from types import ModuleType
 from ...dumps.private_names import Row
 from ..torch_private import home, importing, loaded
 from ..torch_private.names import HOOKS
-from . import captured, hooks, why_hooks
+from . import hooks, why_hooks
 from .wrapping import Function, installed, lacking, wrap
 
 WRAPPERS: dict[str, Callable[[Function], Function]] = {
@@ -38,10 +38,10 @@ WRAPPERS: dict[str, Callable[[Function], Function]] = {
     "exception_handler": why_hooks.exception_handler,
     "CatchErrorsWrapper._handle_skip": why_hooks.handle_skip,
     "SubmodCompiler.compile_submod": why_hooks.compile_submod,
-    "compiled_autograd_on": captured.enable,
-    "AutogradCompilerInstance.log_compile_reasons": captured.log_compile_reasons,
-    "AutogradCompilerInstance.begin_capture": captured.begin_capture,
-    "AutogradCompilerInstance.create_graph_module": captured.create_graph_module,
+    "compiled_autograd_on": hooks.enable,
+    "AutogradCompilerInstance.log_compile_reasons": hooks.log_compile_reasons,
+    "AutogradCompilerInstance.begin_capture": hooks.begin_capture,
+    "AutogradCompilerInstance.create_graph_module": hooks.create_graph_module,
 }
 """Row of `HOOKS` -> its wrapper."""
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from ..live.steps import Waiting
     from .backward_hooks import Backwards
     from .budget import Budget
-    from .captured import Capture
     from .hold import Hold, Holder
+    from .hooks import Capture
 
 
 from types import FrameType

@@ -9,31 +9,196 @@ The calling process imports torch only when it wants the outputs. Loading follow
 
 from __future__ import annotations
 
+import hashlib
+import os
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ... import __version__
 from ...dumps.journal import DECOMPOSITION
+from ...dumps.reading import read_bytes, stored
 from ...dumps.wording import counted
-from ..isolation import Answer, ForkServer, ask, opened
+from ...dumps.written import put_at, taken_at
+from ..isolation import Answer, ForkServer, Servers, ask, opened
 from ..live.process_groups import peers
 from ..live.rung import LADDER
 from ..rungs import warmth
 from ..verdicts.identity import known_id
+from ..verdicts.ladder_records import REAL, inputs_given
+from ..verdicts.mismatches import TORCHS
 from ..verdicts.outcome import Outcome
 from ..verdicts.own_passes import Pass, decompositions, passes, without_passes
 from ..verdicts.signature import from_answer
-from ..verdicts.verdict import Verdict, Where, died
-from . import judged
-from .control import longer, slowed
-from .eager_death import dies_at
+from ..verdicts.verdict import WHOLE, Verdict, Where, cannot_tell, died, fails
 from .gate import with_next
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+    # IMPORT-REMOVED
+
+
+CONTROL_TASK = f"{__name__}:control_task"
+BUSY = 1.25
+"""A machine with a factor from here on is busy: what took long there is measured against the factor."""
+MARGIN = 1.25
+"""What the factor may be off by, from one minute to the next."""
+LIMIT_S = 120.0
+MOST_NODES = 100
+
+
+def slowed(server: Servers, nodes: int) -> float:
+    """The factor, by a child of the server; infinite where even the control does not end."""
+    answer = ask(CONTROL_TASK, {"nodes": nodes}, LIMIT_S, server=server).answer()
+    return answer.value["factor"] if answer.status == "done" else float("inf")
+
+
+def longer(limit_s: float, factor: float, most_s: float) -> float:
+    """The limit that is fair on a machine with that factor; the limit itself where it is not busy."""
+    return min(most_s, limit_s * factor * MARGIN) if factor >= BUSY else limit_s
+
+
+def control_task(payload: dict[str, Any]) -> dict[str, float]:
+    """The body of the query: the factor, measured in a child."""
+    return {"factor": factor(payload["nodes"])}
+
+
+def factor(nodes: int) -> float:
+    """The factor, measured in this process."""
+    began, worked = time.perf_counter(), sum(os.times()[:4])
+    harmless(nodes)
+    return max(1.0, (time.perf_counter() - began) / max(0.05, sum(os.times()[:4]) - worked))
+
+
+def harmless(nodes: int) -> None:
+    """Compiles and runs a harmless graph of so many nodes in this process."""
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from .. import torch_private as t
+    from ..judging.judge import judge
+    from ..live.case import Live
+    from ..live.spec import ReplaySpec
+    from .costs import empty_code_cache
+
+    def chain(x: Any) -> Any:
+        for _ in range(max(1, min(nodes, MOST_NODES))):
+            x = torch.sin(x)
+        return x
+
+    case = Live(make_fx(chain, tracing_mode="fake")(torch.ones(8, 8)), [torch.ones(8, 8)], ReplaySpec("inference"))
+    with empty_code_cache(), t.inductor_config.patch(compile_threads=1):
+        judge(case, "inductor", "crash")
+
+
+FILE = "judged.json"
+SURE = ("crash", "signal", "wrong_numbers", "nan", "metadata", "missing_error")
+"""Kinds of failures that do not depend on what else the machine does."""
+_COMPILERS = ("_dynamo", "_functorch", "_inductor", "_decomp", "_refs", "_prims", "fx")
+_READ = ("GRAPHDBG", "TORCH", "TRITON", "CUDA", "CXX", "CC", "OMP", "PYTORCH")
+_MOST_NOTES = 20
+
+
+def digest(saved: SavedGraph) -> str:
+    """A digest of the graph and its inputs as they lie on the disk."""
+    seen = hashlib.blake2b(digest_size=16)
+    for name in ("graph.json", "inputs.json"):
+        if stored(saved.path / name) is not None:
+            seen.update(read_bytes(saved.path / name))
+    return seen.hexdigest()
+
+
+def remember(saved: SavedGraph, rung: str, check: str, seed: int, outcome: Outcome) -> None:
+    """Keeps an outcome that another judgement would repeat."""
+    verdict = outcome.verdict
+    if verdict.verdict in ("ok", "rounding") or (verdict.failed and verdict.kind in SURE):
+        plain = msgspec.structs.replace(outcome, outputs=None, output="", notes=outcome.notes[:_MOST_NOTES])
+        put_at(FILE, _key(saved), {f"{rung} {check} {seed}": msgspec.to_builtins(plain)})
+
+
+def known_outcome(saved: SavedGraph, rung: str, check: str, seed: int) -> Outcome | None:
+    """The kept outcome; None where there is none."""
+    return taken_at(FILE, _key(saved), Outcome).get(f"{rung} {check} {seed}")
+
+
+def _key(saved: SavedGraph) -> str:
+    names = sorted(name for name in os.environ if name.startswith(_READ))
+    given = "\0".join(f"{name}={os.environ[name]}" for name in names)
+    seen = "\0".join([digest(saved), __version__, version("torch"), str(_changed()), given])
+    return hashlib.blake2b(seen.encode(), digest_size=16).hexdigest()
+
+
+@cache
+def _changed() -> int:
+    """When a file of torch's compilers last changed: whoever builds torch changes it in place."""
+    spec = find_spec("torch")
+    home = Path(spec.origin).parent if spec is not None and spec.origin else None
+    if home is None:
+        return 0
+    files = (file for name in _COMPILERS for file in (home / name).rglob("*.py"))
+    return max((file.stat().st_mtime_ns for file in files), default=0)
+
+
+EAGER_TASK = f"{__name__}:eager_task"
+
+
+def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -> Outcome:
+    """The outcome of a death in eager with the node, the user's line and whose fault it is; unchanged where no node
+    dies."""
+    assert outcome.signature is not None
+    answer = ask(EAGER_TASK, how.payload(saved), how.limit_s, server=server).end()
+    if answer.status != "signal" or not answer.told:
+        return outcome
+    node, line, operator = (answer.told[name] for name in ("node", "line", "operator"))
+    where = Where(node, line=line)
+    custom = "." in operator and operator.partition(".")[0] not in TORCHS
+    place = f"{operator or node}{f', {line}' if line else ''}"
+    text = f"eager itself dies of {answer.signal} at {place}"
+    given = inputs_given(saved)
+    if custom or given == REAL:
+        verdict = fails("signal", "eager", text, where, WHOLE)
+        outcome.verdict = msgspec.structs.replace(verdict, fault="custom_op" if custom else "model")
+    else:
+        outcome.verdict = msgspec.structs.replace(
+            cannot_tell(f"{text}, on {given}: they may be what kills it"), where=where
+        )
+    return outcome
+
+
+def eager_task(payload: dict[str, Any]) -> None:
+    """The body of the query: reports each node, then runs it."""
+    import torch
+    from torch import fx
+
+    from ...dumps.walk import user_frame
+    from .. import torch_private as t
+    from ..isolation.child import report
+    from ..live.case import Case
+    from ..live.eager import each_node
+    from ..live.spec import in_force, settings
+
+    def announce(node: fx.Node) -> None:
+        operator = str(node.target) if isinstance(node.target, (t.OpOverload, t.OpOverloadPacket)) else ""
+        report({"node": node.name, "line": user_frame(node.meta.get("stack_trace") or "")[0], "operator": operator})
+
+    case = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
+    with settings(case.spec.config), in_force(case.spec):
+        torch.manual_seed(payload["seed"])
+        announce(next(iter(case.gm.graph.nodes)))
+        for node, _ in each_node(case.gm, case.inputs):
+            if node.next.op != "root":
+                announce(node.next)
+
 
 TASK = f"{__name__}:task"
 DEFAULT_LIMIT_S = 600.0
@@ -105,7 +270,7 @@ def replay(
 
     named(rung)  # a wrong name is the caller's mistake, reported before anything starts
     plain = not (device or imports or own_nan or measured or anyway)
-    if known and plain and not outputs and (before := judged.known(saved, rung, check, seed)) is not None:
+    if known and plain and not outputs and (before := known_outcome(saved, rung, check, seed)) is not None:
         return before
     with opened(server, warmth(rung)) as used:
         kept = used.scratch_file(".pt") if outputs else None
@@ -145,7 +310,7 @@ def replay(
         if outcome.verdict.failed:
             outcome.signature_id = known_id(outcome.signature, saved)
         if plain and not others:
-            judged.remember(saved, rung, check, seed, outcome)
+            remember(saved, rung, check, seed, outcome)
         outcome.notes += used.notes
         if others:
             outcome.notes.append(f"replayed together with the graphs of {counted(len(others), 'other rank')}")
@@ -172,7 +337,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ..isolation.child import mark
     from ..judging.judge import judge
     from ..live.case import Case
-    from .control import harmless
+
+    # IMPORT-REMOVED
     from .costs import PeakMemory
     from .fidelity import CompiledArtifacts
     from .gate import gated, unlike

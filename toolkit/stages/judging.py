@@ -37,8 +37,7 @@ from ..numerics.measures import Noise, is_float
 from ..numerics.statistics import tensors_in
 from ..rungs.decomposed import RUNG as DECOMPOSED
 from ..verdicts.verdict import KINDS
-from .sides import StageRun, Traced, Unmatched, joined
-from .tracing import CLOSE, Parted, Seen, parting, traced_apart
+from .tracing import CLOSE, Parted, Seen, StageRun, Traced, Unmatched, joined, parting, traced_apart
 
 Places = dict[int, dict[str, tuple[int, str]]]
 """For each graph (by `id`) the number and kind of its draws that are to be replaced."""

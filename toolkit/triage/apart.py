@@ -17,8 +17,8 @@ from ..verdicts.ladder_words import run_address
 from ..verdicts.verdict import Where
 
 if TYPE_CHECKING:
-    from ...dumps.diff.model import GraphView
     from ...dumps.diff.pair import GraphGroup
+    from ...dumps.diff.view import GraphView
     from ...dumps.index import ListedGraph
     from ...dumps.store import Run
 

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..blame.workaround import work_around
-from ..node_values.reading import node_values
+from ..node_values.at_node import node_values
 from ..verdicts.verdict import ROUNDING
 
 if TYPE_CHECKING:

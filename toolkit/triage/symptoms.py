@@ -48,7 +48,7 @@ from ...dumps.why.frequent import causes as causes_of
 from ...dumps.why.times import keep_steady
 from ...dumps.wording import size_text
 from ..isolation import ForkServer, opened
-from ..replaying.control import slowed
+from ..replaying.replay import slowed
 from ..verdicts.verdict import Where
 from ..verdicts.verdict_words import RANKS, memory_needed
 from .ladder import Steady

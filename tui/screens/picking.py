@@ -30,7 +30,7 @@ from ...dumps.tables import plain
 from ...dumps.wording import counted
 from ..sheet import Sheet
 from ..widgets.rows import Parts, Rows
-from ..widgets.trouble import plain as printable
+from ..widgets.trouble import escaped as printable
 from ..widgets.virtual_list import VirtualList
 
 R = TypeVar("R")

@@ -17,7 +17,7 @@ from rich.text import Text
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from .trouble import plain
+from .trouble import escaped
 
 SMALLEST = (60, 20)
 """Columns and lines from which on everything has room."""
@@ -52,7 +52,7 @@ class Crumbs(Widget):
             badges = f"{columns}×{lines}: some does not fit below {SMALLEST[0]}×{SMALLEST[1]}"
         line = self._strip(width >= NAMED) if columns >= SMALLEST[0] else Text(no_wrap=True, end="")
         room = max(0, width - line.cell_len - cell_len(badges) - 2 * bool(badges))
-        left = shortened(plain(" › ".join(self.parts)), room)
+        left = shortened(escaped(" › ".join(self.parts)), room)
         line.append(left, "bold")
         if badges:
             line.append(" " * max(1, width - line.cell_len - cell_len(badges)))

@@ -10,10 +10,62 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from rich.text import Text
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
 from ...dumps.errors import CannotWriteError, GraphdbgError, coded
-from ...dumps.tables import visible
+from ...dumps.tables import plain, visible
 from ...dumps.wording import counted
-from .note_panel import Panel
+
+
+class Panel(VerticalScroll):
+    """Hidden until something is written into it; esc closes it."""
+
+    DEFAULT_CSS = """
+    Panel { display: none; height: auto; max-height: 60%; border: round $primary; padding: 0 1; }
+    Panel Static { height: auto; }
+    """
+
+    text = ""
+    """The text that it shows, or showed last."""
+
+    def compose(self):
+        """One text widget."""
+        yield Static(markup=False)
+
+    @property
+    def shown(self) -> bool:
+        """Whether it is visible."""
+        return self.display
+
+    def write(self, title: str, below: str, text: str) -> None:
+        """Shows a text, and on the frame its title and its keys."""
+        self.text, self.border_title, self.border_subtitle = text, Text(title), Text(below)
+        self.query_one(Static).update(Text(text))
+        self.display = True
+
+    def hide(self) -> bool:
+        """Closes it; returns whether it was open."""
+        was, self.display = self.display, False
+        return was
+
+
+class NotePanel(Panel):
+    """A panel in front of a list."""
+
+    title_text = ""
+
+    def show(self, title: str, text: str) -> None:
+        """Shows a text in place of an earlier one, and takes the keys."""
+        self.put(title, text)
+        self.focus()
+
+    def put(self, title: str, text: str) -> None:
+        """Replaces the text, which is being read already."""
+        self.title_text = title
+        self.write(plain(title), "esc closes", "\n".join(plain(line) for line in text.splitlines()))
+
 
 LAST_LINES = 20
 """Lines that are kept of what a process said before it failed."""
@@ -72,9 +124,9 @@ def described(error: BaseException, said: Sequence[str] = ()) -> str:
         ]
     if said:
         lines += ["", f"its last {counted(min(len(said), LAST_LINES), 'line')}:", *said[-LAST_LINES:]]
-    return plain("\n".join(line for line in lines if line or line == ""))
+    return escaped("\n".join(line for line in lines if line or line == ""))
 
 
-def plain(text: str) -> str:
+def escaped(text: str) -> str:
     """The text with control characters, which a dump or a process may have put in, as escapes."""
     return visible(text).expandtabs()

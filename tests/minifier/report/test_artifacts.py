@@ -1,4 +1,4 @@
-"""artifacts.zip: the same bytes for the same report, redacted, with the graph's own journal lines, never over another
+"""bundle.zip: the same bytes for the same report, redacted, with the graph's own journal lines, never over another
 file."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from graphdbg.dumps.schema import FORMAT, InputRecord, InputsRecord, RunRecord
 from graphdbg.dumps.secrets import Secrets
 from graphdbg.dumps.store import SavedGraph, open_run
 from graphdbg.dumps.writer import RunWriter
-from graphdbg.minifier.report import artifacts
+from graphdbg.minifier.report import bundle
 
 from .cases import relu_record, stored, tensor
 
@@ -38,7 +38,7 @@ def saved(tmp_path: Path) -> SavedGraph:
 
 
 def test_members(saved: SavedGraph) -> None:
-    members, notes = artifacts.gather(saved, {"repro.py": b"x"}, SECRETS)
+    members, notes = bundle.gather(saved, {"repro.py": b"x"}, SECRETS)
     assert {"repro.py", "case/graph.json", "case/inputs.json", "code/kernel.cpp", "journal.jsonl"} <= set(members)
     assert sum(name.startswith("case/tensors/") for name in members) == 1
     assert not notes
@@ -49,23 +49,23 @@ def test_members(saved: SavedGraph) -> None:
 
 
 def test_large_tensors_are_left_out_and_named(saved: SavedGraph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts, "MAX_TENSOR_BYTES", 10)
-    members, notes = artifacts.gather(saved, {}, SECRETS)
+    monkeypatch.setattr(bundle, "MAX_TENSOR_BYTES", 10)
+    members, notes = bundle.gather(saved, {}, SECRETS)
     assert not any(name.startswith("case/tensors/") for name in members)
-    assert "left out of artifacts.zip for its size" in notes[0]
+    assert "left out of bundle.zip for its size" in notes[0]
 
 
 def test_the_same_report_gives_the_same_bytes(saved: SavedGraph, tmp_path: Path) -> None:
-    members, _ = artifacts.gather(saved, {"repro.py": b"x", "issue.md": b"y"}, SECRETS)
+    members, _ = bundle.gather(saved, {"repro.py": b"x", "issue.md": b"y"}, SECRETS)
     for name in ("a.zip", "b.zip"):
-        artifacts.write_zip(tmp_path / name, dict(reversed(members.items())) if name == "b.zip" else members)
+        bundle.write_zip(tmp_path / name, dict(reversed(members.items())) if name == "b.zip" else members)
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
     assert zipfile.ZipFile(tmp_path / "a.zip").namelist() == sorted(members)
 
 
 def test_an_existing_file_is_not_touched(tmp_path: Path) -> None:
-    path = tmp_path / "artifacts.zip"
+    path = tmp_path / "bundle.zip"
     path.write_text("mine")
     with pytest.raises(UsageError, match="exists"):
-        artifacts.write_zip(path, {"a": b""})
+        bundle.write_zip(path, {"a": b""})
     assert path.read_text() == "mine"

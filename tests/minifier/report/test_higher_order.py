@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.dumps.program import higher_order
+from graphdbg.dumps.program import function
 from graphdbg.dumps.program.function import program_of
 from graphdbg.dumps.program.settings import group_lines
 from graphdbg.dumps.schema import GraphBody, GraphRecord, NodeRecord, StoredTensor
@@ -43,7 +43,7 @@ def step() -> GraphBody:
 
 def scanned() -> GraphRecord:
     """A running sum."""
-    made = call("made", "higher_order.scan", node("step"), [node("init")], [node("xs")], {"tuple": []})
+    made = call("made", "function.scan", node("step"), [node("init")], [node("xs")], {"tuple": []})
     return with_bodies({"step": step()}, made, {"init": tensor(3), "xs": tensor(5, 3)})
 
 
@@ -51,10 +51,10 @@ def regions() -> GraphRecord:
     """One compiled region that is called twice, under two names."""
     body_ = body(["x"], [call("sin", "aten.sin.default", node("x"))], ["sin"])
     record = with_bodies(
-        {"one": body_, "two": body_}, call("a", higher_order.REGION, node("one"), "r0", node("x")), {"x": tensor(3)}
+        {"one": body_, "two": body_}, call("a", function.REGION, node("one"), "r0", node("x")), {"x": tensor(3)}
     )
     nodes = record.graph.nodes
-    nodes.insert(-1, call("b", higher_order.REGION, node("two"), "r0", node("first")))
+    nodes.insert(-1, call("b", function.REGION, node("two"), "r0", node("first")))
     nodes[-1].args = [{"tuple": [node("b")]}]
     return record
 
@@ -75,13 +75,11 @@ def test_a_region_is_written_once_and_marked() -> None:
 
 def test_flex_attention_has_its_buffers_in_its_functions() -> None:
     block = "(128, 128, mask_fn)"
-    plain = higher_order.rewritten(
-        "higher_order.flex_attention", ["q", "k", "v", "score", block, "0.5", "{}", "()", "()"], []
-    )
+    plain = function.rewritten("function.flex_attention", ["q", "k", "v", "score", block, "0.5", "{}", "()", "()"], [])
     assert plain is not None
     assert plain.text == "torch.ops.higher_order.flex_attention(q, k, v, score, (128, 128, mask_fn), 0.5, {})"
-    closed = higher_order.rewritten(
-        "higher_order.flex_attention", ["q", "k", "v", "score", block, "0.5", "{}", "(w,)", "()"], []
+    closed = function.rewritten(
+        "function.flex_attention", ["q", "k", "v", "score", block, "0.5", "{}", "(w,)", "()"], []
     )
     assert closed is not None
     assert "v, lambda *at: score(*at, *(w,)), (128" in closed.text
@@ -94,7 +92,7 @@ def test_what_a_loop_gives_back_is_copied() -> None:
         "loop": body(["i", "y"], [add], ["add", "y"]),
     }
     made = call(
-        "made", "higher_order.while_loop", node("cond"), node("loop"), {"tuple": [node("n"), node("x")]}, {"tuple": []}
+        "made", "function.while_loop", node("cond"), node("loop"), {"tuple": [node("n"), node("x")]}, {"tuple": []}
     )
     source = program_of(with_bodies(bodies, made, {"n": tensor(), "x": tensor(3)})).source
     assert "    def loop(i, y):\n        y = y.clone()\n" in source
@@ -105,7 +103,7 @@ def test_a_constant_of_a_nested_graph_is_a_parameter() -> None:
     weight = NodeRecord(name="weight", op="get_attr", target="weight")
     inner = body(["y"], [weight, call("mul", "aten.mul.Tensor", node("y"), node("weight"))], ["mul"])
     inner.attrs["weight"] = StoredTensor("", tensor(3))
-    made = call("made", "higher_order.cond", node("p"), node("yes"), node("yes"), {"tuple": [node("x")]})
+    made = call("made", "function.cond", node("p"), node("yes"), node("yes"), {"tuple": [node("x")]})
     record = with_bodies({"yes": inner}, made, {"p": tensor(), "x": tensor(3)})
     program = program_of(record)
     assert program.constants == {"weight": "yes.weight"}
@@ -119,7 +117,7 @@ def test_an_autograd_function_is_one_again() -> None:
     backward = body(["grad", "x"], [call("mul", "aten.mul.Tensor", node("grad"), node("x"))], ["mul"])
     made = call(
         "made",
-        higher_order.FUNCTION,
+        function.FUNCTION,
         node("fwd"),
         node("bwd"),
         node("x"),

@@ -14,7 +14,7 @@ from graphdbg.dumps.pack.making import pack, secrets_of
 from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.dumps.secrets import Secrets
 from graphdbg.dumps.store import Run, load_graph, resolve_graph
-from graphdbg.minifier.report import artifacts
+from graphdbg.minifier.report import bundle
 from graphdbg.minifier.report.issue import render
 from graphdbg.toolkit.replaying.replay import replay
 
@@ -36,13 +36,13 @@ def written(run: Run, out: Path) -> Path:
     redactor = Redactor(secrets=secrets_of(run))
     facts = replace(FACTS, graph=saved.record, log=TEXT, title=TEXT, symptom=TEXT, versions=TEXT)
     files = {"issue.md": render(facts, redactor).encode(), "repro.py": CODE.encode()}
-    members, _ = artifacts.gather(saved, files, redactor.secrets)
-    artifacts.write_zip(out, members)
+    members, _ = bundle.gather(saved, files, redactor.secrets)
+    bundle.write_zip(out, members)
     return out
 
 
 def test_no_secret_and_no_absolute_path_is_reported(run: Run) -> None:
-    archive = written(run, Path("artifacts.zip"))
+    archive = written(run, Path("bundle.zip"))
     with zipfile.ZipFile(archive) as found:
         names = {"case/graph.json", "case/graph.py", "case/inputs.json", "code/output_code.py", "journal.jsonl"}
         assert names <= set(found.namelist())
@@ -77,5 +77,5 @@ def test_a_packed_run_is_minified_and_reported(run: Run) -> None:
     with zipfile.ZipFile("texts.zip", "w") as archive:
         for path in (*Path("out").glob("*.py"), *Path("out").glob("*.md")):
             archive.write(path, path.name)
-    for archive in (Path("texts.zip"), Path("out/artifacts.zip")):
+    for archive in (Path("texts.zip"), Path("out/bundle.zip")):
         assert (secrets_in(archive), paths_in(archive)) == (set(), [])

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.program.case import facts_of
-from graphdbg.dumps.program.dying import death_of
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.program.settings import ambient_lines, config_lines
+from graphdbg.dumps.program.suite import death_of
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import Ambient, DefinitionRecord, GraphRecord, InputRecord
 from graphdbg.minifier.report.trying import candidates

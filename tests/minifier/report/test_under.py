@@ -16,9 +16,8 @@ from graphdbg.cli import run as graphdbg
 from graphdbg.dumps import written
 from graphdbg.dumps.errors import UsageError
 from graphdbg.minifier.commands.verify import program_of
-from graphdbg.minifier.report import under
-from graphdbg.minifier.report.under import Shown, TorchThere, builds, interpreter, torch_of
-from graphdbg.minifier.report.verify import Trial
+from graphdbg.minifier.report import verify as verify_module
+from graphdbg.minifier.report.verify import Shown, TorchThere, Trial, builds, interpreter, torch_of
 
 from .cases import ACCURACY, relu_record
 
@@ -52,7 +51,7 @@ def out_with(path: Path, program: str = SHOWS) -> Path:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written here is forgotten afterwards."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(under, "toolchain_seed", lambda: None)
+    monkeypatch.setattr(verify_module, "toolchain_seed", lambda: None)
 
 
 def verify(*words: object) -> int:
@@ -200,7 +199,7 @@ def test_the_watch_goes_on_until_it_is_ended(
         yield
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(under, "builds", built)
+    monkeypatch.setattr(verify_module, "builds", built)
     assert graphdbg(["verify", str(out), "--python", str(python), "--watch", "--json"]) == 130
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(one["torch"], one["repro"]) for one in told] == [("9.8", "shows"), ("9.9.1", "passes")]

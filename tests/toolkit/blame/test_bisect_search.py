@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.toolkit.blame.bisect_narrowing import last_needed, single
-from graphdbg.toolkit.blame.bisect_records import Verdict
+from graphdbg.toolkit.blame.bisect_records import Effect
 
 
 @given(st.integers(1, 600).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count))))
@@ -17,7 +17,7 @@ def test_the_needed_one_is_found_with_log2_probes(case: tuple[int, int]) -> None
     count, needed = case
     asked: list[int] = []
 
-    def ask(on: int) -> Verdict:
+    def ask(on: int) -> Effect:
         asked.append(on)
         return "same" if on >= needed else "gone"
 
@@ -30,7 +30,7 @@ def test_another_failure_is_stepped_around(count: int, data: st.DataObject) -> N
     needed = data.draw(st.integers(1, count))
     broken = data.draw(st.sets(st.integers(1, count - 1), max_size=5)) - {needed - 1, needed}
 
-    def ask(on: int) -> Verdict:
+    def ask(on: int) -> Effect:
         return "other" if on in broken else "same" if on >= needed else "gone"
 
     assert last_needed(count, ask) == (needed - 1, needed)
@@ -47,7 +47,7 @@ def test_a_single_one_is_found_by_groups(case: tuple[int, int]) -> None:
     count, guilty = case
     asked: list[int] = []
 
-    def ask(group: Sequence[int]) -> Verdict:
+    def ask(group: Sequence[int]) -> Effect:
         asked.append(len(group))
         return "gone" if guilty in group else "same"
 
@@ -56,7 +56,7 @@ def test_a_single_one_is_found_by_groups(case: tuple[int, int]) -> None:
 
 
 def test_groups_that_fail_otherwise_are_searched_inside() -> None:
-    def ask(group: Sequence[int]) -> Verdict:
+    def ask(group: Sequence[int]) -> Effect:
         return "other" if 3 in group else "gone" if 6 in group else "same"
 
     assert single(range(8), ask) == 6

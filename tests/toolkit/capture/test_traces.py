@@ -15,7 +15,7 @@ from graphdbg import cli
 from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.dumps.schema import OF_A_TRACE, TensorValue
 from graphdbg.dumps.store import Run
-from graphdbg.toolkit.capture.traces import runnable, text
+from graphdbg.toolkit.capture.traces import text
 from graphdbg.toolkit.capture.traces.run import import_trace
 
 from ...house.answers import checked
@@ -346,7 +346,7 @@ def test_functions_have_the_names_of_records() -> None:
 
 
 def test_a_runnable_tells_inputs_and_settings() -> None:
-    told = runnable.read(
+    told = text.read(
         "s3 = 4\nimport torch\ntorch._inductor.config.triton.cudagraphs = True\ntorch._dynamo.config.repro_level = 2\n"
         "class Repro(torch.nn.Module):\n    def forward(self, arg0_1, arg1_1):\n        return (arg1_1,)\n"
         "def load_args(reader):\n    reader.symint(4)  # arg0_1\n"

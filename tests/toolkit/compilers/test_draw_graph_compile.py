@@ -10,7 +10,7 @@ from functorch.compile import aot_function, aot_module
 
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.toolkit.compilers import draw_graph_compile
-from graphdbg.toolkit.drawing import render
+from graphdbg.toolkit.drawing import picture
 
 
 def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -118,7 +118,7 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_compiled(
 ) -> None:
     with pytest.raises(UsageError, match=r"its suffix is '\.bmp'"):
         draw_graph_compile(tmp_path / "fw.bmp")
-    monkeypatch.setattr(render, "renderers", list)
+    monkeypatch.setattr(picture, "renderers", list)
     with pytest.raises(EnvironmentLackError, match="pip install pygraphviz"):
         draw_graph_compile(tmp_path / "fw.svg")
 
@@ -132,7 +132,7 @@ def test_a_picture_that_fails_does_not_stop_the_program(
     (tmp_path / "dot").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "dot").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(render.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(picture.importlib.util, "find_spec", lambda name: None)
     compiler = draw_graph_compile(tmp_path / "fw.svg")
     torch.testing.assert_close(aot_function(function, fw_compiler=compiler)(*operands), function(*operands))
     assert "is not drawn" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdbg.toolkit.drawing.render import centred
+from graphdbg.toolkit.drawing.picture import centred
 
 BEFORE = b"""<g id="edge1" class="edge"><title>a-&gt;b</title><text text-anchor="start" x="1" y="2">kept</text></g>
 <g id="node1" class="node">

@@ -17,7 +17,7 @@ from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.store import Run
 from graphdbg.dumps.writer import RunWriter
-from graphdbg.toolkit.drawing import dot, nodes, render
+from graphdbg.toolkit.drawing import dot, nodes, picture
 from graphdbg.toolkit.drawing.source import of_record
 
 from ...dumps.graphs import chain
@@ -126,7 +126,7 @@ def test_a_crashing_dot_is_told_and_the_next_renderer_is_asked(
     bare_path(tmp_path / "bin", monkeypatch, "kill -SEGV $$")
     assert command(["draw", "case", "-o", "x.svg", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["renderer"] == "pygraphviz"
-    monkeypatch.setattr(render.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(picture.importlib.util, "find_spec", lambda name: None)
     assert command(["draw", "case", "-o", "y.svg"]) == 3
     assert "dot was killed by SIGSEGV" in capsys.readouterr().err
     assert not Path("y.svg").exists()
@@ -155,8 +155,8 @@ def test_the_layout_itself_is_stopped_by_the_limit() -> None:
     """Graphviz in the child, on a graph that it needs much longer for."""
     text = dot.source(nodes.whole(of_record(layered(3_000))))
     started = time.monotonic()
-    with pytest.raises(render.LayoutTimeoutError, match="needs more than"):
-        render.rendered(text, "svg", limit_s=1.0)
+    with pytest.raises(picture.LayoutTimeoutError, match="needs more than"):
+        picture.rendered(text, "svg", limit_s=1.0)
     assert time.monotonic() - started < 20
 
 
@@ -164,7 +164,7 @@ def test_no_renderer_at_all_is_said_with_what_to_install(
     case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare_path(tmp_path / "bin", monkeypatch)
-    monkeypatch.setattr(render.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(picture.importlib.util, "find_spec", lambda name: None)
     assert command(["draw", "case", "-o", "x.svg"]) == 3
     assert "pip install pygraphviz" in capsys.readouterr().err
     assert command(["draw", "case", "-o", "x.dot"]) == 0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from graphdbg.dumps.store import Run
-from graphdbg.toolkit.drawing import dot, nodes, overview, partners, render
+from graphdbg.toolkit.drawing import dot, nodes, overview, picture
 from graphdbg.toolkit.drawing.dot import FAMILIES, Box, Cluster, Edge, View
 from graphdbg.toolkit.drawing.source import DrawnGraph, of_record, of_saved
 
@@ -16,8 +16,8 @@ from ...dumps.layered import layered
 from .svg_boxes import Picture, Rectangle, read
 
 
-def picture(view: View) -> Picture:
-    data, _ = render.rendered(dot.source(view), "svg")
+def drawn_picture(view: View) -> Picture:
+    data, _ = picture.rendered(dot.source(view), "svg")
     return read(data.decode())
 
 
@@ -31,12 +31,12 @@ def without_modules(graph: DrawnGraph, *, lines: bool) -> DrawnGraph:
 VIEWS: dict[str, Callable[[Run], View]] = {
     "transformer forward": lambda run: nodes.whole(of_saved(run.graph("0_0/forward"))),
     "transformer backward": lambda run: nodes.whole(of_saved(run.graph("0_0/backward"))),
-    "transformer both": lambda run: partners.side_by_side(*partners.of(run.graph("0_0/forward"))),
-    "transformer both by module": lambda run: partners.side_by_side(
-        *partners.of(run.graph("0_0/backward")), by_module=True
+    "transformer both": lambda run: picture.side_by_side(*picture.of(run.graph("0_0/forward"))),
+    "transformer both by module": lambda run: picture.side_by_side(
+        *picture.of(run.graph("0_0/backward")), by_module=True
     ),
     "convnet joint": lambda run: nodes.whole(of_saved(run.graph("1_0/joint"))),
-    "convnet joint halves": lambda run: partners.side_by_side(*partners.of(run.graph("1_0/joint")), by_module=True),
+    "convnet joint halves": lambda run: picture.side_by_side(*picture.of(run.graph("1_0/joint")), by_module=True),
     "convnet by module": lambda run: overview.overview(of_saved(run.graph("1_0/forward"))),
     "neighbourhood": lambda run: nodes.around(of_saved(run.graph("0_0/forward")), "relu", 3),
     "300 nodes": lambda run: nodes.whole(of_record(layered(280))),
@@ -49,7 +49,7 @@ VIEWS: dict[str, Callable[[Run], View]] = {
 @pytest.fixture(scope="module", params=VIEWS)
 def drawn(request: pytest.FixtureRequest, real_run: Run) -> tuple[View, Picture]:
     view = VIEWS[request.param](real_run)
-    return view, picture(view)
+    return view, drawn_picture(view)
 
 
 def test_every_box_is_in_the_picture_and_no_two_overlap(drawn: tuple[View, Picture]) -> None:
@@ -99,7 +99,7 @@ def test_the_reader_sees_boxes_that_overlap() -> None:
     """What the tests above rest on: boxes that were laid one on the other are found."""
     view = View("made up", "nodes", [Box("a", "one"), Box("b", "two")], [], [Edge("a", "b")])
     text = dot.source(view)
-    data, _ = render.rendered(text, "svg")
+    data, _ = picture.rendered(text, "svg")
     found = read(data.decode())
     assert overlapping(found) == []
     place = found.boxes["a"].place
@@ -114,7 +114,7 @@ def test_texts_of_a_graph_cannot_change_the_picture() -> None:
     boxes = [Box(f"n{i}", text, [text], "other", "c0", detail=text) for i, text in enumerate(HOSTILE)]
     edges = [Edge("n0", f"n{i}", text) for i, text in enumerate(HOSTILE[1:], 1)]
     view = View(HOSTILE[0], "nodes", boxes, [Cluster("c0", HOSTILE[1])], edges, HOSTILE)
-    found = picture(view)
+    found = drawn_picture(view)
     assert set(found.boxes) == {box.id for box in boxes}
     assert len(found.frames) == 1
     assert found.boxes["n1"].texts[0].text == "<b>&amp;</b>"

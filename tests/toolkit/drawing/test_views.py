@@ -13,7 +13,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.levels import Level, levels, module_path
 from graphdbg.dumps.short import shorten
 from graphdbg.dumps.store import Run
-from graphdbg.toolkit.drawing import nodes, overview, partners, picture
+from graphdbg.toolkit.drawing import nodes, overview, picture
 from graphdbg.toolkit.drawing.dot import Edge, View, family
 from graphdbg.toolkit.drawing.nodes import frames
 from graphdbg.toolkit.drawing.overview import BUNDLES, MOST
@@ -254,12 +254,12 @@ def test_many_outputs_are_marked_instead_of_drawn(real_run: Run) -> None:
 @pytest.mark.parametrize("compiled", ["0_0", "1_0"])
 @pytest.mark.parametrize("by_module", [False, True])
 def test_forward_and_backward_are_joined_by_what_is_saved(real_run: Run, compiled: str, by_module: bool) -> None:
-    forward, backward, joined = partners.of(real_run.graph(f"{compiled}/backward"))
+    forward, backward, joined = picture.of(real_run.graph(f"{compiled}/backward"))
     saved = [node for node in backward.graph.nodes if node.op == "placeholder" and node.family != "tangent"]
     assert len(joined) == len(saved) > 3
     assert all(forward.graph.nodes[a].name == backward.graph.nodes[b].name for a, b in joined)
     assert all(forward.graph.nodes[a].value == backward.graph.nodes[b].value for a, b in joined)
-    view = partners.side_by_side(forward, backward, joined, by_module=by_module)
+    view = picture.side_by_side(forward, backward, joined, by_module=by_module)
     dashed = {(edge.source, edge.target) for edge in view.edges if edge.saved}
     home = {(box.id[0], name): box.id for box in view.boxes for name in box.nodes}
     wanted = {(home["f", forward.graph.nodes[a].name], home["b", backward.graph.nodes[b].name]) for a, b in joined}
@@ -268,16 +268,16 @@ def test_forward_and_backward_are_joined_by_what_is_saved(real_run: Run, compile
 
 
 def test_saved_tensors_under_other_names_are_joined_in_order(real_run: Run) -> None:
-    forward, backward, joined = partners.of(real_run.graph("0_0/forward"))
+    forward, backward, joined = picture.of(real_run.graph("0_0/forward"))
     for node in backward.graph.nodes:
         node.name = f"other_{node.name}"
-    assert sorted(partners.links(forward.graph, backward.graph)) == sorted(joined)
+    assert sorted(picture.links(forward.graph, backward.graph)) == sorted(joined)
 
 
 def test_gradients_name_the_forward_op_and_recomputed_nodes_say_so(real_run: Run) -> None:
-    view = partners.side_by_side(*partners.of(real_run.graph("0_0/forward")))
+    view = picture.side_by_side(*picture.of(real_run.graph("0_0/forward")))
     lines = {box.nodes[0]: box.lines for box in view.boxes if box.id.startswith("b")}
-    graph_of = {node.name: node for node in partners.of(real_run.graph("0_0/forward"))[1].graph.nodes}
+    graph_of = {node.name: node for node in picture.of(real_run.graph("0_0/forward"))[1].graph.nodes}
     marked = [(name, line) for name, said in lines.items() for line in said if line.startswith("gradient of ")]
     gradients = {name: line.removeprefix("gradient of ") for name, line in marked}
     assert len(gradients) > 10
@@ -290,7 +290,7 @@ def test_gradients_name_the_forward_op_and_recomputed_nodes_say_so(real_run: Run
 
 
 def test_the_halves_of_a_joint_graph_are_its_forward_and_its_backward(real_run: Run) -> None:
-    forward, backward, joined = partners.of(real_run.graph("0_0/joint"))
+    forward, backward, joined = picture.of(real_run.graph("0_0/joint"))
     of_forward = {forward.graph.nodes[index].name for index in forward.chosen}
     assert {"addmm", "relu"} <= of_forward
     assert any(name.startswith("tangents") for name in {backward.graph.nodes[index].name for index in backward.chosen})

@@ -20,7 +20,7 @@ import graphdbg
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import Call, CallRung, Program
-from graphdbg.toolkit.program.rungs import isolates
+from graphdbg.toolkit.program.repro import isolates
 from graphdbg.toolkit.program.start import leaves_of
 
 

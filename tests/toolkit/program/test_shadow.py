@@ -11,7 +11,7 @@ import torch
 
 import graphdbg
 from graphdbg.toolkit.program.comparing import Rounding
-from graphdbg.toolkit.program.drift import drift
+from graphdbg.toolkit.program.concluding import drift
 from graphdbg.toolkit.program.records import Call, CallRung
 from graphdbg.toolkit.program.unsteady import first_difference
 

@@ -70,12 +70,12 @@ def test_it_is_replayed_by_compilers(run):
 
 
 def test_it_is_drawn_beside_its_forward(run):
-    from graphdbg.toolkit.drawing import partners
+    from graphdbg.toolkit.drawing import picture
 
-    forward, backward, links = partners.of(graphdbg.open_run(run.run).graph("ca0_0/compiled_autograd"))
+    forward, backward, links = picture.of(graphdbg.open_run(run.run).graph("ca0_0/compiled_autograd"))
     made = {node.base for node in forward.graph.nodes}
     assert {"embedding", "addmm", "native_layer_norm", "square", "mean"} <= made
-    view = partners.side_by_side(forward, backward, links)
+    view = picture.side_by_side(forward, backward, links)
     assert links and any("gradient of native_layer_norm" in line for box in view.boxes for line in box.lines)
 
 

@@ -12,7 +12,7 @@ import pytest
 import graphdbg
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.writer import RunWriter
-from graphdbg.toolkit.recorder import summary, unsaved
+from graphdbg.toolkit.recorder import summary
 from tests.dumps.graphs import chain
 
 SETTING = {"unsaved": "setting inductor.post_grad_custom_post_pass", "what": "mypass.P", "module": "mypass"}
@@ -67,14 +67,16 @@ def test_names_are_quoted_and_what_is_lost_is_said(tmp_path: Path, monkeypatch: 
 
 def test_each_thing_is_told_once_and_they_are_limited() -> None:
     notes = [{**SETTING, "unsaved": f"setting inductor.{number}"} for number in range(7)] * 2
-    told = unsaved.lines([*notes, {"message": "another"}])
+    told = summary.unsaved_lines([*notes, {"message": "another"}])
     assert len(told) == 6
     assert told[-1] == "graphdbg: and 2 more that cannot be saved: replays name them"
 
 
 def test_a_module_that_can_be_imported_is_named() -> None:
-    assert unsaved.lines([SETTING])[0].endswith("unless --trust runs its recorded source or --import mypass sets it")
-    own = unsaved.lines(
+    assert summary.unsaved_lines([SETTING])[0].endswith(
+        "unless --trust runs its recorded source or --import mypass sets it"
+    )
+    own = summary.unsaved_lines(
         [{**SETTING, "module": "__main__", "what": "__main__.P", "file": "/home/ann/train.py", "line": 3}]
     )[0]
     assert "(P, train.py:3)" in own
@@ -97,7 +99,7 @@ def test_the_function_or_class_is_named(value: Any, what: str) -> None:
     record: Any = SimpleNamespace(
         config={"inductor": {"a": {"opaque": ["x", "x"]}, "b": 1, "trace.log": {"opaque": ["x", "x"]}}}
     )
-    unsaved.note_settings(session, {"inductor": {"a": value, "b": 1}}, record)
+    summary.note_settings(session, {"inductor": {"a": value, "b": 1}}, record)
     (note,) = told
     assert note["unsaved"] == "setting inductor.a"
     assert note["what"] == f"{__name__}.{what}"

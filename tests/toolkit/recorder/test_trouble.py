@@ -12,10 +12,9 @@ from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputsRecord, 
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.tensors import TensorStore
 from graphdbg.toolkit.recorder.held import Copy, CopyBudget, OverLimit
-from graphdbg.toolkit.recorder.hold import NanTest
+from graphdbg.toolkit.recorder.hold import MOST_FINDINGS, Member, NanTest, Trouble
 from graphdbg.toolkit.recorder.options import Options, parts, size_of
 from graphdbg.toolkit.recorder.session import Session
-from graphdbg.toolkit.recorder.trouble import MOST_FINDINGS, Member, Trouble
 
 from ...dumps.graphs import MemoryTensors
 

@@ -22,9 +22,8 @@ from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.toolkit.commands import replay as replay_command
 from graphdbg.toolkit.commands import triage as triage_command
 from graphdbg.toolkit.isolation import ForkServer
-from graphdbg.toolkit.node_values import reading
-from graphdbg.toolkit.node_values.seen import ValuesSeen
-from graphdbg.toolkit.node_values.words import relation
+from graphdbg.toolkit.node_values import at_node
+from graphdbg.toolkit.node_values.seen import ValuesSeen, relation
 from graphdbg.toolkit.verdicts.signature import Signature
 
 X, W = torch.linspace(-2, 2, 32).reshape(4, 8), torch.linspace(-1, 1, 64).reshape(8, 8)
@@ -49,7 +48,7 @@ def rows_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def read(graph: SavedGraph, rung: str, server: ForkServer, **more: Any) -> tuple[list[dict[str, Any]], ValuesSeen]:
     seen = ValuesSeen()
-    events = list(reading.node_values(graph, rung, server=server, limit_s=120.0, **more))
+    events = list(at_node.node_values(graph, rung, server=server, limit_s=120.0, **more))
     for event in json.loads(json.dumps(events)):
         seen.take(event)
     return events, seen
@@ -135,7 +134,7 @@ def test_batches_give_the_rows_of_one_program(tmp_path: Path, server: ForkServer
 
 
 def test_the_rows_before_a_kill_stay(tmp_path: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "TASK", "planted_values_death:task")
+    monkeypatch.setattr(at_node, "TASK", "planted_values_death:task")
     _, seen = read(saved(tmp_path / "case", net, X, W), "eager", server)
     assert [row.name for row in seen.rows] == ["x_1", "w_1"]
     assert "the process that read the values ended: signal: SIGKILL" in seen.end["stopped"]

@@ -16,8 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .capturer import Backward, capturing
-    from .contexts import disable, enable, reset
+    from .capturer import Backward, capturing, disable, enable, reset
     from .passes import PASSES
 
 _HOMES = {

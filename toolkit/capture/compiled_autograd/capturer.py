@@ -30,11 +30,64 @@ from ....dumps.errors import NoGraphError
 from ....dumps.schema import InputRecord
 from ... import torch_private as t
 from ...torch_private.unseen import alone, seen, unseen
-from .contexts import enable
 from .passes import CaptureRecord, PassReport, watched
 from .places import BackwardNames, Calls, TapePlaces, agrees, forward_of, roots_of, shape_of, walk
 from .symbols import with_symbols
 from .tape import Tape
+
+
+@contextmanager
+def enable(
+    compiler_fn: Callable[[Any], Callable[..., Any]], *, dynamic: bool = True, instance: Any = None
+) -> Iterator[None]:
+    """Captures every backward in the block as a graph and calls `compiler_fn(graph)` for what runs it.
+
+    The graph takes (inputs, sizes, scalars, hooks, packed data), five lists. `dynamic`: a size that changes becomes a
+    symbol. `instance` is the class of the capturing object, torch's AutogradCompilerInstance or one derived from it.
+    Under the stance "force_eager" nothing is captured, as torch has it.
+    """
+    if t.eval_frame_stance.stance == "force_eager":
+        with t.replaced(t.compiled_autograd, "compiled_autograd_enabled_force_eager", True):
+            yield
+        return
+    if torch.cuda.is_available():
+        t.look_up("cudagraph_trees")  # a capture asks this module, which nobody may have imported yet
+    factory = functools.partial(instance or t.AutogradCompilerInstance, compiler_fn)
+    with _state(factory, dynamic, on=True), torch.autograd.set_multithreading_enabled(False):
+        yield
+
+
+@contextmanager
+def disable() -> Iterator[None]:
+    """Runs the backwards in the block in eager."""
+    with _state(None, False, on=False):
+        yield
+
+
+def reset() -> None:
+    """Restores the state of a new process: nothing set, torch's cache of captured graphs empty, ids from 0.
+
+    Raises RuntimeError while a captured backward runs.
+    """
+    if t.in_compiled_autograd_region:
+        raise RuntimeError("compiled autograd cannot be reset while a captured backward runs")
+    t.compiled_autograd.reset()
+
+
+@contextmanager
+def _state(compiler: Any, dynamic: bool, *, on: bool) -> Iterator[None]:
+    stock = t.compiled_autograd
+    with (
+        t.replaced(stock, "compiled_autograd_enabled", on),
+        t.replaced(stock, "active_disable_ctx", not on),
+        t.replaced(stock, "depth", stock.depth + on),
+    ):
+        before = t.set_autograd_compiler(compiler, dynamic)
+        try:
+            yield
+        finally:
+            t.set_autograd_compiler(*before)
+
 
 MAX_SIZES = 4
 """Backwards of one structure that are recorded, each for other sizes."""

@@ -11,17 +11,388 @@ For example:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
-from ....dumps.errors import CannotImportError, UnreadableError
+import msgspec
+
+from ....dumps.errors import CannotImportError, DamagedError, UnreadableError
+from ....dumps.ids import compile_name
 from ....dumps.opening import read_text
-from ....dumps.schema import FORMAT, FROM_TRACE, STAGES, RunRecord
+from ....dumps.schema import (
+    FORMAT,
+    FROM_TRACE,
+    STAGES,
+    Ambient,
+    Arg,
+    GraphRecord,
+    InputRecord,
+    RunRecord,
+    SymbolRecord,
+    SymValue,
+    TensorValue,
+)
 from ....dumps.validate import check_graph
 from ....dumps.wording import counted
 from ....dumps.writer import RunWriter
-from . import lines, runnable
-from .process import Process, TraceGraph, of_runnable
+from . import lines, text
+from .lines import TraceLine
+
+_STAGES = {
+    "dynamo_output_graph": "dynamo",
+    "after_pre_grad_graph": "pre_grad",
+    "aot_joint_graph": "joint",
+    "aot_forward_graph": "forward",
+    "aot_backward_graph": "backward",
+    "aot_inference_graph": "inference",
+    "after_joint_graph": "joint_passed",
+    "inductor_post_grad_graph": "post_grad",
+    "compiled_autograd_graph": "compiled_autograd",
+}
+_INNER = ("joint_passed", "inference", "forward", "backward")
+_WITH_EXAMPLES = ("dynamo", "pre_grad")
+_BREAK = re.compile(r"Graph Break Reason: (?:Encountered graph break when [^\n]*\n)?")
+_PLAIN_INPUT = re.compile(r"PlainAOTInput\(idx=(\d+)\)")
+
+
+@dataclass
+class TraceGraph:
+    """One graph of a trace: what is said of it, and how its compile ended ("captured" where the trace does not say)."""
+
+    stage: str
+    compile_id: str
+    text: text.GraphText
+    config: dict[str, dict[str, Arg]] = field(default_factory=dict[str, dict[str, Arg]])
+    status: str = "captured"
+    error: tuple[str, str] = ("", "")
+    seconds: float | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the graph's inputs."""
+        return [node.name for node in self.text.inputs]
+
+
+@dataclass
+class _Compile:
+    """What the trace records under one compile id, with all attempts together."""
+
+    symbols: dict[str, SymbolRecord] = field(default_factory=dict[str, SymbolRecord])
+    tensors: dict[tuple[Any, Any], dict[str, Any]] = field(default_factory=dict[tuple[Any, Any], dict[str, Any]])
+    sources: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict[str, tuple[str, dict[str, Any]]])
+    graphs: list[TraceGraph] = field(default_factory=list[TraceGraph])
+
+
+class Process:
+    """Takes the entries of one process. `entries` are its graphs and the journal events of kind "why", in their
+    order."""
+
+    def __init__(self, rank: int | None) -> None:
+        self.rank = rank
+        self.torch = ""
+        self.entries: list[TraceGraph | dict[str, Any]] = []
+        self.notes: list[str] = []
+        self._compiles: dict[str, _Compile] = {}
+        self._files: dict[int, str] = {}
+        self._broken = 0
+        self._why: dict[str, list[str]] = {}
+
+    @property
+    def graphs(self) -> list[TraceGraph]:
+        """The graphs of the process, in order."""
+        return [entry for entry in self.entries if isinstance(entry, TraceGraph)]
+
+    def take(self, entries: list[TraceLine]) -> None:
+        """Reads all entries of its trace."""
+        for entry in entries:
+            compiled = self._compiles.setdefault(entry.compile_id.partition("_")[0], _Compile())
+            name = entry.name if entry.kind == "artifact" else entry.kind
+            if name in _STAGES:
+                self._graph(compiled, _STAGES[name], entry, name)
+            elif name == "fx_graph_runnable":
+                self._runnable(compiled, entry)
+            elif name == "str" and isinstance(entry.fields, list) and len(cast("list[Any]", entry.fields)) == 2:
+                self._files[int(entry.fields[1])] = str(entry.fields[0])
+            elif name == "torch_version":
+                self.torch = _version(entry.payload)
+            elif name in _HANDLERS:
+                _HANDLERS[name](self, compiled, entry)
+
+    def add(self, graph: TraceGraph) -> None:
+        """Adds a graph in its place among the entries."""
+        self._compiles.setdefault(graph.compile_id.partition("_")[0], _Compile()).graphs.append(graph)
+        self.entries.append(graph)
+
+    def _graph(self, compiled: _Compile, stage: str, entry: TraceLine, name: str) -> None:
+        try:
+            if not entry.whole:
+                raise DamagedError("its text", "it is cut off or was changed: it does not fit the sum that torch wrote")
+            graph = TraceGraph(stage, entry.compile_id, text.parse(entry.payload))
+        except UnreadableError as error:
+            self._left(entry, name, error)
+            return
+        if stage == "post_grad":
+            like = next(
+                (
+                    earlier
+                    for earlier in reversed(compiled.graphs)
+                    if earlier.stage in _INNER and earlier.names == graph.names
+                ),
+                None,
+            )
+            inner = like.stage if like else stage_of(graph.names)
+            graph.stage = f"post_grad_{'inference' if inner == 'joint_passed' else inner}"
+            graph.config = like.config if like else {}
+            for node, other in zip(graph.text.inputs, like.text.inputs if like else (), strict=False):
+                node.value = other.value or node.value
+        self.add(graph)
+
+    def _left(self, entry: TraceLine, name: str, error: UnreadableError) -> None:
+        self.notes.append(f"{entry.compile_id or 'no compile'}, {name}: left out, {error.what}: {error.why}")
+
+    def _runnable(self, compiled: _Compile, entry: TraceLine) -> None:
+        try:
+            script = text.read(entry.payload)
+        except UnreadableError as error:
+            self._left(entry, "fx_graph_runnable", error)
+            return
+        names = [node.name for node in script.graph.inputs]
+        known = [graph for graph in compiled.graphs if graph.stage in _INNER and graph.names == names]
+        for name, hint in script.hints.items():
+            compiled.symbols.setdefault(name, SymbolRecord(name, hint, assume="integer positive"))
+        if not known:
+            standalone = of_runnable(script, entry.compile_id)
+            self.add(standalone)
+            known = [standalone]
+        for graph in known[-2:]:  # an inference graph, and the same after the joint passes
+            graph.config = script.config
+            _refine(graph, script)
+
+    def _started(self, compiled: _Compile, entry: TraceLine) -> None:
+        frame = _last(entry.fields.get("stack"))
+        number = frame.get("filename")
+        base = entry.compile_id.partition("_")[0]
+        name = compile_name(base)
+        self.entries.append(
+            {
+                "what": "frame",
+                "compile": name,
+                "function": frame.get("name"),
+                "line": frame.get("line"),
+                "file": self._files.get(number, "") if isinstance(number, int) else "",
+                "cached": int(base.rpartition("/")[2] or 0),
+            }
+        )
+        if reasons := self._why.pop(base, None):
+            self.entries.append({"what": "recompile", "compile": name, "reasons": reasons, "of": len(reasons)})
+
+    def _recompiled(self, compiled: _Compile, entry: TraceLine) -> None:
+        try:
+            reasons = msgspec.json.decode(entry.payload, type=list[str])
+        except msgspec.MsgspecError:
+            reasons = [line for line in entry.payload.splitlines() if line.strip()]
+        self._why[entry.compile_id.partition("_")[0]] = reasons
+
+    def _symbol(self, compiled: _Compile, entry: TraceLine) -> None:
+        fields = entry.fields
+        name, hint = str(fields.get("symbol") or ""), _number(fields.get("val"))
+        span = re.fullmatch(r"\[(\S+), (\S+)\]", str(fields.get("vr") or ""))
+        lower, upper = (_number(span[1]), _number(span[2])) if span else (None, None)
+        backed = entry.kind == "create_symbol"
+        positive = backed and lower is not None and lower > 0
+        compiled.symbols[name] = SymbolRecord(
+            name,
+            hint if backed else None,
+            lower,
+            upper,
+            backed,
+            str(fields.get("source") or ""),
+            "" if name.startswith("z") else "integer positive" if positive else "integer",
+            order=-1 if backed else len(compiled.symbols),
+        )
+
+    def _tensor(self, compiled: _Compile, entry: TraceLine) -> None:
+        fields = entry.fields
+        compiled.tensors[fields.get("describer_id"), fields.get("id")] = fields
+
+    def _source(self, compiled: _Compile, entry: TraceLine) -> None:
+        fields = entry.fields
+        source = str(fields.get("source") or "")
+        described = compiled.tensors.get((fields.get("describer_id"), fields.get("id")), {})
+        compiled.sources[re.sub(r"[^a-zA-Z0-9]+", "_", source)] = source, described
+
+    def _broke(self, compiled: _Compile, entry: TraceLine) -> None:
+        first, _, rest = entry.payload.partition("\n")
+        place = re.fullmatch(r"Graph break in user code at (.+):(\d+)", first)
+        stack = [[place[1], int(place[2]), "", ""]] if place else []
+        name, reason = compile_name(entry.compile_id), _BREAK.sub("", rest.partition("\nUser code traceback")[0])
+        self._broken += 1
+        self.entries.append(
+            {
+                "what": "break",
+                "compile": name,
+                "then": "resumed",
+                "stack": stack,
+                "text": reason,
+                "text_id": self._broken,
+            }
+        )
+
+    def _ended(self, compiled: _Compile, entry: TraceLine) -> None:
+        fields, backward = entry.fields, entry.kind.startswith("bwd")
+        kind, seconds = fields.get("fail_type"), fields.get("entire_frame_compile_time_s")
+        for graph in compiled.graphs:
+            if graph.stage.endswith("backward") != backward or graph.compile_id != entry.compile_id:
+                continue
+            graph.status = "failed" if kind else "compiled"
+            if kind:
+                graph.error = str(kind), str(fields.get("fail_reason") or "")
+            if graph.stage == "dynamo" and isinstance(seconds, (int, float)):
+                graph.seconds = float(seconds)
+
+    def record(self, graph: TraceGraph, local: str) -> GraphRecord:
+        """The record of one of its graphs, under a local id."""
+        compiled = self._compiles[graph.compile_id.partition("_")[0]]
+        body, stage = graph.text.body, graph.stage
+        names = text.symbols_in(body)
+        for node in body.nodes:
+            if isinstance(node.value, SymValue) and node.value.expr in compiled.symbols:
+                node.value.hint = compiled.symbols[node.value.expr].hint
+        if stage in _WITH_EXAMPLES:
+            body.meta["value_key"] = "example_value"
+        stages = {other.stage for other in compiled.graphs}
+        trains = not stages & {"inference", "joint_passed"} or bool(stages & {"joint", "forward"})
+        return GraphRecord(
+            format=FORMAT,
+            id=local,
+            stage=stage,
+            compile_id=graph.compile_id or None,
+            graph=body,
+            versions={"torch": self.torch} if self.torch else {},
+            inputs=list(_inputs(graph, compiled)),
+            symbols=[compiled.symbols.get(name) or SymbolRecord(name, backed=False) for name in names],
+            strings=graph.text.strings,
+            compile_kwargs=_kwargs(graph, compiled),
+            config=graph.config,
+            ambient=Ambient(grad=stage in _WITH_EXAMPLES and trains),
+        )
+
+
+_HANDLERS = {
+    "dynamo_start": Process._started,
+    "recompile_reasons": Process._recompiled,
+    "create_symbol": Process._symbol,
+    "create_unbacked_symbol": Process._symbol,
+    "describe_tensor": Process._tensor,
+    "describe_source": Process._source,
+    "dynamo_graph_break_reason": Process._broke,
+    "compilation_metrics": Process._ended,
+    "bwd_compilation_metrics": Process._ended,
+}
+
+
+def of_runnable(script: text.Runnable, compile_id: str, stage: str = "") -> TraceGraph:
+    """The graph of an fx_graph_runnable alone: the layout of its inputs is known, of other values it is not."""
+    graph = TraceGraph(
+        stage or stage_of([node.name for node in script.graph.inputs]), compile_id, script.graph, script.config
+    )
+    for node in graph.text.inputs:
+        node.value = script.inputs.get(node.name)
+    return graph
+
+
+def stage_of(names: list[str]) -> str:
+    """The stage of a graph that Inductor was given, by the names of its inputs."""
+    if any(name.startswith("tangents") for name in names):
+        return "backward"
+    return "forward" if any(name.startswith("primals") for name in names) else "joint_passed"
+
+
+def _refine(graph: TraceGraph, script: text.Runnable) -> None:
+    """Adds what the annotations of a graph do not say: offsets, and which inputs share memory."""
+    values = [value for value in script.inputs.values() if isinstance(value, TensorValue)]
+    shared = {value.storage for value in values if sum(other.storage == value.storage for other in values) > 1}
+    for node in graph.text.inputs:
+        value, seen = node.value, script.inputs.get(node.name)
+        if isinstance(value, TensorValue) and isinstance(seen, TensorValue):
+            if seen.storage in shared:
+                value.storage = seen.storage
+            if all(
+                isinstance(size, int) for size in (*value.shape, *value.stride)
+            ):  # else it is one of the symbols' too
+                value.offset = seen.offset
+                value.storage_bytes = seen.storage_bytes if seen.storage in shared or seen.offset else None
+
+
+def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
+    """The record of each input, with the user's name for it and its role."""
+    dynamo = next(
+        (other for other in compiled.graphs if other.stage == "dynamo" and other.compile_id == graph.compile_id), None
+    )
+    first = [compiled.sources.get(node.target) for node in dynamo.text.inputs] if dynamo else []
+    for node in graph.text.inputs:
+        plain = _PLAIN_INPUT.fullmatch(str(node.meta.get("desc") or ""))
+        at = int(plain[1]) if plain else len(first)
+        described = (
+            compiled.sources.get(node.target)
+            if graph.stage in _WITH_EXAMPLES
+            else first[at]
+            if at < len(first)
+            else None
+        )
+        if described is not None:
+            source, tensor = described
+            role = "parameter" if tensor.get("is_parameter") else "buffer" if "._buffers[" in source else "user"
+            if graph.stage in _WITH_EXAMPLES and isinstance(node.value, TensorValue):
+                node.value.requires_grad = bool(tensor.get("requires_grad"))
+                node.value.leaf = bool(tensor.get("is_leaf", True))
+            yield InputRecord(node.name, role, source)
+        elif node.name.startswith("tangents"):
+            yield InputRecord(node.name, "tangent")
+        else:
+            yield InputRecord(node.name, "saved" if graph.stage.endswith("backward") else "unknown")
+
+
+def _kwargs(graph: TraceGraph, compiled: _Compile) -> dict[str, Arg]:
+    """The arguments that its compiler got, as far as the graphs themselves show them."""
+    stage = graph.stage.removeprefix("post_grad_")
+    if stage in ("forward", "backward", "inference") and (stage != graph.stage or stage != "inference"):
+        return {"is_backward": stage == "backward", "is_inference": stage == "inference"}
+    dynamo = next(
+        (other for other in compiled.graphs if other.stage == "dynamo" and other.compile_id == graph.compile_id), None
+    )
+    kwargs: dict[str, Arg] = {}
+    if dynamo is not None and stage != "dynamo":
+        kwargs = {"num_example_inputs": len(dynamo.names), "num_orig_model_outputs": len(dynamo.text.results)}
+    if stage == "joint":
+        primals = sum(name.startswith("primals") for name in graph.names)
+        kwargs["num_fwd_outputs"] = len(graph.text.results) - primals  # a gradient for each primal, behind the outputs
+    return kwargs
+
+
+def _last(stack: Any) -> dict[str, Any]:
+    frames = [frame for frame in cast("list[Any]", stack) if isinstance(frame, dict)] if isinstance(stack, list) else []
+    return cast("dict[str, Any]", frames[-1]) if frames else {}
+
+
+def _number(value: Any) -> int | float | None:
+    try:
+        return int(str(value))
+    except ValueError:
+        return None
+
+
+def _version(payload: str) -> str:
+    try:
+        decoded = msgspec.json.decode(payload)
+    except msgspec.MsgspecError:
+        decoded = payload.strip()
+    return str(cast("dict[str, Any]", decoded).get("pytorch_version") or "" if isinstance(decoded, dict) else decoded)[
+        :40
+    ]
+
 
 _RUNNABLE = "fx_graph_runnable.py"
 _FOLDER = re.compile(r"(?:.*__)?(\d+)_(forward|backward|inference)_(\d+)(?:\.\d+)?")
@@ -159,7 +530,7 @@ def _of_folders(folders: list[Path]) -> Process:
         named = _FOLDER.fullmatch(folder.name)
         number, kind = (named[1], named[2]) if named else ("0", "")
         try:
-            script = runnable.read(read_text(folder / _RUNNABLE))
+            script = text.read(read_text(folder / _RUNNABLE))
             process.add(of_runnable(script, f"x{number}_0", "joint_passed" if kind == "inference" else kind))
         except (UnreadableError, OSError) as error:
             why = f"{error.what}: {error.why}" if isinstance(error, UnreadableError) else str(error)

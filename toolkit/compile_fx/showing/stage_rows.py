@@ -19,8 +19,7 @@ import msgspec
 from ....dumps import sidecar
 from ....dumps.diff.beside import Sideways, aligned, beside_text
 from ....dumps.diff.compare import compare
-from ....dumps.diff.model import GraphView, graph_view
-from ....dumps.diff.view import details, verdict_text
+from ....dumps.diff.view import GraphView, details, graph_view, verdict_text
 from ....dumps.schema import GraphRecord
 from ....dumps.tables import plain
 from ....dumps.wording import counted

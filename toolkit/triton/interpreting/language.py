@@ -12,22 +12,232 @@ For example:
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import inspect
 import math
 import sys
-from collections.abc import Iterator
+import textwrap
+import weakref
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import triton.language as tl
 
 from ...torch_private import replaced, triton_helpers
-from . import reducing
-from ._triton import JITFunction, interpreter, numpy_type
+from ._triton import Handle, JITFunction, interpreter, numpy_type
 from .builder import BUILDER, Endless
-from .cooperating import MARK
+from .launching import MARK
 from .memory import KernelMistake
-from .rewriting import rewritten
+
+_SEMANTIC = interpreter.TritonSemantic(BUILDER)
+_rewritten_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def rewritten(function: Any) -> Any:
+    """The function with Triton's meaning, or the function itself where nothing changes."""
+    known = _rewritten_functions.get(function)
+    if known is None:
+        known = _rewritten_functions[function] = _rewritten(function)
+    return known
+
+
+def _rewritten(function: Any) -> Any:
+    try:
+        lines, first = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return function
+    definition = next(
+        (
+            statement
+            for statement in tree.body
+            if isinstance(statement, ast.FunctionDef) and statement.name == function.__name__
+        ),
+        None,
+    )
+    if definition is None:
+        return function
+    definition.decorator_list = []
+    definition.returns = None
+    for argument in (*definition.args.posonlyargs, *definition.args.args, *definition.args.kwonlyargs):
+        argument.annotation = None  # names of types need not be there when it runs
+    definition.args.defaults, definition.args.kw_defaults = [], [None] * len(definition.args.kwonlyargs)
+    body = _Meaning().visit(definition)
+    ast.increment_lineno(body, first - 1)
+    free = function.__code__.co_freevars
+    outer = ast.parse(f"def outer({', '.join([*_TOOLS, *free])}):\n    return {definition.name}").body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    outer.body.insert(0, body)
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    space: dict[str, Any] = {}
+    exec(compile(module, function.__code__.co_filename, "exec", dont_inherit=True), function.__globals__, space)
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    rebuilt = space["outer"](*_TOOLS.values(), *cells)
+    rebuilt.__defaults__, rebuilt.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return rebuilt
+
+
+class _Meaning(ast.NodeTransformer):
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.copy_location(_call("_graphdbg_not", [node.operand]), node) if isinstance(node.op, ast.Not) else node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        later: list[ast.expr] = [ast.Lambda(_no_arguments(), value) for value in node.values]
+        return ast.copy_location(
+            _call("_graphdbg_and" if isinstance(node.op, ast.And) else "_graphdbg_or", later), node
+        )
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        node.value = ast.copy_location(_call("_graphdbg_tensor", [node.value]), node.value)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return node
+        value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        return ast.copy_location(ast.Assign([node.target], _call("_graphdbg_tensor", [value])), node)
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        self.generic_visit(node)
+        given = [node.test] if node.msg is None else [node.test, node.msg]
+        return ast.copy_location(ast.Expr(_call("_graphdbg_assert", given)), node)
+
+
+def _call(name: str, arguments: list[ast.expr]) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), arguments, [])
+
+
+def _no_arguments() -> ast.arguments:
+    return ast.arguments([], [], None, [], [], None, [])
+
+
+def _as_tensor(value: Any) -> Any:
+    """The value that an assigned name holds, as in Triton's `visit_Assign`."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(_as_tensor(part) for part in value)
+    return _SEMANTIC.to_tensor(value, False)
+
+
+def _not(value: Any) -> Any:
+    return value.__not__() if isinstance(value, tl.tensor) else not value
+
+
+def _joined(method: str, stops_at: bool) -> Callable[..., Any]:
+    """Joins operands as Triton's `visit_BoolOp` does: numbers short-circuit, tensors are joined element by element."""
+
+    def join(*later: Callable[[], Any]) -> Any:
+        tensors: list[Any] = []
+        value: Any = None
+        for condition in later:
+            value = condition()
+            if isinstance(value, tl.tensor):
+                tensors.append(value)
+            elif bool(value) is stops_at:
+                return value
+        while len(tensors) > 1:
+            right = tensors.pop()
+            tensors.append(getattr(tensors.pop(), method)(right))
+        return tensors[0] if tensors else value
+
+    return join
+
+
+def _assert(condition: Any, message: Any = "") -> None:
+    if isinstance(condition, tl.tensor):
+        tl.device_assert(condition, str(message))
+    elif not condition:
+        raise KernelMistake(message)
+
+
+_TOOLS: dict[str, Any] = {
+    "_graphdbg_not": _not,
+    "_graphdbg_and": _joined("logical_and", False),
+    "_graphdbg_or": _joined("logical_or", True),
+    "_graphdbg_assert": _assert,
+    "_graphdbg_tensor": _as_tensor,
+}
+
+
+def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: Any) -> Any:
+    """`tl.reduce`. `input`: a tensor or a tuple of them."""
+    given = tuple(input) if isinstance(input, (tuple, tl.tuple)) else (input,)
+    axis, keep = _plain(axis), bool(_plain(keep_dims))
+    arrays = [tensor.handle.data for tensor in given]
+    rank = arrays[0].ndim
+    if axis is None:
+        arrays, place = [array.reshape(-1) for array in arrays], 0
+    else:
+        place = axis % rank
+    kinds = [tensor.dtype for tensor in given]
+    while (size := arrays[0].shape[place]) > 1:
+        even = size - size % 2
+        left = [np.take(array, range(0, even, 2), place) for array in arrays]
+        right = [np.take(array, range(1, even, 2), place) for array in arrays]
+        combined = _combined(combine_fn, left, right, kinds)
+        if size % 2:
+            last = [np.take(array, range(even, size), place) for array in arrays]
+            combined = [np.concatenate(pair, place) for pair in zip(combined, last, strict=True)]
+        arrays = combined
+    if axis is None:
+        shape = (1,) * rank if keep else ()
+        arrays = [array.reshape(shape) for array in arrays]
+    elif not keep:
+        arrays = [np.squeeze(array, place) for array in arrays]
+    result = [_made_tensor(array, kind) for array, kind in zip(arrays, kinds, strict=True)]
+    return tuple(result) if isinstance(input, (tuple, tl.tuple)) else result[0]
+
+
+def scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_: Any) -> Any:
+    """`tl.associative_scan`, an inclusive scan."""
+    given = tuple(input) if isinstance(input, (tuple, tl.tuple)) else (input,)
+    arrays, kinds = [tensor.handle.data for tensor in given], [tensor.dtype for tensor in given]
+    place = _plain(axis) % arrays[0].ndim
+    backwards = bool(_plain(reverse))
+    if backwards:
+        arrays = [np.flip(array, place) for array in arrays]
+    size, step = arrays[0].shape[place], 1
+    while step < size:  # whole arrays each time: Triton takes no shape but of powers of two; the first lanes stay
+        before = [np.roll(array, step, place) for array in arrays]
+        combined = _combined(combine_fn, before, arrays, kinds)
+        head = (slice(None),) * place + (slice(step),)
+        for array, old in zip(combined, arrays, strict=True):
+            array[head] = old[head]
+        arrays = combined
+        step *= 2
+    if backwards:
+        arrays = [np.flip(array, place) for array in arrays]
+    result = [_made_tensor(np.ascontiguousarray(array), kind) for array, kind in zip(arrays, kinds, strict=True)]
+    return tuple(result) if isinstance(input, (tuple, tl.tuple)) else result[0]
+
+
+def _combined(combine: Any, left: list[np.ndarray], right: list[np.ndarray], kinds: list[Any]) -> list[np.ndarray]:
+    operands = [_made_tensor(numbers, kind) for numbers, kind in zip([*left, *right], kinds * 2, strict=True)]
+    combined = combine(*operands)
+    results = combined if isinstance(combined, (tuple, list, tl.tuple)) else (combined,)
+    shape = left[0].shape
+    return [
+        np.array(np.broadcast_to(part.handle.data, shape), array.dtype)
+        for part, array in zip(results, left, strict=True)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, tl.constexpr) else value
+
+
+def _made_tensor(data: np.ndarray, kind: Any) -> Any:
+    scalar = kind.scalar
+    if not data.shape:
+        return tl.tensor(Handle(data.reshape(1), scalar), scalar)
+    return tl.tensor(Handle(data, scalar), tl.block_type(scalar, list(data.shape)))
+
 
 _ROOMS = ("triton.language", "torch._inductor.runtime.triton_helpers")
 _ACTIVE = 0
@@ -50,14 +260,14 @@ class Interpreted:
         return rewritten(self.fn)(*arguments, **named)
 
 
-_made: dict[int, Interpreted] = {}
+_interpreted: dict[int, Interpreted] = {}
 
 
 def of(compiled: Any) -> Interpreted:
     """The interpreted form of a compiled function."""
-    known = _made.get(id(compiled))
+    known = _interpreted.get(id(compiled))
     if known is None or known.fn is not compiled.fn:
-        known = _made[id(compiled)] = Interpreted(compiled)
+        known = _interpreted[id(compiled)] = Interpreted(compiled)
     return known
 
 
@@ -131,8 +341,8 @@ def _language(scope: Any) -> None:
     if hasattr(triton_helpers, MARK):
         scope.set_attr(triton_helpers, MARK, lambda *_, **__: BUILDER.wait())
     for module in (tl, tl.core):
-        scope.set_attr(module, "reduce", reducing.reduce)
-        scope.set_attr(module, "associative_scan", reducing.scan)
+        scope.set_attr(module, "reduce", reduce)
+        scope.set_attr(module, "associative_scan", scan)
 
 
 def _at_compile_time(function: Any) -> Any:

@@ -23,8 +23,7 @@ import msgspec
 from rich.text import Text
 
 from ....dumps import index
-from ....dumps.browse.follow import Following
-from ....dumps.browse.listing import GRAPHS, ListingLine, aged, run_lines
+from ....dumps.browse.listing import GRAPHS, Following, ListingLine, aged, run_lines
 from ....dumps.errors import GraphdbgError
 from ....dumps.index import ListedGraph
 from ....dumps.journal import IN_FLIGHT

@@ -16,9 +16,9 @@ from textual import getters
 from textual.app import ComposeResult
 from textual.widgets import Input, Static
 
-from ....dumps.browse.follow import POLL_S
 from ....dumps.browse.listing import (
     GRAPHS,
+    POLL_S,
     ListingLine,
     filtered,
     first_bad,
@@ -35,9 +35,9 @@ from ...job_files import NORMAL, look, option
 from ...jobs import Job, ending
 from ...room import ListRoom
 from ...settings import mark
-from ...widgets.note_panel import NotePanel
 from ...widgets.rows import Parts, Rows
 from ...widgets.texts import Lines, wrapped
+from ...widgets.trouble import NotePanel
 from ...widgets.virtual_list import VirtualList
 from .line import HomeColumns
 from .preview import Overview, preview

@@ -14,8 +14,7 @@ from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.graph.room import GraphRoom
-from graphdbg.tui.screens.graph.tabs.node_tabs import NodeTabs
-from graphdbg.tui.screens.graph.tabs.page import broken
+from graphdbg.tui.screens.graph.tabs.node_tabs import NodeTabs, broken
 from graphdbg.tui.sheet import Choose
 
 from ....dumps.autograd_run import autograd_run

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from graphdbg.dumps.browse.follow import Following
+from graphdbg.dumps.browse.listing import Following
 from graphdbg.dumps.errors import UsageError
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.room import first_room

@@ -25,7 +25,7 @@ from graphdbg.tui.screens.home.line import HomeColumns
 from graphdbg.tui.screens.home.preview import Overview
 from graphdbg.tui.screens.home.room import HomeRoom
 from graphdbg.tui.screens.minify.room import MinifyRoom
-from graphdbg.tui.widgets.note_panel import NotePanel
+from graphdbg.tui.widgets.trouble import NotePanel
 
 from ....dumps.graphs import chain, new_run
 from ...stories import play, shown, until
