@@ -16,7 +16,7 @@ from typing import cast
 import msgspec
 
 from .errors import ExpressionError, GraphdbgError, UnreadableError
-from .expr_values import evaluate
+from .expr import evaluate
 from .schema import (
     Arg,
     Dim,

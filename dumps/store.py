@@ -1,6 +1,9 @@
 """Opening what was recorded: a run with its graphs, or one graph by its folder or by what a user typed. Reading needs
 no torch.
 
+Inputs of a graph that never runs by itself: those of the graphs of its compile that do, by the names of their
+placeholders.
+
 Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use. Nothing
 found in a dump is executed, imported or trusted.
 
@@ -23,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from . import held, ids, index, journal, kernels, sidecar
-from .displayed import Displayed
 from .errors import NoSuchRunError, NotStoredError, UnreadableError, UsageError, WrongKindError
 from .graph_folder import (
     CODE_FOLDER,
@@ -35,6 +37,7 @@ from .graph_folder import (
     RUN_FILE,
     TENSORS_FOLDER,
 )
+from .markup import Displayed
 from .opening import opened
 from .output import say
 from .reading import plain_name, read_bytes, read_if_there, read_record, stored

@@ -1,6 +1,8 @@
 """The engine: asks the oracle, remembers, counts, keeps the best case, and stops in time. Knows no FX and no search
 order.
 
+Whether a failure is monotone, and what then need not be asked: a part of what passed passes, too.
+
 Search functions (`search/`) propose candidates through three questions: `ask` (one candidate), `first` (which of these
 fails first) and `smallest` (how much of a growing family is needed). With `jobs` workers the engine asks several at
 once; answers are always consumed in the order of submission, so one seed and one worker count give one result.

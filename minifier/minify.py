@@ -1,6 +1,8 @@
 """The minifier's public function: a graph, its inputs, and what "fails" means; the smallest case that fails the same
 way.
 
+The oracle that asks a command of the user's (`--check 'cmd: ./test.sh {case}'`). Imports no torch.
+
 With a check by name every query runs in a child of its own (`oracle`): sanity, search, other axes, verification, case
 on disk. With a callable the caller's process runs it, one call after the other. Imports torch only where a live graph
 is given or wanted.
@@ -42,8 +44,7 @@ from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import WHOLE, cannot_tell, judged
 from .events import Ended, Follow, Happening, QueryAnswered, Started
 from .executors import executor_for
-from .executors.elsewhere import Elsewhere
-from .executors.worker import WorkerSettings
+from .executors.elsewhere import Elsewhere, WorkerSettings
 from .log import Life
 from .minified import Interrupted, Minified
 from .options import MEASURES, MinifyOptions

@@ -1,6 +1,8 @@
 """OUT: what a minification leaves there. case/ is the result, also/ other failures, passes/ the nearest case that does
 not fail.
 
+Two cases beside each other: the lines of their plain programs, inputs and settings that differ, as a unified diff.
+
 Each of them is a case folder that every command opens, with a case.json that tells its failure. OUT/atoms.jsonl says
 what the numbers of a candidate stand for, one line per atom: its nodes by name, what they call, the user's line, the
 atoms that it reads. Nothing is judged here. No torch.
@@ -10,11 +12,13 @@ For example: `Results(oracle, Path("small"), Options()).case` gives `PosixPath('
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +27,19 @@ import msgspec
 from ..dumps import opening
 from ..dumps.atomic import write_file
 from ..dumps.errors import GraphdbgError, NotStoredError
+from ..dumps.names import outputs
+from ..dumps.program.case import GRAD_STAGES
+from ..dumps.program.function import FunctionText, program_of
+from ..dumps.program.inputs import SMALL_ELEMENTS, Slot, slots_of, source_of
+from ..dumps.schema import GraphRecord, TensorValue
+from ..dumps.store import SavedGraph, load_graph
+from ..dumps.walk import user_frame
+from ..dumps.why.wording import ADDRESS
 from ..dumps.wording import counted
+from ..toolkit.live.spec import FULL_STAGES
+from ..toolkit.verdicts.identity import OWN_PASS
 from ..toolkit.verdicts.signature import Signature
+from ..toolkit.verdicts.verdict import Verdict, Where
 from ..toolkit.verdicts.verdict_words import without
 from .casefile import Rate
 from .minified import Also, Minified
@@ -38,13 +53,71 @@ if TYPE_CHECKING:
     from .minified import Other
     from .session import Subject
 
+CONTEXT = 3
+STORED = "stored["
+"""In the text of an input whose values would be stored in a file beside a program."""
+_LONGEST = 160
 
-from ..dumps.names import outputs
-from ..dumps.schema import GraphRecord
-from ..dumps.store import load_graph
-from ..dumps.walk import user_frame
-from ..toolkit.verdicts.identity import OWN_PASS
-from ..toolkit.verdicts.verdict import Verdict, Where
+
+def difference(
+    failing: SavedGraph, passing: SavedGraph, names: tuple[str, str] = ("case (fails)", "passes (passes)")
+) -> str:
+    """The diff from the one to the other; empty where their texts are the same.
+
+    Small inputs are written out, unless one of them has no such form: then all are described by how they would be made.
+    """
+    exact = lines(failing, exact=True), lines(passing, exact=True)
+    formed = lines(failing), lines(passing)
+    plain = not any(STORED in line for text in exact for line in text)
+    texts = exact if plain or formed[0] == formed[1] else formed
+    return "\n".join(difflib.unified_diff(*texts, *names, n=CONTEXT, lineterm=""))
+
+
+def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
+    """A case as text: settings that are not the default, inputs (`exact`: with their values), the program."""
+    record = saved.record
+    settings = [
+        ADDRESS.sub("…", f"# {room}.{name} = {value!r}")
+        for room, values in record.config.items()
+        for name, value in values.items()
+    ]
+    if record.stage in FULL_STAGES:
+        ambient = record.ambient
+        settings += [] if ambient.grad else ["# without gradients"]
+        settings += [f"# autocast on {device}: {dtype}" for device, dtype in ambient.autocast.items()]
+    dynamic = [
+        f"# dynamic: {symbol.name} = {symbol.hint}" for symbol in record.symbols if symbol.input or symbol.backed
+    ]
+    try:
+        program = program_of(record)
+        text = program.source.splitlines()
+    except GraphdbgError:
+        program, text = None, saved.program().splitlines()
+    return [*settings, *dynamic, *_inputs(saved, program, exact), *text]
+
+
+def _inputs(saved: SavedGraph, program: FunctionText | None, exact: bool) -> list[str]:
+    """A line per input: how a program would make it, else its form."""
+    record = saved.record
+    if program is None:
+        return []
+    slots, _ = slots_of(record, saved.inputs_record, program.constants, grad=record.stage in GRAD_STAGES)
+    names = [*program.parameters, *program.constants][: len(slots)]
+    return [f"{name} = {_made(saved, slot, exact)}" for name, slot in zip(names, slots, strict=False)]
+
+
+def _made(saved: SavedGraph, slot: Slot, exact: bool) -> str:
+    small = exact and isinstance(slot.value, TensorValue) and _elements(slot.value.shape) <= SMALL_ELEMENTS
+    hints = {symbol.name: symbol.hint for symbol in saved.record.symbols if symbol.hint is not None}
+    try:
+        text = " ".join(source_of([slot], "literal" if small else "seeded", saved.kept, hints).expressions)
+    except GraphdbgError:
+        return f"... ({slot.value})"[:_LONGEST]
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _elements(shape: Sequence[int | str]) -> int:
+    return prod(dim for dim in shape if isinstance(dim, int))
 
 
 def place_of(record: GraphRecord, text: str) -> str:
@@ -207,7 +280,7 @@ class Results:
     def _diff(self, path: Path) -> str:
         """The lines in which the two cases differ; empty where one of them is no graph."""
         from ..dumps.store import load_graph
-        from .beside import difference
+        # IMPORT-REMOVED
 
         try:
             return difference(load_graph(self.case), load_graph(path))

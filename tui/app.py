@@ -1,5 +1,9 @@
 """The app: which room is seen, and what every room can ask for. No logic of a screen, none of a run.
 
+The theme of the terminal's own colours: of those that it has, the ones that can be read on its background.
+
+Keys in sequence: the next one is taken when the one before has done its work.
+
 Rooms stay as they were left (cursor, filter, folds, results) while another one is seen; `escape` goes back the way we
 came.
 
@@ -14,24 +18,30 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.color import Color as RichColor
+from rich.color import ColorType
+from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.dom import DOMNode
+from textual.filter import LineFilter
 
 from ..dumps.errors import NotReadyError
 from ..dumps.wording import counted
-from . import _terminal, clipboard, collecting, editor
+from . import _terminal, outside, responsive
+from ._terminal import Colours
 from ._textual import Sturdy, mouse_reports
 from .base_screen import BaseScreen, in_thread
 from .here import Here
 from .jobs import Job
 from .outs import running_search
-from .own_colours import OwnColours
 from .registry import ROOMS, SCREENS, room_of
 from .room import Room
 from .settings import OURS, THEMES, Settings, named_colours, state_folder, writable
@@ -44,6 +54,62 @@ if TYPE_CHECKING:
 
     from ..toolkit.node_values.seen import ValuesSeen
     from .screens.tour import Tour
+
+LEAST = 4.5
+"""The contrast that WCAG 2 asks of text, of 21."""
+DIMMED = 0.5
+"""The least part of a dim text that is its colour, in known terminals."""
+
+
+class OwnColours(LineFilter):
+    """The styles of text for a terminal of these colours."""
+
+    def __init__(self, known: Colours) -> None:
+        super().__init__()
+        self.known = {
+            name: Color(round(255 * red), round(255 * green), round(255 * blue))
+            for name, (red, green, blue) in known.items()
+        }
+        self.style = cache(self._style)
+
+    def stands_out(self, name: str, part: float = 1.0) -> bool:
+        """Whether a colour of the terminal can be read on its background."""
+        front, back = self.known.get(name), self.known.get("11")
+        return front is not None and back is not None and contrast(back.blend(front, part), back) >= LEAST
+
+    def _style(self, style: Style) -> Style:
+        color, back = style.color, style.bgcolor
+        plain = Style(color="default", bgcolor="default" if back is not None else None)
+        if style.dim and not self.stands_out("10", DIMMED):
+            style += Style(dim=False)
+        if back is not None and not back.is_default:
+            return style + plain + Style(reverse=True)
+        if color is None or color.is_default:
+            return style
+        number = (color.number or 0) % 8 if color.type is ColorType.STANDARD else 0
+        for colour in (number, number + 8) if 0 < number < 7 and not style.dim else ():
+            if self.stands_out(f"4;{colour}"):
+                return style + Style(color=RichColor.from_ansi(colour))
+        return style + plain + Style(bold=True)
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The text in styles that can be read."""
+        return [
+            Segment(text, self.style(style), control) if style else Segment(text, style, control)
+            for text, style, control in segments
+        ]
+
+
+def contrast(first: Color, other: Color) -> float:
+    """The contrast of two colours as WCAG 2 defines it, 1 to 21."""
+
+    def light(color: Color) -> float:
+        parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color.normalized]
+        return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+    low, high = sorted((light(first), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
 
 PATIENCE_S = 0.5
 """How long a key whose widget went away, or takes its time, can hold up the next ones."""
@@ -112,7 +178,7 @@ class Workbench(InTurn, Sturdy):
     def __init__(self, first: Room, colours: _terminal.Colours | None = None) -> None:
         super().__init__()
         self.first = first
-        self.collector = collecting.Collector()
+        self.collector = responsive.Collector()
         self.jobs: set[Job] = set()
         """What was started or attached to here."""
         self.troubles: list[ShownError] = []
@@ -144,7 +210,7 @@ class Workbench(InTurn, Sturdy):
 
     def on_mount(self) -> None:
         """Shows the first screen."""
-        collecting.begin()
+        responsive.begin()
         self.ansi_theme_dark, self.ansi_theme_light = named_colours(dark=True), named_colours(dark=False)
         for theme in OURS:
             self.register_theme(theme)
@@ -154,21 +220,21 @@ class Workbench(InTurn, Sturdy):
         self.trail.append(self.first)
         self.push_screen(self.first)
         self.set_interval(LOOK_S, self.tell_where)
-        self.set_interval(collecting.LOOK_S, self.collector.tick)
+        self.set_interval(responsive.LOOK_S, self.collector.tick)
         for number in LEAVING:
             with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):  # only the main thread can
                 asyncio.get_running_loop().add_signal_handler(number, self._leave_for, number)
 
     def on_unmount(self) -> None:
         """Garbage is collected as before."""
-        collecting.end()
+        responsive.end()
 
     async def on_event(self, event: events.Event) -> None:
         """Notes that a user is here."""
         if isinstance(event, events.InputEvent):
             self.collector.touched()
-            if collecting.much():
-                self.set_timer(collecting.AFTER_KEY_S, collecting.young)
+            if responsive.much():
+                self.set_timer(responsive.AFTER_KEY_S, responsive.young)
         await super().on_event(event)
 
     @property
@@ -360,7 +426,7 @@ class Workbench(InTurn, Sturdy):
 
     def _crash_file(self, error: BaseException) -> Path | str:
         try:
-            return clipboard.export(
+            return outside.export(
                 "".join(traceback.format_exception(error)), "crash", writable(state_folder() / "crashes")
             )
         except Exception as unwritten:  # noqa: BLE001 - said in place of the file's name
@@ -454,19 +520,19 @@ class Workbench(InTurn, Sturdy):
         """Text to the clipboard of the terminal and to a file; says both. `name` is the file's."""
         self.copy_to_clipboard(text)
         if isinstance(self.screen, BaseScreen):
-            self.screen.work(lambda: clipboard.to_tmux(text), lambda _: None, doing="copy")
-        path = clipboard.keep(text, name)
+            self.screen.work(lambda: outside.to_tmux(text), lambda _: None, doing="copy")
+        path = outside.keep(text, name)
         self.notify(f"Copied. Also saved to {path}", markup=False, timeout=6)
 
     def export(self, text: str, name: str = "text") -> Path:
         """Text to a new file in the folder we are in; says where and returns it."""
-        path = clipboard.export(text, name, Path.cwd())
+        path = outside.export(text, name, Path.cwd())
         self.notify(f"written: {path}", markup=False, timeout=6)
         return path
 
     def edit(self, path: Path, line: int = 1) -> None:
         """A file in the user's editor."""
-        editor.edit(self, path, line)
+        outside.edit(self, path, line)
 
     def do_variant_edit(self) -> None:
         """The graph.py of the graph that is looked at in the editor; what was changed is judged, and shown beside

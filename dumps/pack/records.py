@@ -1,6 +1,9 @@
 """The records of a run without what reveals a person or a machine: which of their fields are free text is known here
 alone.
 
+Takes paths, people, hosts, credentials and the user's source lines out of the texts of one run, and counts what it
+took.
+
 Names that FX and the file system read (nodes, targets, ids, expressions) stay. The given records, which are the store's
 own, are not changed.
 
@@ -17,7 +20,6 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from ..environment import shareable
 from ..journal import Event
 from ..process import ProcessRecord
 from ..schema import (
@@ -38,7 +40,7 @@ from ..schema import (
     TritonKernel,
     Value,
 )
-from ..secrets import STAND_IN, Secrets
+from ..secrets import STAND_IN, Secrets, shareable
 from ..walk import contents, map_argument, nodes, tag_of
 from .redact import ANY_HOME, COMMON_USERS, Places, is_absolute, public, without_folder
 

@@ -211,7 +211,7 @@ def _tested(done: Written, as_json: bool) -> int:
 
 def _previewed(folder: Path, as_json: bool) -> int:
     """Looks at a report that is there, or at what one would share."""
-    from ..report.preview import Preview, ahead, warning
+    from ..report.issue import Preview, ahead, warning
 
     preview = Preview.of(folder)
     if not preview.is_there:

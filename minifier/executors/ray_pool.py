@@ -28,7 +28,7 @@ from typing import Any
 
 from ...dumps.errors import ClusterError, DeviceMissingError, PackageMissingError
 from ...dumps.wording import counted
-from . import worker
+from . import elsewhere
 
 ADDRESS = "RAY_ADDRESS"
 START_S = 180.0
@@ -80,11 +80,11 @@ class Actor:
 
     def stop_query(self, token: str, number: int) -> None:
         """Ends a query that `run` is working on."""
-        worker.stop(token, number)
+        elsewhere.stop(token, number)
 
     def leave(self) -> None:
         """Ends the servers of this process."""
-        worker.leave_all()
+        elsewhere.leave_all()
 
 
 class RayExecutor(Executor):

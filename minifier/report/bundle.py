@@ -1,6 +1,9 @@
 """Writes the report of one failing graph: finds the plainest program that shows the failure, verifies it, describes it
 as an issue.
 
+Packs `artifacts.zip`: repro, issue text, the case, generated code and the journal lines of the graph, all texts
+redacted.
+
 Everything is decided by running programs in fresh processes (`verify`). Nothing is overwritten, and nothing claimed
 that was not seen: a program that does not fail is written with those words in the issue.
 

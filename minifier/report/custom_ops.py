@@ -20,7 +20,7 @@ from typing import Any, cast
 from ...dumps.allowlist import TRITON_CALLS, is_custom
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.program.case import Registered
-from ...dumps.program.stand_ins import HELPER, OpCall, results, stand_in
+from ...dumps.program.inputs import HELPER, OpCall, results, stand_in
 from ...dumps.program.text import dotted
 from ...dumps.schema import Arg, GraphRecord, NodeRecord, SequenceValue, TensorValue, Value
 from ...dumps.walk import bodies, contents, given, nodes, tag_of, used

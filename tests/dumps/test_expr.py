@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from graphdbg.dumps import expr
 from graphdbg.dumps.errors import RefusedError, UnreadableError
-from graphdbg.dumps.expr import Apply, Name, parse, unparse
-from graphdbg.dumps.expr_values import evaluate
+from graphdbg.dumps.expr import Apply, Name, evaluate, parse, unparse
 
 VALUES = {"s0": 8, "s1": 3, "u0": -5}
 

@@ -29,10 +29,9 @@ from graphdbg.dumps import trust
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.dumps.live import save_graph
 from graphdbg.minifier.asking import Querying
-from graphdbg.minifier.executors import worker
-from graphdbg.minifier.executors.elsewhere import Elsewhere, case_files
+from graphdbg.minifier.executors import elsewhere
+from graphdbg.minifier.executors.elsewhere import Elsewhere, WorkerSettings, case_files
 from graphdbg.minifier.executors.ray_pool import required
-from graphdbg.minifier.executors.worker import WorkerSettings
 from graphdbg.minifier.minify import _with_settings, minify
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.search.problem import Aborted
@@ -100,7 +99,7 @@ def waited(what: Callable[[], bool], limit_s: float = 60.0) -> bool:
 
 
 def test_only_what_is_lacking_is_asked_for_and_what_was_altered_is_refused(tmp_path: Path) -> None:
-    sender, store = worker.Sender(), worker.Store(tmp_path / "store")
+    sender, store = elsewhere.Sender(), elsewhere.Store(tmp_path / "store")
     (tmp_path / "a").write_bytes(b"one")
     first = sender.tree({"a": tmp_path / "a", "in/b": b"two"})
     rounds = []
@@ -116,17 +115,17 @@ def test_only_what_is_lacking_is_asked_for_and_what_was_altered_is_refused(tmp_p
     second = sender.tree({"a": tmp_path / "a", "c": b"three"})
     assert store.lacks(second) == [second]
     store.add({second: sender.bytes_of(second)})
-    assert store.lacks(second) == [worker.hash_of(b"three")]
+    assert store.lacks(second) == [elsewhere.hash_of(b"three")]
     with pytest.raises(EnvironmentLackError, match="arrives damaged"):
-        store.add({worker.hash_of(b"three"): b"four"})
+        store.add({elsewhere.hash_of(b"three"): b"four"})
     (tmp_path / "a").write_bytes(b"changed")
     with pytest.raises(EnvironmentLackError, match="changed during"):
-        sender.bytes_of(worker.hash_of(b"one"))
+        sender.bytes_of(elsewhere.hash_of(b"one"))
     assert sender.tree({"a": tmp_path / "a", "in/b": b"two"}) != first
 
 
 def test_a_file_outside_of_its_folder_is_refused(tmp_path: Path) -> None:
-    sender, store = worker.Sender(), worker.Store(tmp_path)
+    sender, store = elsewhere.Sender(), elsewhere.Store(tmp_path)
     tree = sender.tree({"../stolen": b"x"})
     while lacks := store.lacks(tree):
         store.add({name: sender.bytes_of(name) for name in lacks})

@@ -29,9 +29,8 @@ from graphdbg.minifier.events import (
     from_json,
 )
 from graphdbg.minifier.minified import Minified
-from graphdbg.minifier.progress.live import render
 from graphdbg.minifier.progress.outcome import sentences
-from graphdbg.minifier.progress.plain import PlainLines
+from graphdbg.minifier.progress.plain import PlainLines, render
 from graphdbg.minifier.progress.telling import doing, queries_text
 from graphdbg.minifier.search.problem import Answer, Ruling
 from graphdbg.minifier.story import Story

@@ -28,7 +28,7 @@ from graphdbg.minifier.progress import telling
 from graphdbg.minifier.progress.candidates import Atoms, difference, parsed, state, whole
 from graphdbg.minifier.progress.outcome import outcome_of
 from graphdbg.minifier.progress.watched import Watched, watched
-from graphdbg.minifier.report.preview import Preview
+from graphdbg.minifier.report.issue import Preview
 from graphdbg.minifier.search.problem import Candidate
 from graphdbg.minifier.starting import Start, proposed
 from graphdbg.minifier.story import Story
@@ -358,7 +358,7 @@ def test_following_imports_no_torch() -> None:
     program = (
         "import sys, graphdbg.minifier.progress.watched, graphdbg.minifier.progress.candidates, "
         "graphdbg.minifier.starting, "
-        "graphdbg.minifier.progress.outcome, graphdbg.minifier.report.preview; sys.exit('torch' in sys.modules)"
+        "graphdbg.minifier.progress.outcome, graphdbg.minifier.report.issue; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], env=dict(os.environ)).returncode == 0
 

@@ -11,8 +11,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.pilot import Pilot
 
-from graphdbg.tui.app import Workbench
-from graphdbg.tui.own_colours import LEAST, OwnColours, contrast
+from graphdbg.tui.app import LEAST, OwnColours, Workbench, contrast
 from graphdbg.tui.settings import THEMES
 
 from .stories import ROOMS, play

@@ -17,11 +17,11 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from graphdbg.dumps.errors import EnvironmentLackError
-from graphdbg.tui import clipboard
+from graphdbg.tui import outside
 from graphdbg.tui.app import Workbench
-from graphdbg.tui.editor import command
 from graphdbg.tui.here import Here
 from graphdbg.tui.jobs import Job
+from graphdbg.tui.outside import command
 from graphdbg.tui.registry import of_room
 from graphdbg.tui.room import Room
 from graphdbg.tui.screens.help import Help
@@ -146,9 +146,9 @@ def test_tmux_is_asked_where_we_are_inside_one(tmp_path: Path, monkeypatch: pyte
     fake.write_text(f'#!/bin/sh\nprintf "%s|" "$@" > {tmp_path}/words; cat > {tmp_path}/text\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert not clipboard.to_tmux("no tmux around us")
+    assert not outside.to_tmux("no tmux around us")
     monkeypatch.setenv("TMUX", "socket,1,0")
-    assert clipboard.to_tmux("the text")
+    assert outside.to_tmux("the text")
     assert ((tmp_path / "words").read_text(), (tmp_path / "text").read_text()) == ("load-buffer|-w|-|", "the text")
 
 
@@ -156,7 +156,7 @@ def test_a_copy_that_has_no_place_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/proc/nowhere")
     with pytest.raises(EnvironmentLackError, match="no file was written"):
-        clipboard.keep("text", "name")
+        outside.keep("text", "name")
 
 
 def test_editors_get_the_line_their_way() -> None:
@@ -354,5 +354,5 @@ def test_room_of_names_them_all() -> None:
 def test_copies_are_for_their_owner_alone_in_a_shared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    path = clipboard.keep("text", "name")
+    path = outside.keep("text", "name")
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700

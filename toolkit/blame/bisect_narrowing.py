@@ -1,5 +1,7 @@
 """From a guilty subsystem to the one application in it, and from that to a work-around that a probe has shown to work.
 
+The cheapest change that was seen to make a graph right, as lines to paste at the top of a script.
+
 The applications before the k-th are the same in every compile, so a binary search with the first k on can count; what
 it finds is then switched off alone, by name, because later numbers shift once an earlier pass is off. Another failure
 decides nothing and is stepped around. Each probe is a whole compile.
@@ -9,13 +11,22 @@ For example: `narrow(asking, ["post_grad_passes"])[0].name` gives `'remove_noop_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from ...dumps.walk import string, user_frame
 from ...dumps.wording import counted
+from ..isolation import ForkServer
+from ..replaying.replay import How
+from ..verdicts.verdict import ROUNDING, Verdict
 from . import bisect_words as words
 from .bisect_asking import BisectQuestions, Setting
-from .bisect_records import Application, Culprit, Effect, Off, Subsystem, Trial, Workaround
+from .bisect_records import Application, Bisection, Clock, Culprit, Effect, Off, OutOfTime, Subsystem, Trial, Workaround
+from .uncompiled import EAGER, functions
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
 
 T = TypeVar("T")
 
@@ -258,3 +269,122 @@ def _without_passes(asking: BisectQuestions, finding: Culprit, names: Sequence[s
     ]
     code = f"torch._inductor.config.disabled_passes = {value!r}"
     finding.workaround = Workaround(code, verdict == "gone", list(dict.fromkeys(also)))
+
+
+OPERATORS, SETTINGS, FUNCTIONS, MOST = 3, 4, 4, 12
+"""So many of each are tried alone, and so many operators together; `bisect` searches on."""
+
+_FIRST = {
+    "rounding": (
+        "emulate_precision_casts",
+        "eager_numerics.division_rounding",
+        "eager_numerics.disable_ftz",
+        "cpp.simdlen",
+        "cpp.enable_floating_point_contract_flag",
+        "layout_optimization",
+    ),
+    "crash": ("pattern_matcher", "cpp.simdlen", "use_joint_graph_passes", "max_fusion_size"),
+    "": ("cpp.simdlen", "emulate_precision_casts", "pattern_matcher", "max_fusion_size"),
+}
+"""Rounding, or the kind of a failure -> the settings to try first."""
+
+LITE = """import torch._inductor
+for name, value in torch._inductor.list_mode_options("lite").items():
+    setattr(torch._inductor.config, name, value)"""
+
+
+class Change(NamedTuple):
+    """One thing to try, and the lines that do it."""
+
+    trial: Trial
+    code: str
+
+
+def work_around(
+    saved: SavedGraph,
+    server: ForkServer,
+    how: How,
+    verdict: Verdict,
+    *,
+    max_time_s: float | None = None,
+    narrate: Callable[[str], None] = lambda text: None,
+) -> str | None:
+    """The lines of the first change under which the graph is right; None where it does not fail again, where none
+    helps, or where the time is over. Raises GraphdbgError for a graph that cannot be loaded.
+    """
+    rounding = verdict.verdict == ROUNDING
+    result = Bisection(saved.id, saved.stage)
+    asking = BisectQuestions(saved, server, result, narrate, how, ROUNDING if rounding else "auto", Clock(max_time_s))
+    try:
+        asking.reproduce()
+        if not result.reproduced:
+            return None
+        if (own := own_settings(asking)) and own[0].workaround is not None:
+            return _with_import(own[0].workaround.code)
+        for change in changes(asking, verdict):
+            if asking.probe(change.trial) == "gone":
+                return change.code
+        if asking.probe_rung("lite") == "gone":
+            return LITE
+        return None if rounding else EAGER
+    except OutOfTime:
+        return None
+    finally:
+        asking.close()
+
+
+def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[Change]:
+    """The changes to try, the cheapest first."""
+    rounding = verdict.verdict == ROUNDING
+    operator_names = operators(asking, verdict)
+    groups = [[op] for op in operator_names[:OPERATORS]] + ([operator_names] if 1 < len(operator_names) <= MOST else [])
+    fallbacks = [Change(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups]
+    known = {(setting.room, setting.name): setting for setting in asking.settings()}
+    names = _FIRST[ROUNDING if rounding else verdict.kind if verdict.kind in _FIRST else ""]
+    settings = [known["inductor", name] for name in names if ("inductor", name) in known][:SETTINGS]
+    lines = [Change(_of(setting), words.setting_code(setting)) for setting in settings]
+    yield from [*lines, *fallbacks] if rounding else [*fallbacks, *lines]
+    if asking.saved.stage == "dynamo":
+        for function in functions(asking.saved, _named_operators(asking, verdict))[:FUNCTIONS]:
+            yield Change(Trial(f"{function.name} uncompiled", uncompiled=function.nodes), function.code)
+
+
+def _named_operators(asking: BisectQuestions, verdict: Verdict) -> Iterator[str]:
+    """The nodes of a Dynamo graph that a verdict names, by name or by line; all of them, the last first, where it names
+    none."""
+    record, where = asking.saved.record, verdict.where
+    nodes = [node for node in record.graph.nodes if node.op.startswith("call_")]
+    matching = [node for node in nodes if where is not None and node.name == where.node]
+    if where is not None and where.line:
+        matching += [node for node in nodes if user_frame(string(record.strings, node.stack))[0] == where.line]
+    return (node.name for node in matching or reversed(nodes))
+
+
+def operators(asking: BisectQuestions, verdict: Verdict) -> list[str]:
+    """The operators of the compile, the likeliest first: that of the node named, those of its line, the last ones."""
+    lowered = [application for application in asking.applications("lowerings") if not application.required]
+    taken_apart = asking.applications("decomposition")
+    node, line = (verdict.where.node, verdict.where.line) if verdict.where is not None else ("", "")
+    stem = re.sub(r"_\d+$", "", node)
+    names = (
+        [application.name for application in reversed(lowered)][:1]
+        if verdict.kind in ("crash", "signal", "hang", "memory")
+        else []
+    )
+    names += [application.name for application in lowered if node and application.label == node]
+    names += [application.name for application in taken_apart if stem and application.name.split(".")[1:2] == [stem]]
+    names += [application.name for application in reversed(lowered) if line and application.line.startswith(line)]
+    names += [application.name for application in reversed([*taken_apart, *lowered])]
+    return [name for name in dict.fromkeys(names) if _IS_OPERATOR.fullmatch(name) and not name.startswith("aten.view")]
+
+
+_IS_OPERATOR = re.compile(r"\w+\.\w+\.\w+")
+
+
+def _with_import(code: str) -> str:
+    module = code.partition(".config")[0]
+    return f"import {module}.config\n{code}" if ".config." in code and not code.startswith("import") else code
+
+
+def _of(setting: Setting) -> Trial:
+    return Trial(setting.text(), settings={setting.room: {setting.name: setting.value}})

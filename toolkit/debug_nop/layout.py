@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...dumps import expr as expressions
-from ...dumps.expr_values import evaluate as number_of
+from ...dumps.expr import evaluate as number_of
 from ...dumps.torchside import sympy_text
 from .. import torch_private as t
 

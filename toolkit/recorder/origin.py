@@ -24,10 +24,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ...dumps.environment import ALLOWED
 from ...dumps.errors import ExistsAlreadyError, GraphdbgError, UsageError
 from ...dumps.graph_folder import RUN_FILE
 from ...dumps.schema import RunRecord
+from ...dumps.secrets import ALLOWED
 from ...dumps.writer import RunWriter, joined_record
 
 _PACKAGES = ("torch", "triton", "numpy", "graphdbg")

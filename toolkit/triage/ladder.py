@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..blame.workaround import work_around
+from ..blame.bisect_narrowing import work_around
 from ..node_values.at_node import node_values
 from ..verdicts.verdict import ROUNDING
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from graphdbg.dumps.store import load_graph, open_run
+from graphdbg.toolkit.blame.bisect_narrowing import operators
 from graphdbg.toolkit.blame.bisect_records import Application
 from graphdbg.toolkit.blame.uncompiled import Uncompiled, functions
-from graphdbg.toolkit.blame.workaround import operators
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from graphdbg.toolkit.live.case import Case
 from graphdbg.toolkit.live.eager import copy_graph

@@ -218,7 +218,7 @@ def test_two_ranks_of_dtensors(tmp_path: Path) -> None:
 
 
 def test_an_object_that_a_node_computes_with_cannot_be_saved() -> None:
-    from graphdbg.toolkit.capture.captured import without_objects
+    from graphdbg.toolkit.capture.aot import without_objects
 
     gm = torch.fx.symbolic_trace(lambda mesh, x: (torch.add(x, mesh), mesh))
     with pytest.raises(UsageError, match="add computes with mesh"):

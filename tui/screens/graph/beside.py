@@ -23,8 +23,8 @@ from ....dumps.browse.sheet import Sheet, text
 from ....dumps.errors import NoSuchNodeError, NotReadyError, ScreenError
 from ....dumps.roles import known_names
 from ....dumps.walk import Frame
-from ...clipboard import keep
 from ...jobs import Job
+from ...outside import keep
 from ...sheet import Choose
 
 if TYPE_CHECKING:

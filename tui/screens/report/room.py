@@ -19,7 +19,7 @@ from textual.widgets import Static
 from ....dumps.errors import InUseError, NotReadyError
 from ....dumps.tables import plain
 from ....dumps.wording import counted, size_text
-from ....minifier.report.preview import ARTIFACTS, ISSUE, REPRO, Preview, free_folder, reports, warning
+from ....minifier.report.issue import ARTIFACTS, ISSUE, REPRO, Preview, free_folder, reports, warning
 from ...here import Here
 from ...jobs import Job
 from ...room import ViewsRoom

@@ -1,5 +1,7 @@
 """The user's own editor on one line of one file, over the workbench, which waits behind it.
 
+Text out of the workbench: to the terminal's clipboard, which may refuse without a word, so always to a file, too.
+
 No editor is guessed: where none is set, the place itself is reported.
 
 >>> command("vim -p", Path("a.py"), 7)
@@ -9,7 +11,9 @@ No editor is guessed: where none is set, the place itself is reported.
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -17,7 +21,9 @@ from pathlib import Path
 
 from textual.app import App, SuspendNotSupported
 
-from ..dumps.errors import ScreenError
+from ..dumps.atomic import free_path
+from ..dumps.errors import CannotWriteError, EnvironmentLackError, ScreenError
+from .settings import state_folder, writable
 
 COLON = frozenset(("code", "codium", "cursor", "hx", "helix", "subl", "zed"))
 """Editors that take FILE:LINE; all others take +LINE."""
@@ -66,3 +72,59 @@ def over(app: App[None], words: Sequence[str], what: str, fix: str) -> int:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
+
+
+TMUX_LIMIT_S = 2.0
+
+
+def keep(text: str, name: str) -> Path:
+    """Writes the text to the user's folder of copies, over the last one of that name; raises EnvironmentLackError."""
+    try:
+        path = writable(state_folder() / "copies") / file_name(name)
+        path.write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise cannot(error) from error
+    return path
+
+
+def export(text: str, name: str, folder: Path) -> Path:
+    """Writes the text to a new file in a folder, else in the folder of copies; raises EnvironmentLackError."""
+    if not os.access(folder, os.W_OK):
+        return keep(text, name)
+    given = folder / file_name(name)
+    path = free_path(str(given.with_suffix("")), given.suffix, first=2)
+    try:
+        with path.open("x", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise cannot(error) from error
+    return path
+
+
+def to_tmux(text: str) -> bool:
+    """Hands the text to the tmux around us, which hands it to its own terminal; returns whether there was one that took
+    it."""
+    if not os.environ.get("TMUX") or shutil.which("tmux") is None:
+        return False
+    try:
+        words = ["tmux", "load-buffer", "-w", "-"]
+        subprocess.run(words, input=text.encode(), check=True, capture_output=True, timeout=TMUX_LIMIT_S)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+def file_name(name: str) -> str:
+    """A name that is safe in any folder, with .txt where it has no ending.
+
+    >>> file_name("myrun/0_0/forward")
+    'myrun-0_0-forward.txt'
+    """
+    safe = re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "text"
+    return safe if re.search(r"\.\w{1,5}$", safe) else f"{safe}.txt"
+
+
+def cannot(error: OSError) -> EnvironmentLackError:
+    """The error for a file that cannot be written."""
+    why = f"{error.filename}: {error.strerror}"
+    return CannotWriteError("no file was written", why, "make room, or choose another folder")
