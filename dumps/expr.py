@@ -1,7 +1,7 @@
 """Symbol expressions as torch prints them ("2*s0 + 1", "((s0 + 1)//2)", "Eq(Mod(s0, 2), 0)"), read
 through Python's own syntax tree.
 
-The arithmetic of symbol expressions, with torch's meaning of each function and exact fractions in between.
+Also: the arithmetic of symbol expressions, with torch's meaning of each function and exact fractions in between.
 
 Must never hand a stored string to `eval`, `sympify` or anything that looks names up: only the functions of ARITY exist,
 sizes and depths are bounded. `dumps.expr` has the arithmetic, `dumps.torchside` turns the parsed form into

@@ -1,7 +1,7 @@
 """HTML from texts of a dump: everything that is put in is escaped, unless it was made here.
 
-Objects that a notebook shows: what is shown is made by a room that may know all of them, so that they need to know
-nothing of it.
+Also: objects that a notebook shows: what is shown is made by a room that may know all of them, so that they need to
+know nothing of it.
 
 No way leads around it: whatever writes HTML, also the labels of DOT, escapes here, once.
 

@@ -1,10 +1,10 @@
 """Which settings, compiler arguments and values of them a dump may set: by a list, everything else is refused.
 
-The kinds of values that a setting takes: true or false, numbers of a range, words of a fixed set, plain names, and
-lists and tables of these.
+Also: the kinds of values that a setting takes: true or false, numbers of a range, words of a fixed set, plain names,
+and lists and tables of these.
 
-The settings of torch's compiler that a dump may set, each by its name and with what it takes; and names that are
-refused.
+Also: the settings of torch's compiler that a dump may set, each by its name and with what it takes; and names that
+are refused.
 
 Paths, commands, flags, libraries, callbacks and names that nobody has looked at are shown, and put in force only where
 the user trusts the dump. Values are plain ones (`walk.plain`). Imports no torch, and does not ask what torch would

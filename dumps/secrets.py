@@ -1,7 +1,8 @@
 """Credentials in texts: known forms by rules, values of variables and arguments whose names look secret, and what looks
 random.
 
-Which environment variables may be kept in a run: settings of torch, its compilers and the job, each by its full name.
+Also: which environment variables may be kept in a run: settings of torch, its compilers and the job, each by its full
+name.
 
 Used by `pack` and `report` alike; needs no torch. A rule is a name, texts without which it cannot match, and an
 expression for what is replaced: a new kind of token is one more line in RULES.

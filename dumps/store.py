@@ -1,7 +1,7 @@
 """Opening what was recorded: a run with its graphs, or one graph by its folder or by what a user typed. Reading needs
 no torch.
 
-Inputs of a graph that never runs by itself: those of the graphs of its compile that do, by the names of their
+Also: inputs of a graph that never runs by itself: those of the graphs of its compile that do, by the names of their
 placeholders.
 
 Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use. Nothing

@@ -1,8 +1,8 @@
 """How one judgement is asked of the fork server: its time limits, alone or beside others, once or again. Imports no
 torch.
 
-Nodes of a saved graph as a case of their own: by the means with which the minifier builds its candidates. Imports no
-torch.
+Also: nodes of a saved graph as a case of their own: by the means with which the minifier builds its candidates.
+Imports no torch.
 
 Knows the kind of failure that is looked for, not whether a candidate shows it (`oracle`); how long a candidate may take
 before it counts as hanging (`Pace`), and which queries must run alone (`Gate`).

@@ -1,7 +1,7 @@
 """The engine: asks the oracle, remembers, counts, keeps the best case, and stops in time. Knows no FX and no search
 order.
 
-Whether a failure is monotone, and what then need not be asked: a part of what passed passes, too.
+Also: whether a failure is monotone, and what then need not be asked: a part of what passed passes, too.
 
 Search functions (`search/`) propose candidates through three questions: `ask` (one candidate), `first` (which of these
 fails first) and `smallest` (how much of a growing family is needed). With `jobs` workers the engine asks several at

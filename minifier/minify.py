@@ -1,7 +1,7 @@
 """The minifier's public function: a graph, its inputs, and what "fails" means; the smallest case that fails the same
 way.
 
-The oracle that asks a command of the user's (`--check 'cmd: ./test.sh {case}'`). Imports no torch.
+Also: the oracle that asks a command of the user's (`--check 'cmd: ./test.sh {case}'`). Imports no torch.
 
 With a check by name every query runs in a child of its own (`oracle`): sanity, search, other axes, verification, case
 on disk. With a callable the caller's process runs it, one call after the other. Imports torch only where a live graph

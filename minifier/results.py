@@ -1,7 +1,8 @@
 """OUT: what a minification leaves there. case/ is the result, also/ other failures, passes/ the nearest case that does
 not fail.
 
-Two cases beside each other: the lines of their plain programs, inputs and settings that differ, as a unified diff.
+Also: two cases beside each other: the lines of their plain programs, inputs and settings that differ, as a unified
+diff.
 
 Each of them is a case folder that every command opens, with a case.json that tells its failure. OUT/atoms.jsonl says
 what the numbers of a candidate stand for, one line per atom: its nodes by name, what they call, the user's line, the

@@ -1,7 +1,7 @@
 """Orders of the user's, carried out between two queries: pause, skip a step, disable, enable or raise one, cancel,
 restart.
 
-OUT/control.jsonl: what the user wants of a minification that runs, one order per line; it is read between two
+Also: OUT/control.jsonl: what the user wants of a minification that runs, one order per line; it is read between two
 queries.
 
 What became of an order is a `steered` event, in the log before it acts. A resumed search meets the same boundaries (it

@@ -1,8 +1,8 @@
 """What the children of the fork server do for the minifier: record values once, then build and judge one candidate
 each.
 
-What a child of the fork server does under `--check 'cmd: ...'`: writes the candidate as a case folder and becomes the
-command.
+Also: what a child of the fork server does under `--check 'cmd: ...'`: writes the candidate as a case folder and
+becomes the command.
 
 A folder of its own (`work`) holds what the first child leaves for the others: the index of values, their tensors, the
 atoms. Every function takes and returns plain JSON values.

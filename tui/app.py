@@ -1,8 +1,8 @@
 """The app: which room is seen, and what every room can ask for. No logic of a screen, none of a run.
 
-The theme of the terminal's own colours: of those that it has, the ones that can be read on its background.
+Also: the theme of the terminal's own colours: of those that it has, the ones that can be read on its background.
 
-Keys in sequence: the next one is taken when the one before has done its work.
+Also: keys in sequence: the next one is taken when the one before has done its work.
 
 Rooms stay as they were left (cursor, filter, folds, results) while another one is seen; `escape` goes back the way we
 came.

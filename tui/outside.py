@@ -1,6 +1,7 @@
 """The user's own editor on one line of one file, over the workbench, which waits behind it.
 
-Text out of the workbench: to the terminal's clipboard, which may refuse without a word, so always to a file, too.
+Also: text out of the workbench: to the terminal's clipboard, which may refuse without a word, so always to a file,
+too.
 
 No editor is guessed: where none is set, the place itself is reported.
 

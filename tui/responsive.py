@@ -1,7 +1,7 @@
 """Work in slices between keys: a generator of `dumps/browse` gets a few milliseconds at a time; a newer one ends an
 older one.
 
-When garbage is collected: while nobody presses a key. A collection among millions of nodes takes a quarter of a
+Also: when garbage is collected: while nobody presses a key. A collection among millions of nodes takes a quarter of a
 second.
 
 What takes no longer than one slice is done at once. Starts no threads, and knows nothing of what is computed.

@@ -1,8 +1,8 @@
 """All views of the nodes of one graph in one place: detail, source, code, stages, neighbourhood, partners. Files are
 read once.
 
-The same node at other stages of its compile: what Dynamo called it, what it was in the joint graph, after Inductor's
-passes.
+Also: the same node at other stages of its compile: what Dynamo called it, what it was in the joint graph, after
+Inductor's passes.
 
 The workbench asks it in a thread, `graphdbg show --node` at once. Each view is a Sheet; one that has nothing to show
 says why. `lock` keeps it to one thread at a time.

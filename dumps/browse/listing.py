@@ -1,8 +1,8 @@
 """Runs, their processes and graphs as one list of lines that fold: what Home shows. Torch-free; opens no graph, prints
 nothing.
 
-A run as it grows: journals are read on from where they were, twice a second, by size and time of change. Needs no
-torch.
+Also: A run as it grows: journals are read on from where they were, twice a second, by size and time of change. Needs
+no torch.
 
 Whatever is damaged, vanished, left out or not there yet is a line of its own, so that everything else is still shown.
 

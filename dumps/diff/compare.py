@@ -1,6 +1,6 @@
 """Where two aligned graphs depart: which nodes, in what, and which of these departures merely follow from another one.
 
-What two graphs differ in besides their nodes: inputs, symbols, guards, compiler arguments, ambient state,
+Also: what two graphs differ in besides their nodes: inputs, symbols, guards, compiler arguments, ambient state,
 configuration.
 
 It reads no files; `view` makes text of it. A node departs when it has no partner, or when it and its partner differ in

@@ -1,7 +1,7 @@
 """A comparison as text: the first node that departs with both user lines, then a short table of the others. Prints
 nothing.
 
-A comparison as plain data for people and programs: what `--json` prints and what the text is made of. Pure.
+Also: A comparison as plain data for people and programs: what `--json` prints and what the text is made of. Pure.
 
 >>> from graphdbg.dumps.diff.view import graph_view
 >>> print(details(graph_view(diff(saved, run.graph("0_1/forward")), "0_0/forward", "0_1/forward")))

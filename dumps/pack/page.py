@@ -1,7 +1,7 @@
 """The page: all of a redacted run in one HTML file that needs no server, no network and, but for its node tables, no
 script.
 
-The graphs of a page as columns of numbers that point into one list of texts, so that fifty graphs fit into a
+Also: the graphs of a page as columns of numbers that point into one list of texts, so that fifty graphs fit into a
 megabyte.
 
 Everything on it comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup`

@@ -1,8 +1,8 @@
 """The records of a run without what reveals a person or a machine: which of their fields are free text is known here
 alone.
 
-Takes paths, people, hosts, credentials and the user's source lines out of the texts of one run, and counts what it
-took.
+Also: takes paths, people, hosts, credentials and the user's source lines out of the texts of one run, and counts what
+it took.
 
 Names that FX and the file system read (nodes, targets, ids, expressions) stay. The given records, which are the store's
 own, are not changed.

@@ -1,7 +1,7 @@
 """The style of a repro: a graph as one plain Python function of torch calls, which a stranger reads and runs.
 
-Calls of higher-order operators as the functions that torch.compile takes: Dynamo refuses some operators when called
-by name.
+Also: calls of higher-order operators as the functions that torch.compile takes: Dynamo refuses some operators when
+called by name.
 
 Constants are parameters, subgraphs inner functions. Imports no torch, and nothing of a record reaches the program but
 what `arguments` and `text` have checked: it is executed.

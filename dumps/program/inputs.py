@@ -1,7 +1,7 @@
 """Inputs of a repro as source text, in three ways: seeded (shapes and ranges only), literal (small tensors written
 out), stored.
 
-A stand-in for a custom operator that nobody can import: registered under its name, with the shapes that were
+Also: A stand-in for a custom operator that nobody can import: registered under its name, with the shapes that were
 recorded.
 
 Imports no torch: bytes come from the saved form's own storages. `stored` reads one file beside the program, a

@@ -1,7 +1,7 @@
 """A test in the style of PyTorch's suites, from the text of a repro: it fails while the bug is there, and passes once
 it is gone.
 
-Endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Imports no
+Also: endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Imports no
 torch.
 
 What the program is made of (its graph, inputs, operators, settings) is taken over as it stands; how it judges is

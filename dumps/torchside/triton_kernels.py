@@ -1,7 +1,7 @@
 """The user's own Triton kernels that a graph calls: saved beside it as programs, and loaded as kernels again with
 `--trust` only.
 
-A Triton kernel of the user's own as one Python module: imports, constants, helpers, and the function under its
+Also: A Triton kernel of the user's own as one Python module: imports, constants, helpers, and the function under its
 decorators.
 
 A wrapper node names its kernel and its constants by indices into a table of torch's that belongs to one process. Saved,

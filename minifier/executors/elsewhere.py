@@ -1,6 +1,6 @@
 """This side of an executor: queries go to its workers, everything else to this process's own fork server (`home`).
 
-What runs in an executor's worker: it asks the warm fork server of its own process, and does nothing else.
+Also: what runs in an executor's worker: it asks the warm fork server of its own process, and does nothing else.
 
 It has the interface of a fork server (`home`, `submit`), so that whoever asks need not know where a query runs. A
 worker that dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An

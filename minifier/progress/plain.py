@@ -1,7 +1,7 @@
 """Progress as lines, where nobody watches a terminal: first words at once, improvements, and a sign of life every ten
 seconds.
 
-The live view of a minification on a terminal: a panel with the nodes over the queries, drawn again four times a
+Also: the live view of a minification on a terminal: a panel with the nodes over the queries, drawn again four times a
 second.
 
 `following` chooses the display: JSON lines where they are asked for, a live view on a terminal, else these lines.

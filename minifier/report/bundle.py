@@ -1,7 +1,7 @@
 """Writes the report of one failing graph: finds the plainest program that shows the failure, verifies it, describes it
 as an issue.
 
-Packs `artifacts.zip`: repro, issue text, the case, generated code and the journal lines of the graph, all texts
+Also: packs `artifacts.zip`: repro, issue text, the case, generated code and the journal lines of the graph, all texts
 redacted.
 
 Everything is decided by running programs in fresh processes (`verify`). Nothing is overwritten, and nothing claimed

@@ -1,8 +1,8 @@
 """Writes `issue.md`: in the sections of PyTorch's bug form where the compiler is at fault, else for the owner of the
 user's line.
 
-The contents that a written report shares, counted in the texts that would be published, and whether anything about
-this machine is left.
+Also: the contents that a written report shares, counted in the texts that would be published, and whether anything
+about this machine is left.
 
 Pure text from a Facts record; all of it passes the redactor here, on its way out.
 

@@ -1,8 +1,8 @@
 """Runs a repro in fresh processes, each with its own Inductor cache: how often it shows the bug, and the first layer to
 fail.
 
-A repro under a torch of one's own: which torch a Python has, what the program shows there, and when that torch was
-built again.
+Also: A repro under a torch of one's own: which torch a Python has, what the program shows there, and when that torch
+was built again.
 
 The processes get an environment by allow-list, an empty working folder and no recorder. A private cache starts as a
 copy of the toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or

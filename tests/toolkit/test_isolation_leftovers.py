@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.toolkit.isolation import ForkServer, ask, child, default_memory_bytes, processes
+from graphdbg.toolkit.isolation import server as server_module
 
 HERE = Path(__file__).parent
 SHARED = Path("/dev/shm")

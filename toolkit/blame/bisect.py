@@ -1,7 +1,7 @@
 """Names what makes a saved graph fail: a setting of the run's own, the node, or the pass, lowering, decomposition or
 setting.
 
-Names the first node of a saved graph whose compiled value is wrong on right inputs.
+Also: names the first node of a saved graph whose compiled value is wrong on right inputs.
 
 Each probe is a child of one fork server, whose cache folder is private: the user's own Inductor cache and bisect state
 are never touched. Order: reproduce; the run's own settings; by node (`by_node`); by pass (`by_pass`). It stops at the

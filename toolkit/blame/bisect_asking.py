@@ -1,6 +1,7 @@
 """Asks the fork server for the probes of one bisect, keeps their list, and knows what the failure to look for is.
 
-The settings that bisect tries, best work-around first, with what it means when one of them makes the failure go away.
+Also: the settings that bisect tries, best work-around first, with what it means when one of them makes the failure go
+away.
 
 Does not decide what to try next. Every probe has the same graph, inputs and seed; eager's results and the float64
 reference are computed once and kept in a file of the server.

@@ -1,6 +1,6 @@
 """From a guilty subsystem to the one application in it, and from that to a work-around that a probe has shown to work.
 
-The cheapest change that was seen to make a graph right, as lines to paste at the top of a script.
+Also: the cheapest change that was seen to make a graph right, as lines to paste at the top of a script.
 
 The applications before the k-th are the same in every compile, so a binary search with the first k on can count; what
 it finds is then switched off alone, by name, because later numbers shift once an earlier pass is off. Another failure

@@ -1,8 +1,8 @@
 # pyright: basic
 """AOT dispatch: a function or a module as one functional graph, with or without its backward.
 
-A captured graph with what is known of its inputs and outputs: what AOTAutograd's descriptors say of them, in our
-words, and the caller's own values that they name.
+Also: A captured graph with what is known of its inputs and outputs: what AOTAutograd's descriptors say of them, in
+our words, and the caller's own values that they name.
 
 The steps are AOTAutograd's, in its order: parameters lifted, arguments fake; what is mutated and aliased found by a
 first run; mutations turned into outputs; functionalised; tensor subclasses taken apart; traced; checked to be

@@ -1,8 +1,8 @@
 # pyright: basic
 """Graphs built from any subset of a graph's atoms (the K-encoding).
 
-Where a subset of a graph is cut: for every argument of a kept node what it reads in the new graph, so that it is bit
-for bit what it read in the whole one.
+Also: where a subset of a graph is cut: for every argument of a kept node what it reads in the new graph, so that it
+is bit for bit what it read in the whole one.
 
 Every edge from a dropped node becomes a placeholder that holds the recorded value; the outputs are the original outputs
 among what is kept, and the kept nodes that nothing kept reads. So any subset is a valid graph. Numbers that dropped

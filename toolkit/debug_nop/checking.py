@@ -1,6 +1,6 @@
 """A graph that checks its own values: the callable behind `debug_nop`, and its subgraphs'.
 
-The checked module: fx prints the graph, and a check stands after each node's line.
+Also: the checked module: fx prints the graph, and a check stands after each node's line.
 
 The first run on inputs of a new layout is deep (storages and contents too), later ones are quick. Subgraphs of
 higher-order ops are checked when the op runs them. A graph that is called with fake values, while something traces it,

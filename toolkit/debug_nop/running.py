@@ -1,7 +1,7 @@
 """One run of a checked graph: what the generated code calls when a comparison fails, or where one comparison is not
 enough.
 
-Symbols bound to the numbers of one set of inputs, and what every value must then be: one comparison per node.
+Also: symbols bound to the numbers of one set of inputs, and what every value must then be: one comparison per node.
 
 Identity of memory is asked while both tensors are alive, or through weak references that keep an address from being
 used again; contents are compared by bits. Changes no value, and looks further only where something differs.

@@ -1,9 +1,10 @@
 """From a graph and what the user wants to see of it to a finished picture: chooses the view, renders it, says what it
 drew.
 
-DOT into svg, png or pdf: by `dot` where it is on PATH, else by the Graphviz that pygraphviz's wheel brings along.
+Also: DOT into svg, png or pdf: by `dot` where it is on PATH, else by the Graphviz that pygraphviz's wheel brings
+along.
 
-Forward and backward side by side, joined by the tensors that one saves for the other.
+Also: forward and backward side by side, joined by the tensors that one saves for the other.
 
 For example:
 

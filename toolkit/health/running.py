@@ -1,7 +1,7 @@
 """What runs graphs: the fork server, a compile of three nodes in a child of it, and a picture that is really drawn.
 
-The packages that graphdbg uses, each really imported, in a process of its own: one that crashes or hangs is a row as
-well.
+Also: the packages that graphdbg uses, each really imported, in a process of its own: one that crashes or hangs is a
+row as well.
 
 Each has a time limit, and its end is reported.
 

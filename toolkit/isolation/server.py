@@ -1,6 +1,7 @@
 """The fork server: `python -m graphdbg.toolkit.isolation.server FD`, started by `client.ForkServer` alone.
 
-One running query as the server sees it: its child, its captured output, its deadline, and the answer made of its end.
+Also: one running query as the server sees it: its child, its captured output, its deadline, and the answer made of
+its end.
 
 It imports torch and Inductor once, then forks a child per query. It must stay single-threaded, do no tensor work and
 never initialise CUDA, or its children hang or fail. It ends, with all its children and its temporary folder, when the

@@ -1,7 +1,8 @@
 # pyright: basic
 """One program run once more with its values followed: where a NaN or an infinity arose, where an index overflowed.
 
-Findings as they come, one for each kernel, kind, line and argument, with the line of the kernel that is running.
+Also: findings as they come, one for each kernel, kind, line and argument, with the line of the kernel that is
+running.
 
 Each lane of each value may carry the number of an event. A birth is an operation whose result is not finite while its
 operands are (or NaN of none that is): constants such as -inf, and what was loaded, are not born. An event counts when

@@ -1,7 +1,7 @@
 # pyright: basic
 """Sees every access of every kernel of a run and keeps what is wrong with it.
 
-What is known of each storage while kernels run: which elements were ever written, and by which program of this
+Also: what is known of each storage while kernels run: which elements were ever written, and by which program of this
 launch.
 
 Bounds are those of the real storage. Events of values (overflowed indices, NaN and infinities) are only noticed here;

@@ -1,7 +1,7 @@
 """Asks a child for the inputs and the value of one node, eagerly and under a rung, and opens a prompt there. Imports no
 torch.
 
-Asks children for the values of a graph's nodes and passes their rows on as they come. Imports no torch.
+Also: asks children for the values of a graph's nodes and passes their rows on as they come. Imports no torch.
 
 The graph is judged as `replay` does it; where that leaves no program to read values out of, eager's are read alone.
 

@@ -1,7 +1,7 @@
 """The values of a graph's nodes as their lines come (`replay --values --json-lines`): rows, what is bad, what was
 found.
 
-What the values of a graph's nodes say: the first bad node, the largest error, whether extra outputs changed the
+Also: what the values of a graph's nodes say: the first bad node, the largest error, whether extra outputs changed the
 failure.
 
 Plain data for a screen: no torch, no widget, no process.

@@ -2,9 +2,11 @@
 """What a child does at one node: reads what the node was given and what it made, eagerly and under a rung, and gives a
 Python prompt there where it has a terminal. Judges nothing.
 
-A row for each node: what a value is like, and how far it is from float64. Reads values, keeps none, judges nothing.
+Also: A row for each node: what a value is like, and how far it is from float64. Reads values, keeps none, judges
+nothing.
 
-What a child does for `reading`: runs the graph eagerly and under a rung, reports a row for each node as it goes.
+Also: what a child does for `reading`: runs the graph eagerly and under a rung, reports a row for each node as it
+goes.
 
 For example: `ask("graphdbg.toolkit.node_values.standing:task", {"path": "case", "node": "mm", ...}, server=server)`.
 """

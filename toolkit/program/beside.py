@@ -2,7 +2,7 @@
 """One call beside the program's own: its rungs from the same start, what they leave beside what eager leaves, and the
 same for the backward that goes through its results.
 
-Silences what a run beside the program's own prints, logs and warns; other threads are heard.
+Also: silences what a run beside the program's own prints, logs and warns; other threads are heard.
 
 After that backward each rung runs forward and backward again, one after the other, so that no more than one is held.
 Everything is left as the program had it.

@@ -1,10 +1,10 @@
 """The conclusion from all calls of a program: one record, and the sentences, notes and tables about it. Imports no
 torch.
 
-Runs the program that was written for a call several times, in fresh processes of `python -I`. Imports no torch.
+Also: runs the program that was written for a call several times, in fresh processes of `python -I`. Imports no torch.
 
-A drift over steps: how far each step's values are from eager's, from the same start, beside what rounding alone does
-to them.
+Also: A drift over steps: how far each step's values are from eager's, from the same start, beside what rounding alone
+does to them.
 
 For example: `concluded(program, folder, Judged(), ["python", "train.py"]).verdict.verdict` gives `'ok'`.
 """

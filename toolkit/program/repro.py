@@ -1,8 +1,8 @@
 # pyright: basic
 """The program that shows a departing call with torch alone, from what was kept of the function's calls so far.
 
-A function under each of torch's backends in turn, as the program gave it to torch.compile. There is one context per
-rung and function while the program runs, so that its guards age as the program's own do.
+Also: A function under each of torch's backends in turn, as the program gave it to torch.compile. There is one context
+per rung and function while the program runs, so that its guards age as the program's own do.
 
 Kept in memory at each call that is looked at, as text and tensors; written when one departs. What cannot be written is
 named, and then there is no program. Never raises into the program.

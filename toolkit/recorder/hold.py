@@ -1,7 +1,7 @@
 """Holds the inputs of every execution of the watched graphs, and keeps those of the last one, or of a step that went
 wrong.
 
-When a step went wrong, and which graphs' inputs belong to it: bookkeeping of executions, without tensors.
+Also: when a step went wrong, and which graphs' inputs belong to it: bookkeeping of executions, without tensors.
 
 One Holder per session, one Hold per compiled callable: its inputs are copied before each execution, tested for NaN
 after it, kept when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. Keeps no input

@@ -1,7 +1,7 @@
 """What each wrapper of the compiler does: Dynamo's call of a backend, AOT backends' compilers, Inductor's passes and
 compiler.
 
-Backwards that the program's own compiled autograd captured, of which Dynamo makes graphs:
+Also: backwards that the program's own compiled autograd captured, of which Dynamo makes graphs:
 `ca<K>_<frame>_<recompile>/dynamo`.
 
 The backend gets the same graph and inputs; only the caches that would hide later stages are off while it runs. A

@@ -1,8 +1,8 @@
 """What is printed on stderr when a recording ends: counts, failures, what was missed and why, and the commands to try
 next.
 
-Settings of the user's that no record can hold (custom passes, callables) and backends of the user's own: what replays
-lack.
+Also: settings of the user's that no record can hold (custom passes, callables) and backends of the user's own: what
+replays lack.
 
 Reads the run from disk, like any reader; never prints itself and never imports torch.
 

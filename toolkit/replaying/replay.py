@@ -1,11 +1,11 @@
 """Runs a saved graph again, isolated: a child of the fork server loads it, builds its inputs, judges it under a rung.
 
-The control of evidence by time and memory: what a harmless graph of the same size takes on this machine now.
+Also: the control of evidence by time and memory: what a harmless graph of the same size takes on this machine now.
 
-The outcome of judging a saved graph, kept in the cache folder so that the next command need not judge it again.
+Also: the outcome of judging a saved graph, kept in the cache folder so that the next command need not judge it again.
 
-The node that ends the process where eager itself dies: one more eager run in a child reports each node before it
-runs.
+Also: the node that ends the process where eager itself dies: one more eager run in a child reports each node before
+it runs.
 
 The calling process imports torch only when it wants the outputs. Loading follows the safety rules of `dumps.live`.
 

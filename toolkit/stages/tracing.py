@@ -2,7 +2,8 @@
 """The operator whose decomposition makes a traced graph compute something else than the program: its node there, and
 its line.
 
-The two graphs of a pair as things to run on the same inputs for the same list of results, whatever lies between them.
+Also: the two graphs of a pair as things to run on the same inputs for the same list of results, whatever lies between
+them.
 
 A traced node records which node of the program and which operator it was made from. A value of the program's that none
 of the nodes made of it has, though all before it were found, is where the two part; of gradients, those of the

@@ -1,6 +1,6 @@
 """The panel of errors: what failed, why, what to do. Everything behind it goes on working; it never takes the focus.
 
-Texts in a frame, hidden until there is something to read: why a graph exists, what a job said. Knows no screen.
+Also: texts in a frame, hidden until there is something to read: why a graph exists, what a job said. Knows no screen.
 
 For example: `trouble.show(Told(UsageError("cannot write into out", "it is a file", "choose another -o"), "report"))`.
 """

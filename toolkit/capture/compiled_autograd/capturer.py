@@ -1,7 +1,7 @@
 # pyright: basic
 """Backwards of a running script, recorded one by one: every top-level `backward()` or `autograd.grad()`.
 
-Switching compiled autograd on and off for a block, and putting torch's state back.
+Also: switching compiled autograd on and off for a block, and putting torch's state back.
 
 A backward that is new (another structure, other sizes) is captured by torch's compiled autograd, whose graph is looked
 at and not run; then the eager engine runs it, as it would have, under a tape. So gradients, hooks and callbacks are the

@@ -1,7 +1,7 @@
 """A run of all graphs in structured traces, one process for each rank, or in a folder of TORCH_COMPILE_DEBUG.
 
-One process as its trace records it: which graphs it compiled, in their order, with what is known of their inputs, how
-each compile ended, and why it came to be.
+Also: one process as its trace records it: which graphs it compiled, in their order, with what is known of their
+inputs, how each compile ended, and why it came to be.
 
 Nothing of a trace is run: its graphs are parsed, and loaded by the names on the allow-list like those of any other run.
 

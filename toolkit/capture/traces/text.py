@@ -1,7 +1,7 @@
 """The text of a printed graph (`print_readable`, the class in an fx_graph_runnable) as the body of a record.
 
-What an fx_graph_runnable says beside its graph: the settings in force, the layout of each input, the hints of its
-symbols.
+Also: what an fx_graph_runnable says beside its graph: the settings in force, the layout of each input, the hints of
+its symbols.
 
 The text is parsed, never run: what it calls is looked up by name when the graph is loaded. A value's layout comes from
 the annotation, the user's line from the comment above, what an input or output is for from the comment beside it.

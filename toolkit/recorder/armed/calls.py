@@ -1,7 +1,8 @@
 """The arguments of each compiled graph's last call: by reference, with proof of what has been written since, and by
 value where it is small.
 
-Whether a tensor is still what a call was given: its version counter, its address, and a fingerprint of 64 elements.
+Also: whether a tensor is still what a call was given: its version counter, its address, and a fingerprint of 64
+elements.
 
 Strong references hold what the program passes in, until the graph runs again or has not run for 64 calls of others;
 weak ones hold parameters and buffers, which their model holds, and what compiled code made (an activation that goes on

@@ -1,12 +1,13 @@
 # pyright: basic
 """Has Triton's language compute with our builder while a context is open, in this process, without TRITON_INTERPRET.
 
-Programs that wait for each other (cooperative reductions): each in a thread of its own, of which one runs at a time.
+Also: programs that wait for each other (cooperative reductions): each in a thread of its own, of which one runs at a
+time.
 
-A kernel's Python function with the meaning that Triton's compiler gives it where Python has another: `not`, `and`,
-`or` and `assert` of blocks, and numbers that are assigned, which become tensors.
+Also: A kernel's Python function with the meaning that Triton's compiler gives it where Python has another: `not`,
+`and`, `or` and `assert` of blocks, and numbers that are assigned, which become tensors.
 
-Reductions and scans with any combine function, halving along the axis: log2(n) calls on whole arrays.
+Also: reductions and scans with any combine function, halving along the axis: log2(n) calls on whole arrays.
 
 Every compiled function of Triton's standard library and of Inductor's helpers is replaced by one that runs as Python,
 library functions by our table, reductions by ours. Everything is put back at the end.

@@ -1,7 +1,8 @@
 # pyright: basic
 """Runs one interpreted kernel over its grid, program after program.
 
-Programs that wait for each other (cooperative reductions): each in a thread of its own, of which one runs at a time.
+Also: programs that wait for each other (cooperative reductions): each in a thread of its own, of which one runs at a
+time.
 
 Tensors become addresses of a fresh Memory; numbers become what the signature says. Runs inside `interpreted()` only.
 

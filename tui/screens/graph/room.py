@@ -1,7 +1,8 @@
 """The graph screen: node table, tabs of the node under the cursor, lines for filter and search. Reads the graph in
 slices.
 
-Findings of jobs on the nodes of the graph screen: marks, the way from one to the next, values of rungs as columns.
+Also: findings of jobs on the nodes of the graph screen: marks, the way from one to the next, values of rungs as
+columns.
 
 What it shows is computed in `dumps/browse`; what most keys do lies in its parts: rows with their folds, finding, tabs.
 

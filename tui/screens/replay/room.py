@@ -1,9 +1,9 @@
 """Replay: the ladder of rungs as they end, the value of each node as it comes, bisect; all of them as jobs.
 
-The commands of Replay: the words of each as the options and ticked rungs make them, and the keys that start or stop
-one.
+Also: the commands of Replay: the words of each as the options and ticked rungs make them, and the keys that start or
+stop one.
 
-How a rung of the ladder and a node's value are painted as lines. Knows no widget and decides nothing.
+Also: how a rung of the ladder and a node's value are painted as lines. Knows no widget and decides nothing.
 
 The rungs above, the finding, one of three views below; which list has the keys. What runs is in `jobs`, with which
 words in `commands`.

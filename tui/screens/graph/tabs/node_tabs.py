@@ -1,7 +1,7 @@
 """The tabs of one node: asks `dumps/browse/about.py` for the sheet of the open tab, in a thread, and shows it when it
 comes.
 
-One sheet on the screen: only the lines that are seen are made and painted; nodes in it can be clicked.
+Also: one sheet on the screen: only the lines that are seen are made and painted; nodes in it can be clicked.
 
 Whoever moves the cursor calls `show_node` once it rests. An answer for a node that is no longer wanted is thrown away.
 A key's handler reads and computes nothing; the table is unknown here.
