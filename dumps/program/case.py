@@ -301,7 +301,7 @@ class ReproFacts:
     def failure_text(self) -> str:
         """The failure in a few words. The numbers of a reduced case differ: the program prints them."""
         failure = self.failure
-        before = ", before it was reduced" if self.made.startswith(REDUCED) else ""
+        before = ", in the graph that this was cut from" if self.made.startswith(REDUCED) else ""
         if failure.kind == "accuracy" and failure.size is not None:
             return f"relative error {failure.size:.2g}" + (f" ({failure.detail})" if failure.detail else "") + before
         if failure.kind == "nan" and failure.raw:

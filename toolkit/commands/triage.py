@@ -120,8 +120,8 @@ def triage(
     RUN/ID  runs a graph under each rung of the ladder, from eager to Inductor,
             each in a process of its own. Errors are relative to a float64 run;
             eager's own stands beside them.
-    RUN     judges every graph once, worst first, then the worst ones under each
-            rung of the ladder.
+    RUN     judges every compile once, by its widest saved graph (Dynamo's, where
+            that was recorded), then the worst ones under each rung of the ladder.
     -- CMD  runs a program once, and each call of what it gave to torch.compile
             beside eager and under each backend.
 
