@@ -1,6 +1,6 @@
 """graphdbg beside other tools on the programs of tests/bench/peers: the numbers of docs/comparison.md.
 
-    python -m tests.bench.bench_peers [--bin PEERS/bin] [--only record,minify] [--limit 300] [--write]
+    python -m tests.bench.bench_peers [--bin PEERS/bin] [--only record,minify] [--kinds hang] [--limit 300] [--write]
 
 Measures what is chosen (half an hour for all), prints it and keeps it in docs/comparison.json; `--write` writes the
 tables between the comment marks of docs/comparison.md from that file (`--only ''`: measures nothing). `--bin` is the
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,27 @@ CASE, BROKEN = HERE / "peers" / "case.py", HERE / "peers" / "broken"
 STORE = HERE.parents[1] / "docs" / "comparison.json"
 SCRIPTS = Path(sys.executable).parent
 KINDS = ("crash", "wrong", "nan", "hang", "segfault")
-DEADLY, ISOLATED = ("hang", "segfault"), ("crash", "hang", "segfault")
+DEADLY = ("hang", "segfault")
+HUNG_S = {"hang": 40.0}
+"""How long a program that hangs is waited for before it is ended; without the bug it takes a third of that."""
 LOGS = "+dynamo,graph_code,aot_graphs,post_grad_graphs,output_code,recompiles,graph_breaks"
 DEPYF = (
     "import depyf, runpy, sys\nsys.argv = sys.argv[1:]\nwith depyf.prepare_debug('out'): runpy.run_path(sys.argv[0])"
 )
 CHECK = f"""#!/bin/sh
-TORCHINDUCTOR_CACHE_DIR=$(mktemp -d) {sys.executable} "$1" 2>&1 | grep -q 'was not declared in this scope'
+export TORCHINDUCTOR_CACHE_DIR=$(mktemp -d)
+trap 'rm -rf "$TORCHINDUCTOR_CACHE_DIR"' EXIT
+timeout 30 {sys.executable} "$1" > "$TORCHINDUCTOR_CACHE_DIR/printed" 2>&1
+code=$?
 """
+SHOWS = {
+    "crash": "grep -q 'was not declared in this scope' \"$TORCHINDUCTOR_CACHE_DIR/printed\"",
+    "wrong": "grep -q 'Mismatched elements' \"$TORCHINDUCTOR_CACHE_DIR/printed\"",
+    "nan": "grep -q 'difference: nan' \"$TORCHINDUCTOR_CACHE_DIR/printed\"",
+    "hang": "[ $code = 124 ]",
+    "segfault": "[ $code = 139 ]",
+}
+"""The last line of Shrink Ray's check: how each kind is seen from outside."""
 
 Row = dict[str, Any]
 
@@ -48,14 +61,17 @@ class Place:
         self.folder, self.limit, self.seconds, self.ended = folder, limit, 0.0, True
         self.environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **variables}
 
-    def run(self, *command: str | Path, **variables: str) -> tuple[int, str]:
-        """Exit code and output of one command; -9 and what was printed where it was ended at the limit."""
+    def run(
+        self, *command: str | Path, ended_s: float | None = None, variables: Mapping[str, str] = {}
+    ) -> tuple[int, str]:
+        """Exit code and output of one command; 124 and what was printed where it was ended at the limit. `ended_s`: it
+        hangs, and is ended after so many seconds, as a user would."""
         began = time.perf_counter()
         output = self.folder / "printed"
         with output.open("w") as file:
             try:
                 code = subprocess.run(
-                    ["timeout", "-k", "5", str(self.limit), *map(str, command)],
+                    ["timeout", "-k", "5", str(ended_s or self.limit), *map(str, command)],
                     cwd=self.folder,
                     env={**self.environment, **variables},
                     stdout=file,
@@ -63,14 +79,15 @@ class Place:
                 ).returncode
             finally:
                 self.seconds += time.perf_counter() - began
-        self.ended = self.ended and code != 124
+        self.ended = self.ended and (code != 124 or ended_s is not None)
         return code, output.read_text(errors="replace")
 
 
 def ours(place: Place, kind: str) -> Row:
     """Recorded, minified; the repro is verified by `minify` itself."""
-    place.run(SCRIPTS / "graphdbg", "dump", "-o", "run", "--", CASE, kind)
-    _, text = place.run(SCRIPTS / "graphdbg", "minify", "--json", "-o", "small", "run/0_0/inference")
+    place.run(SCRIPTS / "graphdbg", "dump", "-o", "run", "--", CASE, kind, ended_s=HUNG_S.get(kind))
+    hangs = ("--hangs", "20") if kind in HUNG_S else ()
+    _, text = place.run(SCRIPTS / "graphdbg", "minify", "--json", "-o", "small", *hangs, "run/0_0/inference")
     last = next((json.loads(line) for line in text.splitlines()[::-1] if line.startswith('{"event": "done"')), {})
     shows = last.get("verified") or [0, 3]
     return {"queries": last.get("queries"), "nodes": last.get("nodes"), "verified": shows[0] == shows[1]}
@@ -79,8 +96,9 @@ def ours(place: Place, kind: str) -> Row:
 def stock(place: Place, kind: str, isolate: bool) -> Row:
     """The launcher that the failing run leaves, run; then its repro, once, which has to fail."""
     place.environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-    level = {"wrong": "4", "nan": "4", "segfault": "3"}.get(kind, "2")
-    place.run(sys.executable, CASE, kind, TORCHDYNAMO_REPRO_AFTER="aot", TORCHDYNAMO_REPRO_LEVEL=level)
+    level = {"wrong": "4", "nan": "4", "segfault": "3", "hang": "3"}.get(kind, "2")
+    variables = {"TORCHDYNAMO_REPRO_AFTER": "aot", "TORCHDYNAMO_REPRO_LEVEL": level}
+    place.run(sys.executable, CASE, kind, ended_s=HUNG_S.get(kind), variables=variables)
     launchers = sorted(place.folder.rglob("minifier_launcher.py"))
     if not launchers:
         return {"queries": None, "nodes": None, "verified": False, "why": "wrote no launcher"}
@@ -100,12 +118,12 @@ def stock(place: Place, kind: str, isolate: bool) -> Row:
 
 
 def shrinkray(place: Place, folder: Path, kind: str) -> Row | None:
-    """The program's text, with a command that looks for the error's words."""
-    if kind != "crash" or not (folder / "shrinkray").exists():
+    """The program's text, with a command that looks at how it ends and what it prints."""
+    if not (folder / "shrinkray").exists():
         return None
     text, check = place.folder / "case.py", place.folder / "check.sh"
-    text.write_text(CASE.read_text())
-    check.write_text(CHECK)
+    text.write_text(CASE.read_text().replace('else "crash"', f'else "{kind}"'))
+    check.write_text(CHECK + SHOWS[kind] + "\n")
     check.chmod(0o755)
     before = len(text.read_bytes())
     command = ("--ui=basic", "--timeout=60", "--parallelism=2", "--input-type=arg")
@@ -138,8 +156,8 @@ def record(place: Callable[[], Place], folder: Path) -> dict[str, Row]:
     for name, (command, variables) in recorders(folder).items():
         here, killed = place(), place()
         here.environment["OMP_NUM_THREADS"] = "1"
-        _, text = here.run(*command, CASE, "steps", **variables)
-        killed.run(*command, CASE, "kill", **variables)
+        _, text = here.run(*command, CASE, "steps", variables=variables)
+        killed.run(*command, CASE, "kill", variables=variables)
         (here.folder / "report").mkdir()
         if name == "TORCH_TRACE" and (folder / "tlparse").exists():
             log = max((here.folder / "out").iterdir())
@@ -163,16 +181,16 @@ def record(place: Callable[[], Place], folder: Path) -> dict[str, Row]:
     return rows
 
 
-def minify(place: Callable[[], Place], folder: Path) -> dict[str, dict[str, Row]]:
+def minify(place: Callable[[], Place], folder: Path, kinds: Sequence[str]) -> dict[str, dict[str, Row]]:
     """Each kind of bug by each tool."""
     tools: dict[str, Callable[[Place, str], Row | None]] = {
         "graphdbg": ours,
-        "torch": lambda here, kind: stock(here, kind, isolate=True) if kind in ISOLATED else None,
+        "torch": lambda here, kind: stock(here, kind, isolate=True),
         "torch, --no-isolate": lambda here, kind: stock(here, kind, isolate=False) if kind not in DEADLY else None,
         "Shrink Ray": lambda here, kind: shrinkray(here, folder, kind),
     }
     rows: dict[str, dict[str, Row]] = {}
-    for kind in KINDS:
+    for kind in kinds:
         rows[kind] = {}
         for name, tool in tools.items():
             here = place()
@@ -189,6 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, default=SCRIPTS)
     parser.add_argument("--only", default="record,minify")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="which bugs are minified; the other rows stay")
     parser.add_argument("--limit", type=float, default=300)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -199,10 +218,10 @@ def main() -> None:
             return Place(Path(tempfile.mkdtemp(dir=temporary)), options.limit)
 
         for name in filter(None, options.only.split(",")):
-            numbers[name] = {
-                "minify": lambda: minify(place, options.bin),
-                "record": lambda: record(place, options.bin),
-            }[name]()
+            if name == "record":
+                numbers[name] = record(place, options.bin)
+            else:
+                numbers[name] = numbers.get(name, {}) | minify(place, options.bin, options.kinds.split(","))
             STORE.write_text(json.dumps(numbers, indent=1) + "\n")
     if options.write:
         write(numbers)
