@@ -14,6 +14,7 @@ KINDS = {
     "hang": "compiler hangs",
     "segfault": "segfault at run time",
 }
+TOOLS = {"torch": "torch's minifier", "torch, --no-isolate": "torch's minifier, `--no-isolate`"}
 
 Row = dict[str, Any]
 
@@ -21,7 +22,7 @@ Row = dict[str, Any]
 def cell(row: Row | None, ours: Row) -> str:
     """Queries, nodes, time beside ours, and what became of it."""
     if row is None:
-        return "not run"
+        return "would hang or die itself"
     if "bytes" in row:
         before, after = row["bytes"]
         text = f"{before} B of text to {after} B"
@@ -36,13 +37,13 @@ def cell(row: Row | None, ours: Row) -> str:
         text += ", stopped at the limit"
     if "bytes" in row:
         return text
-    return text + (", repro fails" if row["verified"] else ", no repro that fails")
+    return text + (", its repro shows it" if row["verified"] else ", no repro that shows it")
 
 
 def minified(numbers: dict[str, Any]) -> str:
     """A row for each kind of bug, a column for each tool."""
     names = list(next(iter(numbers["minify"].values())))
-    lines = ["| bug | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    lines = ["| bug | " + " | ".join(TOOLS.get(name, name) for name in names) + " |", "|---" * (len(names) + 1) + "|"]
     for kind, rows in numbers["minify"].items():
         cells = [cell(rows.get(name), rows["graphdbg"]) for name in names]
         lines.append(f"| {KINDS[kind]} | " + " | ".join(cells) + " |")
