@@ -398,7 +398,7 @@ def cut(
             if reply.status != "done":
                 raise
             notes.append(
-                f"eager cannot run this graph here ({lack.why or lack.what}): of its values the forms alone are kept"
+                f"eager cannot run this graph here ({lack.why or lack.what}): its values are unknown, only shapes and dtypes are kept"
             )
         _must_be_done(reply, work)
         with new_folder(out) as fresh:

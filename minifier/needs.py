@@ -44,7 +44,7 @@ NOTHING_LIKE_IT = "nothing at hand has the same form and could take its place"
 MOST_TOLD = 100
 """Characters of another failure's text in a sentence."""
 NOT_RUN = "not asked: it fails before anything is run"
-OTHER_REFERENCE = "another dtype is compared with another tolerance, so that a pass says nothing"
+OTHER_REFERENCE = "another dtype is compared with another tolerance, so a pass proves nothing"
 OTHER_VALUES = "with yet others it may fail: a few draws are no proof"
 """Values are never called needed: a real bug passed with two draws and failed with most."""
 KINDS = ("setting", "dim", "dtype", "values", "strides", "constant", "node")

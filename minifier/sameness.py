@@ -120,7 +120,10 @@ def _compared(left: ComparedFailure, right: ComparedFailure) -> tuple[Says, str]
         if not shared:
             return "another", f"it is {_listed(a.calls)} in the one and {_listed(b.calls)} in the other"
         return "cannot_tell", f"both are minimised and need {_listed(shared)}, but not the same operations beside that"
-    return "cannot_tell", "they are of one kind, and what is not minimised does not say which operation is at fault"
+    return (
+        "cannot_tell",
+        "both are of one kind, but a graph that is not minimised does not tell which operation is at fault",
+    )
 
 
 def _listed(calls: Sequence[str]) -> str:
@@ -175,5 +178,7 @@ def _of_program(path: Path) -> ComparedFailure:
         return ComparedFailure.seen(str(path), known.signature, load_graph(case))
     if written is None:
         fix = "name the folder that minify wrote, a case or a graph of a run"
-        raise WrongKindError(f"{path} does not say which failure it shows", "no signature stands in its head", fix)
+        raise WrongKindError(
+            f"{path} does not say which failure it shows", "it has no signature in its first lines", fix
+        )
     return ComparedFailure(str(path), written[1], sharp=_WHOLE not in head)

@@ -221,8 +221,8 @@ def stages_sheet(related: Related, view: GraphView, index: int, counterparts: Se
 
 def _why_none(mine: str, stage: str) -> str:
     if not _sides(mine) & _sides(stage):
-        return "the other side of autograd: its partners are told with the detail"
-    return "nothing there is known to be this node"
+        return "the other side of autograd: the node's detail lists its partners"
+    return "no node there is known to be this one"
 
 
 LATER = ("device", "seq_nr", "code", "inputs")
@@ -494,7 +494,7 @@ class About:
             language="python",
             path=self._path(self.saved),
             inside=_inside(own),
-            notes=[f"{name} is in no kernel that can be told: it may be an input, a view, or computed with its users"],
+            notes=[f"{name} is in no known kernel: it may be an input, a view, or computed inside its users"],
         )
 
     def _code_of(self, uses: Sequence[tuple[SavedGraph, Use]], number: int) -> Sheet:

@@ -123,7 +123,7 @@ def _beside(a: str, b: str | None, everything: bool, by_seq_nr: bool, as_json: b
 
     if b is None:
         option = "--by-seq-nr" if by_seq_nr else "--side-by-side"
-        raise CommandLineError(f"{option} needs two graphs", "one is named", f"graphdbg diff A B {option}")
+        raise CommandLineError(f"{option} needs two graphs", "only one is named", f"graphdbg diff A B {option}")
     lines = beside(resolve_graph(a), resolve_graph(b), by_seq_nr=by_seq_nr)
     same = by_seq_nr or lines.same
     if as_json:

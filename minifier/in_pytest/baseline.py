@@ -77,7 +77,7 @@ class Baseline:
                 f"--graphdbg-baseline: cannot read {self.named}: {error.strerror or error}"
             ) from None
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            why = f"{self.named} is no baseline ({error}); move it away, then {again}"
+            why = f"{self.named} is not a baseline ({error}); move it away, then {again}"
             raise pytest.UsageError(f"--graphdbg-baseline: {why}") from None
         return {test: msgspec.to_builtins(entry) for test, entry in entries.items()}
 

@@ -100,7 +100,7 @@ def finding(end: Row) -> str:
         parts.append(f"Largest error to float64: {worst['error']:.1e}{own} at {_place(worst)}.")
     if end.get("relation") is not None:
         read = f"Read with {counted(end['outputs'], 'extra output')}"
-        parts.append(f"{read}: the compiled program differs; {RELATIONS[end['relation']]}.")
+        parts.append(f"{read}, which change the compiled program; {RELATIONS[end['relation']]}.")
     if end.get("no_reference"):
         parts.append(f"No float64 values: {end['no_reference']}.")
     if end.get("stopped"):

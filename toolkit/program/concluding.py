@@ -217,7 +217,7 @@ def drift(calls: Sequence[Call]) -> Drift | None:
         text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
         return Drift(sorted(series, key=lambda curve: not curve.acts), text)
     most = max(max(curve.differences) for curve in series)
-    text = f"over {steps} no value is further off than rounding moves it in any two builds (at most {most:.1e})"
+    text = f"over {steps} no value differs by more than rounding alone makes two builds differ (at most {most:.1e})"
     return Drift(series, text)
 
 
@@ -229,8 +229,8 @@ LAYERS: dict[str, Layer] = {
 }
 _ENDED = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that somebody sends to end a program."""
-_STALE = "recompiled it agrees, so what was compiled for an earlier call is taken for this one: a guard is missing"
-_OLD = "recompiled it agrees: what it took was compiled for an earlier call, or came from a cache on disk"
+_STALE = "compiled again it agrees, so this call ran code compiled for an earlier call: a guard is missing"
+_OLD = "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache on disk"
 _SHORT = 3
 """Sentences of a finding that go into the verdict's own."""
 
@@ -385,7 +385,7 @@ def _agrees(program: Program) -> Verdict:
             verdicts.append(worst(judged))
             continue
         unsteady = [row.verdict for call in calls for row in call.rows if row.verdict.verdict == "nondeterministic"]
-        why = next((call.why for call in calls if call.why), "nothing of it could be compared")
+        why = next((call.why for call in calls if call.why), "none of its results could be compared")
         reason = f"{calls[0].place}: {unsteady[0].reason if unsteady else why}"
         verdicts.append(msgspec.structs.replace(unsteady[0], reason=reason) if unsteady else cannot_tell(reason))
     return worst(verdicts)
@@ -401,10 +401,10 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
         steps = f" Step by step: {triaged.drift.sentence}." if triaged.drift is not None else ""
         return f"{triaged.verdict.reason}.{steps} {of}{calls}."
     if triaged.verdict.verdict in ("ok", "rounding"):
-        rest = "Other calls, and what is not compiled, were not looked at"
+        rest = "Other calls, and code that is not compiled, were not judged"
         rest += f". Step by step: {triaged.drift.sentence}" if triaged.drift is not None else ""
         return f"Results, gradients and what is written agree with eager: {of}{calls}. {rest}."
-    return f"Not told: {triaged.verdict.reason}. {of}{calls}."
+    return f"Cannot tell: {triaged.verdict.reason}. {of}{calls}."
 
 
 def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:

@@ -55,13 +55,12 @@ PROBES = {
 """What a bisect's probe shows -> the failure in it, and what the graph then is."""
 
 RELATIONS = {
-    "same": "with them the failure is the same",
-    "other": "with them it fails in another way",
-    "new": "without them nothing fails; with them something does",
-    "gone": "with them the failure is gone, so no node is marked: a fusion or a pass that returned values prevent is "
-    "to blame",
-    "unknown": "whether with them the failure is the same cannot be said",
-    "right": "without them nothing fails, nor with them",
+    "same": "with them the graph fails the same way",
+    "other": "with them the graph fails in another way",
+    "new": "the graph fails only with them",
+    "gone": "with them the graph does not fail, so no node is marked: a fusion or a pass that they prevent is to blame",
+    "unknown": "it is not known whether the graph fails the same way with them",
+    "right": "the graph fails neither with nor without them",
 }
 """What extra outputs do to a failure, what says most before the rest."""
 
@@ -89,7 +88,7 @@ QUERIES = {
 
 NEEDS = {
     "needed": ("needed", "**needed**"),
-    "replaceable": ("replaceable (another in its place fails, too)", "replaceable"),
+    "replaceable": ("replaceable (something else in its place also fails)", "replaceable"),
     "unknown": ("cannot tell", "cannot tell"),
 }
 """What a part of a case is -> the same on a terminal, and in issue.md; the most telling first."""
@@ -239,7 +238,11 @@ def expected(record: Verdict) -> tuple[str, str]:
 
 def owner(record: Verdict) -> str:
     """The party at fault, where it is not the compiler."""
-    unknown = "nothing convicts the compiler" if record.verdict == "rounding" else "whose fault it is, is not known"
+    unknown = (
+        "nothing shows that the compiler is wrong"
+        if record.verdict == "rounding"
+        else "it is not known whose fault it is"
+    )
     return _OWNERS.get(record.fault or "", unknown)
 
 
@@ -304,7 +307,7 @@ def whose_nan(rung: str, names: Sequence[str], eager: Sequence[str]) -> str:
         return f"{text}; eager gives NaN too: not the compiler's"
     if not eager:
         return f"{text}; only the compiled graph gives NaN, eager does not"
-    return f"{text}; of these only the compiled graph gives NaN in {_names(alone)}"
+    return f"{text}; only the compiled graph gives NaN in {_names(alone)}"
 
 
 def _names(names: Sequence[str]) -> str:

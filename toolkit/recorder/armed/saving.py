@@ -154,9 +154,9 @@ def _inputs(kept: ArmedGraph, newest: Newest, known: dict[ArmedGraph, Any], dept
         if value is None:
             value = _made_again(producers.get(place), known, depth)
             how = (
-                "was let go, and was made again by the graph before"
+                "was freed, and was computed again by the graph before"
                 if value is not _MISSING
-                else "was let go, and is made up"
+                else "was freed, and is made up"
             )
             notes.append(f"{kept.local}: {_called(kept, name)} {how}")
         elif looked and isinstance(value, torch.Tensor) and place in number:
