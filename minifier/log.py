@@ -190,7 +190,8 @@ class Log:
         self._broken = True
         why = error.strerror or str(error)
         self._complain(
-            f"{self.path} can no longer be written ({why}): the search goes on, but the workbench and steer see nothing new"
+            f"{self.path} can no longer be written ({why}): the search goes on, but the workbench and steer see "
+            "nothing new"
         )
 
 

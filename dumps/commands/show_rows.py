@@ -11,6 +11,7 @@ The same modules of `dumps/browse` choose, order and write the rows here and on 
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Any
 

@@ -104,7 +104,7 @@ def report(
             named = shlex.join(["graphdbg", "report", graph, *option_words(known.imports)])
             what = f"reporting {graph} imports {', '.join(map(repr, known.imports))}"
             why = "its case.json names these modules, and importing them runs their code"
-            raise NeedsTrustError(what, why, f"read them, then: {named} (or add --trust)")
+            raise NeedsTrustError(what, why, f"read them, then: {named} (or --trust)")
         imports = (*known.imports, *imports)
         search_here(imports)
     rung = rung or (known.rung if known else "inductor")

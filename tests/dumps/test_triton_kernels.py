@@ -110,7 +110,7 @@ def test_what_an_older_graphdbg_recorded_is_shown_and_cannot_be_run(record: Grap
     (shown,) = user_kernels.of_record(old)
     assert shown.stem == "tuned"
     assert len(shown.calls) == 2
-    words = r"this run has no kernel source \(recorded by an older graphdbg\)\. Record it again"
+    words = r"this run has no kernel source \(recorded by an older graphdbg\)\. Record the run again"
     with trust.granted(), pytest.raises(RefusedError, match=words):
         live.module(old, None)
 

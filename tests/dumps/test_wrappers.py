@@ -111,7 +111,7 @@ def test_a_class_that_does_not_fit_is_refused_in_a_sentence() -> None:
     record = record_of(TwoTensor(torch.ones(3), torch.ones(3)))
     value_in(record).subclass = f"{__name__}.Scaled"
     for load in (lambda: live.fake_module(record, None), lambda: live.inputs(record, None, None)):
-        with pytest.raises(GraphdbgError, match="is not made of what was recorded"):
+        with pytest.raises(GraphdbgError, match="cannot be rebuilt from what was recorded"):
             load()
 
 

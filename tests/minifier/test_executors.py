@@ -263,9 +263,9 @@ def test_a_limit_of_time_holds_in_another_process(
 
 def test_a_check_of_ones_own_takes_no_executor() -> None:
     gm, inputs = network()
-    with pytest.raises(UsageError, match="do not go together"):
+    with pytest.raises(UsageError, match="cannot be used together"):
         minify(gm, inputs, check=lambda *_: True, executor="ray")
-    with ThreadPoolExecutor(1) as pool, pytest.raises(UsageError, match="do not go together"):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(UsageError, match="cannot be used together"):
         minify(gm, inputs, check="cmd: test -d {case}", executor=pool)
 
 

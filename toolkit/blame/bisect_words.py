@@ -252,8 +252,8 @@ _MEANS = {
     ),
     "aot": "It fails without Inductor's passes and kernels.",
     "fusion": "Each node's own kernel is right; the code that fuses several nodes into one kernel is not.",
-    "own_setting": "The program changes this setting, and the compiler is wrong with it; with torch's default it is right.",
-    "setting": "No single pass or lowering explains the failure; the fault is in the part of the compiler that this setting changes.",
+    "own_setting": "The compiler is wrong with this setting of the program, and right with torch's default.",
+    "setting": "No single pass or lowering explains the failure; what this setting changes in the compiler does.",
     "cudagraphs": "The compiled code is right when it is launched without a CUDA graph.",
 }
 _BESIDE = {
@@ -286,9 +286,12 @@ def _unexplained(result: Bisection) -> tuple[str, str]:
         return f"nothing was found before the search ended ({result.stopped})", ""
     if not tried:
         return f"rung {result.rung} has no part that can be switched off", ""
-    meaning = "The fault is in a part that cannot be switched off: scheduling, code generation, or the wrapper around the kernels."
+    meaning = (
+        "The fault is in a part that cannot be switched off: scheduling, code generation, or the code around kernels."
+    )
     if undecided:
-        meaning = f"Undecided, because switching them off causes another failure: {', '.join(undecided)}. Otherwise: {meaning}"
+        names = ", ".join(undecided)
+        meaning = f"Undecided, because switching them off causes another failure: {names}. Otherwise: {meaning}"
     return f"no pass, lowering or setting explains it: the failure stays without each of {', '.join(tried)}", meaning
 
 

@@ -271,7 +271,8 @@ class _Process:
             self.built_of, self.open = message.built_of, message.open
             if self.open:
                 heartbeat.send(
-                    f"{UNKNOWN}: its code runs isolated, but if it broke out it could {', '.join(self.open)} (see graphdbg doctor)"
+                    f"{UNKNOWN}: its code runs isolated, but if it broke out it could {', '.join(self.open)} "
+                    "(see graphdbg doctor)"
                 )
             self.ready.set()
             return

@@ -215,11 +215,9 @@ class Beside:
         ):  # Dynamo's eager backend draws another dropout in a checkpoint, say
             for row in failed:
                 self.call.notes.append(
-                    f"{row.rung} alone differs from eager ({row.verdict.reason}); the compiled code of the program does not"
+                    f"{row.rung} alone differs from eager ({row.verdict.reason}); the program's compiled code does not"
                 )
-                row.verdict = Verdict(
-                    "ok", reason="differs from eager alone; the compiled code of the program does not"
-                )
+                row.verdict = Verdict("ok", reason="this rung alone differs; the program's compiled code does not")
         elif failed:
             self._departs(part, functools.partial(compared, self.compiled.rungs.last))
         if self.shadow.go_on:

@@ -121,8 +121,8 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     name, worst = max(times.items(), key=lambda item: item[1].compiled_s - item[1].eager_s)
     both = f"{1000 * worst.compiled_s:.2f} ms compiled, {1000 * worst.eager_s:.2f} ms in eager"
     text = (
-        f"Measured: one execution of {counted(len(times), 'graph')} in the steady state; the smallest gain is at {name}: "
-        f"{both}."
+        f"Measured: one execution of {counted(len(times), 'graph')} in the steady state; the smallest gain is at "
+        f"{name}: {both}."
     )
     if not worst.slow:
         return text, compiled

@@ -92,7 +92,7 @@ REFUSED = {
     ("-o", "plain"): (2, "it has no suffix"),
     ("-o", "there.svg"): (2, "exists already"),
     ("-o", "no/such/folder/x.svg"): (3, "cannot write no/such/folder/x.svg"),
-    ("--with-backward", "-o", "x.svg"): (2, "one graph alone"),
+    ("--with-backward", "-o", "x.svg"): (2, "which holds one graph"),
 }
 
 

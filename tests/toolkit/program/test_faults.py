@@ -54,7 +54,7 @@ def test_a_missing_guard_shows_under_rungs_that_age_like_the_program(tmp_path: P
     rung, verdict = around(tmp_path, "a guard is missing")
     assert (rung, verdict.layer) == ("dynamo", "dynamo")
     assert "call 2: result is off by 0.33" in verdict.reason
-    assert "recompiled it agrees, so what was compiled for an earlier call is taken" in verdict.reason
+    assert "compiled again it agrees, so this call ran code compiled for an earlier call" in verdict.reason
 
 
 def test_a_missing_guard_shows_in_the_program_s_own_call_where_the_rungs_begin_later(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_an_activation_that_is_gone_is_made_again(ring: Armed) -> None:
     with torch.no_grad():
         torch.compile(broken, backend="eager")(x)
     saved = saving.save(ring, None, None)
-    assert any("was made again" in note for note in saved.notes)
+    assert any("was computed again" in note for note in saved.notes)
     (second,) = [row for row in graphdbg.open_run(saved.path).graphs() if row.id.startswith("1_0")]
     torch.testing.assert_close(graphdbg.load_graph(second.path).inputs()[0], x.sin() + 1)
 
@@ -117,7 +117,7 @@ def test_a_model_that_is_deleted_is_freed(ring: Armed) -> None:
     gc.collect()
     assert gone() is None
     notes = saving.save(ring, None, None).notes
-    assert any("weight" in note and "was let go, and is made up" in note for note in notes)
+    assert any("weight" in note and "was freed, and is made up" in note for note in notes)
 
 
 def test_a_parameter_that_took_the_place_of_another_is_the_one_that_is_held(ring: Armed) -> None:

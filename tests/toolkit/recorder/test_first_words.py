@@ -69,7 +69,7 @@ def test_each_thing_is_told_once_and_they_are_limited() -> None:
     notes = [{**SETTING, "unsaved": f"setting inductor.{number}"} for number in range(7)] * 2
     told = summary.unsaved_lines([*notes, {"message": "another"}])
     assert len(told) == 6
-    assert told[-1] == "graphdbg: and 2 more that cannot be saved: replays name them"
+    assert told[-1] == "graphdbg: and 2 more that cannot be saved; each replay lists its own"
 
 
 def test_a_module_that_can_be_imported_is_named() -> None:
