@@ -451,7 +451,7 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     except (OSError, ValueError) as error:
         raise NoSuchRunError(f"{text!r} cannot be opened", str(error)) from error
     if (program := path / "repro" / "repro.py").is_file():
-        blame = "it holds the repro of a whole program"
+        blame = "it holds the repro of a program"
         what = f"{text} holds no graph"
         raise WrongKindError(what, blame, f"run: python {shlex.quote(str(program))}")
     raise NoSuchRunError(f"{text} is neither a run, a graph of a run nor a case folder", why, _hint(Path(cwd or ".")))

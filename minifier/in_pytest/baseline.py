@@ -117,7 +117,7 @@ class Baseline:
         for name in ("breaks", "recompiles", "kernels"):
             entries: list[str] = getattr(self.counts, name) if new[name] > old[name] else []
             lines += [f"  {_WORDS[name].removesuffix('s')}: {entry}" for entry in entries[:_MOST]]
-        return "\n".join([*lines, f"if it is to be so: {self._command(test)}"])
+        return "\n".join([*lines, f"if this is intended: {self._command(test)}"])
 
     def _command(self, *tests: str) -> str:
         return shlex.join(["pytest", "--graphdbg-baseline", self.named, "--graphdbg-update", *tests])

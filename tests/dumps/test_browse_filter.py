@@ -41,7 +41,7 @@ def test_terms() -> None:
     [
         ("opp:mm", 0, 3, "did you mean op"),
         ("x users>q", 8, 9, "no number"),
-        ("op:", 0, 3, "nothing behind"),
+        ("op:", 0, 3, "no value after"),
         ("shape>3", 5, 6, "text"),
         ('a "b', 2, 4, "not closed"),
         ("-modul:x", 1, 6, "did you mean module"),

@@ -184,9 +184,9 @@ def test_nothing_is_written_through_a_link_in_the_folder_of_a_minification(tmp_p
     victim, out = tmp_path / "victim", tmp_path / "out"
     out.mkdir()
     (out / name).symlink_to(victim)
-    with pytest.raises(UsageError, match="is a link or no regular file"):
+    with pytest.raises(UsageError, match="is a link or not a regular file"):
         Life(out, resume=True)
-    with pytest.raises(UsageError, match="is a link or no regular file"):
+    with pytest.raises(UsageError, match="is a link or not a regular file"):
         append(out, Order.new("pause"))
     assert not victim.exists()
 

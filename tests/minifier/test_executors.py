@@ -116,7 +116,7 @@ def test_only_what_is_lacking_is_asked_for_and_what_was_altered_is_refused(tmp_p
     assert store.lacks(second) == [second]
     store.add({second: sender.bytes_of(second)})
     assert store.lacks(second) == [elsewhere.hash_of(b"three")]
-    with pytest.raises(EnvironmentLackError, match="arrives damaged"):
+    with pytest.raises(EnvironmentLackError, match="arrived damaged"):
         store.add({elsewhere.hash_of(b"three"): b"four"})
     (tmp_path / "a").write_bytes(b"changed")
     with pytest.raises(EnvironmentLackError, match="changed during"):

@@ -114,7 +114,7 @@ def test_what_the_numbers_of_a_candidate_stand_for(tmp_path: Path) -> None:
     assert len(atoms) == 50
     assert atoms[7]["name"] == problem.name(7)
     assert (atoms[7]["atom"], atoms[7]["nodes"], atoms[7]["parents"]) == (7, ["n7"], list(problem.parents(7)))
-    with pytest.raises(UnreadableError, match="Minify again"):
+    with pytest.raises(UnreadableError, match="Minify the graph again"):
         read_atoms(tmp_path / "none")
 
 

@@ -325,7 +325,7 @@ class _Judgement:
                 self.raised_at = self._first_unsteady()
                 name = self._names(first)[index]
                 at = f", first at {self.raised_at.node} {self.raised_at.line}".rstrip() if self.raised_at else ""
-                text = f"eager gives different results in two runs with one seed{at} ({name}: {difference.text})"
+                text = f"eager gives different results in two runs with the same seed{at} ({name}: {difference.text})"
                 return Signature("nondeterministic", "eager", raw=text)
         return first
 

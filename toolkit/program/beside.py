@@ -132,9 +132,11 @@ class Beside:
         outside = self.outside
         self._judge("", eager, lambda rung: self._run(rung, self.compiled.rungs.call(rung))[0])
         if not self.compiled.rungs.graphs:
-            self.call.notes.append("Dynamo makes no graph of it: what runs is eager (TORCH_LOGS=graph_breaks says why)")
+            self.call.notes.append(
+                "Dynamo makes no graph of this function, so it runs in eager (TORCH_LOGS=graph_breaks says why)"
+            )
         if outside and not any(row.verdict.failed for row in self.call.rows):
-            self.call.why = f"it changes {', '.join(outside[:4])}, which is neither an argument nor a result"
+            self.call.why = f"it changes {', '.join(outside[:4])} (neither arguments nor results of the call)"
 
     def _judge(self, part: str, eager: Left, run: Callable[[str], Left]) -> None:
         """Dynamo alone runs eager's operators: where it leaves bit by bit what eager left, eager repeats itself."""
@@ -192,7 +194,7 @@ class Beside:
                 self.call.notes.append(f"{rung} raises what eager raises in its backward")
             self.call.rows.append(row)
             if got.error is None and got.text != eager.text and part == "":
-                self.call.notes.append(f"{rung} prints something else than eager")
+                self.call.notes.append(f"{rung} prints other text than eager")
             failed += [row] if row.verdict.failed else []
             if self.shadow.go_on and rung == self.compiled.rungs.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)

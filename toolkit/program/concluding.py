@@ -59,15 +59,12 @@ class Repro(msgspec.Struct, frozen=True):
     def sentence(self) -> str:
         """The sentence about the program."""
         if self.says == "none":
-            return f"No program that shows it with torch alone was written: {self.why}."
-        modules = " with the program's own modules" if self.modules else " with torch alone"
+            return f"No repro was written: {self.why}."
+        modules = " that needs the program's own modules" if self.modules else " that needs torch alone"
         if self.says == "shows":
-            return (
-                f"A program that shows it{modules}: {self.path} ({self.rate} in processes of their own); "
-                f"{WITHOUT} it passes."
-            )
+            return f"A repro{modules}: {self.path} (it fails in {self.rate} fresh processes); {WITHOUT} it passes."
         return (
-            f"The program that was written of it does not show it in a fresh process: {self.path} ({self.rate}; "
+            f"The repro that was written is no proof: {self.path} (it fails in {self.rate} fresh processes; "
             f"{self.why})."
         )
 

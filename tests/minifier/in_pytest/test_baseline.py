@@ -69,7 +69,12 @@ def run(folder: Path, *words: str, suite: str = SUITE, **variables: str) -> subp
             "no counts.json; pytest --graphdbg-baseline counts.json --graphdbg-update writes it",
         ),
         ("counts.json", '{"a": {"breaks": 1}}', True, "counts.json is not a baseline (Object missing required field"),
-        ("counts.json", "{", False, "counts.json is not a baseline (Input data was truncated); move it away, then pytest"),
+        (
+            "counts.json",
+            "{",
+            False,
+            "counts.json is not a baseline (Input data was truncated); move it away, then pytest",
+        ),
         ("no/counts.json", None, True, "there is no folder"),
         (".", None, True, "cannot read .: it is a folder"),
     ],

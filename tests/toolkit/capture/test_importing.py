@@ -312,7 +312,7 @@ def whole_program(path: Path) -> bytes:
     ("name", "content", "why"),
     [
         ("empty.py", b"", "never called torch's run_repro"),
-        ("binary.py", b"\x00\x01", "it is no Python"),
+        ("binary.py", b"\x00\x01", "it is not Python"),
         ("cut.py", b"import torch\ndef f(:\n", r"no Python \(line 2\)"),
         ("lacks.py", b"import a_module_that_is_missing\n", "No module named 'a_module_that_is_missing'"),
         ("empty.pt2", b"", "not a .pt2 file, or is cut off"),

@@ -67,8 +67,8 @@ def test_a_call_that_raised_is_written_with_its_own_inputs(ring: Armed) -> None:
     ("write", "told"),
     [
         (lambda p, step: step(), "was written to (version"),
-        (lambda p, step: p.data.mul_(2), "past its version counter"),
-        (lambda p, step: p.untyped_storage().resize_(0), "has given its memory back"),
+        (lambda p, step: p.data.mul_(2), "without its version counter"),
+        (lambda p, step: p.untyped_storage().resize_(0), "has released its memory"),
         (lambda p, step: None, ""),
     ],
 )
@@ -195,13 +195,13 @@ def test_a_process_that_is_killed_leaves_a_run_to_the_next_command(tmp_path: Pat
     assert died.returncode == -9
     command = [sys.executable, "-m", "graphdbg", "ls", "--json"]
     listed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert "killed.py ended before it could write" in listed.stderr
+    assert "killed.py ended before it could save its graphs" in listed.stderr
     assert "last at 0_0/dynamo: it ran (execution 4)" in listed.stderr
     assert json.loads(listed.stdout)
     (value,) = first_inputs(tmp_path / "graphdbg-armed-1")
     assert value.tolist() == [3, 3, 3]
     again = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert "ended before it could write" not in again.stderr
+    assert "ended before it could save its graphs" not in again.stderr
 
 
 def test_a_ring_that_cannot_be_made_a_run_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_the_next_commands_begin_with_minify_where_something_failed_and_bring_th
 def test_names_are_quoted_and_what_is_lost_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = closing(tmp_path, monkeypatch, name="my run")
     assert told[-3] == "  graphdbg triage 'my run' --trust"
-    (line,) = [line for line in told if "has no saved form" in line]
+    (line,) = [line for line in told if "cannot be saved" in line]
     assert line.startswith("graphdbg: setting inductor.post_grad_custom_post_pass (mypass.P) ")
 
 

@@ -54,7 +54,9 @@ def test_two_ranks_of_which_one_is_killed(runner):
     assert (endings["rank1"].status, endings["rank1"].signal) == ("killed", "SIGKILL")
     assert endings["rank0"].status in ("killed", "failed")  # torchrun ends it, if its own error does not do so first
     pid = endings["rank1"].process.record.pid
-    sentence = f"rank 1 (pid {pid}) was killed by SIGKILL (by kill -9, or by the kernel for lack of memory), last event 4_0/"
+    sentence = (
+        f"rank 1 (pid {pid}) was killed by SIGKILL (by kill -9, or by the kernel for lack of memory), last event 4_0/"
+    )
     assert f"graphdbg: {sentence}" in done.stderr
     listed = runner.python("-m", "graphdbg", "ls", "ranks")
     assert sentence in listed.stderr

@@ -139,7 +139,7 @@ def _inputs(kept: ArmedGraph, newest: Newest, known: dict[ArmedGraph, Any], dept
     notes: list[str] = []
     looked = bool(newest.seen.versions) or not kept.tensors
     if not looked:
-        what = "was not looked at before, as its calls are short: whether its inputs are as they were is not certain"
+        what = "was not checked, because its calls are short: its inputs may have changed since the call"
         notes.append(f"{kept.local}: execution {newest.execution} {what}")
     for place, value in enumerate(kept.values(newest)):
         name = kept.names[place]
@@ -165,7 +165,7 @@ def _inputs(kept: ArmedGraph, newest: Newest, known: dict[ArmedGraph, Any], dept
                 when = f"after execution {newest.execution}"
                 by = _by(kept, place, value) if "was written to (" in word else ""
                 notes.append(f"{kept.local}: {_called(kept, name)} {word} {when}{by}")
-                value = _MISSING if "given its memory back" in word else value
+                value = _MISSING if "released its memory" in word else value
         values.append(value)
     return _Read(kept.record, kept.first, values, notes, newest)
 
