@@ -40,12 +40,12 @@ def test_terms() -> None:
     ("text", "start", "end", "says"),
     [
         ("opp:mm", 0, 3, "did you mean op"),
-        ("x users>q", 8, 9, "no number"),
+        ("x users>q", 8, 9, "not a number"),
         ("op:", 0, 3, "no value after"),
         ("shape>3", 5, 6, "text"),
         ('a "b', 2, 4, "not closed"),
         ("-modul:x", 1, 6, "did you mean module"),
-        ("bytes>1X", 6, 8, "no number"),
+        ("bytes>1X", 6, 8, "not a number"),
         ("zzzz:1", 0, 4, "quotes"),
     ],
 )

@@ -91,7 +91,7 @@ def test_ls_prints_a_row_per_compile_and_says_what_is_next(work: Path, capsys: p
     assert err == "2 graphs in 1 compile of 1 process, 1 failed; next: graphdbg replay myrun/0_0/forward\n"
     assert output(capsys, "ls", "myrun", "--filter", "lowering joint")[1].startswith("1 of 1 compile\n")
     assert output(capsys, "ls", "myrun", "--filter", "-failed")[0] == ""
-    assert "exclude each other" in output(capsys, "ls", "myrun", "--stages", "--why", code=2)[1]
+    assert "cannot be used together" in output(capsys, "ls", "myrun", "--stages", "--why", code=2)[1]
     assert "ls RUN --stages" in output(capsys, "ls", "--stages", code=2)[1]
 
 

@@ -313,7 +313,7 @@ def whole_program(path: Path) -> bytes:
     [
         ("empty.py", b"", "never called torch's run_repro"),
         ("binary.py", b"\x00\x01", "it is not Python"),
-        ("cut.py", b"import torch\ndef f(:\n", r"no Python \(line 2\)"),
+        ("cut.py", b"import torch\ndef f(:\n", r"not Python \(line 2\)"),
         ("lacks.py", b"import a_module_that_is_missing\n", "No module named 'a_module_that_is_missing'"),
         ("empty.pt2", b"", "not a .pt2 file, or is cut off"),
         ("cut.pt2", None, "not a .pt2 file, or is cut off"),

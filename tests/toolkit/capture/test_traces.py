@@ -277,8 +277,8 @@ def test_nothing_of_a_trace_is_run(tmp_path: Path) -> None:
         ("hello\n", "does not begin as a structured trace does"),
         (entry("dynamo_start", stack=[]), "there is no graph in it: nothing was compiled"),
         (entry("aot_inference_graph", GRAPH[:300], GRAPH), "does not match the checksum that torch wrote"),
-        (entry("aot_inference_graph", "x = (\n1"), "is no Python"),
-        (entry("aot_inference_graph", "(" * 5000), "is no Python"),
+        (entry("aot_inference_graph", "x = (\n1"), "is not Python"),
+        (entry("aot_inference_graph", "(" * 5000), "is not Python"),
     ],
 )
 def test_a_trace_that_holds_nothing_says_so(
