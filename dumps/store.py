@@ -399,7 +399,7 @@ class Run(Displayed):
         addresses = [ids.Address(row.process, row.rank, row.local) for row in self.rows]
         row = self.rows[ids.find(text, addresses, self.name)]
         if not row.saved:
-            why = row.error or f"it was {row.status} but its folder is missing"
+            why = row.error or f"its status is {row.status}, but its folder is missing"
             raise NotStoredError(f"graph {row.id} of {self.name} was not saved", why)
         return SavedGraph(row.path, self, row)
 

@@ -230,7 +230,7 @@ def refuse_taken(out: Path, *, resume: bool = False) -> None:
     if out.exists() and not out.is_dir():
         raise ExistsAlreadyError(f"cannot write into {out}", "it is a file", "choose another -o")
     if out.exists() and not resume and any(path.name not in BEFORE_ANYTHING for path in out.iterdir()):
-        raise ExistsAlreadyError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
+        raise ExistsAlreadyError(f"{out} exists already", "", "choose another -o, or add --resume to go on with it")
 
 
 class Life(AbstractContextManager["Life"]):

@@ -66,7 +66,7 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     if two is not None:
         pairs_left = pairs(left, two)
     elif isinstance(left, SavedGraph):
-        raise CommandLineError("diff needs a second graph", f"{a} is only one", "name it: graphdbg diff A B")
+        raise CommandLineError("diff needs a second graph", f"only {a} is named", "name it: graphdbg diff A B")
     else:
         compared = ranks(left)
         sides = [f"A  {compared[0][0].text}", f"B  {', '.join(other.text for _, other in compared)}"]

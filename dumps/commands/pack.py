@@ -100,7 +100,7 @@ def _warn(packed: Packed) -> None:
             "before you send it"
         )
     for word in packed.random[:_MOST]:
-        say(f"looks random, see that it is no credential: {word}")
+        say(f"looks random, make sure that it is not a credential: {word}")
 
 
 _HOLDS = (

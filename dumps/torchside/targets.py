@@ -199,7 +199,7 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
     short = name.split(".", 1)[1]
     if name in allowlist.TRITON_CALLS:
         why = f"the target {name!r} runs the user's own Triton kernel, whose source is in the dump"
-        raise UntrustedSourceError(where, why, "source from a dump is executed only with --trust")
+        raise UntrustedSourceError(where, why, "read it, then add --trust to run it")
     operators = t.higher_order_ops
     if short in allowlist.DENIED_HIGHER_ORDER:
         raise TargetRefusedError(

@@ -199,7 +199,7 @@ def test_case_folders(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("args", "text"),
     [
         (["one"], "it is one process"),
-        (["one/0_0/forward"], "is only one"),
+        (["one/0_0/forward"], "only one/0_0/forward is named"),
         (["one/9:", "two"], "names no process"),
         (["ranks/0_0", "one/0_0"], "is ambiguous"),
         (["one/0_0", "two"], "one is a compile, the other a run"),

@@ -125,7 +125,8 @@ class Search:
             if findings.nan_origins:
                 origin = findings.nan_origins[0]
                 findings.notes.append(
-                    f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: not the compiler's"
+                    f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: "
+                    "the compiler is not at fault"
                 )
 
     def _damped(self) -> bool:

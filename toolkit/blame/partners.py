@@ -148,7 +148,7 @@ def _eager(findings: ByNode) -> str:
     origin = findings.nan_origins[0]
     where = f"`{origin['node']}`" + (f" ({origin['line']})" if origin.get("line") else "")
     because = f", whose input `{origin['inf']}` holds Inf" if origin.get("inf") else ""
-    return f"Eager itself gives NaN, first at {where}{because}: not the compiler's."
+    return f"Eager itself gives NaN, first at {where}{because}: the compiler is not at fault."
 
 
 _INNER = ("inference", "forward", "backward")

@@ -89,7 +89,7 @@ def refuse_without_renderer(wanted: str) -> None:
         raise PackageMissingError(
             f"cannot draw a {wanted}",
             "there is no `dot` on PATH and pygraphviz is not installed",
-            "install Graphviz, or run pip install pygraphviz (its wheel brings one along), or ask for a .dot file",
+            "install Graphviz, or run pip install pygraphviz, which includes it, or ask for a .dot file",
         )
 
 

@@ -29,7 +29,7 @@ Relation = Literal["right", "same", "other", "gone", "new", "unknown"]
 
 NO_PROGRAM = ("crash", "signal", "hang", "memory")
 """Failures that leave no program whose values could be read."""
-THE_MODELS = "the model's own"
+THE_MODELS = "the fault is in the model"
 """Whose a NaN is that eager gives, too, in a graph that no pass of the user's changed."""
 
 

@@ -69,7 +69,7 @@ def _summed_up(triage: Triage, saved: SavedGraph, imports: Sequence[str], eager_
     if eager_nan:
         places = ", ".join(eager_nan[:6])
         triage.summary = (
-            f"Eager itself gives NaN in {places}: the model's own, not the compiler's. {_all_right(triage)}"
+            f"Eager itself gives NaN in {places}: the fault is in the model, not in the compiler. {_all_right(triage)}"
         )
         return f"graphdbg bisect {triage.graph} --by node{with_imports}"
     if other := next((row for row in triage.rows if row.verdict.detail == UNLIKE), None):

@@ -130,7 +130,7 @@ _SEARCHED = {
 _OWNERS = {
     "custom_pass": "the fault is in the run's own code",
     "custom_op": "the fault is in a custom operator",
-    "model": "eager does the same, so the fault is the model's own",
+    "model": "eager does the same, so the fault is in the model",
 }
 """Whose fault a failure is -> the same, in a sentence."""
 
@@ -267,7 +267,7 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
             size = error if error is not None or seen is None else seen.size
             return f"is wrong (error {size:.2g}{own})" if size is not None else f"is wrong ({reason})"
         case "nan" if record.fault == "model":
-            own = "gives a NaN of the model's own"
+            own = "itself gives NaN"
             return f"{'gives NaN' if reason.startswith(NAN_GIVEN) else own} ({reason})"
         case "nan":
             return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
@@ -301,10 +301,10 @@ def whose_nan(rung: str, names: Sequence[str], eager: Sequence[str]) -> str:
         return f"eager gives NaN in {_names(eager)}; {rung} does not"
     text = f"NaN in {_names(names)}"
     if rung == "eager":
-        return f"{text}: the model's own"
+        return f"{text}: the fault is in the model"
     alone = [name for name in names if name not in eager]
     if not alone:
-        return f"{text}; eager gives NaN too: not the compiler's"
+        return f"{text}; eager gives NaN too, so the compiler is not at fault"
     if not eager:
         return f"{text}; only the compiled graph gives NaN, eager does not"
     return f"{text}; only the compiled graph gives NaN in {_names(alone)}"
@@ -327,9 +327,7 @@ def _head(record: Verdict) -> str:
         return word(record)
     if record.kind == "nan":
         if record.fault == "model":
-            return (
-                "NaN that comes in with an input" if record.reason.startswith(NAN_GIVEN) else "NaN of the model's own"
-            )
+            return "NaN that an input brings in" if record.reason.startswith(NAN_GIVEN) else "NaN from the model itself"
         missing = record.detail.startswith("no ")
         return f"{record.detail} where eager has it" if missing else f"{record.detail} that eager does not have"
     kind = record.kind or record.verdict

@@ -163,7 +163,7 @@ def test_requests_that_make_no_sense_are_sentences(ring: Armed, tmp_path: Path) 
     with pytest.raises(UsageError, match="nothing was compiled since"):
         graphdbg.save_repro()
     torch.compile(scaled, backend="eager")(torch.ones(3), torch.tensor([0]))
-    with pytest.raises(UsageError, match="no call of such a graph is held"):
+    with pytest.raises(UsageError, match="no call of this function is kept"):
         graphdbg.save_repro(first_inputs)
     with pytest.raises(UsageError, match="never overwritten"):
         graphdbg.save_repro(run=tmp_path)

@@ -79,7 +79,7 @@ def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Sa
     if not graphs and not unran:
         known = ", ".join(sorted(set(session.functions.values()))) or "nothing"
         raise NoGraphError(
-            "cannot save a repro", "no call of such a graph is held", f"compiled since graphdbg.arm(): {known}"
+            "cannot save a repro", "no call of this function is kept", f"compiled since graphdbg.arm(): {known}"
         )
     if path is not None and path.exists():
         raise ExistsAlreadyError(
