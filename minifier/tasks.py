@@ -219,7 +219,7 @@ def cut(payload: dict[str, Any]) -> dict[str, Any]:
     if behind:
         last = next(reversed([name for name in atoms.order if name in atoms.of_node]))
         raise NoGraphError(
-            f"cannot cut {behind[0]}", f"eager itself raises at {last}, before it", f"end at {last} or before"
+            f"cannot cut {behind[0]}", f"eager itself raises at {last}, an earlier node", f"end at {last} or before"
         )
     if not keep:
         raise NoGraphError(

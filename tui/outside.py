@@ -55,7 +55,7 @@ def edit(app: App[None], path: Path, line: int = 1) -> None:
         code = over(app, command(editor, path, line), place, "open the file yourself")
     except OSError as error:
         why = f"{editor} cannot be started: {error.strerror}"
-        raise ScreenError(place, why, "set EDITOR to one that can") from error
+        raise ScreenError(place, why, "set EDITOR to an editor that starts") from error
     if code:
         raise ScreenError(place, f"{editor} ended with exit code {code}", "open the file yourself")
 

@@ -288,7 +288,7 @@ def positions(saved: SavedGraph, text: str) -> list[int]:
             raise BadValueError(f"{last} comes before {first} in this graph", "", f"swap them: --nodes {last}..{first}")
         node_places.update(range(start, end + 1))
     if not node_places:
-        raise BadValueError("--nodes names no node", "", "name one, a stretch A..B, or several: A,B..C")
+        raise BadValueError("--nodes is empty", "", "give a node A, a range A..B, or several: A,B..C")
     return sorted(node_places)
 
 

@@ -336,7 +336,7 @@ class _Module(Printer):
     def _statement(self, node: NodeRecord) -> list[str]:
         if node.op == "get_attr":
             if node.target not in self.tensors:
-                raise RefusedError(f"node {node.name}", f"the graph holds nothing under {node.target[:60]!r}")
+                raise RefusedError(f"node {node.name}", f"the graph has no attribute {node.target[:60]!r}")
             return [f"{self.names[node.name]} = {self.tensors[node.target]}"]
         return [*self._comment(node), f"{self.names[node.name]} = {self.call(node)}"]
 

@@ -421,7 +421,7 @@ class Printer(Writer):
     def call_module(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
         """A module that the graph holds."""
         if node.target not in self.tensors:
-            raise RefusedError(self.where, f"the graph holds nothing under {node.target[:60]!r}")
+            raise RefusedError(self.where, f"the graph has no attribute {node.target[:60]!r}")
         return f"{self.tensors[node.target]}({', '.join([*args, *named])})"
 
     def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:

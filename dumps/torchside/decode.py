@@ -166,7 +166,7 @@ class Decoder:
         for part in name.split("."):
             attribute = getattr(attribute, part, None)
         if attribute is None or (record.op == "call_module" and not isinstance(attribute, torch.nn.Module)):
-            raise DamagedError(where, f"the graph holds nothing under {name!r}")
+            raise DamagedError(where, f"the graph has no attribute {name!r}")
         return name
 
     def _value(
@@ -254,7 +254,7 @@ def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
             owner.add_module(part, torch.nn.Module())
         owner = getattr(owner, part)
         if not isinstance(owner, torch.nn.Module):
-            raise DamagedError(where, f"the attribute {path!r} leads through a tensor")
+            raise DamagedError(where, f"the attribute {path!r} is inside a tensor")
     last, held = parts[-1], cast(Any, owner)
     if (
         hasattr(owner, last)

@@ -226,7 +226,7 @@ def chosen(text: str | None) -> tuple[str, ...]:
     for name in names:
         known(name)
     if not names:
-        raise BadValueError("--rungs names no rung", "", f"choose among {', '.join(NAMES)}")
+        raise BadValueError("--rungs is empty", "", f"choose among {', '.join(NAMES)}")
     return tuple(names)
 
 

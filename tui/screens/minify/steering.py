@@ -204,5 +204,5 @@ class MinifySteering:
         self.room.tick()
         if code:
             raise JobFailedError(
-                f"{' '.join(order)} was refused", job.last_said(), "the view Log has all that was said"
+                f"{' '.join(order)} was refused", job.last_said(), "see the view Log for the whole output"
             )
