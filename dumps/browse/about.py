@@ -265,7 +265,7 @@ _TRIED = 20_000
 def no_node(saved: SavedGraph, names: Sequence[str], name: str) -> UsageError:
     """The error for a node that does not exist, with similar names."""
     alike = [other for other in names if name in other][:3] or difflib.get_close_matches(name, names[:_TRIED], 3, 0.5)
-    hint = f"names like it are {', '.join(alike)}" if alike else "its names are listed by graphdbg show"
+    hint = f"names like it are {', '.join(alike)}" if alike else "graphdbg show lists its nodes"
     return NoSuchNodeError(f"{saved.id} has no node {name!r}", "", hint)
 
 
