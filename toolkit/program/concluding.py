@@ -324,7 +324,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     own = row.rung == PROGRAM
     judged, minify = graphs.verdict, shlex.join(["graphdbg", "minify", "--", *command])
     reason = f"{call.place}: {row.verdict.reason}, " + (
-        "in the program's own call alone" if own else f"from {row.rung} on"
+        "only in the program's own call" if own else f"from {row.rung} on"
     )
     where = Where(line=_line(call), name=row.value)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
@@ -332,7 +332,11 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         at = judged.where or Where()
         graph = at.graph.rpartition("/run-")[2].partition("/")[2] or at.graph
         detail = _shortened(graphs.op or judged.reason)
-        around = f"; it is {MEANS[row.rung]}, and its graph {graph} shows it: {detail}" if row.rung in MEANS else ""
+        around = (
+            f"; the fault is in {MEANS[row.rung]}, and its graph {graph} shows it: {detail}"
+            if row.rung in MEANS
+            else ""
+        )
         reason += around or f"; its graph {graph} fails: {detail}"
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
@@ -350,16 +354,18 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         reason += f"; {_STALE}"
     elif row.rung in MEANS:
         right = judged is not None and judged.verdict in ("ok", "rounding")
-        reason += f"; it is {MEANS[row.rung]}" + (" (its saved graphs are right by themselves)" if right else "")
+        reason += f"; the fault is in {MEANS[row.rung]}" + (
+            " (its saved graphs are right by themselves)" if right else ""
+        )
     elif row.rung not in LAYERS and not own:
         right = [other.rung for other in call.rows if other.part == row.part and other.rung in LAYERS]
-        reason += f"; it is the backend {row.rung} itself, {' and '.join(right)} agree with eager"
+        reason += f"; the fault is in the backend {row.rung} itself, {' and '.join(right)} agree with eager"
     elif call.anew == "agrees":
         reason += f"; {_OLD}"
     elif judged is not None:
         state = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"
         state += " (in a process without what the program's own script changes in torch)" if graphs.apart else ""
-        reason += f"; recompiled it departs, too; its saved graphs {state}"
+        reason += f"; compiled again it still differs; its saved graphs {state}"
     elif call.recorded:
         reason += f"; {call.recorded}"
     return msgspec.structs.replace(verdict, reason=reason).then(minify)

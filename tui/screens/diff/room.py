@@ -327,7 +327,7 @@ class DiffRoom(ListRoom):
         """Moves to the next difference, or the one before."""
         if self.sideways is None or not self.starts:
             if self.sideways is not None:
-                text = "joined by seq_nr, which tells no differences" if self.joined else "no node departs"
+                text = "joined by seq_nr, which does not compare nodes" if self.joined else "no node differs"
                 self.hint.update(f"{text}\n= joins the other way")
             return
         at = self.shown[self.rows.cursor] if self.shown else 0
