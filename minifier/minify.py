@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from ..dumps.store import SavedGraph
 
-TASK = f"{__package__}.command_tasks:run"
+TASK = f"{__package__}.tasks:run"
 PASSES, FAILS, IGNORED = 0, 1, 2
 CANNOT_RUN = {126: "it cannot be executed", 127: "it was not found"}
 _SIGNALLED = 128

@@ -66,7 +66,7 @@ def test_grids_of_several_configurations_are_a_function_of_it() -> None:
     ("kernel", "words"),
     [
         (TritonKernel("one", "", missing=["f, a function"]), "f, a function"),
-        (TritonKernel("one", "import triton\n\n\n@triton.jit\ndef square(x):\n    return x\n"), "something else"),
+        (TritonKernel("one", "import triton\n\n\n@triton.jit\ndef square(x):\n    return x\n"), "another definition"),
         (TritonKernel("one", "def one("), "not Python"),
     ],
 )

@@ -177,7 +177,7 @@ def test_what_has_no_saved_form_is_named_and_the_load_says_so() -> None:
     graph.output((x,))
     record = live.encode(GraphModule({}, graph), id="0_0/dynamo", stage="dynamo")
     assert len(record.kernels[0].missing) == 2
-    with trust.granted(), pytest.raises(RefusedError, match="could not be saved whole; it lacks other"):
+    with trust.granted(), pytest.raises(RefusedError, match="could not be saved completely; missing: other"):
         live.module(record, None)
 
 

@@ -62,9 +62,9 @@ class Repro(msgspec.Struct, frozen=True):
             return f"No repro was written: {self.why}."
         modules = " that needs the program's own modules" if self.modules else " that needs torch alone"
         if self.says == "shows":
-            return f"A repro{modules}: {self.path} (it fails in {self.rate} fresh processes); {WITHOUT} it passes."
+            return f"A repro{modules}: {self.path} (fails in fresh processes: {self.rate}); {WITHOUT} it passes."
         return (
-            f"The repro that was written is no proof: {self.path} (it fails in {self.rate} fresh processes; "
+            f"The repro that was written is no proof: {self.path} (fails in fresh processes: {self.rate}; "
             f"{self.why})."
         )
 
