@@ -239,7 +239,7 @@ def test_a_text_that_is_no_program_is_refused() -> None:
     nested: object = 1
     for _ in range(300):
         nested = [nested]
-    with pytest.raises(CannotExpressError, match="no program"):
+    with pytest.raises(CannotExpressError, match="not a program"):
         first(record_of({"x": tensor(2)}, [call("y", "aten.foo.default", node("x"), nested)], ["y"]), CRASH)
 
 

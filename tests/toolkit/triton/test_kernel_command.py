@@ -58,7 +58,7 @@ def test_a_folder_is_listed_without_running_anything(launches: Launches, capsys:
             "there is no kernel 'nothing': there are: triton_poi_fused_0 (#1 to #2), triton_per_fused_1",
         ),
         (["--all", "nothing", "--trust"], "cannot be used together"),
-        (["--save", "elsewhere"], "is a folder of launches"),
+        (["--save", "elsewhere"], "launches that are saved already"),
     ],
 )
 def test_what_a_folder_is_not_used_for(
