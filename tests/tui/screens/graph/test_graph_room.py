@@ -136,7 +136,7 @@ def test_filter_as_you_type(case: Path) -> None:
         await keys("escape", lambda: not room.prompt.is_open)
         await keys("f", lambda: room.prompt.is_open)
         await keys.type("nan")
-        await until(None, lambda: "4 replays" in str(room.prompt.note.content), "no values yet")
+        await until(None, lambda: "press 4" in str(room.prompt.note.content), "no values yet")
 
     on(case, story)
 
