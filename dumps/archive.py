@@ -122,7 +122,7 @@ def _unpacked(archive: Path) -> Path:
             roots = {_plain(item.filename, what)[0] for item in items}
             root = min(roots, default="")
             if len(roots) != 1 or f"{root}/{RUN_FILE}" not in source.namelist():
-                why = f"it is no single folder with a {RUN_FILE} in it"
+                why = f"it does not hold one folder with a {RUN_FILE} in it"
                 raise DamagedError(what, why, "unzip it and name the folder of the run")
             _refuse_large(what, items, archive.stat().st_size)
             size = sum(item.file_size for item in items)
@@ -130,8 +130,8 @@ def _unpacked(archive: Path) -> Path:
             (folder / TYPED).write_bytes(os.fsencode(archive))
             room = shutil.disk_usage(folder).free // 2
             if size > room:
-                why = f"it unpacks to {size_text(size)}, and a half of the room in {folder.parent} is {size_text(room)}"
-                raise CannotWriteError(what, why, "set TMPDIR to a larger place")
+                why = f"it unpacks to {size_text(size)}; half of the free space in {folder.parent} is {size_text(room)}"
+                raise CannotWriteError(what, why, "set TMPDIR to a folder with more space")
             for item in items:
                 target = folder.joinpath(*_plain(item.filename, what))
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -150,19 +150,18 @@ def _refuse_large(what: str, items: Sequence[zipfile.ZipInfo], packed_bytes: int
     size, files = sum(item.file_size for item in items), len(items)
     if size > (most := max(FREELY_BYTES, MOST_TIMES * packed_bytes)):
         why = (
-            f"its {size_text(packed_bytes)} unpack to {size_text(size)}, and {size_text(most)} at most are "
-            "unpacked here"
+            f"its {size_text(packed_bytes)} unpack to {size_text(size)}, and graphdbg unpacks at most {size_text(most)}"
         )
-        raise TooLargeError(what, why, "unzip it and name the folder of the run if that is right")
+        raise TooLargeError(what, why, "if you trust it, unzip it and name the folder of the run")
     if any(item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for item in items):
         raise DamagedError(what, "it is compressed in a way that `graphdbg pack` does not use", "unzip it by hand")
     if files > MOST_FILES:
-        raise TooLargeError(what, f"it holds {counted(files, 'file')}, and {MOST_FILES} at most are unpacked here")
+        raise TooLargeError(what, f"it holds {counted(files, 'file')}, and graphdbg unpacks at most {MOST_FILES}")
 
 
 def _plain(name: str, what: str) -> tuple[str, ...]:
     """The parts of a member's name, at least a folder and a file; refuses what could lead out of the folder."""
     parts = PurePosixPath(name).parts
     if len(parts) < 2 or any(part in ("..", "/", "") or "\\" in part or "\0" in part for part in parts):
-        raise DamagedError(what, f"{name[:80]!r} does not lie in the one folder of a run", "unzip it by hand")
+        raise DamagedError(what, f"{name[:80]!r} is outside the folder of the run", "unzip it by hand")
     return parts

@@ -85,9 +85,7 @@ def lines(processes: Sequence[Process]) -> list[str]:
         many = (
             f"{_name(unknown[0])} has" if len(unknown) == 1 else counted(len(unknown), "process has", "processes have")
         )
-        sentences.append(
-            f"{many} no end in the journal so far, and whether they live can be told on their host only ({where})"
-        )
+        sentences.append(f"{many} no end in the journal so far; only their host knows whether they still run ({where})")
     return sentences
 
 
@@ -133,7 +131,7 @@ def sentence(ending: Ending, processes: Sequence[Process], *, with_host: bool = 
     facts += [f"on {process.record.host}"] if with_host else []
     who = _name(process, processes) + (f" ({' '.join(facts)})" if facts else "")
     if ending.signal is not None:
-        hint = " (by kill -9, or for want of memory)" if ending.signal == "SIGKILL" else ""
+        hint = " (by kill -9, or by the kernel for lack of memory)" if ending.signal == "SIGKILL" else ""
         how = f"was killed by {ending.signal}{hint}"
     elif process.uncaught is not None:
         code = f" with exit code {ending.code}" if ending.code and ending.code != 1 else ""
@@ -141,7 +139,7 @@ def sentence(ending: Ending, processes: Sequence[Process], *, with_host: bool = 
     elif ending.code:
         how = f"ended with exit code {ending.code}"
     else:
-        how = "ended without a word in its journal"
+        how = "ended, and its journal does not say how"
     return who + " " + how + _last(ending, processes)
 
 

@@ -197,7 +197,7 @@ class _Parser:
                     _OPERATORS[type(op)], (self.expression(left, depth + 1), self.expression(right, depth + 1))
                 )
             case ast.Compare(ops=[_, _, *_]):
-                return self.fail("it compares a comparison")
+                return self.fail("it chains comparisons (a < b < c)")
             case ast.BinOp() | ast.BoolOp() if type(node.op) in _OPERATORS:
                 return self.operation(node, depth)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if node.func.col_offset == node.col_offset:
@@ -223,7 +223,7 @@ class _Parser:
     def call(self, function: str, nodes: list[ast.expr], depth: int) -> Expr:
         function = _ALIASES.get(function, function)
         if function not in ARITY:
-            why = f"it calls {function!r}, which is no function of symbol expressions"
+            why = f"it calls {function!r}, which a size expression may not call"
             raise RefusedError(f"refused the expression {self.text[:80]!r}", why)
         if function == "Piecewise":
             if not all(isinstance(node, ast.Tuple) and len(node.elts) == 2 for node in nodes):
@@ -280,7 +280,7 @@ def _value(expr: Expr, values: Mapping[str, int | float | bool]) -> Any:
     if isinstance(expr, Name):
         number = values.get(expr.name, CONSTANTS.get(expr.name))
         if number is None:
-            raise ExpressionError("cannot evaluate an expression", f"no value is known for the symbol {expr.name!r}")
+            raise ExpressionError("cannot evaluate an expression", f"the symbol {expr.name!r} has no known value")
         return number
     if not isinstance(expr, Apply):
         return expr
@@ -298,7 +298,7 @@ def _piecewise(args: tuple[Expr, ...], values: Mapping[str, int | float | bool])
     for value, condition in zip(args[::2], args[1::2], strict=True):
         if _value(condition, values):
             return _value(value, values)
-    raise ExpressionError("cannot evaluate an expression", "no case of its Piecewise holds")
+    raise ExpressionError("cannot evaluate an expression", "no condition of its Piecewise is true")
 
 
 def _bounded(result: Any) -> Any:

@@ -42,7 +42,9 @@ def encode(record: object) -> bytes:
     try:
         return msgspec.json.encode(record) + b"\n"
     except UnicodeEncodeError as error:
-        raise NoGraphError("cannot save a record", f"a text in it has no UTF-8 form ({error.object[:60]!r})") from error
+        raise NoGraphError(
+            "cannot save a record", f"a text in it is not valid UTF-8 ({error.object[:60]!r})"
+        ) from error
 
 
 def stored_names(record: GraphRecord | None, inputs: InputsRecord | None = None) -> Iterator[str]:

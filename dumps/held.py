@@ -132,16 +132,16 @@ def read(path: Path, *, live: bool = False) -> Held:
 
     def part(at: int, length: int) -> Bytes:
         if at < DATA_AT or length < 0 or at + length > len(mapped):
-            raise DamagedError(what, "a place in it lies outside the file")
+            raise DamagedError(what, "an offset in it is outside the file")
         return bytes(view[at : at + length]) if live else view[at : at + length]
 
     storages = [part(*span) for span in record.spans]
     generators = [(name, part(*span)) for name, *span in record.generators]
     names = {"", *(f"#{index}" for index in range(len(storages)))}
     if not set(stored_names(None, record.inputs)) <= names:
-        raise DamagedError(what, "an input names a storage that is not there")
+        raise DamagedError(what, "an input refers to a storage that is missing")
     if _head(mapped, what) != head:
-        raise UnreadableError(what, "its process overwrites them while they are read", "try again")
+        raise UnreadableError(what, "the recorded process is overwriting them", "try again")
     return Held(execution, record.inputs, storages, generators)
 
 
@@ -153,7 +153,7 @@ def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
         raise DamagedError(what, "the file is damaged")
     if not whole:
         raise DamagedError(
-            what, f"they are incomplete: its process died while those of execution {execution} were being copied"
+            what, f"they are incomplete: the process died while it copied the inputs of execution {execution}"
         )
     return execution, start, size
 

@@ -112,7 +112,7 @@ def concrete(value: TensorValue, known: Numbers, where: str) -> TensorValue:
     def number(dim: Dim) -> int:
         known_size = size(dim, known)
         if known_size is None:
-            raise ExpressionError(where, f"its size {dim!r} has no number")
+            raise ExpressionError(where, f"its size {dim!r} has no known value")
         return known_size
 
     return msgspec.structs.replace(

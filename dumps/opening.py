@@ -58,9 +58,11 @@ def opened(path: Path, *, named: bool = False, freely: int = FREELY_BYTES) -> Bi
         status = os.fstat(descriptor)
         _regular(status, path)
         if status.st_size > freely and (there := _on_disk(descriptor, status)) * MOST_TIMES < status.st_size:
-            sizes = f"{size_text(status.st_size)} by its size, of which {size_text(there)} are there"
+            sizes = f"{size_text(status.st_size)} long, {size_text(there)} on disk"
             raise OSError(
-                errno.EFBIG, f"it has holes, {sizes}; if that is right, copy it with `cp --sparse=never`", str(path)
+                errno.EFBIG,
+                f"it is a sparse file ({sizes}); if you trust it, copy it with `cp --sparse=never`",
+                str(path),
             )
         return os.fdopen(descriptor, "rb")
     except BaseException:
@@ -74,7 +76,7 @@ def read(path: Path, *, named: bool = False) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > FREELY_BYTES and size > (most := most_in_memory()):
             raise OSError(
-                errno.EFBIG, f"it has {size_text(size)}, and {size_text(most)} at most are read here", str(path)
+                errno.EFBIG, f"it has {size_text(size)}, and graphdbg reads at most {size_text(most)} here", str(path)
             )
         return file.read()
 
@@ -93,7 +95,7 @@ def refuse_links(folder: Path) -> None:
         odd = [entry.name for entry in entries if stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode) not in plain]
     if odd:
         raise ExistsAlreadyError(
-            f"cannot write into {folder}", f"{min(odd)!r} in it is a link or no regular file", "remove it"
+            f"cannot write into {folder}", f"{min(odd)!r} in it is a link or not a regular file", "remove it"
         )
 
 
@@ -139,7 +141,7 @@ def _own(path: str) -> str:
 def _regular(status: os.stat_result, path: Path) -> None:
     kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
-        raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'something')} and no regular file", str(path))
+        raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'something')}, not a regular file", str(path))
 
 
 def _here(path: Path) -> None:
@@ -149,7 +151,9 @@ def _here(path: Path) -> None:
         place = os.path.realpath(path)
     if place != root and not place.startswith(root.rstrip(os.sep) + os.sep):
         raise OSError(
-            errno.EPERM, f"a link leads out of {root}, to {place}; copy what it leads to into its place", str(path)
+            errno.EPERM,
+            f"a link points outside {root}, to {place}; replace it with a copy of what it points to",
+            str(path),
         )
 
 

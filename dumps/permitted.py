@@ -584,10 +584,10 @@ def without(refused: Mapping[str, tuple[Any, str]]) -> str:
     few = dict(list(refused.items())[:_MOST_SHOWN])
     more = f" and {len(refused) - len(few)} more" if len(refused) > len(few) else ""
     reasons = ", ".join(f"{name} = {_short(value)} ({why})" for name, (value, why) in few.items())
-    return f"{JUDGED_WITHOUT} {', '.join(few)}{more}{_BY_ITSELF}: {reasons}. --trust puts them in force"
+    return f"{JUDGED_WITHOUT} {', '.join(few)}{more}{_BY_ITSELF}: {reasons}"
 
 
-JUDGED_WITHOUT, _BY_ITSELF = "judged without", ", which a dump does not set by itself"
+JUDGED_WITHOUT, _BY_ITSELF = "judged without", ", which a dump sets only with --trust"
 """The beginning of the sentence, and what follows the names in it."""
 
 

@@ -120,7 +120,7 @@ def refuse_format(version: int, where: str) -> None:
         why = f"it has format {version}, and this graphdbg reads up to {FORMAT}"
         raise OtherVersionError(f"cannot read {where}", why, "upgrade graphdbg")
     if version < 1:
-        raise OtherVersionError(f"cannot read {where}", f"format {version} does not exist")
+        raise OtherVersionError(f"cannot read {where}", f"there is no format {version}")
 
 
 class Packer:
@@ -189,8 +189,8 @@ def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
     most = min(most, max(DECODED_FREELY_BYTES, DECODED_TIMES * packed_bytes))
     if needed > most:
         why = (
-            f"its {counted(values, 'value')} would take {size_text(needed)} of memory; {size_text(most)} at most "
-            "are used here"
+            f"its {counted(values, 'value')} would take {size_text(needed)} of memory; graphdbg uses at most "
+            f"{size_text(most)} here"
         )
         raise TooLargeError(f"cannot read {where}", why)
 
@@ -209,7 +209,7 @@ def unpacked(data: bytes, where: str) -> bytes:
         raise DamagedError(f"cannot read {where}", f"it is damaged ({error})", "record the run again") from error
     if size > most:
         why = f"its {size_text(len(data))} unpack to more than {size_text(most)}"
-        raise TooLargeError(f"cannot read {where}", why, "unpack it with gunzip if that is right")
+        raise TooLargeError(f"cannot read {where}", why, "if you trust it, unpack it with gunzip")
     if not reader.eof or size != len(text):
         raise DamagedError(f"cannot read {where}", "the file is cut off", "record the run again")
     return text

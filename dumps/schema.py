@@ -39,7 +39,7 @@ Arg = Any
 """An encoded argument: null, bool, int, float, str, a list, or an object with one key, a tag of `dumps.arguments`."""
 
 FROM_TRACE = "trace"
-OF_A_TRACE = "read from a trace: the layout of inputs is as it was, their values are not known and are made up"
+OF_A_TRACE = "read from a trace, which has the layout of inputs but not their values: these are made up"
 """The policy of inputs of a run that was made of a trace: their layout as it is printed there."""
 
 

@@ -314,7 +314,7 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
 def _check_dims(where: str, name: str, strings: list[str], used: set[int]) -> None:
     try:
         if not all(isinstance(json.loads(strings[at]), str | list) for at in used if strings[at]):
-            raise ValueError(f"$.{name} is no list and no expression")
+            raise ValueError(f"$.{name} is neither a list nor an expression")
     except (ValueError, RecursionError) as error:
         raise _damaged(where, str(error)) from error
 

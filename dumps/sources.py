@@ -117,7 +117,7 @@ class Sources:
             return None
         data = read_bytes(path) if path.stat().st_size else b""
         if hashlib.sha1(data, usedforsecurity=False).hexdigest() != self.records[file].sha:
-            raise DamagedError(f"cannot read {path}", "its content differs from what is recorded")
+            raise DamagedError(f"cannot read {path}", "its content changed since the recording")
         return data.decode("utf-8", "backslashreplace")
 
     def path(self, file: str) -> Path | None:

@@ -244,7 +244,7 @@ class SavedGraph(Displayed):
         record = read_record(self.path / GRAPH_FILE, GraphRecord)
         check_graph(record, str(typed_path(self.path / GRAPH_FILE)))
         if self._row and record.id != self._row.local:
-            why = f"it says it is {record.id!r} but lies in the folder of {self._row.local!r}"
+            why = f"its id is {record.id!r}, but it is in the folder of {self._row.local!r}"
             raise UnreadableError(f"cannot read {self.path / GRAPH_FILE}", why)
         return record
 
@@ -399,7 +399,7 @@ class Run(Displayed):
         addresses = [ids.Address(row.process, row.rank, row.local) for row in self.rows]
         row = self.rows[ids.find(text, addresses, self.name)]
         if not row.saved:
-            why = row.error or f"it was {row.status} but its folder is missing"
+            why = row.error or f"its status is {row.status}, but its folder is missing"
             raise NotStoredError(f"graph {row.id} of {self.name} was not saved", why)
         return SavedGraph(row.path, self, row)
 
@@ -428,12 +428,12 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     try:
         if not text or "\0" in text:
             raise NoSuchRunError(
-                f"{text!r} names nothing", "a name is a run, RUN/ID or a case folder", "list the runs here: graphdbg ls"
+                f"{text!r} is not a name", "a run, RUN/ID or a case folder is needed", "list the runs here: graphdbg ls"
             )
         if is_script(text, cwd):
             fix = f"record it first: graphdbg dump -o myrun {shlex.quote(text)}"
             raise WrongKindError(
-                f"{text} names a script", "the command needs a run, a graph of a run or a case folder", fix
+                f"{text} is a script", "the command needs a run, a graph of a run or a case folder", fix
             )
         if any(place.is_file() for place in (path, *path.parents)):
             from .archive import folder_of  # late: hardly ever needed
@@ -449,10 +449,10 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
                 return SavedGraph(folder)
         why = why_not_there(path, "run.json and no graph.json")
     except (OSError, ValueError) as error:
-        raise NoSuchRunError(f"{text!r} names nothing", str(error)) from error
+        raise NoSuchRunError(f"{text!r} cannot be opened", str(error)) from error
     if (program := path / "repro" / "repro.py").is_file():
-        blame = "the layer it fails in is all there is to blame"
-        what = f"{text} holds the repro of a program, which is no graph"
+        blame = "it holds the repro of a program"
+        what = f"{text} holds no graph"
         raise WrongKindError(what, blame, f"run: python {shlex.quote(str(program))}")
     raise NoSuchRunError(f"{text} is neither a run, a graph of a run nor a case folder", why, _hint(Path(cwd or ".")))
 

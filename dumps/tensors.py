@@ -151,7 +151,7 @@ def _verified(path: Path, name: str) -> memoryview:
     data = mapped[data_start(mapped, what) :]
     if hash_bytes(data) != name:
         raise DamagedError(
-            what, "its bytes do not have the hash that is its name: the file is damaged", "record the run again"
+            what, "the file is damaged: its content does not match the hash in its name", "record the run again"
         )
     return data
 

@@ -197,7 +197,7 @@ class Checker:
         self.one_of(ambient.default_dtype, "ambient, default_dtype", _FLOATS)
         self.one_of(ambient.matmul_precision, "ambient, matmul_precision", _PRECISIONS)
         if not 0 <= (ambient.threads or 0) <= _THREADS:
-            self.fail("ambient, threads", f"{ambient.threads} is no number of threads (0 to {_THREADS})")
+            self.fail("ambient, threads", f"{ambient.threads} is not a number of threads (0 to {_THREADS})")
 
     # Graphs
 

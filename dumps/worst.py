@@ -55,8 +55,8 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
         return unsure, why
     compiled = [graph for graph in graphs if graph.status in ("compiled", "ran")]
     if compiled:
-        return compiled[0], "no graph of the run is known to fail, and it is the first that was compiled"
-    return graphs[0], "no graph of the run is known to fail, and it is the first that was saved"
+        return compiled[0], "no graph of the run is known to fail; this is the first that was compiled"
+    return graphs[0], "no graph of the run is known to fail; this is the first that was saved"
 
 
 def last_failing(run: Run) -> tuple[SavedGraph | None, str]:

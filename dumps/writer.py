@@ -117,7 +117,7 @@ class RunWriter:
         end."""
         wanted = ids.check_file_name(name or ids.process_name(os.getpid(), rank, restart), "process name")
         if wanted == TENSORS_FOLDER:
-            raise BadValueError(f"{wanted!r} cannot be a process name", "tensors lie there")
+            raise BadValueError(f"{wanted!r} cannot be a process name", "that folder holds the tensors")
         for count in itertools.count(1):
             chosen = wanted if count == 1 else f"{wanted}_{count}"
             try:

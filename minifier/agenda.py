@@ -123,4 +123,4 @@ class Agenda:
         if name not in self.ahead():
             return f"{name} has begun already; restart N runs all steps again"
         before = [other for other in self.ahead() if other in LAST.get(name, ())]
-        return f"{name} is about what {before[0]} leaves, and comes after it" if before else ""
+        return f"{name} works on what {before[0]} leaves, so it comes after {before[0]}" if before else ""

@@ -398,7 +398,8 @@ def cut(
             if reply.status != "done":
                 raise
             notes.append(
-                f"eager cannot run this graph here ({lack.why or lack.what}): of its values the forms alone are kept"
+                f"eager cannot run this graph here ({lack.why or lack.what}): only the shapes and dtypes of its values "
+                "are kept"
             )
         _must_be_done(reply, work)
         with new_folder(out) as fresh:

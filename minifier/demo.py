@@ -104,7 +104,7 @@ class Demo:
         before, after = self.nodes(f"{run}/{graph}"), self.nodes(small)
         self.narrate(f"-> minified from {before} to {counted(after, 'node')}, placeholders and output included")
         if after > MAX_NODES:
-            what = f"the demo's {plant} bug shrinks to {counted(after, 'node')} only"
+            what = f"the demo's {plant} bug shrinks only to {counted(after, 'node')}"
             raise DemoFailedError(what, f"the demo expects {MAX_NODES} or fewer", "see graphdbg doctor")
         shown_s = time.monotonic() - began
         written = json.loads(self.step(["report", small, "-o", report, "--json"]))
@@ -118,7 +118,7 @@ class Demo:
         triaged = json.loads(self.step(["triage", run, "--json", *slow], (0, 1)))
         if not triaged["graphs"]:
             raise DemoFailedError(
-                "the demo records no compiled graph", "torch.compile does not run here", "see graphdbg doctor"
+                "the demo recorded no compiled graph", "torch.compile does not run here", "see graphdbg doctor"
             )
         self.narrate(f"-> {triaged['summary']}")
         for row in triaged["graphs"]:

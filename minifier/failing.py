@@ -70,14 +70,11 @@ def _why(row: index.ListedGraph, rows: Sequence[index.ListedGraph]) -> str:
     lines = [line.strip() for line in (row.error or "").splitlines() if line.strip()]
     error = f": {lines[0][:120]}" if lines else ""
     if "KeyboardInterrupt" in lines[:1]:
-        return (
-            "it was being compiled when the run was interrupted; did it not end? --check hang takes that for the "
-            "failure"
-        )
+        return "it was being compiled when the run was interrupted; if its compile hangs, add --check hang"
     if row.lost:
         return f"it was in flight when its process ended ({row.status}){error}"
     if row.status != "failed":
-        return "what was asked for with --when was seen there"
+        return "--when found it during the run"
     alike = [other for other in rows if compile_of(other) == compile_of(row)]
     inner = [other for other in alike if other.stage in ("forward", "backward", "inference")]
     if row.stage == "dynamo" and not inner:
@@ -119,7 +116,7 @@ def _screened(
     if graph is not None:
         return graph, text(verdict)[
             :200
-        ] if amount is None or options.check == ROUNDING else "it has most of what was asked for"
+        ] if amount is None or options.check == ROUNDING else "it is the worst by what was asked for"
     usual = options.rung == MinifyOptions.rung
     where = shown_path(run.path)
     look = with_flags(
@@ -127,8 +124,8 @@ def _screened(
     )
     if verdict.exit_code:
         told_of = f"whether a graph of {run.name} fails cannot be determined"
-        what = f"no graph of {run.name} was seen to fail by itself" if verdict.failed else told_of
+        what = f"no graph of {run.name} fails by itself" if verdict.failed else told_of
         raise CannotJudgeError(what, verdict.reason, f"see {look}", verdict.then(*verdict.next or [look]))
     judged = f"each was judged under {'Inductor' if usual else options.rung}"
-    why = f"{judged}; what Dynamo does in Python, outside of its graphs, is in none of them"
+    why = f"{judged}; what Dynamo runs in Python, between the graphs, is not judged"
     raise DoesNotFailError(f"no graph of {run.name} fails", why, f"see {look}", verdict.then(look))

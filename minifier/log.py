@@ -86,7 +86,9 @@ class Log:
             self.tell(Conditions(whole, dict(about or {})))
         elif not resume:
             what = f"{self.path} exists"
-            raise CannotResumeError(what, "it holds another minification", "choose another -o, or pass --resume")
+            raise CannotResumeError(
+                what, "it is the log of another minification", "choose another folder with -o, or add --resume"
+            )
         else:
             self._compare(before.header, whole)
             if self.damage:
@@ -101,8 +103,8 @@ class Log:
             if before.get(key) != now.get(key):
                 raise CannotResumeError(
                     f"cannot resume from {self.path}",
-                    f"its {key} is {before.get(key)!r}, now it is {now.get(key)!r}",
-                    "run it under the same conditions, or start again with another -o",
+                    f"{key} was {before.get(key)!r} and is now {now.get(key)!r}",
+                    "resume with the same settings and versions, or start again with another -o",
                 )
 
     # -- answers
@@ -187,7 +189,10 @@ class Log:
             raise cannot_write(self.path, error) from error
         self._broken = True
         why = error.strerror or str(error)
-        self._complain(f"{self.path} is written no more ({why}): who follows it sees nothing new, the search goes on")
+        self._complain(
+            f"{self.path} can no longer be written ({why}): the search goes on, but the workbench and steer see "
+            "nothing new"
+        )
 
 
 def read(out: Path) -> tuple[Story, int]:
@@ -225,7 +230,7 @@ def refuse_taken(out: Path, *, resume: bool = False) -> None:
     if out.exists() and not out.is_dir():
         raise ExistsAlreadyError(f"cannot write into {out}", "it is a file", "choose another -o")
     if out.exists() and not resume and any(path.name not in BEFORE_ANYTHING for path in out.iterdir()):
-        raise ExistsAlreadyError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
+        raise ExistsAlreadyError(f"{out} exists already", "", "choose another -o, or add --resume to go on with it")
 
 
 class Life(AbstractContextManager["Life"]):
@@ -264,7 +269,7 @@ class Life(AbstractContextManager["Life"]):
             if self._ended is None and isinstance(error, KeyboardInterrupt):
                 self._ended = Ended("interrupted", "interrupted")
             elif self._ended is None:
-                self._ended = Ended("failed", str(error) if error else "it ended without a word")
+                self._ended = Ended("failed", str(error) if error else "it ended and did not say how")
             self.log.tell(self._ended)
         elif self.made and self.out.is_dir() and all(path.name in BEFORE_ANYTHING for path in self.out.iterdir()):
             shutil.rmtree(self.out, ignore_errors=True)

@@ -157,7 +157,7 @@ class Minified(Displayed):
         from ..dumps.store import load_graph
 
         if self.path is None:
-            raise UsageError("the case was not kept", "it lay in a temporary folder", "pass out=... to minify")
+            raise UsageError("the case was not kept", "it was in a temporary folder", "pass out=... to minify")
         saved = load_graph(self.path)
         return saved.module(), saved.inputs()
 

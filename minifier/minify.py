@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from ..dumps.store import SavedGraph
 
-TASK = f"{__package__}.command_tasks:run"
+TASK = f"{__package__}.tasks:run"
 PASSES, FAILS, IGNORED = 0, 1, 2
 CANNOT_RUN = {126: "it cannot be executed", 127: "it was not found"}
 _SIGNALLED = 128
@@ -107,7 +107,9 @@ class CommandOracle(Oracle):
         answer = super().whole()
         if answer.verdict is Ruling.INFRA and answer.detail.startswith("the command"):
             raise CannotStartError(
-                f"cannot ask {self.options.command!r}", answer.detail, f"it is run by sh in {self.directory}"
+                f"cannot run the check {self.options.command!r}",
+                answer.detail,
+                f"try it yourself with sh in {self.directory}",
             )
         return answer
 
@@ -251,8 +253,10 @@ def minify(
 
     if callable(check):
         if executor != "local":
-            what = "executor and a check of your own do not go together"
-            raise OptionsExcludeError(what, "it is called in this process", "leave executor out, or name a check")
+            what = "executor and a function as check cannot be used together"
+            raise OptionsExcludeError(
+                what, "the function runs in this process", "leave executor out, or give the name of a check"
+            )
         from .dropin import minify_here
 
         return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, tell=tell)
@@ -366,7 +370,7 @@ def minify_saved(
         narrate("-j is 1: what is timed runs alone (--slower-than)")
     if executor is not None and options.command is not None:
         why = "your command is on this machine"
-        raise OptionsExcludeError("executor and check 'cmd: ...' do not go together", why, "leave executor out")
+        raise OptionsExcludeError("executor and check 'cmd: ...' cannot be used together", why, "leave executor out")
     work = out / WORK
     directory = directory or str(Path.cwd())
     path = saved.path.absolute()

@@ -39,13 +39,13 @@ MOST_FLAKY = 8
 """The same where each that passes is asked several times."""
 MOST_SLOW = {"hang": 4, "slow": 8, "memory": 8, "command": 8}
 """The same for kinds of failure whose every query may take long."""
-TIED = "tied to the rest: eager refuses a change of it alone"
-NOTHING_LIKE_IT = "nothing at hand has the same form and could take its place"
+TIED = "tied to other parts: eager fails when only this one changes"
+NOTHING_LIKE_IT = "the search has nothing of the same form to put in its place"
 MOST_TOLD = 100
 """Characters of another failure's text in a sentence."""
 NOT_RUN = "not asked: it fails before anything is run"
-OTHER_REFERENCE = "another dtype is compared with another tolerance, so that a pass says nothing"
-OTHER_VALUES = "with yet others it may fail: a few draws are no proof"
+OTHER_REFERENCE = "another dtype is compared with another tolerance, so a pass proves nothing"
+OTHER_VALUES = "other values may still fail: a few random draws prove nothing"
 """Values are never called needed: a real bug passed with two draws and failed with most."""
 KINDS = ("setting", "dim", "dtype", "values", "strides", "constant", "node")
 """The order in which parts are told: what surprises first."""

@@ -61,8 +61,8 @@ class MinifyOptions:
         if self.executor not in EXECUTORS:
             raise UnknownWordError(f"there is no executor {self.executor!r}", "", f"use one of {', '.join(EXECUTORS)}")
         if self.executor != "local" and self.command is not None:
-            what = f"--executor {self.executor} and --check 'cmd: ...' do not go together"
-            raise OptionsExcludeError(what, "your command is on this machine", "leave --executor out")
+            what = f"--executor {self.executor} and --check 'cmd: ...' cannot be used together"
+            raise OptionsExcludeError(what, "your command runs on this machine only", "leave --executor out")
         if self.executor == "ray":
             required()
         if self.command is not None and "{case}" not in self.command:
@@ -76,7 +76,7 @@ class MinifyOptions:
         try:
             re.compile(self.match or "")
         except re.error as error:
-            raise BadValueError(f"--match {self.match!r} is no regular expression", str(error)) from error
+            raise BadValueError(f"--match {self.match!r} is not a regular expression", str(error)) from error
         return self
 
     def _check_measures(self) -> None:
@@ -84,24 +84,26 @@ class MinifyOptions:
         amounts = ("hangs", "slower_than", "memory_over", "time_limit", "memory_limit")
         for name in amounts:
             if (value := getattr(self, name)) is not None and not value > 0:
-                raise BadValueError(f"{FLAGS[name]} {value:g} leaves nothing to ask", "it must be more than 0")
+                raise BadValueError(f"{FLAGS[name]} {value:g} is too small", "it must be more than 0")
         questions = [FLAGS[name] for name in MEASURES if getattr(self, name) is not None]
         if self.check != "auto" and not (self.check == "hang" and questions == ["--hangs"]):
             questions += [f"--check {self.check}"]
         elif self.match is not None and self.check == "auto":
             questions += [f"--match {self.match}"]
         if len(questions) > 1 and questions[0].split()[0] in {FLAGS[name] for name in MEASURES}:
-            what = f"{' and '.join(questions)} contradict each other"
-            raise OptionsExcludeError(what, "each says what counts as failing", "give one of them")
+            what = f"{' and '.join(questions)} cannot be used together"
+            raise OptionsExcludeError(what, "each of them says what counts as failing", "give one of them")
         if self.hangs is not None and self.time_limit is not None:
             raise OptionsExcludeError(
-                "--hangs and --time-limit contradict each other", "--hangs S is such a limit", "give one of them"
+                "--hangs and --time-limit cannot be used together",
+                "--hangs sets the time limit itself",
+                "give one of them",
             )
         for question, limit in (("slower_than", "time_limit"), ("memory_over", "memory_limit")):
             asked, most = getattr(self, question), getattr(self, limit)
             if asked is not None and most is not None and most <= asked:
-                what = f"{FLAGS[question]} {asked:g} with {FLAGS[limit]} {most:g} can never be seen"
-                raise BadValueError(what, "the limit ends a query before it", f"give a larger {FLAGS[limit]}")
+                what = f"{FLAGS[question]} {asked:g} cannot be seen with {FLAGS[limit]} {most:g}"
+                raise BadValueError(what, "the limit ends each query before that", f"give a larger {FLAGS[limit]}")
 
     @property
     def judged(self) -> str:

@@ -106,7 +106,7 @@ class Oracle:
         if reply.status in ("signal", "timeout", "memory") and deadly.exists():
             ends_at = read_text(deadly)
             reply = self.asking.task("prepare", self._payload(None) | {"ends_at": ends_at})
-            self.notes.append(f"eager itself dies at {ends_at}: what comes behind it has no values and is left out")
+            self.notes.append(f"eager itself dies at {ends_at}: later nodes have no values and are left out")
         if reply.status != "done":
             try:
                 raise_refusal(reply)
@@ -151,7 +151,7 @@ class Oracle:
             signature = self.judge(None, inner)[1]
         except errors.GraphdbgError as error:
             signature = None
-            self.notes.append(f"{names} stay one node each, what is inside cannot be inlined: {error}")
+            self.notes.append(f"{names} cannot be inlined and stay one node each: {error}")
         if signature is not None and self._same(signature, self.signature):
             self.case = inner
             try:
@@ -306,7 +306,7 @@ class Oracle:
             why = f"{self.options.rung} is {verdict_words.text(record)}"
             doctor = "graphdbg doctor"
             return CannotJudgeError(
-                f"cannot judge {named}", why, f"see what is missing here with {doctor}", record.then(doctor)
+                f"cannot judge {named}", why, f"see what is missing here: {doctor}", record.then(doctor)
             )
         if record.detail == verdict.UNLIKE:
             record = with_next(load_graph(self.case), record)
@@ -328,7 +328,7 @@ class Oracle:
         if self.case.is_dir() and (users := own(load_graph(self.case))) and (error := self._of_own_code(named, users)):
             return error
         what = f"the case does not fail under {self.options.rung}"
-        return DoesNotFailError(what, why, f"see what it does with {look}", record.then(look))
+        return DoesNotFailError(what, why, f"see what it does: {look}", record.then(look))
 
     def _of_own_code(self, named: str, users: Sequence[Pass]) -> CannotJudgeError | None:
         """The refusal of a graph that is right, in whose compile passes or decompositions of the user's ran: before it
@@ -348,7 +348,7 @@ class Oracle:
         if not imports:
             why, go_on = f"it passed, without {mine}", f"{minify} {flags_for(saved, users)}"
         what = f"{named} does not fail under {self.options.rung}"
-        error = CannotJudgeError(what, why, f"go on with {go_on}", verdict.cannot_tell(why).then(go_on))
+        error = CannotJudgeError(what, why, f"go on with: {go_on}", verdict.cannot_tell(why).then(go_on))
         error.wider = wider if imports else ""
         return error
 

@@ -391,4 +391,6 @@ def read_atoms(out: Path) -> AtomLines:
     try:
         return AtomLines(opening.read(path))
     except OSError as error:
-        raise NotStoredError(f"cannot read {path}", error.strerror or str(error), "minify again to have it") from error
+        raise NotStoredError(
+            f"cannot read {path}", error.strerror or str(error), "minify the graph again to write it"
+        ) from error

@@ -112,15 +112,18 @@ def _compared(left: ComparedFailure, right: ComparedFailure) -> tuple[Says, str]
             return "another", f"the {name} differs: {first or 'none'} and {second or 'none'}"
     assert left.signature is not None and right.signature is not None
     if not (left.signature.same_as(right.signature) or right.signature.same_as(left.signature)):
-        return "another", "the errors' texts differ" if a.words or b.words else "the errors are of another form"
+        return "another", "the errors' texts differ" if a.words or b.words else "the errors have different forms"
     if a.calls == b.calls:
         return "same", "the errors' texts are alike, and all else is equal"
     shared = sorted(set(a.calls) & set(b.calls))
     if left.sharp and right.sharp:
         if not shared:
-            return "another", f"it is {_listed(a.calls)} in the one and {_listed(b.calls)} in the other"
-        return "cannot_tell", f"both are minimised and need {_listed(shared)}, but not the same operations beside that"
-    return "cannot_tell", "they are of one kind, and what is not minimised does not say which operation is at fault"
+            return "another", f"one needs {_listed(a.calls)}, the other {_listed(b.calls)}"
+        return "cannot_tell", f"both are minimised and need {_listed(shared)}, but their other operations differ"
+    return (
+        "cannot_tell",
+        "both are of one kind, but a graph that is not minimised does not tell which operation is at fault",
+    )
 
 
 def _listed(calls: Sequence[str]) -> str:
@@ -175,5 +178,7 @@ def _of_program(path: Path) -> ComparedFailure:
         return ComparedFailure.seen(str(path), known.signature, load_graph(case))
     if written is None:
         fix = "name the folder that minify wrote, a case or a graph of a run"
-        raise WrongKindError(f"{path} does not say which failure it shows", "no signature stands in its head", fix)
+        raise WrongKindError(
+            f"{path} does not say which failure it shows", "it has no signature in its first lines", fix
+        )
     return ComparedFailure(str(path), written[1], sharp=_WHOLE not in head)

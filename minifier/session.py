@@ -202,7 +202,7 @@ class Minification:
             alike = raw[0].signature == before.signature
             raw.append(self._original(1, partial(replace, raw[0], seconds=before.seconds) if alike else None))
             self.notes += (
-                [f"one of the first {SANITY} runs of the original is that of an earlier command"] if alike else []
+                [f"one of the first {SANITY} runs of the original was done by an earlier command"] if alike else []
             )
         self._take(raw)
         broken = next((answer for answer in raw if answer.verdict is Ruling.INFRA), None)

@@ -84,17 +84,19 @@ class Start:
             try:
                 values[name] = _KINDS.get(name, str)(text) if text else None
             except ValueError:
-                raise BadValueError(f"{FLAGS[name]} {text!r} is no number", "", "type one, or nothing") from None
+                raise BadValueError(
+                    f"{FLAGS[name]} {text!r} is not a number", "", "type a number, or leave it empty"
+                ) from None
         values["rung"], values["check"] = values["rung"] or "inductor", values["check"] or "auto"
         values["jobs"] = 1 if values["jobs"] is None else values["jobs"]
         for name in ("jobs", "max_time", "max_queries"):
             if values[name] is not None and not values[name] > 0:
-                raise BadValueError(f"{FLAGS[name]} {values[name]:g} leaves nothing to do", "it must be more than 0")
+                raise BadValueError(f"{FLAGS[name]} {values[name]:g} is too small", "it must be more than 0")
         if values["rung"] not in NAMES:
             raise UnknownWordError(f"there is no rung {values['rung']!r}", "", f"use one of {', '.join(NAMES)}")
         out = texts.get("out", "").strip()
         if not out:
-            raise CommandLineError("no folder for the result", "", "type a new one at -o")
+            raise CommandLineError("the result needs a folder", "", "type a new folder at -o")
         if Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
             raise ExistsAlreadyError(f"{out} exists already", "", "type another folder at -o")
         return replace(self, out=out, options=replace(self.options, **values).checked())
@@ -145,7 +147,7 @@ def _as_judged(start: Start, verdict: Verdict, rung: str, imports: tuple[str, ..
     if verdict.verdict == ROUNDING:
         return replace(start, options=replace(options, check=ROUNDING), why=f"last verdict: {first}")
     if not verdict.failed and verdict.exit_code == 0:
-        doubt, instead = "its last verdict is ok: no rung that was asked fails", "judge it with the inputs of the run"
+        doubt, instead = "its last verdict is ok: no rung that ran fails", "judge it with the inputs of the run"
     elif verdict.failed:
         doubt, instead = (
             f"its last verdict is {first}; the graph itself does not fail at a rung",
@@ -216,7 +218,7 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     graph, chosen = str(known.get("graph", "")), replace(options, **kept)
     _said(out, old, directory, typed, trusted=trusted)
     if TRUST in old.imports and not trusted:  # no file gives it, only the user
-        what = "the graph calls Triton kernels of the user's own, whose source is in the dump"
+        what = "the graph calls the program's own Triton kernels, whose source is in the dump"
         raise NeedsTrustError(what, "", f"read it: graphdbg show {shown_path(Path(graph))} --kernel; then add --trust")
     ours = trusted and (
         TRUST in old.imports or not needs_saying(old)
@@ -251,8 +253,8 @@ def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str],
         anew, how = again(out, old), "then allow it: {} (or --trust)"
         if not here or not anew.isprintable():
             anew, how = again(out, MinifyOptions(imports=(TRUST,))), "then run {} if you trust it"
-        why = "its journal names this, and this command does not allow it"
-        raise NeedsTrustError(f"going on in {out} {' and '.join(lacking)}", why, f"read it, {how.format(anew)}")
+        why = "its journal asks for this, and you have not allowed it"
+        raise NeedsTrustError(f"resuming {out} {' and '.join(lacking)}", why, f"read it, {how.format(anew)}")
 
 
 def again(out: Path, options: MinifyOptions | None = None) -> str:

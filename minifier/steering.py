@@ -135,24 +135,23 @@ class Given:
 def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> Given:
     """Writes one order. Raises UsageError for what is no order or no step, and where nothing is minified in `out`."""
     if what not in WHATS:
-        raise UnknownWordError(f"there is no order {what!r}", "", f"there are {', '.join(WHATS)}")
+        raise UnknownWordError(f"there is no order {what!r}", "", f"the orders are {', '.join(WHATS)}")
     if what in OF_STEPS:
         known_step(step)
     events = out / EVENTS_FILE
     if not events.is_file():
         why = why_not_there(out, "events.jsonl")
         raise CannotResumeError(
-            f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT"
+            f"{out} is not the folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT"
         )
     state, record = at_work(out)
     if state in ("dead", "ended"):
-        who = "no process" if record is None else f"its process {record.pid}"
-        why = f"{who} is running any more" if record is None else f"{who} has ended"
-        raise NobodyThereError(f"nothing is minified in {out}", why, f"go on with: {again(out)}")
+        why = "its process has ended" if record is None else f"its process {record.pid} has ended"
+        raise NobodyThereError(f"no minification runs in {out}", why, f"go on with: {again(out)}")
     offset, story = events.stat().st_size, read(out)[0]
     if story.done is not None or story.ended or story.step == LAST:
         shown = shlex.join(["graphdbg", "steer", str(out)])
-        raise NobodyThereError(f"nothing is searched in {out} any more", "its search has ended", f"see {shown}")
+        raise NobodyThereError(f"the search in {out} takes no orders", "it has ended", f"see {shown}")
     order = Order.new(what, step=step or (story.step if what == "skip" else ""), number=number)
     append(out, order)
     return Given(order, offset)

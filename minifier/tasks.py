@@ -219,11 +219,13 @@ def cut(payload: dict[str, Any]) -> dict[str, Any]:
     if behind:
         last = next(reversed([name for name in atoms.order if name in atoms.of_node]))
         raise NoGraphError(
-            f"cannot cut {behind[0]}", f"eager itself raises at {last}, before it", f"end at {last} or before"
+            f"cannot cut {behind[0]}", f"eager itself raises at {last}, an earlier node", f"end at {last} or before"
         )
     if not keep:
         raise NoGraphError(
-            "there is nothing to cut out", "inputs, outputs and sizes compute nothing", "name a node that does"
+            "there is nothing to cut out",
+            "inputs, outputs and sizes compute nothing",
+            "name a node that computes a tensor",
         )
     mark("build")
     values = load_values(work, mode_of(case.gm, case.inputs) if payload["made_up"] else None)
@@ -242,7 +244,7 @@ def cut(payload: dict[str, Any]) -> dict[str, Any]:
         reported = emit(payload | {"candidate": Candidate(frozenset(keep), returned=returned).to_json()})
     except Invalid as error:
         raise NoGraphError(
-            "these nodes make no graph of their own", str(error), "take what lies between them, too"
+            "these nodes make no graph of their own", str(error), "include the nodes between them"
         ) from error
     came = sorted(kept - wanted, key=atoms.order.index)
     size = {key: reported[key] for key in ("nodes", "input_bytes")}

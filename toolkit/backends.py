@@ -60,7 +60,7 @@ class Backend:
         """Compiles one Dynamo graph. Raises UsageError for a mode, or an option that the compiler does not have."""
         if mode is not None:
             raise UnknownWordError(
-                f"the backend {self.__name__} has no modes", f"mode={mode!r} is asked for", "leave mode out"
+                f"the backend {self.__name__} has no modes", f"mode={mode!r} was given", "leave mode out"
             )
         return through_aot(self.arguments(options or {}), gm, example_inputs)
 

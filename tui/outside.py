@@ -48,16 +48,16 @@ def edit(app: App[None], path: Path, line: int = 1) -> None:
     place = f"{path}:{line}"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor or not shlex.split(editor):
-        raise ScreenError(place, "neither VISUAL nor EDITOR names an editor", "set one, or open it yourself")
+        raise ScreenError(place, "neither VISUAL nor EDITOR names an editor", "set EDITOR, or open the file yourself")
     if not path.is_file():
         raise ScreenError(place, "the file is gone", "record the run again")
     try:
-        code = over(app, command(editor, path, line), place, "open it yourself")
+        code = over(app, command(editor, path, line), place, "open the file yourself")
     except OSError as error:
         why = f"{editor} cannot be started: {error.strerror}"
-        raise ScreenError(place, why, "set EDITOR to one that can") from error
+        raise ScreenError(place, why, "set EDITOR to an editor that starts") from error
     if code:
-        raise ScreenError(place, f"{editor} ended with exit code {code}", "open it yourself")
+        raise ScreenError(place, f"{editor} ended with exit code {code}", "open the file yourself")
 
 
 def over(app: App[None], words: Sequence[str], what: str, fix: str) -> int:

@@ -262,9 +262,7 @@ def _check_followed(target: str, path: Path) -> None:
     if path.is_file():
         raise WrongKindError(f"cannot follow {target}", "a packed run does not grow", f"graphdbg tui {target}")
     if is_out(path):
-        why = "it is the folder of a minification, which is followed anyhow"
+        why = "it is the folder of a minification, which is always followed"
         raise WrongKindError(f"cannot follow {target}", why, f"graphdbg tui {target}")
     if any(is_run(parent) for parent in path.parents):
-        raise WrongKindError(
-            f"cannot follow {target}", "it is inside a run, and a whole run is followed", "name the run alone"
-        )
+        raise WrongKindError(f"cannot follow {target}", "--follow takes a whole run, not a part of it", "name the run")

@@ -36,7 +36,7 @@ def edit(room: Room, here: Here) -> None:
     graph = here.graph
     if graph is None:
         raise NotReadyError(
-            "no graph is chosen", "a variant is made of one", "press 1 for Home; enter on a graph picks it"
+            "no graph is chosen", "a variant starts from a graph", "press 1 for Home; enter on a graph picks it"
         )
     known = lambda: (program(resolve_graph(graph).record), of_graph(graph))  # noqa: E731
     begin = lambda read_text: _edit(room, here, graph, *read_text) if room.is_current else None  # noqa: E731

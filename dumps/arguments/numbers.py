@@ -36,7 +36,7 @@ class Float(Kind):
 
     def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
         if body not in _NOT_FINITE:
-            raise ValueError(f"{body!r} is no float")
+            raise ValueError(f"{body!r} is not a float")
         return float(body)
 
     def written(self, body: Any, writer: Writer) -> str:

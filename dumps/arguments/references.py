@@ -106,7 +106,7 @@ class Opaque(Kind):
         return [f"{type(value).__module__}.{type(value).__qualname__}", text[:_OPAQUE_TEXT]]
 
     def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
-        decoder.refuse(where, f"an argument of type {body[0]} has no saved form")
+        decoder.refuse(where, f"an argument of type {body[0]} cannot be saved")
 
 
 KINDS = (

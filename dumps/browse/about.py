@@ -221,8 +221,8 @@ def stages_sheet(related: Related, view: GraphView, index: int, counterparts: Se
 
 def _why_none(mine: str, stage: str) -> str:
     if not _sides(mine) & _sides(stage):
-        return "the other side of autograd: its partners are told with the detail"
-    return "nothing there is known to be this node"
+        return "the other side of autograd: the node's detail lists its partners"
+    return "no node there is known to be this one"
 
 
 LATER = ("device", "seq_nr", "code", "inputs")
@@ -265,7 +265,7 @@ _TRIED = 20_000
 def no_node(saved: SavedGraph, names: Sequence[str], name: str) -> UsageError:
     """The error for a node that does not exist, with similar names."""
     alike = [other for other in names if name in other][:3] or difflib.get_close_matches(name, names[:_TRIED], 3, 0.5)
-    hint = f"names like it are {', '.join(alike)}" if alike else "its names are listed by graphdbg show"
+    hint = f"names like it are {', '.join(alike)}" if alike else "graphdbg show lists its nodes"
     return NoSuchNodeError(f"{saved.id} has no node {name!r}", "", hint)
 
 
@@ -288,7 +288,7 @@ def positions(saved: SavedGraph, text: str) -> list[int]:
             raise BadValueError(f"{last} comes before {first} in this graph", "", f"swap them: --nodes {last}..{first}")
         node_places.update(range(start, end + 1))
     if not node_places:
-        raise BadValueError("--nodes names no node", "", "name one, a stretch A..B, or several: A,B..C")
+        raise BadValueError("--nodes is empty", "", "give a node A, a range A..B, or several: A,B..C")
     return sorted(node_places)
 
 
@@ -494,7 +494,7 @@ class About:
             language="python",
             path=self._path(self.saved),
             inside=_inside(own),
-            notes=[f"{name} is in no kernel that can be told: it may be an input, a view, or computed with its users"],
+            notes=[f"{name} is in no known kernel: it may be an input, a view, or computed inside its users"],
         )
 
     def _code_of(self, uses: Sequence[tuple[SavedGraph, Use]], number: int) -> Sheet:

@@ -88,7 +88,9 @@ def one(word: str) -> Column:
     near = difflib.get_close_matches(key, [*BY_KEY, *ALSO], n=1)
     fix = f"did you mean {near[0]}" if near else ""
     others = ", ".join(f"{name} ({meant})" for name, meant in ALSO.items() if name.isalpha())
-    raise UnknownWordError(f"there is no column {word!r}", f"there are {', '.join(BY_KEY)}; also {others}", fix)
+    raise UnknownWordError(
+        f"there is no column {word!r}", f"the columns are {', '.join(BY_KEY)}; other names: {others}", fix
+    )
 
 
 def usual(view: GraphView) -> tuple[Column, ...]:

@@ -129,10 +129,10 @@ def _term(word: str, start: int, end: int, quoted_from: int) -> Term:
     at = start + negated + keyed.end()
     if not value:
         example = EXAMPLES.get(key, f"{key}:1")
-        raise FilterError(f"{keyed[0]} has nothing behind it", f"for example {example}", start=start, end=end)
+        raise FilterError(f"there is no value after {keyed[0]}", f"for example {example}", start=start, end=end)
     if key in TEXT_KEYS:
         if relation not in (":", "=", "!="):
-            why = f"{key} is a text, {relation} needs a number"
+            why = f"{key} is text, and {relation} compares numbers"
             raise FilterError(why, f"write {key}:{value}", start=at - len(relation), end=at)
         return Term(key, ":", value, negated ^ (relation == "!="), start, end, quoted_from >= 0)
     relation = "=" if relation == ":" else relation
@@ -177,8 +177,10 @@ def _key(word: str, start: int) -> str:
     if key in KEYS:
         return key
     near = difflib.get_close_matches(key, [*KEYS, *ALSO], n=1, cutoff=0.5)
-    fix = f"did you mean {near[0]}" if near else f'put it in quotes if it is a text: "{word}"'
-    raise FilterError(f"there is no {word!r}; there are {', '.join(KEYS)}", fix, start=start, end=start + len(word))
+    fix = f"did you mean {near[0]}" if near else f'to find it as text, put it in quotes: "{word}"'
+    raise FilterError(
+        f"there is no key {word!r}; the keys are {', '.join(KEYS)}", fix, start=start, end=start + len(word)
+    )
 
 
 def number(text: str, key: str, start: int = 0, end: int = 0) -> float:
@@ -188,7 +190,7 @@ def number(text: str, key: str, start: int = 0, end: int = 0) -> float:
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise FilterError(
-            f"{text!r} is no number", f"for example {EXAMPLES.get(key, f'{key}>3')}", start=start, end=end
+            f"{text!r} is not a number", f"for example {EXAMPLES.get(key, f'{key}>3')}", start=start, end=end
         )
     unit = match[2].lower()
     return float(match[1]) * (_UNITS[unit] if key == "bytes" else 1000 ** list(_UNITS).index(unit))
@@ -257,7 +259,10 @@ def narrow(view: GraphView, term: Term) -> Narrow:
     """The term as a function from nodes to nodes."""
     if term.key in VALUE_KEYS and not view.values:
         raise FilterError(
-            "there are no values yet", "4 replays the graph and fills them in", start=term.start, end=term.end
+            "there are no values yet",
+            "press 4 to replay the graph, which fills them in",
+            start=term.start,
+            end=term.end,
         )
     column = INTERNED.get(term.key)
     if column is not None or term.key == "op":

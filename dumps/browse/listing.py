@@ -488,10 +488,10 @@ def following_text(run: Following) -> str:
         "ended": "the run has ended",
         "vanished": "the folder is gone",
         "unreadable": "run.json is damaged",
-        "unknown": "on another host: whether it lives can be told there only",
+        "unknown": "on another host: only there can you see whether it still runs",
     }
     resting = run.state == "running" and run.processes and not _lives(run)
-    parts = ["no process of it lives just now" if resting else states.get(run.state, run.state)]
+    parts = ["none of its processes runs at the moment" if resting else states.get(run.state, run.state)]
     if run.state != "waiting":
         parts.append(counted(len(run.rows), "graph", form=","))
     flight = run.in_flight

@@ -326,7 +326,7 @@ def _input(item: InputRecord) -> Iterator[Line]:
         bad = any(item.statistics.get(key) for key in ("nan", "inf"))
         yield _labelled("seen", ("  ".join(numbers), BAD if bad else ""))
     else:
-        yield _labelled("seen", ("no statistics: this graph was not seen to run", DIM))
+        yield _labelled("seen", ("no statistics: this graph did not run in the recording", DIM))
     if item.stored is not None and item.stored.storage:
         yield _labelled("stored", f"its values are in tensors/{item.stored.storage[:12]}…")
 

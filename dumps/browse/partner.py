@@ -48,7 +48,7 @@ _LIGHT = frozenset(
         "as_strided",
     }
 )
-_NO_SIDES = {"inference": "nothing was differentiated", "compiled_autograd": "no graph of its forward was recorded"}
+_NO_SIDES = {"inference": "nothing was differentiated", "compiled_autograd": "its forward graph was not recorded"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def graph_of(saved: SavedGraph) -> SavedGraph:
         raise NoPartnerError(f"{saved.id} has no partner", why, "name a forward, backward or joint graph")
     if saved.run is None:
         raise NoPartnerError(
-            f"{saved.path} has no partner", "it is a case folder: one graph alone", "name a graph of a run"
+            f"{saved.path} has no partner", "it is a case folder, which holds one graph", "name a graph of a run"
         )
     wanted = there.join(saved.id.rsplit(here, 1))
     graphs = {graph.id: graph for graph in saved.run.graphs()}
@@ -144,8 +144,8 @@ def _why(table: Table, index: int) -> str:
     if op == "placeholder":
         return "it is an input that the other side does not take"
     if table.seq_nr[index] < 0:
-        return "it has no seq_nr: autograd did not number what it was made of"
-    return f"no node there has its seq_nr {table.seq_nr[index]}"
+        return "it has no seq_nr: autograd did not number its operation"
+    return f"no node there has the same seq_nr, {table.seq_nr[index]}"
 
 
 def _position(table: Table, name: str) -> int | None:

@@ -82,7 +82,8 @@ def find_place(view: GraphView, text: str) -> int:
         if int(number) < len(view):
             return int(number)
         raise NoSuchNodeError(
-            f"there is no node {number}", f"the last of {counted(len(view), 'node', form=',')} is {len(view) - 1}"
+            f"there is no node {number}",
+            f"the last of {counted(len(view), 'node', form=',')} has number {len(view) - 1}",
         )
     if ":" in text:
         return _line(view, text)
@@ -92,9 +93,9 @@ def find_place(view: GraphView, text: str) -> int:
         return view.positions[begins[0]]
     if begins:
         raise NoSuchNodeError(
-            f"no node is called {text!r}", f"{len(begins):,} begin so: {', '.join(begins[:NEAR])} ..."
+            f"no node is called {text!r}", f"{len(begins):,} names begin with it: {', '.join(begins[:NEAR])} ..."
         )
-    raise NoSuchNodeError(f"no node is called {text!r}", "there is none of that name", _near(view, text))
+    raise NoSuchNodeError(f"no node is called {text!r}", "", _near(view, text))
 
 
 def _line(view: GraphView, text: str) -> int:
@@ -105,9 +106,7 @@ def _line(view: GraphView, text: str) -> int:
             return index
     lines = sorted({view.text[at] for at in view.distinct("where") if view.text[at]})
     near = difflib.get_close_matches(text, lines, n=NEAR)
-    raise NoSuchNodeError(
-        f"no node comes from {text!r}", "no node has that line", f"there are {', '.join(near or lines[:NEAR])}"
-    )
+    raise NoSuchNodeError(f"no node comes from the line {text!r}", "", f"lines with nodes are {', '.join(near or lines[:NEAR])}")
 
 
 def _near(view: GraphView, text: str) -> str:

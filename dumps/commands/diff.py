@@ -66,7 +66,7 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     if two is not None:
         pairs_left = pairs(left, two)
     elif isinstance(left, SavedGraph):
-        raise CommandLineError("diff needs a second graph", f"{a} is only one", "name it: graphdbg diff A B")
+        raise CommandLineError("diff needs a second graph", f"only {a} is named", "name it: graphdbg diff A B")
     else:
         compared = ranks(left)
         sides = [f"A  {compared[0][0].text}", f"B  {', '.join(other.text for _, other in compared)}"]
@@ -123,7 +123,7 @@ def _beside(a: str, b: str | None, everything: bool, by_seq_nr: bool, as_json: b
 
     if b is None:
         option = "--by-seq-nr" if by_seq_nr else "--side-by-side"
-        raise CommandLineError(f"{option} needs two graphs", "one is named", f"graphdbg diff A B {option}")
+        raise CommandLineError(f"{option} needs two graphs", "only one is named", f"graphdbg diff A B {option}")
     lines = beside(resolve_graph(a), resolve_graph(b), by_seq_nr=by_seq_nr)
     same = by_seq_nr or lines.same
     if as_json:

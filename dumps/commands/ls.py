@@ -74,7 +74,7 @@ def ls(
     if stages and (explain or times or follow):
         option = "--why" if explain else "--time" if times else "--follow"
         raise OptionsExcludeError(
-            f"--stages and {option} exclude each other", f"{option} has rows of its own", "leave one out"
+            f"--stages and {option} cannot be used together", f"{option} has rows of its own", "leave one out"
         )
     if follow:
         _follow(run, words, explain=explain, as_json=as_json)
@@ -96,10 +96,12 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
     if as_json or words or explain:
         option = "--json" if as_json else "--filter" if words else "--why"
         why_not = (
-            "a document has an end, and a run that is followed has none yet" if as_json else "it needs all of the run"
+            "a JSON document needs the whole run, and a followed run still grows"
+            if as_json
+            else "it needs the whole run"
         )
         instead = f"leave --follow out: graphdbg ls {shlex.quote(text)} {option}"
-        raise OptionsExcludeError(f"--follow and {option} exclude each other", why_not, instead)
+        raise OptionsExcludeError(f"--follow and {option} cannot be used together", why_not, instead)
     if Path(text).is_file():
         raise WrongKindError(
             f"cannot follow {text}", "a packed run does not grow", f"list it: graphdbg ls {shlex.quote(text)}"

@@ -78,7 +78,9 @@ def _resolved(text: str) -> Path:
         return path.resolve() if path.name in ("", "..") else path
     target = resolve(text)
     if not isinstance(target, Run):
-        raise WrongKindError(f"{text} is one graph", "a run is packed as a whole", "for one graph: graphdbg report")
+        raise WrongKindError(
+            f"{text} is one graph", "pack takes a whole run", f"for one graph: graphdbg report {shlex.quote(text)}"
+        )
     return target.path
 
 
@@ -98,7 +100,7 @@ def _warn(packed: Packed) -> None:
             "before you send it"
         )
     for word in packed.random[:_MOST]:
-        say(f"looks random, see that it is no credential: {word}")
+        say(f"looks random, make sure that it is not a credential: {word}")
 
 
 _HOLDS = (

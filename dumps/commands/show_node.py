@@ -35,9 +35,9 @@ pre_grad            linear_1  f32[2, 4]  torch.nn.functional.linear  (it was mad
 joint               addmm_1  f32[2, 4]  aten.addmm.default  (same name)
 joint_passed        addmm_1  f32[2, 4]  aten.addmm.default  (same name)
 forward             addmm_1  f32[2, 4]  aten.addmm.default
-backward            the other side of autograd: its partners are told with the detail
+backward            the other side of autograd: the node's detail lists its partners
 post_grad_forward   addmm_1  f32[2, 4]  aten.addmm.default  (same name)
-post_grad_backward  the other side of autograd: its partners are told with the detail
+post_grad_backward  the other side of autograd: the node's detail lists its partners
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ The same modules of `dumps/browse` choose, order and write the rows here and on 
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,15 +57,15 @@ def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], a
     """Prints the rows; raises UsageError for a filter, column or depth that does not exist."""
     chosen = all_columns.named(options.columns) if options.columns is not None else None
     if any(column.seen for column in chosen or ()):
-        fix = "graphdbg replay RUN/ID --values prints them"
-        raise BadValueError("there are no values of nodes here", "values are read by a replay", fix)
+        fix = f"graphdbg replay {shlex.quote(saved.name)} --values"
+        raise BadValueError("show has no values of nodes", "only a replay computes them", fix)
     sort = sort_of(options.sort)
     if options.fold is not None and sort is not None:
-        why = "a folded module is a stretch of the graph in its order"
-        raise OptionsExcludeError("--fold and --sort do not go together", why, "leave one out")
+        why = "folding keeps the order of the graph"
+        raise OptionsExcludeError("--fold and --sort cannot be used together", why, "leave one out")
     if options.fold is not None and options.nodes is not None:
         raise OptionsExcludeError(
-            "--fold and --nodes do not go together", "a folded module is no node", "leave one out"
+            "--fold and --nodes cannot be used together", "--fold shows modules in place of nodes", "leave one out"
         )
     view = finish(loading(saved))
     if (chosen and any(column.key == "kernel" for column in chosen)) or "kernel:" in (options.filter or ""):

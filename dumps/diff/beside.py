@@ -225,7 +225,7 @@ def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways
     if by_seq_nr:
         by_number = joined(a.table, b.table, graphs=graphs, stages=(a.stage, b.stage))
         if not any(by_number.marks):
-            why = "no node of one has the seq_nr of a node of the other, and none has the name of an input"
+            why = "their nodes have no seq_nr in common, and no name of an input"
             raise NoPartnerError(
                 f"{graphs[0]} and {graphs[1]} cannot be joined", why, "name a forward and its backward"
             )

@@ -70,7 +70,7 @@ def _part(run: Run, rest: str, text: str) -> GraphGroup | None:
     ]
     if colon and not rows:
         there = ", ".join(known.name if known.rank is None else f"{known.rank}:" for known in run.processes)
-        raise NoSuchGraphError(f"{text} names no process with graphs", f"{run.name} has {there or 'no processes'}")
+        raise NoSuchGraphError(f"{text} names no process that has graphs", f"{run.name} has {there or 'no processes'}")
     if colon and not local:
         return GraphGroup(text, run, _one_process(rows, text), "process")
     if not colon:
@@ -85,7 +85,9 @@ def _one_process(rows: list[ListedGraph], text: str) -> list[ListedGraph]:
     names = list(dict.fromkeys(row.process for row in rows))
     if len(names) > 1:
         raise NoSuchGraphError(
-            f"{text} is ambiguous", f"it could be of {', '.join(names)}", "put one of them and `:` before the id"
+            f"{text} is ambiguous",
+            f"processes {', '.join(names)} have it",
+            f"put a process before the id, such as {names[0]}:",
         )
     return rows
 
@@ -109,7 +111,9 @@ def pairs(a: SavedGraph | GraphGroup, b: SavedGraph | GraphGroup) -> list[Pair]:
     if isinstance(b, SavedGraph):
         return [Pair(_counterpart(b, a), b)]
     if (a.kind == "compile") != (b.kind == "compile"):
-        raise NoPartnerError(f"{a.text} and {b.text} cannot be compared", f"one is a {a.kind}, the other a {b.kind}")
+        raise NoPartnerError(
+            f"{a.text} and {b.text} cannot be compared", f"{a.text} is a {a.kind}, {b.text} a {b.kind}"
+        )
     return [pair for rows_a, rows_b in _processes(a, b) for pair in _graphs(a, rows_a, b, rows_b)]
 
 

@@ -272,7 +272,7 @@ def verdict_text(view: GraphView) -> str:
     if view.verdict == "same":
         return f"same: every node has an equal one{remark}"
     if view.verdict == "settings":
-        return f"the nodes are the same{remark}, the surroundings differ"
+        return f"the nodes are the same{remark}, but settings, inputs or guards differ"
     counts = ((view.changed, "changed"), (view.only_a, "only in A"), (view.only_b, "only in B"))
     text = ", ".join(f"{count} {what}" for count, what in counts if count)
     own = (
@@ -444,7 +444,7 @@ def summary(views: Sequence[GraphView]) -> str:
     words = {
         "same": "the same",
         "differs": "differ",
-        "settings": "differ in the surroundings only",
+        "settings": "differ only in settings, inputs or guards",
         "only_a": "only in A",
         "only_b": "only in B",
         "unreadable": "cannot be read",

@@ -88,7 +88,7 @@ CHECKED_BY = "CrossRefFakeMode"
 def stands_for(rung: str) -> tuple[Stand, ...]:
     """What stands for a rung; raises CannotExpressError where torch has nothing suitable."""
     if rung not in STANDS:
-        why = "stock torch has no backend of that name, and no settings that make one"
+        why = "stock torch has no such backend"
         raise CannotExpressError(f"no repro can be written for the rung {rung!r}", why)
     return STANDS[rung]
 

@@ -315,7 +315,7 @@ class FunctionPrinter(Printer):
         return [f"def {name}(", *indented(rows), "):"]
 
     def homeless(self, symbol: str) -> str:
-        raise CannotExpressError(f"the symbol {symbol!r} is the size of no input")
+        raise CannotExpressError(f"no input has the size {symbol!r}")
 
     def dtype(self, name: str) -> str:
         short = _SHORT.get(name, "f8" if name.startswith("float8_") else "")
@@ -342,7 +342,7 @@ class FunctionPrinter(Printer):
             finally:
                 self.path.pop()
         if node.target not in body.attrs:
-            raise InputFormError(f"the attribute {node.target!r} is not stored")
+            raise InputFormError(f"the attribute {node.target!r} was not saved")
         if own in self.constants:  # the same name in two graphs
             own = self.names[node.name] = f"{own}_{len(self.constants)}"
         self.constants[own] = ".".join([*self.path, node.target])
@@ -357,7 +357,9 @@ class FunctionPrinter(Printer):
             text = self.text(body, region)
             self.names, self.beside = names, outer
             if len(self.constants) != before:
-                raise CannotExpressError(f"the compiled region {region!r} holds a constant, which has no plain form")
+                raise CannotExpressError(
+                    f"the compiled region {region!r} holds a constant, which a repro cannot contain"
+                )
             is_region = not region.startswith("region_autograd")
             self.above[region] = [*(["@torch.compiler.nested_compile_region"] if is_region else []), *text]
         return []
@@ -365,13 +367,15 @@ class FunctionPrinter(Printer):
     def call_method(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
         name = node.target
         if name in DENIED_METHODS or (name.startswith("_") and name not in DUNDER_METHODS | NUMBER_METHODS):
-            raise CannotExpressError(f"node {node.name} calls the method {name[:60]!r}, which a repro may not")
+            raise CannotExpressError(f"node {node.name} calls the method {name[:60]!r}, which a repro may not call")
         if self.wide and name in CASTS and len(args) == 1 and not named:
             return f"{args[0]}.to({self.dtype(CASTS[name])})"
         return super().call_method(node, args, named)
 
     def call_module(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
-        raise CannotExpressError(f"node {node.name!r} calls the module {node.target!r}, which has no plain form yet")
+        raise CannotExpressError(
+            f"node {node.name!r} calls the module {node.target!r}, which a repro cannot contain yet"
+        )
 
     def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
         higher = node.target.startswith("higher_order.")

@@ -179,18 +179,22 @@ class _Writer:
             if known is not None:
                 return repr(known)
         if value is None:
-            raise InputFormError(f"nothing is known of the input {slot.name!r}", "", "record with --inputs first")
-        raise InputFormError(f"the input {slot.name!r} is a {type(value).__name__}, which has no plain form")
+            raise InputFormError(f"the input {slot.name!r} was not recorded", "", "record with --inputs first")
+        raise InputFormError(f"the input {slot.name!r} is a {type(value).__name__}, which a repro cannot create")
 
     def _tensor(self, slot: Slot, value: TensorValue) -> str:
         if value.inner:
-            raise InputFormError(f"the input {slot.name!r} is a {value.subclass}, which has no plain form yet")
+            raise InputFormError(f"the input {slot.name!r} is a {value.subclass}, which a repro cannot create yet")
         if value.layout != "strided":
-            raise InputFormError(f"the input {slot.name!r} has the layout {value.layout}, which has no plain form yet")
+            raise InputFormError(
+                f"the input {slot.name!r} has the layout {value.layout}, which a repro cannot create yet"
+            )
         if value.dtype not in ITEM_BYTES:
-            raise InputFormError(f"the input {slot.name!r} has the dtype {value.dtype}, which has no plain form yet")
+            raise InputFormError(
+                f"the input {slot.name!r} has the dtype {value.dtype}, which a repro cannot create yet"
+            )
         if value.quantizer:
-            raise InputFormError(f"the input {slot.name!r} is quantised, which has no plain form yet")
+            raise InputFormError(f"the input {slot.name!r} is quantised, which a repro cannot create yet")
         text = self._strided(slot, value)
         text = f"{text}.conj()" if value.conj else text
         return f"torch._neg_view({text})" if value.neg else text
@@ -426,7 +430,9 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
     first = calls[0]
     names = [f"a{index}" for index in range(len(first.args))] + [identifier(key, name) for key in first.kwargs]
     if any(len(recorded.args) != len(first.args) or list(recorded.kwargs) != list(first.kwargs) for recorded in calls):
-        raise OperatorFormError(f"the operator {name} is called in several ways, so that no stand-in can be written")
+        raise OperatorFormError(
+            f"the operator {name} is called with different sets of arguments, so no stand-in can be written"
+        )
     columns = [[[*recorded.args, *recorded.kwargs.values()][at] for recorded in calls] for at in range(len(names))]
     types = [
         _type([_kind(arg, call.values) for arg, call in zip(column, calls, strict=True)], name) for column in columns
@@ -497,7 +503,7 @@ def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
         return "SymInt" if content[0] == "int" else "float"
     if tag in KINDS and KINDS[tag].schema:
         return KINDS[tag].schema
-    raise OperatorFormError(f"a custom operator has an argument of kind {tag!r}, for which no stand-in can be written")
+    raise OperatorFormError(f"a custom operator has an argument of kind {tag!r}, which a stand-in cannot take")
 
 
 def _list_kind(items: Sequence[Arg], values: Mapping[str, Value | None]) -> str:
@@ -511,7 +517,7 @@ def _merged(kinds: set[str]) -> str:
     if kinds == {"SymInt", "float"}:
         kinds = {"float"}
     if len(kinds) > 1:
-        raise OperatorFormError(f"a custom operator is given {' and '.join(sorted(kinds))} in one place")
+        raise OperatorFormError(f"a custom operator is given {' and '.join(sorted(kinds))} for the same argument")
     return (kinds.pop() if kinds else "Tensor") + optional
 
 
@@ -529,9 +535,7 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
     for call in calls:
         value = call.result[at]
         if not isinstance(value, TensorValue):
-            raise OperatorFormError(
-                f"the operator {name} gives back more than tensors, so that no stand-in can be written"
-            )
+            raise OperatorFormError(f"the operator {name} returns more than tensors, so no stand-in can be written")
         wanted.append(value)
     given = {
         own: tensors
@@ -564,7 +568,7 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
         if extent is None and len(extents) == 1 and isinstance(wanted[0].shape[dim], int):
             extent = str(wanted[0].shape[dim])
         if extent is None:
-            raise OperatorFormError(f"a size of what the operator {name} gives back is no size of its arguments")
+            raise OperatorFormError(f"a size that the operator {name} returns is none of its arguments' sizes")
         sizes.append(extent)
     device = next(iter(given), "")
     if not all(isinstance(d, int) for d in wanted[0].shape) or wanted[0].stride == contiguous(

@@ -62,7 +62,7 @@ def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> 
         where = f"kernel {kernel.name}"
         if kernel.missing or not kernel.program:
             raise RefusedError(
-                where, f"it was not saved whole: {'; '.join(kernel.missing) or 'its source was not kept'}"
+                where, f"it was not saved completely: {'; '.join(kernel.missing) or 'its source was not kept'}"
             )
         for names, text in _statements(kernel, where):
             if not names and text.startswith(("import ", "from ")):
@@ -71,7 +71,7 @@ def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> 
                 continue
             for name in names:
                 if owners.setdefault(name, text) != text:
-                    raise RefusedError(where, f"{name} means something else in another kernel of the graph")
+                    raise RefusedError(where, f"{name} has another definition in another kernel of the graph")
             blocks[text] = None
         if len(_configs(kernel)) > 1:
             first = f"    {kernel.name}.configs = {kernel.name}.configs[:1]  # nothing can be timed"
@@ -91,9 +91,7 @@ def call(node: NodeRecord, kernels: Sequence[TritonKernel], writer: Writer) -> s
         raise RefusedError(where, "the source of its Triton kernel was not recorded", "record the run again")
     kernel = kernels[place]
     if _pairs(node.kwargs.get("tma_descriptor_metadata")):
-        raise RefusedError(
-            where, f"the kernel {kernel.name} takes TMA descriptors, which have no form in a program yet"
-        )
+        raise RefusedError(where, f"the kernel {kernel.name} takes TMA descriptors, which a program cannot contain yet")
     grid = _grid(node, kernel, writer)
     name = writer.word(kernel.name)
     given = writer.keywords(_pairs(node.kwargs.get("kwargs")))
@@ -130,7 +128,7 @@ def _constant(value: Any, where: str) -> str:
     try:
         ast.parse(str(value), mode="eval")
     except (SyntaxError, ValueError) as error:
-        raise RefusedError(where, f"the constant {str(value)[:60]!r} is no expression") from error
+        raise RefusedError(where, f"the constant {str(value)[:60]!r} is not a Python expression") from error
     return str(value)
 
 
@@ -151,7 +149,7 @@ def _parsed(kernel: TritonKernel, where: str) -> ast.Module:
     try:
         return ast.parse(kernel.program)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise RefusedError(where, f"its source is no Python ({error})") from error
+        raise RefusedError(where, f"its source is not Python ({error})") from error
 
 
 def _statements(kernel: TritonKernel, where: str) -> Iterator[tuple[list[str], str]]:

@@ -252,7 +252,7 @@ def _short(value: TensorValue) -> dict[str, Any]:
 def _specification(value: Value | None, known: Numbers, bound: int | None, where: str) -> Any:
     if isinstance(value, TensorValue):
         if value.inner:
-            raise RefusedError(where, f"a tensor of type {value.subclass} has no form in a program")
+            raise RefusedError(where, f"a program cannot contain a tensor of type {value.subclass}")
         fields = _short(concrete(value, known, where))
         return {**fields, "bound": bound} if bound is not None else fields
     if isinstance(value, SymValue):
@@ -263,7 +263,7 @@ def _specification(value: Value | None, known: Numbers, bound: int | None, where
         return plain(value.value)
     if value is None:
         return None
-    raise RefusedError(where, f"a value of type {value.type} has no form in a program")
+    raise RefusedError(where, f"a program cannot contain a value of type {value.type}")
 
 
 class _Module(Printer):
@@ -321,7 +321,7 @@ class _Module(Printer):
     def _leaf(self, module: ModuleRecord, path: str) -> str:
         parts = module.type.split(".")
         if parts[:2] != ["torch", "nn"] or len(parts) != 3 or not is_identifier(parts[2]):
-            raise RefusedError(f"module {path}", f"the class {module.type!r} has no form in a program")
+            raise RefusedError(f"module {path}", f"a program cannot contain the class {module.type!r}")
         writer = Writer({}, f"module {path}")
         return f"{module.type}({', '.join(writer.keywords(module.arguments.items()))})"
 
@@ -336,7 +336,7 @@ class _Module(Printer):
     def _statement(self, node: NodeRecord) -> list[str]:
         if node.op == "get_attr":
             if node.target not in self.tensors:
-                raise RefusedError(f"node {node.name}", f"the graph holds nothing under {node.target[:60]!r}")
+                raise RefusedError(f"node {node.name}", f"the graph has no attribute {node.target[:60]!r}")
             return [f"{self.names[node.name]} = {self.tensors[node.target]}"]
         return [*self._comment(node), f"{self.names[node.name]} = {self.call(node)}"]
 

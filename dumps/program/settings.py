@@ -124,11 +124,11 @@ def config_lines(
             why = "" if text is None or trusted else refusal(room, key, plain(value))
             text = own.get(f"{room}.{key}") if text is None else text
             if why and not of_the_process(key):
-                notes.append(f"the setting {module}.{key}: {why}, and is set with --trust alone")
+                notes.append(f"the setting {module}.{key}: {why}, and only --trust sets it")
             elif why:
                 continue
             elif text is None:
-                notes.append(f"the setting {module}.{key}, which is no plain value")
+                notes.append(f"the setting {module}.{key}, which is not a plain value")
             else:
                 lines.append(f"{module}.{dotted(key, 'the setting')} = {text}")
     return lines, notes
@@ -214,7 +214,7 @@ def group_lines(record: GraphRecord) -> tuple[list[str], list[str]]:
                 continue
             if not texts[-1].isdigit():
                 raise CannotExpressError(
-                    f"the process group {texts[-1][:40]!r} has a name that no plain program gives it"
+                    f"the process group {texts[-1][:40]!r} has a custom name, which the program cannot give it"
                 )
             sizes[texts[-1]] = max(sizes.get(texts[-1], 1), size if isinstance(size, int) else 1)
     if not sizes:

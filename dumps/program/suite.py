@@ -310,7 +310,7 @@ def parts_of(program: str) -> Parts:
         program = _faulty(program)
         tree = ast.parse(program)
     except SyntaxError as error:
-        raise CannotExpressError("the repro is no Python program", str(error)) from error
+        raise CannotExpressError("the repro is not a Python program", str(error)) from error
     parts, inside = Parts(program), False
     for node in tree.body:
         text = ast.get_source_segment(program, node) or ""
@@ -328,10 +328,10 @@ def parts_of(program: str) -> Parts:
         elif not _is_plain_text(node) and not _is_loop(text):
             parts.before.append(text)
     if "make_inputs" not in parts.functions:
-        raise CannotExpressError("the repro is not one of graphdbg's", "it makes no inputs")
+        raise CannotExpressError("the repro is not one of graphdbg's", "it has no make_inputs()")
     parts.compiled = parts.compiled or ("compiled" if "compiled" in parts.functions else "")
     if not parts.compiled and "torch.compile(" in program:
-        raise CannotExpressError("the repro compiles in a way that a test cannot")
+        raise CannotExpressError("the repro has no compiled function that a test can call")
     return parts
 
 
@@ -491,7 +491,8 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
     kind, detail = failure.kind, failure.detail
     if "backend" in parts.functions or kind in ("slow", "memory", "command"):
         raise CannotExpressError(
-            f"no test is written for a failure of the kind {kind!r}", "it measures, or runs nothing"
+            f"no test is written for a failure of the kind {kind!r}",
+            "the repro measures time or memory, or only compiles",
         )
     if kind in _DEADLY:
         return _in_a_child(failure), []

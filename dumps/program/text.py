@@ -206,7 +206,7 @@ def names_read(body: str) -> set[str]:
     try:
         return set(map(name_of, ast.walk(ast.parse(body))))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise CannotExpressError(f"its text is no program ({error})") from error
+        raise CannotExpressError(f"its text is not a program ({error})") from error
 
 
 def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
@@ -217,7 +217,7 @@ def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
     """
     parts = name.split(".")
     if name.startswith("opaque:") or len(parts) < 2 or not all(IDENTIFIER.fullmatch(part) for part in parts):
-        raise TargetRefusedError(where, f"the target {name[:80]!r} has no saved form")
+        raise TargetRefusedError(where, f"the target {name[:80]!r} cannot be saved")
     root = _ALIASES.get(parts[0], parts[0])
     if any(keyword.iskeyword(part) for part in parts) or (root == "builtins" and parts[1] not in _BUILTINS):
         raise TargetRefusedError(where, f"the target {name[:80]!r} may not be called from a saved graph")
@@ -241,7 +241,7 @@ def expression(text: str, names: Mapping[str, str], where: str) -> str:
 def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
     if isinstance(tree, expressions.Name):
         if tree.name not in names:
-            raise RefusedError(f"the symbol {tree.name!r}", "it is no size of an input")
+            raise RefusedError(f"the symbol {tree.name!r}", "no input has this size")
         return names[tree.name]
     if not isinstance(tree, expressions.Apply):
         return repr(tree)
@@ -260,7 +260,7 @@ def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
         return f"({args[1]} if {args[0]} else {args[2]})"
     if tree.function.startswith("OpaqueUnaryFn_"):
         return f"math.{tree.function.removeprefix('OpaqueUnaryFn_')}({args[0]})"
-    raise RefusedError(f"the function {tree.function!r}", "it has no form in a program")
+    raise RefusedError(f"the function {tree.function!r}", "a program cannot contain it")
 
 
 class Writer:
@@ -290,7 +290,7 @@ class Writer:
     def device(self, name: str) -> str:
         """A device as an expression; RefusedError for a name that none can have."""
         if not _DEVICE.fullmatch(name):
-            raise RefusedError(self.where, f"{name[:40]!r} is no device")
+            raise RefusedError(self.where, f"{name[:40]!r} is not a device")
         return f"torch.device({self.literal(name)})"
 
     def argument(self, arg: Arg) -> str:
@@ -307,7 +307,7 @@ class Writer:
         except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
             raise RefusedError(self.where, f"an argument of kind {tag!r} is malformed") from error
         if text is None:
-            raise RefusedError(self.where, f"an argument of kind {tag!r} has no form in a program")
+            raise RefusedError(self.where, f"a program cannot contain an argument of kind {tag!r}")
         return text
 
     def items(self, args: Iterable[Arg]) -> str:
@@ -421,7 +421,7 @@ class Printer(Writer):
     def call_module(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
         """A module that the graph holds."""
         if node.target not in self.tensors:
-            raise RefusedError(self.where, f"the graph holds nothing under {node.target[:60]!r}")
+            raise RefusedError(self.where, f"the graph has no attribute {node.target[:60]!r}")
         return f"{self.tensors[node.target]}({', '.join([*args, *named])})"
 
     def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:

@@ -55,7 +55,7 @@ def device_of(name: str, where: str) -> torch.device:
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise NameRefusedError(where, f"{name[:40]!r} is no device") from error
+        raise NameRefusedError(where, f"{name[:40]!r} is not a device") from error
 
 
 class ArgumentWriter:

@@ -123,7 +123,7 @@ def parts(
     if len(leaves) != len(wanted):
         why = f"it takes {counted(len(wanted), 'value')} and {len(leaves)} are known"
         raise NoGraphError(
-            "the exported program has no inputs to be saved with", why, "give them, or export it with example inputs"
+            "the exported program has no example inputs", why, "pass inputs, or export it with example inputs"
         )
     state = {**program.state_dict, **program.constants}
     module = _renamed(program.graph_module)

@@ -133,9 +133,7 @@ class Decoder:
         target = self._target(root, record, args, kwargs, where)
         node = graph.create_node(record.op, target, args, kwargs, name=record.name)
         if node.name != record.name:
-            raise NameRefusedError(
-                where, f"FX does not take {record.name!r} for a node name; it would be {node.name!r}"
-            )
+            raise NameRefusedError(where, f"FX would rename the node {record.name!r} to {node.name!r}")
         return node
 
     def _target(
@@ -168,7 +166,7 @@ class Decoder:
         for part in name.split("."):
             attribute = getattr(attribute, part, None)
         if attribute is None or (record.op == "call_module" and not isinstance(attribute, torch.nn.Module)):
-            raise DamagedError(where, f"the graph holds nothing under {name!r}")
+            raise DamagedError(where, f"the graph has no attribute {name!r}")
         return name
 
     def _value(
@@ -220,7 +218,7 @@ def _instead(record: GraphRecord) -> str:
     name, _, stage = record.id.partition("/")
     if record.stage not in BEFORE_AOT or stage.partition(".")[0] != record.stage:
         return ""
-    return f"the graphs of {name} behind AOTAutograd (forward, backward, inference) call no Python: replay one of those"
+    return f"the graphs of {name} behind AOTAutograd (forward, backward, inference) call no Python: replay one of them"
 
 
 def _as_number(value: Any) -> Any:
@@ -244,7 +242,7 @@ def _module(root: torch.nn.Module, graph: Graph, where: str) -> GraphModule:
         return GraphModule(root, graph)
     except (RuntimeError, SyntaxError, AttributeError, ValueError, TypeError, LookupError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DamagedError(where, f"FX makes no module of it ({first})") from error
+        raise DamagedError(where, f"FX cannot build a module from it ({first})") from error
 
 
 def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
@@ -256,7 +254,7 @@ def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
             owner.add_module(part, torch.nn.Module())
         owner = getattr(owner, part)
         if not isinstance(owner, torch.nn.Module):
-            raise DamagedError(where, f"the attribute {path!r} leads through a tensor")
+            raise DamagedError(where, f"the attribute {path!r} is inside a tensor")
     last, held = parts[-1], cast(Any, owner)
     if (
         hasattr(owner, last)

@@ -34,7 +34,9 @@ MODULE_PREFIX = "graphdbg_source_"
 def run(name: str, program: str, where: str, what: str, package: str = "") -> ModuleType:
     """The module. Raises RefusedError without trust, EnvironmentLackError where the program fails here."""
     if not trust.given():
-        raise UntrustedSourceError(where, f"{what} lies in the dump as source", "read it, then add --trust")
+        raise UntrustedSourceError(
+            where, f"the dump holds source code for {what}", "read it, then add --trust to run it"
+        )
     key = hashlib.sha256(f"{name}\n{program}".encode()).hexdigest()[:16]
     path = f"graphdbg-sources/{key}/{name}.py"
     linecache.cache[path] = (len(program), None, program.splitlines(keepends=True), path)

@@ -91,7 +91,7 @@ def make(
 def _base(value: TensorValue, where: str) -> Base:
     form = tuple(map(int, value.shape)), tuple(map(int, value.stride)), int(value.offset)
     if len(form[0]) != len(form[1]) or min(*form[0], *form[1], form[2], 0) < 0:
-        raise DamagedError(where, "the sizes and strides of what an input is a view of make no sense")
+        raise DamagedError(where, "an input is a view of a tensor with impossible sizes or strides")
     return Base(dtype_of(value.dtype, where), *form, value.requires_grad, value.leaf)
 
 
@@ -129,7 +129,7 @@ class _Maker:
                 return item.scalar
         value = value_of_input(node, item)
         if value is None:
-            raise NotStoredError(where, "nothing is known of it", "record with --inputs first")
+            raise NotStoredError(where, "it was not recorded", "record with --inputs first")
         statistics = item.statistics if item is not None else None
         parameter = node.name in self.parameters or (
             item is not None and item.stored is not None and item.stored.parameter
@@ -145,7 +145,7 @@ class _Maker:
             return self.sequence(name, value, {}, where)
         if isinstance(value, ConstValue):
             return inert.value(plain(value.value))
-        raise RefusedError(where, f"a value of type {value.type} has no saved form")
+        raise RefusedError(where, f"a value of type {value.type} cannot be saved")
 
     def sequence(self, name: str, value: SequenceValue, kept: Mapping[str, StoredTensor], where: str) -> Any:
         """A list or tuple of inputs: those that were `kept`, by place, as they were, the others synthesised."""

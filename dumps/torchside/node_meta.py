@@ -268,14 +268,16 @@ class MetaReader:
         for name, keys in _pairs(value, where):
             symbol = self.arguments.reader.symbols.by_name.get(name)
             if symbol is None:
-                raise DamagedError(where, f"it binds {name!r}, which is no symbol of the graph")
+                raise DamagedError(where, f"it binds {name!r}, which is not a symbol of the graph")
             path: list[Any] = []
             for kind, item in _pairs(keys, where):
                 if kind not in kinds:
-                    raise DamagedError(where, f"it binds {name!r} through {kind!r}, which is no kind of path")
+                    raise DamagedError(where, f"it binds {name!r} through {kind!r}, which is not a known kind of path")
                 decoded = self.arguments.decode(item, where)
                 if isinstance(decoded, str) and not _is_harmless(kind, decoded):
-                    raise RefusedError(where, f"it binds {name!r} through {kind} {decoded!r}, which is not on the list")
+                    raise RefusedError(
+                        where, f"it binds {name!r} through {kind} {decoded!r}, which a saved graph may not use"
+                    )
                 path.append(kinds[kind]() if kind == "ConvertIntKey" else kinds[kind](decoded))
             paths[symbol] = tuple(path)
         return paths
@@ -289,7 +291,7 @@ class MetaReader:
 
     def _string(self, index: int, where: str) -> str:
         if not 0 <= index < len(self.strings):
-            raise DamagedError(where, f"it refers to text {index}, and there are {len(self.strings)}")
+            raise DamagedError(where, f"it refers to text {index} of {len(self.strings)}")
         return self.strings[index]
 
 

@@ -48,7 +48,7 @@ def observe(
     waited for.
     """
     if policy not in POLICIES:
-        raise UnknownWordError(f"{policy!r} is no policy for inputs", f"choose one of {', '.join(POLICIES)}")
+        raise UnknownWordError(f"{policy!r} is not a policy for inputs", f"choose one of {', '.join(POLICIES)}")
     roles = {item.name: item for item in graph.inputs} if isinstance(graph, GraphRecord) else {}
     names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
     if len(names) != len(inputs):

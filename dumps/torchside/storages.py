@@ -122,7 +122,7 @@ class StorageReader:
             self.made_up.append(name)
             return self.absent(stored.value, name)
         if self.tensors is None:
-            raise NotStoredError(where, "there is no folder of tensors to read it from")
+            raise NotStoredError(where, "the folder with the tensors is missing")
         value = stored.value
         dtype, device = dtype_of(value.dtype, where), device_of(value.device, where)
         if value.layout != "strided":
@@ -219,7 +219,7 @@ def unpacked(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dty
     rows = len(shape) if value.layout == "sparse_coo" else 1
     count, rest = divmod(flat.numel() - lead * _INDEX_BYTES, rows * _INDEX_BYTES + dtype.itemsize)
     if rest or count < 0 or not all(isinstance(size, int) for size in shape):
-        raise DamagedError(where, f"{flat.numel()} bytes are no {value.layout} tensor of that shape")
+        raise DamagedError(where, f"{flat.numel()} bytes do not fit a {value.layout} tensor of that shape")
     cuts = [lead * _INDEX_BYTES, rows * count * _INDEX_BYTES, count * dtype.itemsize]
     pointers, indices, values = [part.clone() for part in cast(Any, flat).split(cuts)]
     values = values.view(dtype)
@@ -231,4 +231,4 @@ def unpacked(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dty
         make = sparse.sparse_csr_tensor if value.layout == "sparse_csr" else sparse.sparse_csc_tensor
         return make(pointers.view(torch.int64), indices[0], values, shape, check_invariants=True)
     except (RuntimeError, TypeError) as error:
-        raise DamagedError(where, f"its indices make no tensor ({str(error).splitlines()[0]})") from error
+        raise DamagedError(where, f"its indices are not valid ({str(error).splitlines()[0]})") from error

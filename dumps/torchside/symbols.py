@@ -222,7 +222,7 @@ class Symbols:
             if expr.is_Integer:
                 return torch.SymInt(t.SymNode(expr, self.env, int, int(expr)))
             if expr.is_number:
-                raise DamagedError(self.where, f"{text!r} is no whole number")
+                raise DamagedError(self.where, f"{text!r} is not a whole number")
             return self.env.create_symintnode(expr, hint=None)
         if kind == "float":
             if expr.is_Float:

@@ -86,7 +86,7 @@ def read(text: str, symbols: Mapping[str, Any], where: str, numbers: Mapping[str
         raise type(error)(where, str(error)) from error
     except _FAILURES as error:
         shown = text if len(text) < 120 else text[:117] + "..."
-        raise RefusedError(where, f"the expression {shown!r} has no meaning ({error})") from error
+        raise RefusedError(where, f"the expression {shown!r} cannot be evaluated ({error})") from error
 
 
 def _build(tree: expressions.Expr, symbols: Mapping[str, Any]) -> Any:
@@ -101,7 +101,7 @@ def _build(tree: expressions.Expr, symbols: Mapping[str, Any]) -> Any:
             return symbols[tree.name]
         if tree.name in _CONSTANTS:
             return _CONSTANTS[tree.name]
-        raise RefusedError(f"refused the name {tree.name!r}", "it is no symbol of the graph")
+        raise RefusedError(f"refused the name {tree.name!r}", "it is not a symbol of the graph")
     args = [_build(argument, symbols) for argument in tree.args]
     if tree.function == "Pow":
         return args[0] ** args[1]

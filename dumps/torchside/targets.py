@@ -117,9 +117,9 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
     """The function of a saved name. Raises RefusedError naming it, or EnvironmentLackError for an op that is not
     registered."""
     if name.startswith(OPAQUE):
-        why = f"the target {name[len(OPAQUE) :]!r} is a Python function that the saved form does not run"
+        why = f"the target {name[len(OPAQUE) :]!r} is a Python function, and a saved graph may not call it"
         if is_autograd_step(name):
-            why = f"{name[len(OPAQUE) :]!r} stands for a step of autograd's that torch's capture left whole"
+            why = f"{name[len(OPAQUE) :]!r} stands for an autograd step that torch did not trace into"
             raise TargetRefusedError(where, why)
         own = not name.startswith(f"{OPAQUE}torch.")
         raise TargetRefusedError(
@@ -135,7 +135,9 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
             return _higher_order(name, where)
         function = _functions().get(name)
         if function is None and parts[0] == "numpy" and not t.optional("numpy_modules"):
-            raise PackageMissingError(where, f"the target {name!r} needs NumPy, which is not here", "pip install numpy")
+            raise PackageMissingError(
+                where, f"the target {name!r} needs NumPy, which is not installed", "pip install numpy"
+            )
         if function is None:
             raise TargetRefusedError(
                 where, f"the target {name!r} is not on the list of functions that a saved graph may call"
@@ -197,7 +199,7 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
     short = name.split(".", 1)[1]
     if name in allowlist.TRITON_CALLS:
         why = f"the target {name!r} runs the user's own Triton kernel, whose source is in the dump"
-        raise UntrustedSourceError(where, why, "source from a dump is executed only with --trust")
+        raise UntrustedSourceError(where, why, "read it, then add --trust to run it")
     operators = t.higher_order_ops
     if short in allowlist.DENIED_HIGHER_ORDER:
         raise TargetRefusedError(

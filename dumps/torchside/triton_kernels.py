@@ -190,7 +190,7 @@ class KernelProgram:
     def _claim(self, name: str, value: Any) -> bool:
         """Claims a name; False, with a sentence, where two modules call different things by it."""
         if not is_identifier(name):
-            self.missing.append(f"{name!r}, which is no plain name")
+            self.missing.append(f"{name!r}, which is not a plain name")
             return False
         held = self._owners.setdefault(name, value)
         if held is value or (type(held) is type(value) and not is_compiled(value) and repr(held) == repr(value)):
@@ -446,9 +446,9 @@ class KernelReader:
         """A call's keyword arguments with indices of this process. Raises RefusedError without trust or source."""
         place = given.get("kernel_idx")
         if not self.kernels:
-            raise RefusedError(where, OLD, "record it again")
+            raise RefusedError(where, OLD, "record the run again")
         if not isinstance(place, int) or not 0 <= place < len(self.kernels):
-            raise DamagedError(where, f"it calls kernel {place!r}, and there are {len(self.kernels)}")
+            raise DamagedError(where, f"it calls kernel {place!r} of {len(self.kernels)}")
         kernel = self.kernels[place]
         if not trust.given():
             why = f"it runs the user's own Triton kernel {kernel.name}, whose source is in the dump"
@@ -457,11 +457,13 @@ class KernelReader:
             )
         if not kernel.program:
             why = "this run has no kernel source (it was packed without, or could not be read)"
-            raise RefusedError(where, why, "record it again")
+            raise RefusedError(where, why, "record the run again")
         if kernel.missing:
-            why = f"the kernel {kernel.name} could not be saved whole; it lacks {'; '.join(kernel.missing)}"
+            why = f"the kernel {kernel.name} could not be saved completely; missing: {'; '.join(kernel.missing)}"
             raise RefusedError(
-                where, why, "define that beside the kernel as a constant, a dtype or a function under triton.jit"
+                where,
+                why,
+                "define what is missing in the kernel's module: as a constant, a dtype or a triton.jit function",
             )
         function, module = _kernel(kernel, where)
         index = t.kernel_side_table.add_kernel(function)
@@ -479,7 +481,7 @@ class KernelReader:
             try:
                 values = {name: eval(text, vars(module)) for name, text in texts.items()}  # trusted, as its program is
             except Exception as error:
-                why = f"a constant of its kernel cannot be made ({type(error).__name__}: {error})"
+                why = f"a constant of its kernel cannot be evaluated ({type(error).__name__}: {error})"
                 raise DamagedError(where, why) from error
             _known[key] = t.kernel_side_table.add_constant_args(values)
             _texts[_known[key]] = values, texts
@@ -501,7 +503,7 @@ def _kernel(record: TritonKernel, where: str) -> tuple[Any, ModuleType]:
     module = run(record.name, record.program, where, f"the program of its kernel {record.name}")
     if (function := vars(module).get(record.name)) is None:
         raise NotRegisteredError(
-            where, f"the program of its kernel {record.name} does not define it", "record it again"
+            where, f"the saved source of the kernel {record.name} does not define it", "record the run again"
         )
     _loaded[key] = function, module
     return _loaded[key]

@@ -243,7 +243,7 @@ class ValueReader:
             return items if record.kind == "list" else tuple(items)
         if isinstance(record, ConstValue):
             return inert.value(plain(record.value))
-        raise RefusedError(where, f"a value of type {record.type} has no saved form")
+        raise RefusedError(where, f"a value of type {record.type} cannot be saved")
 
     def tensor(self, record: TensorValue, where: str) -> Any:
         """A fake tensor with that dtype, shape, strides, offset, device and alias group."""
@@ -251,7 +251,9 @@ class ValueReader:
             return self._wrapper(record, where)
         dtype, device = dtype_of(record.dtype, where), device_of(record.device, where)
         if record.quantizer:
-            raise TorchLacksError(where, "torch cannot trace quantised tensors", "take its module() and inputs()")
+            raise TorchLacksError(
+                where, "torch cannot trace quantised tensors", "use module() and inputs() of the graph instead"
+            )
         size = [self.symbols.dim(dim) for dim in record.shape]
         with torch.no_grad(), t.suppress_guards(self.symbols.env):
             try:

@@ -78,7 +78,7 @@ def rebuilt(name: str, held: dict[str, Any], context: Any, size: Any, stride: An
         return kind.__tensor_unflatten__(held, context, torch.Size(size), tuple(stride))
     except Exception as error:  # the class is somebody else's
         raise DamagedError(
-            where, f"{name} is not made of what was recorded ({type(error).__name__}: {error})"
+            where, f"{name} cannot be rebuilt from what was recorded ({type(error).__name__}: {error})"
         ) from error
 
 

@@ -153,24 +153,24 @@ def gloss(item: Guard) -> str:
             return meaning
     value = next(iter(item.now.values()), None)
     if isinstance(value, str):
-        return "Every other text compiles again: texts are constants of a graph."
+        return "Each new string compiles again: strings are constants of a graph."
     return ""
 
 
 _MEANINGS = (
     (
         "___check_obj_id",
-        "It was compiled for one certain object, and now there is another: make it once, outside of the step.",
+        "The code was compiled for one object and now gets another: create the object once, outside of the step.",
     ),
     ("___check_type_id", "Its type changed."),
     ("GLOBAL_STATE changed: grad_mode", "The same code runs with and without grad (torch.no_grad, model.eval)."),
     ("GLOBAL_STATE changed", "A global setting of torch changed between two calls."),
     ("BACKEND_MATCH", "torch.compile was called again with another backend object: call it once, outside of the loop."),
-    ("dispatch key set", "The tensor is of another kind now (device, autocast, inference mode, or a subclass)."),
+    ("dispatch key set", "The kind of the tensor changed (device, autocast, inference mode, or a subclass)."),
     ("requires_grad mismatch", "It is called with and without tensors that require grad."),
     (".training", "model.train() and model.eval() compile separately."),
-    ("Unexpected recompilation", "By now a compiled version fits: another thread compiled it meanwhile."),
-    ("Cache line invalidated", "What it was compiled for no longer exists (a module or a tensor was freed)."),
+    ("Unexpected recompilation", "A compiled version fits by now: another thread compiled it in the meantime."),
+    ("Cache line invalidated", "The module or tensor that it was compiled for was freed."),
 )
 
 
@@ -178,7 +178,7 @@ def restarted(error: str, text: str) -> str:
     """Why an attempt was given up, in a few words."""
     known = {
         "SpeculationRestartAnalysis": "to stop at the graph break",
-        "UnspecializeRestartAnalysis": "to leave open a number that it had taken for constant",
+        "UnspecializeRestartAnalysis": "to make a number variable that it had assumed constant",
         "TensorifyScalarRestartAnalysis": "with a Python float as a constant: another value of it compiles again",
         "CompileCollectiveRestartAnalysis": "because the ranks disagreed on what is dynamic",
     }
@@ -197,10 +197,10 @@ def captured(reason: str, sizes: dict[str, Any]) -> str:
     if node:
         before = [f"{size} bytes" for size in node[3].split(",") if size.strip()]
         if "GraphRoot" in node[1]:
-            return "no backward before began like this one" if before else ""
+            return "no earlier backward began like this one" if before else ""
         sizes_told = f"a key of {node[2]} bytes, not {', '.join(before)}"
-        known = f"it differs from those before in what it saved, or in what comes next ({sizes_told})"
-        return f"at {node[1]}, {known if before else 'which no backward had there'}"
+        known = f"it differs from earlier ones in the values that it saved, or in its next node ({sizes_told})"
+        return f"at {node[1]}, {known if before else 'which no earlier backward had there'}"
     changed = _NEW_SIZES.search(reason)
     if changed is None:
         return _joined(reason)
@@ -208,7 +208,7 @@ def captured(reason: str, sizes: dict[str, Any]) -> str:
     for size in changed[1].split(","):
         of.setdefault(str(sizes.get(size.strip(), "")), []).append(size.strip())
     changes = "; ".join(f"{', '.join(which)}{f' of {node}' if node else ''}" for node, which in of.items())
-    return f"sizes changed, which are dynamic from here on: {changes}"
+    return f"sizes changed and are dynamic from here on: {changes}"
 
 
 def nothing(reason: str) -> str:

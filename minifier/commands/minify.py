@@ -58,9 +58,9 @@ class Seconds(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
             return float(str(value))
         except ValueError as error:
             flag = param.opts[0] if param is not None else "this flag"
-            why = f"what follows {flag} is its number of seconds"
+            why = f"{flag} takes a number of seconds"
             raise BadValueError(
-                f"{value} is no number", why, f"name the graph before {flag}, or write {flag}=60"
+                f"{value} is not a number", why, f"name the graph before {flag}, or write {flag}=60"
             ) from error
 
 
@@ -191,7 +191,7 @@ def minify(
 
         if graph or resume:
             raise OptionsExcludeError(
-                "a command is given beside a graph", "minify takes either", "leave one of them out"
+                "both a graph and a command are given", "minify takes one of them", "leave one of them out"
             )
         triage = program.triaged(command, out, options.max_time, quiet=as_json)
         options = replace(options, max_time=program.left_of(options.max_time, triage))
@@ -204,7 +204,7 @@ def minify(
     if resume:
         if out is None:
             raise CommandLineError(
-                "--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT"
+                "--resume needs -o", "it goes on with the unfinished minification in that folder", "add -o OUT"
             )
         unfinished = resumed(Path(out), options, _typed())
         options, directory = unfinished.options, unfinished.directory

@@ -88,7 +88,9 @@ def report(
     known = casefile.read(saved.path)
     if as_test and known and known.check.startswith("cmd:"):
         raise OptionsExcludeError(
-            f"no test is written of {graph}", "a command of yours decides whether it fails", "leave --as-test out"
+            f"cannot write a test for {graph}",
+            "only your --check command decides whether it fails",
+            "leave --as-test out",
         )
     if known and known.signature and known.check.startswith("cmd:"):
         shown, times = known.verified
@@ -101,8 +103,8 @@ def report(
         if TRUST not in imports:
             named = shlex.join(["graphdbg", "report", graph, *option_words(known.imports)])
             what = f"reporting {graph} imports {', '.join(map(repr, known.imports))}"
-            why = "its case.json names them, and this command does not allow it"
-            raise NeedsTrustError(what, why, f"read them, then allow it: {named} (or --trust)")
+            why = "its case.json names these modules, and importing them runs their code"
+            raise NeedsTrustError(what, why, f"read them, then: {named} (or --trust)")
         imports = (*known.imports, *imports)
         search_here(imports)
     rung = rung or (known.rung if known else "inductor")
@@ -201,7 +203,7 @@ def _tested(done: Written, as_json: bool) -> int:
     emit(done.plain() if as_json else written, as_json=as_json, next=[tried])
     say(f"the test fails in {done.rate}" + ("; it passes with backend eager" if done.passes_in_eager else ""))
     if done.passes_in_eager is False:
-        say("it fails with backend eager, too, so it is no proof")
+        say("it also fails with backend eager, so it proves nothing")
     if done.says != "shows":
         say(f"the repro is the proof, this test is not:\n{done.output}")
         return 1

@@ -95,20 +95,24 @@ def show(
     output. Nothing is overwritten.
     """
     if code + stats + (kernel is not None) > 1:
-        raise OptionsExcludeError("--code, --kernel and --stats are three different views", "one at a time")
+        raise OptionsExcludeError(
+            "--code, --kernel and --stats cannot be used together", "each is a view of its own", "leave all but one out"
+        )
     if hops is not None and node is None:
-        raise CommandLineError("--hops counts steps from a node", "no node is named", "name it with --node NAME")
+        raise CommandLineError("--hops needs --node", "it counts steps from that node", "add --node NAME")
     saved = resolve_graph(graph)
     options = RowOptions(**rows)
     if options.any and (code or stats or kernel is not None or node is not None):
-        why = "--nodes, --filter, --find, --sort, --columns and --fold are about all nodes"
-        raise OptionsExcludeError("two different views are asked for", why, "one at a time")
+        why = "--nodes, --filter, --find, --sort, --columns and --fold list nodes"
+        raise OptionsExcludeError("two different views are asked for", why, "leave one out")
     if save is not None:
         _save(saved, options, Path(save), seed, imports, as_json)
     elif node is not None:
         if stats or kernel is not None or (code and hops is not None):
             raise OptionsExcludeError(
-                "--node shows one node", "the others are views of the whole graph", "one at a time"
+                "--node cannot be used with --stats or --kernel",
+                "--node shows one node, the others the whole graph",
+                "leave one out",
             )
         show_node(saved, node, head=_head(saved), hops=hops, code=code, as_json=as_json)
     elif code:
@@ -131,7 +135,7 @@ def _save(
     saved: SavedGraph, options: RowOptions, out: Path, seed: int, imports: tuple[str, ...], as_json: bool
 ) -> None:
     if not (options.nodes or options.filter or options.find):
-        raise CommandLineError("--save needs to know which nodes", "", "say it with --nodes A..B, --filter or --find")
+        raise CommandLineError("--save needs to know which nodes", "", "add --nodes A..B, --filter or --find")
     from ..asking import cut
 
     cut_out = cut(saved, chosen_names(saved, options), out, seed=seed, imports=imports)

@@ -94,13 +94,13 @@ def _target(what: str, target: str | None) -> tuple[str, int | None]:
     """The step or the number that an order is about. Raises UsageError where it lacks, or is too much."""
     if what in OF_STEPS:
         if target is None:
-            raise CommandLineError(f"{what} which step?", "", f"name one of {', '.join(STEPS)}")
+            raise CommandLineError(f"{what} needs a step", "", f"name one of {', '.join(STEPS)}")
         return target, None
     if what == "restart":
         if target is None or not target.isdigit():
             why = "it takes the number of a case in the history, 0 for the original"
-            raise BadValueError(f"restart from {target or 'where'}?", why, "for example: restart 0")
+            raise BadValueError(f"cannot restart from {target or 'nowhere'}", why, "for example: restart 0")
         return "", int(target)
     if target is not None:
-        raise CommandLineError(f"{what} takes nothing more, not {target!r}")
+        raise CommandLineError(f"{what} takes no further word such as {target!r}")
     return "", None

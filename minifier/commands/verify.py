@@ -61,7 +61,7 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
         folder = torch_of(python, program).folder
         if folder is None:
             raise CannotStartError(
-                f"there is nothing to watch: {python} has no torch", "", "build it once, or name another --python"
+                f"there is nothing to watch: {python} has no torch", "", "build torch once, or name another --python"
             )
         run()
         say(f"watching {folder}; Ctrl-C ends it")
@@ -92,16 +92,16 @@ def program_of(subject: str, trust: bool, imports: Sequence[str] = ()) -> Genera
     if known is not None and not trust and not set(known.imports) <= set(imports):
         what = f"verifying {subject} imports {', '.join(map(repr, known.imports))}"
         raise NeedsTrustError(
-            what, "its case.json names them, and this command does not allow it", f"read it, then: {again}"
+            what, "its case.json names these modules, and importing them runs their code", f"read them, then: {again}"
         )
     if program is not None:
         if not program.stat().st_size:
             raise WrongKindError(
-                f"{program} is not run", "the file is empty", "name the folder that minify or report wrote"
+                f"cannot run {program}", "the file is empty", "name the folder that minify or report wrote"
             )
         if not (trust or written.here(program)):
             why = "it was not written on this machine, or was changed since"
-            raise NeedsTrustError(f"{program} is not run", why, f"read it, then: {again}")
+            raise NeedsTrustError(f"will not run {program}", why, f"read it, then: {again}")
         yield program, known
         return
     if case is None or known is None or known.signature is None:
@@ -131,6 +131,6 @@ def _made(case: Path, known: CaseFile, folder: Path, trust: bool) -> Path:
     )
     if done.repro is None:
         raise UsageError(
-            f"no repro can be written of {case}", "; ".join(done.notes), f"replay it: graphdbg replay {case}"
+            f"cannot write a repro for {case}", "; ".join(done.notes), f"replay it: graphdbg replay {case}"
         )
     return done.repro

@@ -113,7 +113,9 @@ class Store:
         """Keeps content by its name. Raises EnvironmentLackError for content that arrived altered."""
         for name, data in parts.items():
             if hash_of(data) != name:
-                raise ClusterError("a case arrives damaged", f"{name} has other bytes than its name says")
+                raise ClusterError(
+                    "a case arrived damaged", f"the content of {name} does not match the hash in its name"
+                )
             path = self._files / name
             if not path.exists():
                 part = temporary_beside(path)
@@ -387,7 +389,7 @@ class Errand(PendingTask):
                 self.order = self.servers.far(self.order)
             self._send({name: self.servers.part(name) for name in answer.hashes})
         raise ClusterError(
-            "cannot send the case to a worker", "a file of it is missing there each time", "leave --executor out"
+            "cannot send the case to a worker", "one of its files does not arrive there", "leave --executor out"
         )
 
     def kill(self) -> None:

@@ -285,4 +285,6 @@ class RayExecutor(Executor):
         there, _ = self._ray.wait(waiting, num_returns=1, timeout=START_S)
         if not there:
             why = f"it has {cpus:g} CPUs in all, and none was free for {START_S:g} s"
-            raise ClusterError("the Ray cluster has no place for a worker", why, "see ray status, or give a smaller -j")
+            raise ClusterError(
+                "the Ray cluster has no free CPU for a worker", why, "see ray status, or give a smaller -j"
+            )

@@ -77,7 +77,7 @@ class Baseline:
                 f"--graphdbg-baseline: cannot read {self.named}: {error.strerror or error}"
             ) from None
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            why = f"{self.named} is no baseline ({error}); move it away, then {again}"
+            why = f"{self.named} is not a baseline ({error}); move it away, then {again}"
             raise pytest.UsageError(f"--graphdbg-baseline: {why}") from None
         return {test: msgspec.to_builtins(entry) for test, entry in entries.items()}
 
@@ -117,7 +117,7 @@ class Baseline:
         for name in ("breaks", "recompiles", "kernels"):
             entries: list[str] = getattr(self.counts, name) if new[name] > old[name] else []
             lines += [f"  {_WORDS[name].removesuffix('s')}: {entry}" for entry in entries[:_MOST]]
-        return "\n".join([*lines, f"if it is to be so: {self._command(test)}"])
+        return "\n".join([*lines, f"if this is intended: {self._command(test)}"])
 
     def _command(self, *tests: str) -> str:
         return shlex.join(["pytest", "--graphdbg-baseline", self.named, "--graphdbg-update", *tests])

@@ -109,9 +109,16 @@ class Failing:
             return [f"{self.test}: {why}; what was said is in {shown_path(self.folder)}; {by_hand}"]
         if verdict != "fails" and not (verdict == "rounding" and done.get("repro") == "shows"):
             word = "agrees with eager" if verdict in ("ok", "rounding") else "could not be judged"
-            return [f"{self.test}: what it compiles {word}: {done.get('reason') or 'nothing departs'}", f"  {by_hand}"]
+            return [
+                f"{self.test}: what it compiles {word}: {done.get('reason') or 'no difference found'}",
+                f"  {by_hand}",
+            ]
         kind, layer = str(done.get("kind") or "failure").replace("_", " "), done.get("layer") or "not known"
-        fails = f"fails: {kind} (layer {layer})" if verdict == "fails" else "rounding: nothing convicts the compiler"
+        fails = (
+            f"fails: {kind} (layer {layer})"
+            if verdict == "fails"
+            else "rounding: nothing shows that the compiler is wrong"
+        )
         lines = [f"{self.test}: {fails}", f"  {done.get('reason', '')}"]
         if done.get("repro") == "shows":
             nodes = f"{counted(done['nodes'], 'node')} of {done['original_nodes']}; " if "nodes" in done else ""

@@ -151,7 +151,7 @@ def watched(out: str | Path) -> Watched:
     if not (path / EVENTS_FILE).is_file():
         why = why_not_there(path, "events.jsonl")
         raise CannotResumeError(
-            f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT"
+            f"{out} is not the folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT"
         )
     seen = Watched(path)
     seen.read()

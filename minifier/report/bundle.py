@@ -294,7 +294,9 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
             "the program itself was not seen to fail"
         )
     elif report.says != "shows":
-        report.notes.append(f"repro.py shows it in {report.rate}: it is no proof, though the case fails")
+        report.notes.append(
+            f"repro.py shows it in {report.rate}, so it does not prove the failure, although the case fails"
+        )
     ends = {GONE: "ends with 0", BUG: "still fails", UNSURE: "cannot tell"}
     ended = chosen.without.code if chosen.without is not None else None
     report.without = "ended otherwise" if ended is None else ends.get(ended, "ended otherwise")

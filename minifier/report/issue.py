@@ -486,7 +486,7 @@ class Preview:
                 "looked through now: no known credential and no absolute path (but /dev/null and such) is left in it"
             )
         if self.random:
-            lines.append(f"looks random, see that it is no credential: {', '.join(self.random[:4])}")
+            lines.append(f"looks random, make sure that it is not a credential: {', '.join(self.random[:4])}")
         rate = f"{self.shown} of {counted(self.times, 'fresh process')}"
         lines.append(f"the repro failed in {rate}" if self.times else "the repro was not run")
         if self.members:

@@ -40,12 +40,12 @@ def test_terms() -> None:
     ("text", "start", "end", "says"),
     [
         ("opp:mm", 0, 3, "did you mean op"),
-        ("x users>q", 8, 9, "no number"),
-        ("op:", 0, 3, "nothing behind"),
+        ("x users>q", 8, 9, "not a number"),
+        ("op:", 0, 3, "no value after"),
         ("shape>3", 5, 6, "text"),
         ('a "b', 2, 4, "not closed"),
         ("-modul:x", 1, 6, "did you mean module"),
-        ("bytes>1X", 6, 8, "no number"),
+        ("bytes>1X", 6, 8, "not a number"),
         ("zzzz:1", 0, 4, "quotes"),
     ],
 )
@@ -120,7 +120,7 @@ def test_the_other_words(view: GraphView) -> None:
 def test_values_need_a_replay(view: GraphView) -> None:
     with pytest.raises(FilterError, match="no values yet") as error:
         names(view, "op:mm nan")
-    assert error.value.start == 6 and "4 replays" in error.value.fix
+    assert error.value.start == 6 and "press 4" in error.value.fix
     seen = GraphView(view.table)
     mm, erf = names(view, "op:mm")[0], names(view, "erf")[0]
     seen.take_values({mm: (0, 1, 2, 0, 0.5), erf: (0, 9, 0, 1, None)})

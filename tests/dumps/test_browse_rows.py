@@ -270,7 +270,7 @@ def test_show_prints_the_rows_of_the_screen(case: Path) -> None:
         (["--sort", "siez"], "no column"),
         (["--columns", "nan"], "no values"),
         (["--fold", "1", "--sort", "name"], "together"),
-        (["--stats", "--filter", "x"], "(?i)one at a time"),
+        (["--stats", "--filter", "x"], "(?i)leave one out"),
         (["--sort", "name:left"], "up or down"),
     ):
         with pytest.raises(UsageError, match=why):

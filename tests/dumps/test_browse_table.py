@@ -178,7 +178,7 @@ def test_a_place_by_name_number_and_line(case: Path) -> None:
     assert view.text[view.table.where[line]] == "model.py:14" and find_place(view, ":14") == line
     for wrong, why in (
         ("99999", "the last of"),
-        ("mean", "begin so"),
+        ("mean", "names begin with it"),
         ("meam_0", "(?i)did you mean"),
         ("model.py:99", "line"),
     ):

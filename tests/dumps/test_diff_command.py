@@ -199,14 +199,14 @@ def test_case_folders(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("args", "text"),
     [
         (["one"], "it is one process"),
-        (["one/0_0/forward"], "is only one"),
+        (["one/0_0/forward"], "only one/0_0/forward is named"),
         (["one/9:", "two"], "names no process"),
         (["ranks/0_0", "one/0_0"], "is ambiguous"),
-        (["one/0_0", "two"], "one is a compile, the other a run"),
+        (["one/0_0", "two"], "one/0_0 is a compile, two a run"),
         (["one/0_0/forward", "two/0_1/dynamo.7"], "holds no graph"),
         (["one/0_0/joint", "two"], "holds no graph"),
-        (["", "two"], "names nothing"),
-        (["one", "two\0"], "names nothing"),
+        (["", "two"], "is not a name"),
+        (["one", "two\0"], "is not a name"),
     ],
 )
 def test_what_cannot_be_compared_is_a_sentence(

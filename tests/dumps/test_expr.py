@@ -152,7 +152,7 @@ def test_nothing_but_arithmetic_parses(text: str) -> None:
 
 
 def test_an_unknown_function_is_refused_by_name() -> None:
-    with pytest.raises(RefusedError, match="'getattr', which is no function"):
+    with pytest.raises(RefusedError, match="'getattr', which a size expression may not call"):
         parse("1 + getattr(s0, s1)")
 
 

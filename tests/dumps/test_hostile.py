@@ -108,7 +108,7 @@ UNREADABLE: dict[str, tuple[Edit, str]] = {
     "a newer version": (lambda g: g.update(format=FORMAT + 1, novelty=True), "upgrade graphdbg"),
     "a version of words": (lambda g: g.update(format="one"), "format"),
     "no version": (lambda g: g.pop("format"), "format"),
-    "version nought": (lambda g: g.update(format=0), "format 0 does not exist"),
+    "version nought": (lambda g: g.update(format=0), "there is no format 0"),
 }
 
 
@@ -224,7 +224,7 @@ def test_every_truncation_is_told(tmp_path: Path) -> None:
 def test_a_graph_in_another_graphs_folder(tmp_path: Path) -> None:
     _, process = new_run(tmp_path / "run")
     process.save_graph(chain("0_0/forward")).rename(process.graph_path("0_0/joint"))
-    with pytest.raises(UnreadableError, match="lies in the folder of '0_0/joint'"):
+    with pytest.raises(UnreadableError, match="it is in the folder of '0_0/joint'"):
         _ = open_run(tmp_path / "run").graph("0_0/joint").record
 
 

@@ -143,7 +143,7 @@ UNREADABLE: dict[str, tuple[Edit, str]] = {
     "an operand that is not there": (node(1, target="operator.add", args=[]), "FX"),
     "a size that is no number": (
         node(1, value={"value_kind": "sym", "kind": "int", "expr": "nan"}),
-        "'nan' is no whole number",
+        "'nan' is not a whole number",
     ),
     "outputs that are no numbers": (node(-1, meta={"user_visible_output_idxs": ["x"]}), "user_visible_output_idxs"),
     "a text that is not there": (node(1, meta={"output_stack_traces": [{"string": 99}]}), "99"),

@@ -66,8 +66,8 @@ def test_grids_of_several_configurations_are_a_function_of_it() -> None:
     ("kernel", "words"),
     [
         (TritonKernel("one", "", missing=["f, a function"]), "f, a function"),
-        (TritonKernel("one", "import triton\n\n\n@triton.jit\ndef square(x):\n    return x\n"), "something else"),
-        (TritonKernel("one", "def one("), "no Python"),
+        (TritonKernel("one", "import triton\n\n\n@triton.jit\ndef square(x):\n    return x\n"), "another definition"),
+        (TritonKernel("one", "def one("), "not Python"),
     ],
 )
 def test_what_cannot_stand_in_a_program_is_refused(kernel: TritonKernel, words: str) -> None:
@@ -78,7 +78,7 @@ def test_what_cannot_stand_in_a_program_is_refused(kernel: TritonKernel, words: 
 def test_a_constant_that_is_no_expression_is_refused() -> None:
     odd = node(MUTATION, 0, 1)
     odd.meta["triton_constants"] = {"dict": [["D", "1)\nimport os"]]}
-    with pytest.raises(RefusedError, match="no expression"):
+    with pytest.raises(RefusedError, match="not a Python expression"):
         call(odd, [ONE], WRITER)
 
 

@@ -91,7 +91,7 @@ def test_ls_prints_a_row_per_compile_and_says_what_is_next(work: Path, capsys: p
     assert err == "2 graphs in 1 compile of 1 process, 1 failed; next: graphdbg replay myrun/0_0/forward\n"
     assert output(capsys, "ls", "myrun", "--filter", "lowering joint")[1].startswith("1 of 1 compile\n")
     assert output(capsys, "ls", "myrun", "--filter", "-failed")[0] == ""
-    assert "exclude each other" in output(capsys, "ls", "myrun", "--stages", "--why", code=2)[1]
+    assert "cannot be used together" in output(capsys, "ls", "myrun", "--stages", "--why", code=2)[1]
     assert "ls RUN --stages" in output(capsys, "ls", "--stages", code=2)[1]
 
 
@@ -166,7 +166,7 @@ def test_show_code_and_kernels(work: Path, capsys: pytest.CaptureFixture[str]) -
     assert "several kernels 'cpp'" in output(capsys, "show", graph, "--kernel", "cpp", code=2)[1]
     assert "no kernel 'triton'" in output(capsys, "show", graph, "--kernel", "triton", code=2)[1]
     assert "no code was generated" in output(capsys, "show", "myrun/0_0/joint", "--kernel", code=2)[1]
-    assert "one at a time" in output(capsys, "show", graph, "--code", "--stats", code=2)[1].lower()
+    assert "leave all but one out" in output(capsys, "show", graph, "--code", "--stats", code=2)[1].lower()
 
 
 def test_a_thousand_graphs_are_listed_at_once(

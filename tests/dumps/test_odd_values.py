@@ -78,7 +78,7 @@ def test_a_mesh_that_is_used_is_refused_by_its_name() -> None:
     mesh = NodeRecord(name="mesh", op="placeholder", target="mesh", value=OpaqueValue(type=values.TRACED))
     call = NodeRecord(name="size", op="call_method", target="size", args=[{"node": "mesh"}])
     out = NodeRecord(name="output", op="output", target="output", args=[{"node": "size"}])
-    with pytest.raises(RefusedError, match="FakeScriptObject has no saved form"):
+    with pytest.raises(RefusedError, match="FakeScriptObject cannot be saved"):
         live.inputs(record_of(mesh, call, out), None, None)
 
 

@@ -148,6 +148,8 @@ def test_what_looks_random_is_shown_in_the_preview(run: Run, capsys: pytest.Capt
     before = sorted(Path().rglob("*"))
     assert command(["pack", "myrun", "--preview"]) == 0
     captured = capsys.readouterr()
-    assert f"looks random, see that it is no credential: '{odd}' in what 0_0/forward failed with" in captured.err
+    assert (
+        f"looks random, make sure that it is not a credential: '{odd}' in what 0_0/forward failed with" in captured.err
+    )
     assert captured.out.splitlines()[0].split() == ["what", "kept", "changed", "left", "out"]
     assert sorted(Path().rglob("*")) == before

@@ -64,7 +64,7 @@ def test_a_torn_list_and_a_damaged_copy(tmp_path: Path) -> None:
     path = there.path("/b.py")
     assert path is not None
     path.write_text("b = 2\n")
-    with pytest.raises(UnreadableError, match="differs from what is recorded"):
+    with pytest.raises(UnreadableError, match="changed since the recording"):
         there.text("/b.py")
 
 

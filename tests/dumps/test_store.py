@@ -282,9 +282,9 @@ def test_texts_that_name_something(work: Path) -> None:
     ("text", "why"),
     [
         ("nowhere", "The runs here are run"),
-        ("", "names nothing"),
-        ("a\0b", "names nothing"),
-        ("x" * 5000, "names nothing"),
+        ("", "is not a name"),
+        ("a\0b", "is not a name"),
+        ("x" * 5000, "cannot be opened"),
         ("run/9_9/forward", "it holds 0_0/forward, 0_0/joint"),
         ("run/0_0", "could be"),
         ("run/../../etc", "neither"),

@@ -110,7 +110,7 @@ def test_what_an_older_graphdbg_recorded_is_shown_and_cannot_be_run(record: Grap
     (shown,) = user_kernels.of_record(old)
     assert shown.stem == "tuned"
     assert len(shown.calls) == 2
-    words = r"this run has no kernel source \(recorded by an older graphdbg\)\. Record it again"
+    words = r"this run has no kernel source \(recorded by an older graphdbg\)\. Record the run again"
     with trust.granted(), pytest.raises(RefusedError, match=words):
         live.module(old, None)
 
@@ -177,7 +177,7 @@ def test_what_has_no_saved_form_is_named_and_the_load_says_so() -> None:
     graph.output((x,))
     record = live.encode(GraphModule({}, graph), id="0_0/dynamo", stage="dynamo")
     assert len(record.kernels[0].missing) == 2
-    with trust.granted(), pytest.raises(RefusedError, match="could not be saved whole; it lacks other"):
+    with trust.granted(), pytest.raises(RefusedError, match="could not be saved completely; missing: other"):
         live.module(record, None)
 
 

@@ -143,7 +143,7 @@ def test_each_reader_says_what_it_is(kind: str, tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "run" / ("0" * 40)
     path.parent.mkdir()
     KINDS[kind](path)
-    why = kind if kind != "a link out of the run" else "a link leads out of"
+    why = kind if kind != "a link out of the run" else "a link points outside"
     with within(10):
         with pytest.raises(OSError, match=why):
             opening.read(path)
@@ -164,7 +164,7 @@ def test_a_folder_that_is_a_link_out_of_the_run_is_not_followed(tmp_path: Path) 
     process = places["PROCESS/process.json"].parent
     (process / "graphs").rename(tmp_path / "graphs")
     (process / "graphs").symlink_to(tmp_path / "graphs")
-    with pytest.raises(UnreadableError, match="a link leads out of"):
+    with pytest.raises(UnreadableError, match="a link points outside"):
         _ = open_run(run).graph("0_0/forward").record
     assert open_run(other).graph("0_0/forward").record.stage == "forward"
 
@@ -184,9 +184,9 @@ def test_nothing_is_written_through_a_link_in_the_folder_of_a_minification(tmp_p
     victim, out = tmp_path / "victim", tmp_path / "out"
     out.mkdir()
     (out / name).symlink_to(victim)
-    with pytest.raises(UsageError, match="is a link or no regular file"):
+    with pytest.raises(UsageError, match="is a link or not a regular file"):
         Life(out, resume=True)
-    with pytest.raises(UsageError, match="is a link or no regular file"):
+    with pytest.raises(UsageError, match="is a link or not a regular file"):
         append(out, Order.new("pause"))
     assert not victim.exists()
 

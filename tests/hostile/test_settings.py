@@ -308,7 +308,7 @@ def test_a_repro_does_not_set_them(hostile: Callable[..., Path]) -> None:
         ),
         ({"compile_kwargs": {"graph_id": '0"; x'}}, "compile_kwargs, 'graph_id'"),
         ({"compile_kwargs": {"static_input_idxs": ["x"]}}, "compile_kwargs, 'static_input_idxs'"),
-        ({"ambient": {"threads": 10**7}}, "ambient, threads: 10000000 is no number of threads (0 to 4096)"),
+        ({"ambient": {"threads": 10**7}}, "ambient, threads: 10000000 is not a number of threads (0 to 4096)"),
         ({"ambient": {"default_dtype": "_C; x"}}, "ambient, default_dtype"),
         ({"ambient": {"matmul_precision": "x"}}, "ambient, matmul_precision"),
         ({"ambient": {"autocast": {"cpu": "x y"}}}, "ambient, autocast"),

@@ -66,12 +66,12 @@ def test_a_command_of_the_journal_runs_after_it_was_said_again(here: Path, told:
     begun(here, check=check)
     code, text = told("minify", "--resume", "-o", "out")
     assert code == 2, text
-    assert f"runs the command 'touch RAN; exit 0; {{case}}' in '{here}': its journal names this" in text
+    assert f"runs the command 'touch RAN; exit 0; {{case}}' in '{here}': its journal asks for this" in text
     assert f"graphdbg minify --resume -o out --check '{check}' (or --trust)" in text
     assert not (here / "RAN").exists()
     code, text = told("minify", "--resume", "-o", "out", "--check", "cmd: true {case}")
     assert code == 2, text
-    assert "its check is" in text
+    assert "check was" in text
     assert not (here / "RAN").exists()
     code, text = told("minify", "--resume", "-o", "out", "--check", check)
     assert code == 1, text  # it passes
@@ -102,7 +102,7 @@ def test_modules_of_the_journal_are_imported_after_they_were_said_again(here: Pa
     begun(here, imports=("their_ops",))
     code, text = told("minify", "--resume", "-o", "out", "--max-queries", "1")
     assert code == 2, text
-    assert "going on in out imports 'their_ops': its journal names this" in text
+    assert "resuming out imports 'their_ops': its journal asks for this" in text
     assert "graphdbg minify --resume -o out --import their_ops (or --trust)" in text
     assert not (here / "IMPORTED").exists()
 
@@ -145,7 +145,7 @@ def test_a_report_imports_no_module_that_a_case_names(here: Path, told: Told) ->
     (here / "case" / "case.json").write_text(json.dumps(known))
     code, text = told("report", "case")
     assert code == 2, text
-    assert "reporting case imports 'their_ops': its case.json names them" in text
+    assert "reporting case imports 'their_ops': its case.json names these modules" in text
     assert "graphdbg report case --import their_ops (or --trust)" in text
     assert not (here / "IMPORTED").exists()
 

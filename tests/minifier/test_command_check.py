@@ -184,7 +184,7 @@ def test_the_command_sees_the_users_environment(server: ForkServer, folder: Path
 def test_options_refuse_what_makes_no_sense() -> None:
     with pytest.raises(UsageError, match="stands for its folder"):
         MinifyOptions("cmd: ./test.sh").checked()
-    with pytest.raises(UsageError, match="no regular expression"):
+    with pytest.raises(UsageError, match="not a regular expression"):
         MinifyOptions(match="(").checked()
     assert MinifyOptions.from_json(MinifyOptions("cmd: a {case}", jobs=3).to_json()) == MinifyOptions(
         "cmd: a {case}", jobs=3

@@ -118,7 +118,7 @@ def test_a_torn_last_line_is_ended_and_said(tmp_path: Path, capsys: pytest.Captu
 
 def test_a_log_of_other_conditions_or_of_an_earlier_graphdbg_is_refused(tmp_path: Path) -> None:
     begun(tmp_path, {"torch": "2.12"}).close()
-    with pytest.raises(UsageError, match=r"its torch is '2.12', now it is '2.13'"):
+    with pytest.raises(UsageError, match=r"torch was '2.12' and is now '2.13'"):
         begun(tmp_path, {"torch": "2.13"}, resume=True)
     with pytest.raises(UsageError, match="exists"):
         begun(tmp_path, {"torch": "2.12"})

@@ -116,7 +116,7 @@ def test_only_what_is_lacking_is_asked_for_and_what_was_altered_is_refused(tmp_p
     assert store.lacks(second) == [second]
     store.add({second: sender.bytes_of(second)})
     assert store.lacks(second) == [elsewhere.hash_of(b"three")]
-    with pytest.raises(EnvironmentLackError, match="arrives damaged"):
+    with pytest.raises(EnvironmentLackError, match="arrived damaged"):
         store.add({elsewhere.hash_of(b"three"): b"four"})
     (tmp_path / "a").write_bytes(b"changed")
     with pytest.raises(EnvironmentLackError, match="changed during"):
@@ -263,9 +263,9 @@ def test_a_limit_of_time_holds_in_another_process(
 
 def test_a_check_of_ones_own_takes_no_executor() -> None:
     gm, inputs = network()
-    with pytest.raises(UsageError, match="do not go together"):
+    with pytest.raises(UsageError, match="cannot be used together"):
         minify(gm, inputs, check=lambda *_: True, executor="ray")
-    with ThreadPoolExecutor(1) as pool, pytest.raises(UsageError, match="do not go together"):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(UsageError, match="cannot be used together"):
         minify(gm, inputs, check="cmd: test -d {case}", executor=pool)
 
 

@@ -114,15 +114,15 @@ def test_what_the_numbers_of_a_candidate_stand_for(tmp_path: Path) -> None:
     assert len(atoms) == 50
     assert atoms[7]["name"] == problem.name(7)
     assert (atoms[7]["atom"], atoms[7]["nodes"], atoms[7]["parents"]) == (7, ["n7"], list(problem.parents(7)))
-    with pytest.raises(UnreadableError, match="Minify again"):
+    with pytest.raises(UnreadableError, match="Minify the graph again"):
         read_atoms(tmp_path / "none")
 
 
 def test_an_order_needs_somebody_who_carries_it_out(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no folder of a minification"):
+    with pytest.raises(UsageError, match="not the folder of a minification"):
         give(tmp_path, "pause")
     Log(tmp_path).tell(Started("graph", "out"))
-    with pytest.raises(NobodyThereError, match=r"no process is running any more.*graphdbg minify --resume -o "):
+    with pytest.raises(NobodyThereError, match=r"its process has ended.*graphdbg minify --resume -o "):
         give(tmp_path, "pause")
     with pytest.raises(UsageError, match=r"the steps are switches, .* Did you mean windows\?"):
         give(tmp_path, "disable", step="window")
@@ -134,7 +134,7 @@ def test_an_order_needs_somebody_who_carries_it_out(tmp_path: Path) -> None:
     assert found is not None
     assert found.state == "applied"
     Log(tmp_path).tell(Stepped("report", 9))
-    with pytest.raises(NobodyThereError, match=r"its search has ended\. See graphdbg steer "):
+    with pytest.raises(NobodyThereError, match=r"it has ended\. See graphdbg steer "):
         give(tmp_path, "pause")
 
 
@@ -150,8 +150,8 @@ def test_skip_is_about_the_step_that_runs_when_it_is_said(tmp_path: Path) -> Non
     ("words", "says"),
     [
         (["restart", "x"], "takes the number of a case"),
-        (["disable"], "disable which step"),
-        (["pause", "dims"], "takes nothing more"),
+        (["disable"], "disable needs a step"),
+        (["pause", "dims"], "takes no further word"),
     ],
 )
 def test_a_mistake_is_a_sentence(tmp_path: Path, words: list[str], says: str) -> None:

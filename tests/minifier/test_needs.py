@@ -209,7 +209,7 @@ class Named:
             "unknown",
             "not asked: it fails before anything is run",
         ),
-        (Signature("accuracy", "compare", size=1.0), "values of x", "unknown", "with yet others it may fail"),
+        (Signature("accuracy", "compare", size=1.0), "values of x", "unknown", "other values may still fail"),
     ],
 )
 def test_what_says_nothing_is_not_taken_for_a_proof(

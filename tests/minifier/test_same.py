@@ -59,7 +59,7 @@ def test_folders_cases_and_programs_of_one_failure(tmp_path: Path, capsys: pytes
 def test_other_failures_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = case(tmp_path / "a", AMIN, ACCURACY)
     code, told = same(capsys, one, case(tmp_path / "b", relu_record(), ACCURACY))
-    assert (code, told["reason"]) == (1, "it is amin in the one and relu in the other")
+    assert (code, told["reason"]) == (1, "one needs amin, the other relu")
     code, told = same(capsys, one, case(tmp_path / "c", AMIN, CRASH))
     assert (code, told["reason"], told["next"]) == (1, "the kind differs: accuracy and crash", [])
 
@@ -91,7 +91,7 @@ def test_minified_cases_that_share_some_operations_cannot_be_told_apart() -> Non
 
     found = compared(side("amin"), side("amin", "exp"))
     assert found.says == "cannot_tell"
-    assert found.reason == "both are minimised and need amin, but not the same operations beside that"
+    assert found.reason == "both are minimised and need amin, but their other operations differ"
 
 
 def test_texts_that_are_alike_are_the_same_failure() -> None:

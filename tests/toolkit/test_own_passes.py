@@ -22,7 +22,7 @@ def test_a_pass_that_had_still_to_run_is_named_with_what_brings_it_back(tmp_path
     write_graph_folder(tmp_path / "case", record)
     saved = load_graph(tmp_path / "case")
     lost = still_to_run(saved)
-    says = f"without the run's own pass Cheap in team.py ({HOOK}), which takes part with --trust"
+    says = f"without the run's own pass Cheap in team.py ({HOOK}), which runs only with --trust"
     assert dropped_words(saved, lost) == (says, "--trust")
     assert without_passes(saved, []) is None
     verdict = without_passes(saved, [f"setting inductor.{HOOK} is not applied: its value could not be saved"])

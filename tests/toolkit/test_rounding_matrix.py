@@ -43,7 +43,7 @@ def test_a_fault_is_convicted(name: str) -> None:
     assert judge(case, Wrong(fault.right)).verdict.verdict == "ok"
     found = judge(case, Wrong(fault.wrong)).verdict
     assert (found.verdict, found.kind) == ("fails", "wrong_numbers"), found.reason
-    assert "convicted by" in found.reason
+    assert "judged wrong by" in found.reason
 
 
 @pytest.mark.slow

@@ -125,7 +125,8 @@ class Search:
             if findings.nan_origins:
                 origin = findings.nan_origins[0]
                 findings.notes.append(
-                    f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: not the compiler's"
+                    f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: "
+                    "the compiler is not at fault"
                 )
 
     def _damped(self) -> bool:
@@ -212,7 +213,7 @@ class Search:
                 return True
         self._name(wrong[0]["name"], wrong[0], alone=False)
         self.found.notes.append(
-            "it departs when the whole graph is compiled with every value returned; a part of it was right"
+            "it is wrong when the whole graph is compiled with every value returned, but right in a smaller part"
         )
         return True
 
@@ -220,7 +221,7 @@ class Search:
         """The nodes whose values one compile can return; none where that would take too much memory."""
         size = sum(row["bytes"] for row in self.ask.rows)
         if size > TAP_BYTES:
-            self.found.notes.append(f"values of {size_text(size)} are not all returned from one compile")
+            self.found.notes.append(f"{size_text(size)} of values are too much to return from one compile")
             return []
         return [row["name"] for row in self.ask.rows if row["tap"]]
 
@@ -232,9 +233,8 @@ class Search:
         if not narrowing.wrong:
             findings.status = "unresolved"
             findings.detail = (
-                "every value is right on the values that it was given, so the error is rounding that later "
-                "nodes amplify, or "
-                "is made only where the whole graph is compiled as one"
+                "every node is right on the inputs that it got, so the error is rounding that later nodes "
+                "amplify, or appears only when the whole graph is compiled at once"
             )
             return
         last = narrowing.wrong[0]
@@ -414,7 +414,9 @@ def _backend(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
     whole = asking.probe(Trial(f"no op decomposed ({len(applied)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
     result.rows.append(Subsystem("decomposition", len(applied), whole))
     culprits = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
-    result.rows.append(Subsystem("Inductor's passes and lowerings", 0, None, "the graph is wrong before they see it"))
+    result.rows.append(
+        Subsystem("Inductor's passes and lowerings", 0, None, "the graph is wrong before Inductor sees it")
+    )
     return culprits or [Culprit("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
 
 
@@ -473,7 +475,7 @@ def _fusion(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
         off = [Off(name, keep=[]) for name in PASSES]
         verdict = asking.probe(Trial("all optional passes off, fusion on", off, settings={"inductor": bare}))
         verdict = "gone" if verdict == "same" else None
-        asking.reason = "" if verdict else "undecided: without optional passes it is right already"
+        asking.reason = "" if verdict else "undecided: the graph is right even with fusion, without optional passes"
     result.rows.append(Subsystem("fusion", 0, verdict, asking.reason))
     return [Culprit("fusion", "fusion", "fusion", words.FUSION, alone=True)] if verdict == "gone" else []
 

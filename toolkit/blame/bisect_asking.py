@@ -62,7 +62,9 @@ _MEANS = {
 }
 
 _MORE = (
-    Setting("inductor", "eager_numerics.division_rounding", True, "divisions that are rounded otherwise than eager's"),
+    Setting(
+        "inductor", "eager_numerics.division_rounding", True, "divisions that are rounded differently from eager's"
+    ),
     Setting("inductor", "eager_numerics.disable_ftz", True, "subnormal numbers that are flushed to zero"),
     Setting(
         "inductor", "eager_numerics.use_pytorch_libdevice", True, "another libdevice than PyTorch's own kernels use"

@@ -56,8 +56,8 @@ def not_run(subsystem: str, saved: SavedGraph, all_required: bool) -> str:
         "post_grad_passes": stage.startswith("post_grad"),
     }
     if behind.get(subsystem):
-        return f"not run at this stage: it is behind this stage ({stage})"
-    return "the compile of this graph applies none"
+        return f"not run at this stage: it comes before this stage ({stage})"
+    return "the compile of this graph applies no such thing"
 
 
 def listed(applications: Sequence[Application]) -> str:
@@ -99,7 +99,7 @@ def finding_text(kind: str, off: Sequence[Application], applied: Sequence[Applic
             what = f"{what}, together with {listed(off[1:])}"
         elif len(off) > 1:
             what = f"{what}; it ran {counted(len(off), 'time')}"
-    return what if alone else f"{what}, which is not alone: with only it off the failure stays"
+    return what if alone else f"{what}, but with only this off the failure stays"
 
 
 def match_text(matches: Sequence[Application]) -> str:
@@ -248,19 +248,18 @@ def _sentence(first: Culprit) -> str:
 
 _MEANS = {
     "decomposition": (
-        "The decomposition computes something else than the operator: the failure is there with no compiler behind it."
+        "The decomposition computes something else than the operator: the decomposed graph fails without any compiler."
     ),
-    "aot": "No pass of Inductor's and no kernel is needed for the failure.",
-    "fusion": "Each node's kernel is right by itself; the code for several in one kernel is not.",
-    "own_setting": "What this setting of the program's own changes is wrong; the compiler as torch ships it is right "
-    "here.",
-    "setting": "No single pass or lowering explains it; the part of the compiler that this setting changes does.",
+    "aot": "It fails without Inductor's passes and kernels.",
+    "fusion": "Each node's own kernel is right; the code that fuses several nodes into one kernel is not.",
+    "own_setting": "The compiler is wrong with this setting of the program, and right with torch's default.",
+    "setting": "No single pass or lowering explains the failure; what this setting changes in the compiler does.",
     "cudagraphs": "The compiled code is right when it is launched without a CUDA graph.",
 }
 _BESIDE = {
-    "fusion": "What goes into that node is right, and so is its kernel by itself: the fault needs fusion.",
-    "pass": "Eager's own kernel in its place makes the graph right; so does another graph, without the pass below.",
-    "": "What goes into that node is right: eager's own kernel in its place makes the whole graph right.",
+    "fusion": "The node's inputs are right, and so is its own kernel: the fault appears only with fusion.",
+    "pass": "The graph is right with eager's kernel for this node, and also without the pass below.",
+    "": "The node's inputs are right: with eager's kernel for this node the whole graph is right.",
 }
 """Of a lowering: what was found besides?"""
 
@@ -269,12 +268,9 @@ def _meaning(first: Culprit, result: Bisection) -> str:
     if first.kind in ("pass", "pattern"):
         lowered = next((row.verdict for row in result.rows if row.subsystem == "lowerings"), None)
         if lowered == "same":
-            return (
-                f"The {first.kind} is wrong itself: the failure stays when eager's own kernels run all that "
-                "comes behind it."
-            )
+            return f"The {first.kind} itself is wrong: the failure stays when eager's kernels run everything after it."
         if lowered == "gone":
-            return f"The {first.kind} may only bring the fault to light: what it hands on could be lowered wrongly."
+            return f"The {first.kind} may not be at fault: the lowering of the nodes that it makes could be wrong."
         return f"Without this {first.kind} the graph is right."
     if first.kind == "lowering":
         kinds = {"", *(finding.kind for finding in result.findings[1:])}
@@ -289,12 +285,13 @@ def _unexplained(result: Bisection) -> tuple[str, str]:
     if result.stopped:
         return f"nothing was found before the search ended ({result.stopped})", ""
     if not tried:
-        return f"nothing of rung {result.rung} can be switched off", ""
+        return f"rung {result.rung} has no part that can be switched off", ""
     meaning = (
-        "The fault lies in what cannot be switched off: scheduling, code generation, or the wrapper around the kernels."
+        "The fault is in a part that cannot be switched off: scheduling, code generation, or the code around kernels."
     )
     if undecided:
-        meaning = f"Undecided, because another failure comes in its place: {', '.join(undecided)}. Else: {meaning}"
+        names = ", ".join(undecided)
+        meaning = f"Undecided, because switching them off causes another failure: {names}. Otherwise: {meaning}"
     return f"no pass, lowering or setting explains it: the failure stays without each of {', '.join(tried)}", meaning
 
 

@@ -134,7 +134,7 @@ def _meaning(findings: ByNode) -> str:
     if findings.between or findings.status != "found" or findings.node is None:
         return findings.between
     if findings.sort not in ("accuracy", "nan"):
-        return f"Compiling {findings.node.target} fails, whatever surrounds it." if findings.alone else ""
+        return f"Compiling {findings.node.target} fails even alone." if findings.alone else ""
     if findings.alone:
         return f"The lowering of {findings.node.target}, or the code made for it, is wrong for these shapes and dtypes."
     if findings.alone is None:
@@ -148,7 +148,7 @@ def _eager(findings: ByNode) -> str:
     origin = findings.nan_origins[0]
     where = f"`{origin['node']}`" + (f" ({origin['line']})" if origin.get("line") else "")
     because = f", whose input `{origin['inf']}` holds Inf" if origin.get("inf") else ""
-    return f"Eager itself gives NaN, first at {where}{because}: not the compiler's."
+    return f"Eager itself gives NaN, first at {where}{because}: the compiler is not at fault."
 
 
 _INNER = ("inference", "forward", "backward")

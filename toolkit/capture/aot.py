@@ -311,11 +311,11 @@ class Assigned:
 
     def notes(self, *, joint: bool) -> list[str]:
         """What the graph does not hold, one sentence for each."""
-        lost = [f"{name} is set to a tensor by the function; the graph does not hold that" for name in self.kept]
+        lost = [f"the function sets {name} to a tensor; the graph does not contain that" for name in self.kept]
         if joint and self.names:
             names = ", ".join(self.names)
             lost.append(
-                f"{names} is reassigned, which a joint graph does not hold; write into it (copy_) to have it there"
+                f"{names} is reassigned, which a joint graph does not contain; write in place (copy_) to record it"
             )
         return lost
 
@@ -432,7 +432,7 @@ def _capture(
             raise NoGraphError(
                 "there is no joint graph",
                 "no output requires a gradient",
-                "call inference_graph, or give parameters or inputs that require one",
+                "call inference_graph, or give parameters or inputs that require grad",
             )
         described_call = _describing(prepared[0], UserLines(__file__), assigned)
         function, state.flat_args, state.flat_args_descs, state.fw_metadata = t.pre_compile(

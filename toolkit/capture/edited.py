@@ -55,11 +55,11 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
         }  # there it finds stored tensors
         exec(compile(_Calls().visit(tree), str(source), "exec"), names)
         if "Graph" not in names:
-            raise NoGraphError("there is no class Graph", "its forward is the graph")
+            raise NoGraphError("the file has no class Graph", "its forward would be the graph")
         module = tracer.module(names["Graph"]())
         if next(iter(module.graph.find_nodes(op="output"))).args[0] is None:
             raise NoGraphError(
-                "forward returns nothing", "it may be cut off: it ends with a return of what the graph computes"
+                "forward returns nothing", "the file may be cut off: the last line of forward returns the outputs"
             )
     wanted = [node.target for node in module.graph.find_nodes(op="placeholder")]
     if unknown := [str(name) for name in wanted if name not in given]:

@@ -120,7 +120,7 @@ def of_script(source: Path) -> ScriptStopped:
             "name the module that does with --import MODULE"
         ) from error
     raise NothingToImportError(
-        "it ran to its end and never called torch's run_repro, so it is no repro of torch's tools; "
+        "it ran to its end and never called torch's run_repro, so torch's tools did not write it; "
         f"record what it compiles instead: graphdbg dump {source.name}"
     )
 
@@ -180,12 +180,12 @@ def of_package(source: Path) -> ScriptStopped:
     try:
         names = zipfile.ZipFile(source).namelist()
     except (zipfile.BadZipFile, OSError) as error:
-        raise NothingToImportError(f"it is no .pt2, or was cut off ({error})") from error
+        raise NothingToImportError(f"it is not a .pt2 file, or is cut off ({error})") from error
     compiled = any("/aotinductor/" in name for name in names)
     if compiled and not any(re.search(r"/models/[^/]+\.json$", name) for name in names):
         raise NothingToImportError(
             "it is a package of AOTInductor, which holds compiled code and weights but no graph; "
-            "import the .pt2 of torch.export.save that it was compiled from"
+            "import the .pt2 that torch.export.save wrote for it"
         )
     try:
         return of_program(torch.export.load(source))
@@ -201,11 +201,11 @@ def _no_python(source: Path, error: Exception) -> str:
     why = f"line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else str(error)
     if b"run_repro" in text and b"<lambda>" in text:
         return (
-            f"{why} is no Python: torch's tools cannot write a graph that holds other graphs (cond, "
+            f"{why} is not Python: torch's tools cannot write a graph that holds other graphs (cond, "
             "while_loop, scan) and leave "
             "'<lambda>()' in their place; record the program itself instead: graphdbg dump SCRIPT"
         )
-    return f"it is no Python ({why})"
+    return f"it is not Python ({why})"
 
 
 def _traced(mod: Any, inputs: list[Any]) -> fx.GraphModule:

@@ -56,19 +56,19 @@ def import_file(
     if path.suffix not in KINDS:
         known = "; ".join(f"{suffix}, {what}" for suffix, what in KINDS.items())
         raise CannotImportError(
-            f"cannot import {path}", f"it is no structured trace, and its suffix is none of: {known}"
+            f"cannot import {path}", f"it is not a structured trace, and its name ends in none of: {known}"
         )
     if out.exists():
         raise ExistsAlreadyError(
             f"cannot write {out}", "it exists already", "choose another name with -o, or delete it"
         )
     if not out.resolve().parent.is_dir() or not os.access(out.resolve().parent, os.W_OK):
-        raise BadValueError(f"cannot write {out}", f"{out.resolve().parent} is no folder that can be written to")
+        raise BadValueError(f"cannot write {out}", f"{out.resolve().parent} is not a writable folder")
     if not trust:
         what = KINDS[path.suffix] if like is None else "a program"
         raise NeedsTrustError(
             f"{path} is not opened",
-            f"it is {what}, which can run any code of whoever wrote it",
+            f"it is {what}, and opening it can run any code in it",
             f"read it, then run graphdbg import {path}{f' --like {like.name}' if like else ''} --trust",
         )
     if like is not None:

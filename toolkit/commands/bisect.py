@@ -100,7 +100,7 @@ def _workaround(finding: Culprit) -> list[str]:
     workaround = finding.workaround
     if workaround is None:
         return []
-    state = "verified" if workaround.verified else "tried: NOT enough by itself"
+    state = "verified" if workaround.verified else "tried: does NOT remove the failure alone"
     also = f"; it also switches off {', '.join(workaround.also)}" if workaround.also else ""
     return [f"work around  ({state}{also})", *(f"    {line}" for line in workaround.code.splitlines())]
 

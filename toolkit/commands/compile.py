@@ -110,7 +110,11 @@ def compile(
     kinds = [kind.strip() for kind in (emit or "").split(",") if kind.strip()]
     forms = asking.check_emit(kinds, target, device=device, folder=folder)
     if kernel is not None and not kinds:
-        raise CommandLineError("--kernel chooses among what is emitted", "nothing is", "say what with --emit ptx")
+        raise CommandLineError(
+            "--kernel needs --emit",
+            "it chooses among the emitted kernels",
+            "add --emit source, or another form such as ptx",
+        )
     saved = resolve_graph(graph)
     if forms or target:
         target = asking.target_for(saved, target)

@@ -31,16 +31,14 @@ def doctor(clean: bool, dry_run: bool, skill: bool, as_json: bool) -> None:
     if skill:
         if clean:
             raise OptionsExcludeError(
-                "--skill and --clean exclude each other", "--skill only prints a path", "leave one out"
+                "--skill and --clean cannot be used together", "--skill only prints a path", "leave one out"
             )
         path = str(Path(__file__).parents[2] / "SKILL.md")
         emit({"skill": path} if as_json else path, as_json=as_json)
         return
     if dry_run and not clean:
-        why = "there is no --clean"
-        raise CommandLineError(
-            "--dry-run says what --clean would remove", why, "add it: graphdbg doctor --clean --dry-run"
-        )
+        why = "it lists what --clean would remove"
+        raise CommandLineError("--dry-run needs --clean", why, "graphdbg doctor --clean --dry-run")
     raise SystemExit(_clean(dry_run, as_json) if clean else _examine(as_json))
 
 

@@ -55,10 +55,10 @@ def draw(
     box under the mouse; stdout is the path of the picture.
     """
     if hops is not None and not around:
-        raise CommandLineError("--hops counts steps from a node", "no node is named", "name it with --around NODE")
+        raise CommandLineError("--hops needs --around", "it counts steps from that node", "add --around NODE")
     if around and (by_module or with_backward):
         raise OptionsExcludeError(
-            "--around shows nodes of one graph", "--by-module and --with-backward are other views", "one at a time"
+            "--around cannot be used with --by-module or --with-backward", "each is a view of its own", "leave one out"
         )
     from ..drawing import picture
 

@@ -158,7 +158,7 @@ def _locate_nan(path: Path) -> None:
         say(f"graphdbg: where it comes from is not known ({str(error) or 'interrupted'})")
         return
     keep(run, {row.id: known(verdict)})
-    alone = "eager gives none on the same inputs: it is the compiled program's alone"
+    alone = "eager gives no NaN on the same inputs: only the compiled program does"
     say(f"graphdbg: {alone if verdict.verdict == 'ok' else known(verdict)[2]}")
 
 

@@ -105,7 +105,7 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
     asked = KernelRequest(imports=with_trust(imports, trust), trust=trust, **options)
     if asked.name and asked.every:
         raise OptionsExcludeError(
-            "a kernel's name and --all exclude each other", "--all is every launch of every kernel"
+            "a kernel's name and --all cannot be used together", "--all takes every kernel", "leave one out"
         )
     if asked.check:
         return _check(graph, asked)
@@ -119,12 +119,14 @@ def _check(graph: str, asked: KernelRequest) -> int:
 
     if asked.interpret or asked.save is not None or asked.target is not None:
         why = "it interprets the kernels on the CPU and keeps nothing"
-        raise OptionsExcludeError("--check excludes --interpret, --save and --target", why, "leave them out")
+        raise OptionsExcludeError("--check cannot be used with --interpret, --save or --target", why, "leave them out")
     if is_launches(Path(graph)):
         raise WrongKindError("--check needs the graph", f"{graph} is a folder of launches", "name the graph: RUN/ID")
     if "#" in asked.name:
         raise OptionsExcludeError(
-            "--check looks at every launch of a kernel", f"{asked.name} is one", f"give {asked.name.split('#')[0]}"
+            "--check looks at every launch of a kernel",
+            f"{asked.name} is a single launch",
+            f"give {asked.name.split('#')[0]}",
         )
     return shown(
         resolve_graph(graph),
@@ -141,7 +143,9 @@ def _of_folder(folder: Path, asked: KernelRequest) -> int:
 
     if asked.save is not None or asked.target is not None:
         raise WrongKindError(
-            f"{folder} is a folder of launches", "they are saved, and written for a target", "name a graph: RUN/ID"
+            f"--save and --target need a graph, not {folder}",
+            "it holds launches that are saved already, for one target",
+            "name a graph: RUN/ID",
         )
     known = open_launches(folder)
     if asked.lists:
@@ -152,8 +156,8 @@ def _of_folder(folder: Path, asked: KernelRequest) -> int:
             return _judge(known, chosen, asked, children, {})
     if not asked.trust:
         raise NeedsTrustError(
-            f"running the kernels of {folder} runs source that lies there",
-            "a kernel is a program",
+            f"running the kernels of {folder} runs source code in it",
+            "the code may come from somebody else",
             f"read it, then run graphdbg kernel {folder} {asked.name or '--all'} --trust",
         )
     with _children() as children:
@@ -178,7 +182,7 @@ def _of_graph(graph: str, asked: KernelRequest) -> int:
 
     saved = resolve_graph(graph)
     if asked.save is not None and asked.save.exists():
-        raise ExistsAlreadyError(f"{asked.save} exists already", "launches go to a new folder", "name another one")
+        raise ExistsAlreadyError(f"{asked.save} exists already", "launches go to a new folder", "name another folder")
     target = target_of(asked.target).name if asked.target else None
     with _children() as children, temporary.folder("graphdbg-launches-") as scratch:
         hardware = _require_gpu(children, target) if asked.needs_gpu else {} if target else gpu(children)
@@ -228,16 +232,15 @@ def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
     hardware = gpu(children)
     if not hardware:
         raise DeviceMissingError(
-            "no GPU here",
-            "a kernel alone needs one",
-            "--save DIR writes launches; on a GPU machine: graphdbg kernel DIR --trust (--interpret compares "
-            "without one)",
+            "there is no GPU here",
+            "a kernel is run and timed on a GPU",
+            "add --interpret to compare on the CPU, or --save DIR and on a GPU machine: graphdbg kernel DIR --trust",
         )
     if target is not None and target != target_here(hardware):
         raise BadValueError(
             f"kernels for {target} cannot run here",
             f"{hardware['name']} is a {target_here(hardware)}",
-            "save them for that --target",
+            f"save them again with --target {target_here(hardware)}",
         )
     return hardware
 

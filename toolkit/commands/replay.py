@@ -89,7 +89,7 @@ def replay(
         if values or stats or as_lines:
             option = "--values" if values else "--stats" if stats else "--json-lines"
             raise OptionsExcludeError(
-                f"--at and {option} exclude each other", "--at is about one node", "leave one out"
+                f"--at and {option} cannot be used together", "--at shows one node", "leave one out"
             )
         about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports, "check": check}
         raise SystemExit(_show_at(resolve_graph(graph), node, rung, about, as_json))

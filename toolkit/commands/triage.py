@@ -62,13 +62,13 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     if is_script(words[0]):
         python = ["python"] if words[0].endswith(".py") else []
         command = [*python, words[0] if python or "/" in words[0] else f"./{words[0]}", *words[1:]]
-        what = f"{words[0]} names a script"
+        what = f"{words[0]} is a script"
     elif len(words) > 1 and is_script(words[1]):  # python train.py
         command, what = [*words], f"{words[0]} {words[1]} is a command"
     else:
         return
     line = shlex.join(["graphdbg", "triage", *options, "--", *command])
-    raise CommandLineError(what, "without -- a saved graph or run is wanted", f"put -- before the command: `{line}`")
+    raise CommandLineError(what, "a command needs -- before it", line)
 
 
 @click.command(cls=_Command)
@@ -148,15 +148,15 @@ def triage(
     if script is not None:
         if as_lines or options["rungs"]:
             raise OptionsExcludeError(
-                "--json-lines and --rungs are for a saved graph or run", "a command is given", "use --json"
+                "--json-lines and --rungs are for a saved graph or run", "a command was given", "use --json"
             )
         if words:
             raise OptionsExcludeError(
-                f"{words[0]} and a command are given", "triage takes either", f"leave {words[0]} out"
+                f"both {words[0]} and a command are given", "triage takes one of them", f"leave {words[0]} out"
             )
         if options["symptom"]:
             raise WrongKindError(
-                "--symptom is for a saved run", "a command is given", "record it: graphdbg dump -- CMD"
+                "--symptom is for a saved run", "a command was given", "record it: graphdbg dump -- CMD"
             )
         raise SystemExit(_program(script, as_json, output, calls, options))
     if calls:
@@ -226,7 +226,7 @@ def chosen(text: str | None) -> tuple[str, ...]:
     for name in names:
         known(name)
     if not names:
-        raise BadValueError("--rungs names no rung", "", f"choose among {', '.join(NAMES)}")
+        raise BadValueError("--rungs is empty", "", f"choose among {', '.join(NAMES)}")
     return tuple(names)
 
 
@@ -246,7 +246,7 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
     lost, flags = ("", "") if options["imports"] or (asked and not SYMPTOMS[asked].graphs) else left_out(run)
     if lost:
         again = with_flags(shlex.join(["graphdbg", "triage", run_address(run), *flags.split()]))
-        say(f"what is compiled here lacks {lost} without {flags}: {again}")
+        say(f"without {flags} the graphs are compiled without {lost}: {again}")
     triaged = triage_symptom(
         run,
         symptom,
@@ -310,7 +310,7 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
     ):
         if given:
             raise OptionsExcludeError(
-                f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out"
+                f"{option} does not apply to a command", "the command runs unchanged", f"leave {option} out"
             )
     triaged = triage_program(
         command,

@@ -168,7 +168,7 @@ def made_fakes(saved: SavedGraph) -> Live:
     unknown = [name for name, value in known.items() if value is None and _needed(gm, name)]
     if unknown:
         raise EnvironmentLackError(
-            f"nothing is known of the input {unknown[0]} but its name", "", "record with --inputs first"
+            f"of the input {unknown[0]} only the name was recorded", "", "record with --inputs first"
         )
     inputs = _numbered(fakes, mode)
     return Live(gm, inputs, ReplaySpec.of(saved.record), follow_saved(gm, mode, saved.record))
@@ -212,8 +212,8 @@ class _Forms(Recorder):
     def form(self, value: torch.Tensor, *, alone: bool = False) -> Held:
         """The kept form of a tensor; with `alone`, without the values whose memory it shares."""
         if value.layout is not torch.strided or is_wrapper(value):
-            why = f"one is a {type_name(value)}" if is_wrapper(value) else f"one has the layout {value.layout}"
-            raise EnvironmentLackError("cannot invent values for this graph", why, "record with --inputs first")
+            why = f"a value is a {type_name(value)}" if is_wrapper(value) else f"a value has the layout {value.layout}"
+            raise EnvironmentLackError("cannot make up values for this graph", why, "record with --inputs first")
         offset = _number(value.storage_offset())
         place = None
         if not alone:
@@ -258,8 +258,8 @@ def _number(value: Any) -> Any:
     hint = value.node.hint
     if hint is None:
         raise EnvironmentLackError(
-            "cannot invent values for this graph",
-            f"only a run gives the size {value} a number",
+            "cannot make up values for this graph",
+            f"the size {value} has no recorded value",
             "record with --inputs first",
         )
     return hint

@@ -292,7 +292,7 @@ class Blame:
             elif not self.tainted and not traced.error and self._branches(mismatch.property):
                 mismatch.cause, mismatch.why = (
                     "symbolic",
-                    "with symbols for sizes it says what was recorded, with numbers what came",
+                    "with symbols for sizes it gives what was recorded, with numbers what the run gave",
                 )
             else:
                 mismatch.cause = "stale"

@@ -112,7 +112,7 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
         near = (
             difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [other for other in names if name in other][:3]
         )
-        hint = f"names like it are {', '.join(near)}" if near else "its names are listed by graphdbg show"
+        hint = f"names like it are {', '.join(near)}" if near else "graphdbg show lists its nodes"
         raise NoSuchNodeError(f"{graph.id} has no node {name!r}", "", hint)
     distance = {centre: 0}
     border = [centre]

@@ -89,7 +89,7 @@ def refuse_without_renderer(wanted: str) -> None:
         raise PackageMissingError(
             f"cannot draw a {wanted}",
             "there is no `dot` on PATH and pygraphviz is not installed",
-            "install Graphviz, or run pip install pygraphviz (its wheel brings one along), or ask for a .dot file",
+            "install Graphviz, or run pip install pygraphviz, which includes it, or ask for a .dot file",
         )
 
 
@@ -205,8 +205,8 @@ def of(saved: SavedGraph) -> tuple[PictureHalf, PictureHalf, list[Link]]:
         backward = of_saved(saved)
         forward, joined = _autograd_forward(saved.record, backward)
         if not forward.nodes:
-            why = "it was not noted when the backward was captured"
-            raise NoPartnerError(f"{saved.id} has no forward beside it", why, "draw it alone")
+            why = "the recording of this backward does not say what its forward was"
+            raise NoPartnerError(f"{saved.id} has no forward graph", why, "draw it alone")
     else:
         other = graph_of(saved)
         pair = {saved.stage: of_saved(saved), other.stage: of_saved(other)}

@@ -221,7 +221,7 @@ def _finding(package: Package, seen: tuple[bool, str]) -> HealthCheck:
     if (
         not ok and state != _ABSENT
     ):  # others try to import it too: torch cannot be imported with a broken numpy, but with none
-        remedy = f"repair it, or remove it: {without} do without" if without else "repair it"
+        remedy = f"repair it, or remove it: {without} work without it" if without else "repair it"
         fix, without = f"{remedy}; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails", ""
     return HealthCheck(package.name, ok, package.essential, state, fix, package.needed_by, without)
 
@@ -443,10 +443,10 @@ def wall() -> HealthCheck:
     from ..isolation.wall import PARTS
 
     fix = (
-        "Linux 6.12 with Landlock closes all, and bubblewrap much where namespaces are refused; or open only "
-        "what you trust"
+        "use Linux 6.12 or newer with Landlock; where namespaces are refused, install bubblewrap; or open only "
+        "dumps that you trust"
     )
-    lost = ("nothing; what others recorded is judged all the same", "every command")
+    lost = ("nothing; dumps of other people are still judged", "every command")
     try:
         with fork_server("nothing", (), wall=PARTS) as server:
             built_of, is_open = server.wall()
@@ -455,7 +455,12 @@ def wall() -> HealthCheck:
     seen = f"built of {', '.join(built_of)}" if built_of else "there is none"
     could = ", ".join([*is_open, "read your files"])
     return HealthCheck(
-        "wall", not is_open, False, f"{seen}; code that breaks out of what others recorded could {could}", fix, *lost
+        "wall",
+        not is_open,
+        False,
+        f"{seen}; if code in a dump of somebody else broke out, it could {could}",
+        fix,
+        *lost,
     )
 
 

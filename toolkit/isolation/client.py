@@ -67,7 +67,7 @@ KEPT = (
 )  # fmt: skip
 """What a program needs to find Python, compilers and devices. Settings of torch are not among them: a repro makes its
 own."""
-UNKNOWN = "this was not recorded here by you"
+UNKNOWN = "this was recorded by somebody else, or on another machine"
 FORKING = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 """A process that forks must have no worker processes of Inductor's and no CUDA."""
 
@@ -271,7 +271,8 @@ class _Process:
             self.built_of, self.open = message.built_of, message.open
             if self.open:
                 heartbeat.send(
-                    f"{UNKNOWN}; code of it that breaks out could {', '.join(self.open)} (see graphdbg doctor)"
+                    f"{UNKNOWN}: its code runs isolated, but if it broke out it could {', '.join(self.open)} "
+                    "(see graphdbg doctor)"
                 )
             self.ready.set()
             return

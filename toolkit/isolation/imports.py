@@ -51,7 +51,7 @@ def _import(name: str) -> ModuleType:
     path = Path(name)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{name} is no Python file")
+        raise ImportError(f"{name} is not a Python file")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))  # it may import its neighbours
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
@@ -137,7 +137,7 @@ def _is_script(path: str, text: str, target: str) -> bool:
         return False
     copies = [copy for name, copy in _scripts(recorded) if name == Path(path).name]
     if copies and text not in copies:
-        why = "it is the script of this run, importing it would run it again, and it is no longer what was recorded"
+        why = "it is the script of this run: importing it would run it again, and it changed since the recording"
         raise NeedsTrustError(
             f"{path} is not imported", why, "leave --import out and add --trust, which runs the definitions as recorded"
         )

@@ -33,12 +33,14 @@ def command_line(words: Sequence[str]) -> list[str]:
     Raises UsageError when there is no such script, module flag or program.
     """
     if not words:
-        raise CommandLineError("nothing to run", "no command is given", "put it at the end, behind --: python train.py")
+        raise CommandLineError(
+            "nothing to run", "no command is given", "put it last, after --, for example: -- python train.py"
+        )
     first, rest = words[0], list(words[1:])
     if first in ("-m", "-c"):
         if not rest:
             raise CommandLineError(
-                f"{first} needs a {'module' if first == '-m' else 'program text'}", "", f"give it behind {first}"
+                f"{first} needs a {'module' if first == '-m' else 'program text'}", "", f"write it after {first}"
             )
         return [sys.executable, first, *rest]
     path = Path(first)

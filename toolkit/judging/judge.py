@@ -325,7 +325,7 @@ class _Judgement:
                 self.raised_at = self._first_unsteady()
                 name = self._names(first)[index]
                 at = f", first at {self.raised_at.node} {self.raised_at.line}".rstrip() if self.raised_at else ""
-                text = f"eager gives different results in two runs with one seed{at} ({name}: {difference.text})"
+                text = f"eager gives different results in two runs with the same seed{at} ({name}: {difference.text})"
                 return Signature("nondeterministic", "eager", raw=text)
         return first
 
@@ -510,13 +510,13 @@ def convicting(difference: Difference, reference: bool) -> str:
     if difference.kind != "accuracy" or difference.detail == ROUNDING:
         return ""
     if difference.detail == "integers":
-        return "convicted by exact values" + (" on which eager and float64 agree" if reference else "")
+        return "judged wrong by exact values" + (" on which eager and float64 agree" if reference else "")
     if difference.detail == SIGNED_ZERO:
-        return "convicted by the sign of a zero that nothing rounds"
+        return "judged wrong by the sign of a zero, which rounding does not change"
     if not reference:
-        return f"convicted by eager, {WITHOUT:.0f} times the tolerance away"
+        return f"judged wrong by eager: {WITHOUT:.0f} times the tolerance away"
     return (
-        f"convicted by float64: more than {FACTOR:.0f} times eager's own error, the tolerance, and what rounding "
+        f"judged wrong by float64: more than {FACTOR:.0f} times eager's own error, the tolerance, and what rounding "
         "explains"
     )
 

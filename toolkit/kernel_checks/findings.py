@@ -16,14 +16,14 @@ KINDS = {
     "store": "out-of-bounds store",
     "atomic": "out-of-bounds atomic",
     "uninitialised": "read of memory that nothing wrote",
-    "write-write": "write of one place by two programs",
-    "read-write": "read and write of one place by two programs",
-    "lanes": "write of one place by two lanes",
+    "write-write": "two programs write to the same address",
+    "read-write": "one program reads what another one writes",
+    "lanes": "two lanes write to the same address",
     "overflow": "integer overflow of an index",
-    "nan": "birth of a NaN",
-    "inf": "birth of an infinity",
+    "nan": "first NaN",
+    "inf": "first infinity",
     "assert": "failed assertion",
-    "values": "buffer that departs from eager",
+    "values": "buffer that differs from eager",
 }
 """Kind -> what a reader calls it."""
 _KINDS: dict[str, Kind] = {"nan": "nan", "inf": "nan", "values": "wrong_numbers"}

@@ -39,7 +39,7 @@ from .launches import Launch, Launches, Tensor, Written, open_launches
 
 _SEARCHES = ("dynamic_scale_rblock", "coordinate_descent_tuning", "combo_tuning_groups", "store_cubin")
 _MOVED = ("float32", "float64")
-MUTATES = "the kernel changes its input: timed runs each begin with what the one before left"
+MUTATES = "the kernel changes its input: each timed run begins with what the run before left"
 STRICT = {torch.float64: 64.0, torch.float32: 64.0, torch.float16: 2.0, torch.bfloat16: 2.0, torch.complex64: 64.0}
 """Roundings (eps) of an element that are never called wrong; 2 of a type that is not here."""
 NOISE = 16.0
@@ -108,7 +108,7 @@ def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | N
 def require(known: Launches) -> None:
     """Raises where there is no GPU, or another one than the kernels were written for."""
     if not torch.cuda.is_available():
-        raise DeviceMissingError("there is no GPU here", "kernels can be launched only where there is one")
+        raise DeviceMissingError("there is no GPU here", "launching a kernel needs a GPU")
     major, minor = torch.cuda.get_device_capability(0)
     here = f"cuda:{10 * major + minor}"
     if here != known.index.target:

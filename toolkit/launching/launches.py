@@ -225,14 +225,14 @@ def open_launches(folder: Path) -> Launches:
     index = _decoded(folder / INDEX, Index)
     if index.version != VERSION:
         raise OtherVersionError(
-            f"cannot read {folder}", f"it has version {index.version}, known is {VERSION}", "update graphdbg"
+            f"cannot read {folder}",
+            f"it has version {index.version}, and this graphdbg reads version {VERSION}",
+            "use the graphdbg that wrote it",
         )
     launches = []
     for name in index.which:
         if not _FOLDER.fullmatch(name):
-            raise NameRefusedError(
-                f"{folder / INDEX} names {name!r}", "a launch is a number and the name of its kernel"
-            )
+            raise NameRefusedError(f"{folder / INDEX} names {name!r}", "a launch is named by a number and its kernel")
         launch = _decoded(folder / name / LAUNCH, Launch)
         _check(launch, name, str(folder / name / LAUNCH))
         launches.append(launch)
@@ -266,11 +266,11 @@ def _check(launch: Launch, name: str, where: str) -> None:
         raise refuse(f"it calls itself {launch.folder}")
     for word in (launch.kernel, *launch.signature, *launch.constants, *launch.blocks, *launch.tensors, *launch.names):
         if not _NAME.fullmatch(word):
-            raise refuse(f"{word!r} is no name")
+            raise refuse(f"{word!r} is not a name")
     check_hash(launch.source, where)
     for passed in launch.passed:
         if isinstance(passed, str) and passed not in launch.tensors:
-            raise refuse(f"argument {passed!r} is no tensor of it")
+            raise refuse(f"argument {passed!r} is not one of its tensors")
     if (
         any(not 1 <= size < 1 << 31 for size in launch.grid)
         or not 1 <= launch.num_warps <= 64
@@ -287,7 +287,7 @@ def _check(launch: Launch, name: str, where: str) -> None:
         _check_tensor(argument, tensor, launch, refuse)
     for row in launch.written:
         if row.argument not in launch.tensors or (row.eager and row.dtype not in DTYPES):
-            raise refuse(f"{row.argument!r} is no tensor of it, or its value's dtype {row.dtype!r} is unknown")
+            raise refuse(f"{row.argument!r} is not one of its tensors, or its value's dtype {row.dtype!r} is unknown")
         for hashed in filter(None, (row.eager, row.truth)):
             check_hash(hashed, where)
 

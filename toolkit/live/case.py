@@ -92,9 +92,7 @@ class Case:
             spec.dynamic = False
         if from_gpu and (fused := gpu_only.used(gm)):
             gpu_only.register()
-            notes.append(
-                f"{', '.join(fused)}: there is no CPU kernel of torch; computed by the mathematics that defines it"
-            )
+            notes.append(f"torch has no CPU kernel for {', '.join(fused)}: computed from the definition")
         if saved.record.kernels and device in (None, "cpu"):
             notes += gpu_only.notes(gm)
         return Live(gm, inputs, spec, notes, partial(_lowered, saved))
@@ -233,7 +231,7 @@ def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str
             node.meta["val"] = value
     gm.recompile()
     views = f", views made reshapes: {len(traced.views)}" if traced.views else ""
-    return [f"saved tensors are laid out otherwise than traced (nodes with other strides: {len(moved)}{views})"]
+    return [f"saved tensors have other strides than traced (nodes: {len(moved)}{views})"]
 
 
 def reshapes(gm: fx.GraphModule) -> list[str]:

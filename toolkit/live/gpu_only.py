@@ -171,7 +171,7 @@ KERNELS: dict[str, Kernel] = {
 """To add one: a function and a row."""
 
 
-NO_REFERENCE = "no independent reference for {}: eager interprets it, too"
+NO_REFERENCE = "no independent reference for {}: eager runs on the interpreter too"
 
 
 def is_tied(gm: fx.GraphModule) -> bool:

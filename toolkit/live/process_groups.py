@@ -50,8 +50,8 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
     if missing := sorted(wanted - set(by_rank)):
         raise RanksMissingError(
             f"{saved.id} communicates with {counted(world - 1, 'other rank')}",
-            f"no graph {saved.local_id} of rank "
-            f"{', '.join(map(str, missing))} lies beside it, and a collective of one rank alone would make up numbers",
+            f"the run has no graph {saved.local_id} of rank {', '.join(map(str, missing))}, and one rank alone cannot "
+            "run a collective",
             "replay it from a run that recorded all ranks",
         )
     return [by_rank[rank] for rank in sorted(wanted)]
@@ -71,7 +71,7 @@ def join(record: GraphRecord, meeting: str = "") -> None:
     distributed: Any = torch.distributed
     if not distributed.is_available():
         raise TorchLacksError(
-            "the graph communicates", "this torch is built without torch.distributed", "use another build"
+            "the graph runs collectives", "this torch was built without torch.distributed", "use another build of torch"
         )
     facts = next(iter(groups.values()))
     world, rank = int(facts["world_size"]), int(facts["rank"])
@@ -80,8 +80,8 @@ def join(record: GraphRecord, meeting: str = "") -> None:
         if world > 1 and not meeting:
             raise RanksMissingError(
                 f"the graph communicates with {counted(world - 1, 'other rank')}",
-                "they are not there",
-                "graphdbg replay runs the graphs of all ranks together",
+                "they do not run here",
+                "use graphdbg replay, which runs the graphs of all ranks together",
             )
         store = distributed.FileStore(meeting, world) if meeting else distributed.HashStore()
         distributed.init_process_group(

@@ -29,7 +29,7 @@ Relation = Literal["right", "same", "other", "gone", "new", "unknown"]
 
 NO_PROGRAM = ("crash", "signal", "hang", "memory")
 """Failures that leave no program whose values could be read."""
-THE_MODELS = "the model's own"
+THE_MODELS = "the fault is in the model"
 """Whose a NaN is that eager gives, too, in a graph that no pass of the user's changed."""
 
 
@@ -100,7 +100,7 @@ def finding(end: Row) -> str:
         parts.append(f"Largest error to float64: {worst['error']:.1e}{own} at {_place(worst)}.")
     if end.get("relation") is not None:
         read = f"Read with {counted(end['outputs'], 'extra output')}"
-        parts.append(f"{read}: the compiled program differs; {RELATIONS[end['relation']]}.")
+        parts.append(f"{read}, which change the compiled program; {RELATIONS[end['relation']]}.")
     if end.get("no_reference"):
         parts.append(f"No float64 values: {end['no_reference']}.")
     if end.get("stopped"):

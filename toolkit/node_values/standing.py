@@ -153,7 +153,7 @@ def _under_rung(
 ) -> list[Any] | str:
     """The value under the rung, or why there is none."""
     if not own:
-        return "it is no tensor"
+        return "it is not a tensor"
     if got is None or node.op in INPUTS:
         return own
     if node.name in got:

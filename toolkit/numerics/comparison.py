@@ -210,7 +210,7 @@ def _apart(
         return None
     nearer = ": compiled is nearer to it" if rung < own / 2 else ""
     errors = f"relative error {rung:.2g} to float64, eager's own {own:.2g}{nearer}"
-    text = f"{errors}; {apart:.2g} apart, and nothing convicts the compiler"
+    text = f"{errors}; {apart:.2g} apart, and nothing shows that the compiler is wrong"
     return Difference("accuracy", index, ROUNDING, apart, text)
 
 

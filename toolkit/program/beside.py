@@ -132,9 +132,11 @@ class Beside:
         outside = self.outside
         self._judge("", eager, lambda rung: self._run(rung, self.compiled.rungs.call(rung))[0])
         if not self.compiled.rungs.graphs:
-            self.call.notes.append("Dynamo makes no graph of it: what runs is eager (TORCH_LOGS=graph_breaks says why)")
+            self.call.notes.append(
+                "Dynamo makes no graph of this function, so it runs in eager (TORCH_LOGS=graph_breaks says why)"
+            )
         if outside and not any(row.verdict.failed for row in self.call.rows):
-            self.call.why = f"it changes {', '.join(outside[:4])}, which it is not given and does not return"
+            self.call.why = f"it changes {', '.join(outside[:4])} (neither arguments nor results of the call)"
 
     def _judge(self, part: str, eager: Left, run: Callable[[str], Left]) -> None:
         """Dynamo alone runs eager's operators: where it leaves bit by bit what eager left, eager repeats itself."""
@@ -192,7 +194,7 @@ class Beside:
                 self.call.notes.append(f"{rung} raises what eager raises in its backward")
             self.call.rows.append(row)
             if got.error is None and got.text != eager.text and part == "":
-                self.call.notes.append(f"{rung} prints something else than eager")
+                self.call.notes.append(f"{rung} prints other text than eager")
             failed += [row] if row.verdict.failed else []
             if self.shadow.go_on and rung == self.compiled.rungs.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)
@@ -204,7 +206,7 @@ class Beside:
             ).verdict.failed:
                 self.call.rows = [row for row in self.call.rows if row.part != part]
                 self.call.notes.append(
-                    "it asks torch.compiler.is_compiling(): eager takes the path of what is compiled"
+                    "it calls torch.compiler.is_compiling(): eager was made to take the compiled path"
                 )
                 self.eager = self.eager if part else other.values
                 self._judge(part, other, run)
@@ -215,9 +217,9 @@ class Beside:
         ):  # Dynamo's eager backend draws another dropout in a checkpoint, say
             for row in failed:
                 self.call.notes.append(
-                    f"{row.rung} by itself departs ({row.verdict.reason}); what the program runs does not"
+                    f"{row.rung} alone differs from eager ({row.verdict.reason}); the program's compiled code does not"
                 )
-                row.verdict = Verdict("ok", reason="departs by itself; what the program runs does not")
+                row.verdict = Verdict("ok", reason="this rung alone differs; the program's compiled code does not")
         elif failed:
             self._departs(part, functools.partial(compared, self.compiled.rungs.last))
         if self.shadow.go_on:

@@ -59,15 +59,12 @@ class Repro(msgspec.Struct, frozen=True):
     def sentence(self) -> str:
         """The sentence about the program."""
         if self.says == "none":
-            return f"No program that shows it with torch alone was written: {self.why}."
-        modules = " with the program's own modules" if self.modules else " with torch alone"
+            return f"No repro was written: {self.why}."
+        modules = " that needs the program's own modules" if self.modules else " that needs torch alone"
         if self.says == "shows":
-            return (
-                f"A program that shows it{modules}: {self.path} ({self.rate} in processes of their own); "
-                f"{WITHOUT} it passes."
-            )
+            return f"A repro{modules}: {self.path} (fails in fresh processes: {self.rate}); {WITHOUT} it passes."
         return (
-            f"The program that was written of it does not show it in a fresh process: {self.path} ({self.rate}; "
+            f"The repro that was written is no proof: {self.path} (fails in fresh processes: {self.rate}; "
             f"{self.why})."
         )
 
@@ -217,7 +214,7 @@ def drift(calls: Sequence[Call]) -> Drift | None:
         text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
         return Drift(sorted(series, key=lambda curve: not curve.acts), text)
     most = max(max(curve.differences) for curve in series)
-    text = f"over {steps} no value is further off than rounding moves it in any two builds (at most {most:.1e})"
+    text = f"over {steps} no value differs by more than rounding alone makes two builds differ (at most {most:.1e})"
     return Drift(series, text)
 
 
@@ -229,8 +226,8 @@ LAYERS: dict[str, Layer] = {
 }
 _ENDED = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that somebody sends to end a program."""
-_STALE = "recompiled it agrees, so what was compiled for an earlier call is taken for this one: a guard is missing"
-_OLD = "recompiled it agrees: what it took was compiled for an earlier call, or came from a cache on disk"
+_STALE = "compiled again it agrees, so this call ran code compiled for an earlier call: a guard is missing"
+_OLD = "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache on disk"
 _SHORT = 3
 """Sentences of a finding that go into the verdict's own."""
 
@@ -327,7 +324,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     own = row.rung == PROGRAM
     judged, minify = graphs.verdict, shlex.join(["graphdbg", "minify", "--", *command])
     reason = f"{call.place}: {row.verdict.reason}, " + (
-        "in the program's own call alone" if own else f"from {row.rung} on"
+        "only in the program's own call" if own else f"from {row.rung} on"
     )
     where = Where(line=_line(call), name=row.value)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
@@ -335,7 +332,11 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         at = judged.where or Where()
         graph = at.graph.rpartition("/run-")[2].partition("/")[2] or at.graph
         detail = _shortened(graphs.op or judged.reason)
-        around = f"; it is {MEANS[row.rung]}, and its graph {graph} shows it: {detail}" if row.rung in MEANS else ""
+        around = (
+            f"; the fault is in {MEANS[row.rung]}, and its graph {graph} shows it: {detail}"
+            if row.rung in MEANS
+            else ""
+        )
         reason += around or f"; its graph {graph} fails: {detail}"
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
@@ -353,16 +354,18 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         reason += f"; {_STALE}"
     elif row.rung in MEANS:
         right = judged is not None and judged.verdict in ("ok", "rounding")
-        reason += f"; it is {MEANS[row.rung]}" + (" (its saved graphs are right by themselves)" if right else "")
+        reason += f"; the fault is in {MEANS[row.rung]}" + (
+            " (its saved graphs are right by themselves)" if right else ""
+        )
     elif row.rung not in LAYERS and not own:
         right = [other.rung for other in call.rows if other.part == row.part and other.rung in LAYERS]
-        reason += f"; it is the backend {row.rung} itself, {' and '.join(right)} agree with eager"
+        reason += f"; the fault is in the backend {row.rung} itself, {' and '.join(right)} agree with eager"
     elif call.anew == "agrees":
         reason += f"; {_OLD}"
     elif judged is not None:
         state = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"
         state += " (in a process without what the program's own script changes in torch)" if graphs.apart else ""
-        reason += f"; recompiled it departs, too; its saved graphs {state}"
+        reason += f"; compiled again it still differs; its saved graphs {state}"
     elif call.recorded:
         reason += f"; {call.recorded}"
     return msgspec.structs.replace(verdict, reason=reason).then(minify)
@@ -385,7 +388,7 @@ def _agrees(program: Program) -> Verdict:
             verdicts.append(worst(judged))
             continue
         unsteady = [row.verdict for call in calls for row in call.rows if row.verdict.verdict == "nondeterministic"]
-        why = next((call.why for call in calls if call.why), "nothing of it could be compared")
+        why = next((call.why for call in calls if call.why), "none of its results could be compared")
         reason = f"{calls[0].place}: {unsteady[0].reason if unsteady else why}"
         verdicts.append(msgspec.structs.replace(unsteady[0], reason=reason) if unsteady else cannot_tell(reason))
     return worst(verdicts)
@@ -401,10 +404,10 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
         steps = f" Step by step: {triaged.drift.sentence}." if triaged.drift is not None else ""
         return f"{triaged.verdict.reason}.{steps} {of}{calls}."
     if triaged.verdict.verdict in ("ok", "rounding"):
-        rest = "Other calls, and what is not compiled, were not looked at"
+        rest = "Other calls, and code that is not compiled, were not judged"
         rest += f". Step by step: {triaged.drift.sentence}" if triaged.drift is not None else ""
         return f"Results, gradients and what is written agree with eager: {of}{calls}. {rest}."
-    return f"Not told: {triaged.verdict.reason}. {of}{calls}."
+    return f"Cannot tell: {triaged.verdict.reason}. {of}{calls}."
 
 
 def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:

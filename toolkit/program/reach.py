@@ -130,7 +130,7 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
     if any(
         later(inner) for later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     ):
-        reached.refused = "it returns a generator or a coroutine, which does its work after the call"
+        reached.refused = "it returns a generator or a coroutine, which does its work only after the call"
         return reached
     names = argument_names(inner, owner)
     reached.backward = "backward" in _named(getattr(inner, "__code__", None))
@@ -164,7 +164,7 @@ def argument_names(inner: Any, owner: Any) -> list[str]:
 
 def _why_not(name: str, value: Any) -> str:
     if isinstance(value, _ONCE) or (hasattr(value, "__next__") and not isinstance(value, torch.Tensor)):
-        return f"it reads {name or 'something'}, a {type(value).__name__}, which cannot be put back"
+        return f"it reads {name or 'something'}, a {type(value).__name__}, whose state cannot be restored"
     if any(base.__name__ in _DISTRIBUTED for base in type(value).__mro__):
         return f"it talks to other processes ({name or 'the module'} is {type(value).__name__})"
     return ""

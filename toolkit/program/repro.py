@@ -355,9 +355,9 @@ class FunctionCalls:
         try:
             self.calls.append((number, self._lines(args, kwargs, start, ambient, touched)))
         except CannotSayError as error:
-            self.why = f"there is no text for {error}"
+            self.why = f"it cannot be written as Python: {error}"
         except RecursionError:
-            self.why = "what it reaches is nested too deeply"
+            self.why = "the objects that it uses are nested too deeply"
 
     def _lines(self, args: Any, kwargs: Any, start: Start, ambient: Any, touched: set[Any]) -> list[str]:
         source, names = self.source, argument_names(*callable_of(self.function))

@@ -47,7 +47,7 @@ def range_of(text: str | None) -> tuple[int, int]:
         span = (-1, -1)
     if not 0 <= span[0] < span[1]:
         raise BadValueError(
-            f"--calls {text} names no calls", "", "give a number, or the first and the one after the last: 10:20"
+            f"--calls {text} names no calls", "", "give a number of calls, or a range that excludes its end: 10:20"
         )
     return span
 

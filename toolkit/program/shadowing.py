@@ -290,7 +290,7 @@ class Shadow:
             except NotCopied as error:
                 call.why = str(error)
             except Outside as error:
-                call.why = f"it {error}, which is not done twice"
+                call.why = f"it {error}, which cannot be done twice"
             finally:
                 if start is not None:
                     start.put_back()

@@ -103,8 +103,8 @@ def first_difference(run: Callable[[Any], object]) -> str:
         place = f"{first.name} ({first.line})" if first.line else first.name
         if first.name != second.name:
             return (
-                f"at {place} the second run goes another way: what decides is not torch's (time, a set's order, "
-                "a generator)"
+                f"at {place} the second run takes another path: something outside torch decides (time, the order of a "
+                "set, a random generator)"
             )
         if first.given != second.given:
             if first.from_unwritten:
@@ -113,12 +113,12 @@ def first_difference(run: Callable[[Any], object]) -> str:
                     "torch.utils.deterministic.fill_uninitialized_memory shows it"
                 )
             return (
-                f"{place} is given another number each time, from a generator that is not torch's: seed it "
+                f"{place} gets another number in each run, from a generator outside torch: seed it "
                 "(numpy.random.default_rng(0))"
             )
         if first.results != second.results:
             if first.random:
-                return f"{place} draws from a generator of its own: seed that (generator.manual_seed(0))"
+                return f"{place} draws from its own generator: seed it with generator.manual_seed(0)"
             return (
                 f"{place} gives another result for equal arguments: its kernel adds up in no fixed order; "
                 f"{_setting(run)}"
@@ -138,5 +138,5 @@ def _setting(run: Callable[[Any], object]) -> str:
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warns)
     if traces[0] == traces[1]:
-        return "torch.use_deterministic_algorithms(True) makes it repeat itself, as was tried"
-    return "torch.use_deterministic_algorithms(True) does not make it repeat itself, as was tried"
+        return "torch.use_deterministic_algorithms(True) was tried and makes it deterministic"
+    return "torch.use_deterministic_algorithms(True) was tried and does not make it deterministic"

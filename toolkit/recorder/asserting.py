@@ -215,5 +215,5 @@ def _message(name: str, counts: Counts, differing: dict[str, int], wanted: dict[
     lines.append(
         f"why: graphdbg ls {shlex.quote(str(counts.run))} --why" if counts.run.exists() else "nothing was compiled"
     )
-    lines.append("if it is to be so: " + ", ".join(f"{what}={number}" for what, number in differing.items()))
+    lines.append("if this is intended: " + ", ".join(f"{what}={number}" for what, number in differing.items()))
     return "\n".join(lines)

@@ -92,7 +92,7 @@ def checked(options: Options) -> Options:
 def check_inputs(policy: str) -> str:
     """The policy for inputs; raises UsageError for an unknown one."""
     if policy not in INPUT_POLICIES:
-        raise UnknownWordError(f"unknown inputs policy {policy!r}", f"there are {', '.join(INPUT_POLICIES)}")
+        raise UnknownWordError(f"unknown inputs policy {policy!r}", f"the policies are {', '.join(INPUT_POLICIES)}")
     return policy
 
 
@@ -101,9 +101,9 @@ def check_limits(options: Options) -> None:
     try:
         re.compile(options.only)
     except re.error as error:
-        raise BadValueError(f"--only {options.only!r} is no regular expression", str(error)) from error
+        raise BadValueError(f"--only {options.only!r} is not a regular expression", str(error)) from error
     if options.keep < 0 or options.after_step < 0:
-        raise BadValueError("--keep and --after-step take a number that is not negative")
+        raise BadValueError("--keep and --after-step take a number of 0 or more")
     if options.max_disk and options.max_disk < LEAST_DISK:
         raise BadValueError(
             f"--max-disk {options.max_disk} is too little", "a journal and one graph need more", "give at least 1M"
@@ -114,7 +114,7 @@ def check_when(occasions: Iterable[str]) -> list[str]:
     """The occasions of `--when`; raises UsageError for an unknown one."""
     wanted = set(occasions)
     for name in sorted(wanted - set(OCCASIONS)):
-        raise UnknownWordError(f"unknown occasion {name!r} for --when", f"there are {' and '.join(OCCASIONS)}")
+        raise UnknownWordError(f"unknown word {name!r} for --when", f"it takes {' and '.join(OCCASIONS)}")
     return [name for name in OCCASIONS if name in wanted]
 
 
@@ -131,9 +131,9 @@ def size_of(text: str) -> int:
     try:
         size = int(float(number) * (1 << unit))
     except (ValueError, OverflowError) as error:
-        raise BadValueError(f"{text!r} is no size", "", "give it like 512M or 4G") from error
+        raise BadValueError(f"{text!r} is not a size", "", "give it like 512M or 4G") from error
     if size < 0:
-        raise BadValueError(f"{text!r} is no size", "it is negative", "give it like 512M or 4G")
+        raise BadValueError(f"{text!r} is not a size", "it is negative", "give it like 512M or 4G")
     return size
 
 
@@ -146,7 +146,7 @@ def check_stages(stages: Iterable[str]) -> list[str]:
         ]
         if not matching:
             raise UnknownWordError(
-                f"unknown stage {stage!r}", f"there are {', '.join(STAGES)}, and post_grad for its three"
+                f"unknown stage {stage!r}", f"the stages are {', '.join(STAGES)}, and post_grad for its three"
             )
         wanted.update(matching)
     return [stage for stage in STAGES if stage in wanted]

@@ -199,7 +199,7 @@ class Session:
             if self._writer is None or not self._writer.owned:
                 self._writer = self._opened()
             elif not self._writer.path.is_dir():
-                raise CannotWriteError(f"cannot write {self._writer.path}", "the folder is deleted")
+                raise CannotWriteError(f"cannot write {self._writer.path}", "the folder was deleted")
             return self._writer
 
     def _opened(self) -> ProcessWriter:

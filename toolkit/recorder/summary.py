@@ -100,7 +100,7 @@ def unsaved_lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence for each of these notes, over all processes of a run."""
     sentences = list(dict.fromkeys(_sentence(note) for note in notes if "unsaved" in note))
     more = (
-        [f"graphdbg: and {len(sentences) - _MOST_UNSAVED} more that cannot be saved: replays name them"]
+        [f"graphdbg: and {len(sentences) - _MOST_UNSAVED} more that cannot be saved; each replay lists its own"]
         if len(sentences) > _MOST_UNSAVED
         else []
     )
@@ -121,9 +121,9 @@ def _sentence(note: Mapping[str, Any]) -> str:
     module = str(note.get("module") or "")
     if note["unsaved"].startswith(DECOMPOSITION):
         but = "" if module in ("", "__main__") else f", unless --import {module} registers it"
-        return f"{named} has no saved form: replays run torch's own{but}"
+        return f"{named} cannot be saved: replays run torch's own{but}"
     imported = "" if module in ("", "__main__") else f" or --import {module} sets it"
-    return f"{named} has no saved form: replays run without it, unless --trust runs its recorded source{imported}"
+    return f"{named} cannot be saved: replays run without it, unless --trust runs its recorded source{imported}"
 
 
 _MOST = 5
@@ -163,9 +163,9 @@ def lines(
     elif errors or any(note.get("error") for note in notes):
         sentences = [f"graphdbg: nothing could be recorded in {name}, though something was compiled"]
     elif index.left_out(processes):
-        sentences = [f"graphdbg: no graph was kept: all of them were left out; graphdbg ls {name} --why says which"]
+        sentences = [f"graphdbg: no graph was kept: all were left out; to see why: graphdbg ls {name} --why"]
     elif any(event.kind == "why" for _, events in journals for event in events):
-        sentences = [f"graphdbg: no graph was compiled; graphdbg ls {name} --why says what kept the functions out"]
+        sentences = [f"graphdbg: no graph was compiled; to see why: graphdbg ls {name} --why"]
     else:
         sentences = [f"graphdbg: nothing was compiled. {reason or _why_empty(in_block)}"]
     sentences += [f"graphdbg: {line}" for line in deaths.lines(processes)]
@@ -256,7 +256,7 @@ def _cost(notes: list[dict[str, Any]]) -> list[str]:
         return []
     text = f"graphdbg: {compiling:.1f} s were spent compiling, {recording:.1f} s of them recording"
     if any(note.get("caches_were_on") for note in costs):
-        text += "; compiler caches were bypassed, which hide graphs (--keep-cache leaves them alone)"
+        text += "; compiler caches were off, because they hide graphs (--keep-cache keeps them on)"
     return [text]
 
 
@@ -270,7 +270,7 @@ def _held(events: Events, rows: Sequence[index.ListedGraph], run: str) -> list[s
         sentences.append(_finding(event, process, kept, names, run))
     if len(findings) > _MOST_FOUND:
         more = counted(len(findings) - _MOST_FOUND, "more step")
-        sentences.append(f"graphdbg: and {more} went wrong; their inputs lie in inputs.<execution>.json")
+        sentences.append(f"graphdbg: and {more} went wrong; their inputs are in inputs.<execution>.json")
     return sentences + _held_cost([event.fields for _, of_process in events for event in of_process])
 
 
@@ -315,7 +315,7 @@ def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     left_out = sum(int(note.get("left_out") or 0) for note in costs)
     return [
         text,
-        *([f"graphdbg: {counted(left_out, 'more step')} went wrong whose inputs were not kept"] if left_out else []),
+        *([f"graphdbg: {counted(left_out, 'more step')} went wrong, without their inputs kept"] if left_out else []),
     ]
 
 

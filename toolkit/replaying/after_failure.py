@@ -107,7 +107,7 @@ def unlike_the_record(recorded: str | None, error: str) -> str:
     words = words or kind
     alike = (kind == "CppCompileError" and kind in seen) or words[:60] in seen
     alike = alike or difflib.SequenceMatcher(None, words, seen, autojunk=False).ratio() > LIKENESS
-    return "" if alike else f"in the run it failed otherwise: {lines[0][:160]}"
+    return "" if alike else f"in the run it failed with another error: {lines[0][:160]}"
 
 
 def compile_of(row: index.ListedGraph) -> tuple[str, str]:
@@ -141,7 +141,7 @@ def steps(text: str) -> tuple[str, ...]:
     unknown = [word for word in words if word not in STEPS]
     if unknown or not words:
         what = f"--on-failure does not know {unknown[0]!r}" if unknown else "--on-failure needs a step"
-        raise UnknownWordError(what, f"there are {' and '.join(STEPS)}", "for example --on-failure minify,report")
+        raise UnknownWordError(what, f"the steps are {' and '.join(STEPS)}", "for example --on-failure minify,report")
     return tuple(step for step in STEPS if step in words)
 
 

@@ -127,7 +127,7 @@ class CompiledArtifacts:
             return (
                 text
                 or "same graph; code not compared: "
-                f"{'the recording holds none' if code else 'the compile ended before'}"
+                f"{'the recording holds none' if code else 'the compile ended before code generation'}"
             )
         return text or SAME
 
@@ -136,7 +136,7 @@ class CompiledArtifacts:
         pairs = itertools.zip_longest(recorded, replayed, fillvalue="nothing")
         self.padded = sum(_PADDING in line for line in recorded) != sum(_PADDING in line for line in replayed)
         there, here = next((before.strip(), after.strip()) for before, after in pairs if before != after)
-        self.apart, self.said = what, f"{name} is another: {there[:_SHOWN]} in the run, {here[:_SHOWN]} here"
+        self.apart, self.said = what, f"{name} differs: {there[:_SHOWN]} in the run, {here[:_SHOWN]} here"
         return _different(name, recorded, replayed)
 
 
@@ -145,7 +145,7 @@ def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
     hold their code, in order of compilation; or why there are none.
     """
     if saved.run is None:
-        return "a case by itself has no recorded compile"
+        return "a case folder holds no recorded compile"
     local = saved.local_id
     compile_id = local.partition("/")[0]
     mine = [

@@ -138,9 +138,9 @@ def _other_memory(saved: SavedGraph, inputs: Sequence[Any]) -> str:
         if seen.subclass not in ("", BUFFER):
             return f"{name} was a {seen.subclass} in the run and is a plain tensor here"
         if [*seen.shape, *seen.stride, seen.offset] != [*value.shape, *value.stride(), value.storage_offset()]:
-            return f"{name} lies in memory otherwise than in the run"
+            return f"{name} has another memory layout than in the run"
         if seen.storage is not None and first.setdefault(seen.storage, storage_key(value)) != storage_key(value):
-            return f"{name} shares no memory with the inputs that it shared with in the run"
+            return f"{name} does not share memory with other inputs as it did in the run"
         if saved.stage in FULL_STAGES and (seen.requires_grad, seen.leaf) != (value.requires_grad, value.is_leaf):
-            return f"{name} is not to autograd what it was in the run"
+            return f"{name} differs from the run in requires_grad, or in being a leaf"
     return ""

@@ -46,7 +46,7 @@ def node_rows(
         answer = ask(TASK, How(seed, device, limit_s, imports).payload(saved), limit_s, server=used).end()
         if answer.status != "done":
             refused = outcome_of(answer, "eager")
-            why = "statistics are of eager's values, so eager must run"
+            why = "statistics are computed in eager, which must run first"
             raise EnvironmentLackError(f"no statistics of {saved.id}", refused.text, why)
         if answer.value["failed"]:
             raise EnvironmentLackError(

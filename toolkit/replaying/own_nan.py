@@ -44,7 +44,7 @@ def with_own_nan(outcome: Outcome, case: Live, saved: SavedGraph, *, asked: bool
         outcome.verdict, outcome.signature = fails("nan", "eager", signature.raw, where), signature
     else:
         outcome.verdict = cannot_tell(
-            f"{signature.raw}, but on {inputs_given(saved)}: it may not be there on the run's own"
+            f"{signature.raw}, but on {inputs_given(saved)}: with the run's own inputs there may be no NaN"
         )
     return outcome
 

@@ -38,11 +38,11 @@ class AotInductor(Inductor):
         if spec.device is not None:
             types.add(torch.device(spec.device).type)
         if others := types - {"cpu", "cuda"}:
-            return f"one graph ahead of time is built for the CPU and CUDA, not for {', '.join(sorted(others))}"
+            return f"AOTInductor compiles for the CPU and CUDA, not for {', '.join(sorted(others))}"
         if any(is_number(node) for node in gm.graph.find_nodes(op="placeholder")):
-            return "AOTInductor takes tensors alone, and the graph has sizes among its inputs"
+            return "AOTInductor takes only tensors, and the graph has sizes among its inputs"
         if any(is_number(node) for node in gm.graph.output_node().all_input_nodes):
-            return "AOTInductor returns tensors alone, and the graph returns sizes"
+            return "AOTInductor returns only tensors, and the graph returns sizes"
         return gpu_only.refusal(gm)
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
@@ -53,7 +53,9 @@ class AotInductor(Inductor):
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         if _is_trained([*fake_inputs, *gm.parameters()], spec):
-            raise CannotRun("AOTInductor makes no backward, and a replay of this graph runs one; its halves are taken")
+            raise CannotRun(
+                "AOTInductor compiles no backward, which this graph needs: replay its forward or backward graph instead"
+            )
         mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # constants are written into the library
         flatten_outputs(gm)
         return compile_ahead(gm, fake_inputs)

@@ -22,7 +22,7 @@ from ..live.entries import compiling, has_cpp_compiler, mode_of, propagate
 from ..live.rung import CannotRun, Compiled, Rung
 from ..live.spec import FULL_STAGES, ReplaySpec
 
-RETRACED = "re-traced through Inductor's decompositions, which it was recorded without"
+RETRACED = "re-traced with Inductor's decompositions, because the recording has none"
 _MARKS = frozenset({"static_input_idxs", "graph_id", "cudagraphs", "boxed_forward_device_index", "num_example_inputs"})
 _ONLY_INDUCTORS = frozenset({"joint_passed", "post_grad_forward", "post_grad_backward", "post_grad_inference"})
 

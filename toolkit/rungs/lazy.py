@@ -26,7 +26,7 @@ class Lazy(TorchScript):
     """Runs the extracted graph; of a joint graph forward and backward in one."""
 
     name = "lazy"
-    early = "lazy tensors are given graphs that AOTAutograd has been through only"
+    early = "lazy tensors take only graphs that AOTAutograd has processed"
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         devices = {str(value.device) for value in fake_inputs if isinstance(value, torch.Tensor)} - {"cpu"}

@@ -35,7 +35,7 @@ class Mode(Inductor):
         sentences = super().notes(gm, spec)
         if self.name == "lite" and spec.stage not in FULL_STAGES:
             sentences.append(
-                f"a graph of the stage {spec.stage} is decomposed already, which the mode lite would not do"
+                f"a graph of the stage {spec.stage} is decomposed already, and the mode lite does not decompose"
             )
         return sentences
 

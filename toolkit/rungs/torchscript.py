@@ -23,7 +23,7 @@ class TorchScript(Rung):
     """Runs the scripted graph; of a joint graph forward and backward in one."""
 
     name = "torchscript"
-    early = "TorchScript takes graphs that AOTAutograd has been through only"
+    early = "TorchScript takes only graphs that AOTAutograd has processed"
     """Why it takes no graph of an earlier stage."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:

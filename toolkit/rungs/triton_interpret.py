@@ -43,12 +43,12 @@ class TritonInterpret(Inductor):
             node.meta.get("val", node.meta.get("example_value")) for node in gm.graph.nodes if node.op == "placeholder"
         ]
         if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values):
-            return "the graph is on a GPU, and kernels are interpreted on the CPU: --device cpu moves it"
+            return "the graph is on a GPU, and kernels are interpreted on the CPU: add --device cpu"
         own = sorted(
             {str(node.target) for node in gm.graph.nodes if node.op == "call_function" and "mkldnn" in str(node.target)}
         )
         if own:
-            return f"it holds {', '.join(own[:3])}, which only the CPU has: it was compiled for one"
+            return f"it holds {', '.join(own[:3])}, which only the CPU has: the graph was compiled for the CPU"
         return super().cannot_take(gm, spec)
 
     @contextmanager

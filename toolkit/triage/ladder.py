@@ -403,7 +403,7 @@ class Ladder:
             return ""
         order = [self.rows[name] for name in NAMES[: NAMES.index(rung)] if name in self.rows]
         first = next((row for row in order if row.failed and not _goes_on(row.rung)), None)
-        return f"{first.rung} failed (--all runs it all the same)" if first else ""
+        return f"{first.rung} failed (--all runs this rung as well)" if first else ""
 
 
 def _goes_on(rung: str) -> bool:

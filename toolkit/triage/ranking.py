@@ -157,7 +157,10 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
             texts = [first.summary, result.boundaries[0]]
             go_on = first.verdict.next
         else:
-            texts = [f"{first.graph} failed once and not again; it may depend on chance.", result.boundaries[0]]
+            texts = [
+                f"{first.graph} failed once and did not fail again; the failure may be random.",
+                result.boundaries[0],
+            ]
             go_on = [f"graphdbg replay {first.graph}"]
     elif result.failed:
         worst = result.graphs[0]
@@ -165,9 +168,9 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
         go_on = [f"graphdbg triage {worst.address}"]
     else:
         texts = [_all_right(result, imports)]
-        unseen = "What Dynamo and AOTAutograd do around the graphs is not seen here, nor what is not compiled"
+        unseen = "What Dynamo and AOTAutograd do around the graphs was not judged, nor was code that is not compiled"
         if result.verdict.exit_code == 0 and (program := whole_program(run)):
-            itself = f": the program itself is looked at by {program}" if " -- " in program else ""
+            itself = f": judge the whole program with {program}" if " -- " in program else ""
             texts.append(f"{unseen}{itself}.")
             go_on = [program]
         if not result.verdict.next and any(row.judged and row.inputs != REAL for row in result.graphs):
@@ -223,7 +226,7 @@ def _all_right(result: RunTriage, imports: Sequence[str]) -> str:
         text += f" Largest error over eager's: {judged[0].ratio:.1f} times at {judged[0].id}."
     other = [row.id for row in judged if row.fidelity.startswith("different")]
     if other:
-        text += f" Compiled otherwise than in the run: {', '.join(other[:6])}."
+        text += f" Compiled differently than in the run: {', '.join(other[:6])}."
     named = without_trust(imports)
     text += f" Imported first: {', '.join(named)}." if named else ""
     return text + (" The run's own ops and passes took part (--trust)." if len(named) < len(imports) else "")

@@ -349,7 +349,7 @@ class _Work:
         ladder.forget()
         result = ladder.found()
         if (row.verdict.kind, result.verdict.kind) == ("nan", "wrong_numbers"):
-            reason = f"{result.verdict.reason}; that becomes the NaN of {row.id}: {row.verdict.reason}"
+            reason = f"{result.verdict.reason}; which leads to the NaN of {row.id}: {row.verdict.reason}"
             result.verdict = msgspec.structs.replace(result.verdict, kind=row.verdict.kind, reason=reason)
         self.found.append(result)
         self.boundaries.append(boundary)
@@ -404,4 +404,6 @@ def _between(wide: str, right: Sequence[str]) -> str:
     if not right:
         return f"{wide} fails; the graphs inside it could not be judged."
     sound = f"{right[0]} is right in itself" if len(right) == 1 else f"{' and '.join(right)} are right in themselves"
-    return f"{wide} fails, {sound}: the fault lies between (a decomposition, a joint pass or the partition)."
+    return (
+        f"{wide} fails, {sound}: the fault is between the two stages (a decomposition, a joint pass or the partition)."
+    )

@@ -88,9 +88,7 @@ def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Loo
     place = worst.place and f"{PurePath(worst.place.file).name}:{worst.place.line}"
     text = f"{worst.function} was compiled again {counted(worst.count, 'time')}: {worst.text}"
     text += (
-        f"; given up there, {worst.limit} is reached: what fits no compiled version runs uncompiled"
-        if worst.limit
-        else ""
+        f"; {worst.limit} is reached there: calls that fit no compiled version run uncompiled" if worst.limit else ""
     )
     where = Where(graph=f"{run_address(run)}/{worst.id}" if worst.id else "", line=place or "", name=worst.guard)
     verdict = Verdict("fails", "slow_compile", "model", reason=text, where=where)
@@ -123,12 +121,12 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     name, worst = max(times.items(), key=lambda item: item[1].compiled_s - item[1].eager_s)
     both = f"{1000 * worst.compiled_s:.2f} ms compiled, {1000 * worst.eager_s:.2f} ms in eager"
     text = (
-        f"Measured: one execution of {counted(len(times), 'graph')} in the steady state; least gained at {name}: "
-        f"{both}."
+        f"Measured: one execution of {counted(len(times), 'graph')} in the steady state; the smallest gain is at "
+        f"{name}: {both}."
     )
     if not worst.slow:
         return text, compiled
-    reason = f"{name} takes {both} (medians of {worst.rounds} runs, turn by turn)"
+    reason = f"{name} takes {both} (medians of {worst.rounds} alternating runs)"
     where = _at(run, name)
     verdict = Verdict("fails", "slow", "compiler", "inductor", reason, where).then(_of_run(run, "ls", "--time"))
 
@@ -245,14 +243,14 @@ def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     others = {row.process for row in run.rows} - {row.process for row in waiting}
     if waiting and not others and (absent := _absent(run, waiting[0].id)):
         text = f"rank {waiting[0].rank} was running {waiting[0].id} when it ended, and waits for {absent}"
-        return f"{text}.", cannot_tell(f"{text}, of which the run holds no graph").then(_of_run(run, "ls"))
+        return f"{text}.", cannot_tell(f"{text}, and the run holds no graph of it").then(_of_run(run, "ls"))
     if not waiting or not others or len(run.processes) < 2:
-        text = "Looked at: no rank alone was in the first execution of a graph at the end"
+        text = "Looked at: at the end no rank was alone in the first execution of a graph"
         return f"{text}; later executions are not in the journal.", None
     row = waiting[0]
     rest = counted(len(others), "other process was", "other processes were")
     text = f"rank {row.rank} was running {row.id} when it ended, and {rest} not"
-    reason = f"{text}: it waits for what they do not do"
+    reason = f"{text}: it waits for work that the others do not do"
     verdict = Verdict("fails", "hang", "model", reason=reason, where=_at(run, row.id))
     return f"{text}.", verdict.then(_of_run(run, "diff"))
 
@@ -273,7 +271,7 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
     row = rows[0]
     state = row.status if row.lost or row.status in IN_FLIGHT else "compiling"
     text = f"{row.id} was {state} when its process ended" if row.lost or row.error else f"{row.id} is {state}"
-    verdict = cannot_tell(f"{text}, and here it ends and is right: what it waited for is not in the graph")
+    verdict = cannot_tell(f"{text}, but here it ends and is right: what it waited for is outside the graph")
     return f"{text}.", verdict.then(whole_program(run))
 
 
@@ -285,7 +283,7 @@ def _outside(run: Run) -> Verdict | None:
     if not killed:
         return None
     reason = f"{deaths.sentence(killed[0], run.processes)}, and no graph was being compiled or run for the first time: "
-    reason += "what went on was outside of graphs, or a later execution of one"
+    reason += "the program was outside of graphs, or in a later execution of a graph"
     return cannot_tell(reason).then(whole_program(run))
 
 
@@ -295,7 +293,7 @@ def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     if not bad:
         return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
     text = deaths.sentence(bad[0], run.processes)
-    verdict = cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs")
+    verdict = cannot_tell(f"{text}; no graph fails by itself, so the cause may be outside of graphs")
     return f"{text}.", verdict.then(whole_program(run))
 
 
@@ -330,12 +328,12 @@ def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         verdict = Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
         mine, flags = left_out(run) if not how.imports and passes(run.graph(worst.id), all=True) else ("", "")
         if mine:
-            reason += f"; {mine} ran when this code was made, and takes part here with {flags} alone"
+            reason += f"; {mine} ran when this code was made, and runs here only with {flags}"
             verdict = msgspec.structs.replace(verdict, fault=None, layer=None, reason=reason, next=[])
             return text, verdict.then(_of_run(run, "triage", *flags.split()))
         return _own_pass(run, worst.id, text, verdict, how, _enough)
     if worst.needed_bytes > MORE_MEMORY * (worst.eager_bytes + worst.control_bytes) + FREE_BYTES:
-        reason = f"{both}, {size_text(worst.control_bytes)} for those of a harmless graph of as many nodes"
+        reason = f"{both}, {size_text(worst.control_bytes)} for those of a harmless graph with as many nodes"
         where = _at(run, worst.id)
         verdict = Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
         return _own_pass(run, worst.id, text, verdict, how, _enough)
@@ -486,7 +484,7 @@ def noticed(run: Run) -> Noticed:
         return Noticed("ranks", f"found in the journal: {counted(len(run.processes), 'process', 'processes')}")
     if why.limits(run):
         return Noticed("recompiles", f"found in the journal: {why.limits(run)[0]}")
-    return Noticed("wrong", "nothing in the journal says otherwise: every graph is judged beside eager")
+    return Noticed("wrong", "the journal shows no other symptom: every graph is compared with eager")
 
 
 def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_time_s: float, **how: Any) -> RunTriage:
@@ -502,7 +500,7 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
             text, verdict = step(run, graphs, asking)
             looked.append(text)
             if verdict is not None and step is ranks and not asked and verdict.kind != "hang":
-                unknown = f"{verdict.reason}; whether the run ended for that is not known"
+                unknown = f"{verdict.reason}; it is not known whether this ended the run"
                 badly = deaths.ended_badly(run.processes)
                 verdict = cannot_tell(unknown).then(*verdict.next) if badly else None
             if verdict is not None:

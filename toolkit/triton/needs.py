@@ -35,11 +35,11 @@ def lacks_interpreter() -> str | None:
 def require_triton() -> None:
     """Raises EnvironmentLackError where Triton is missing."""
     if lacks_triton():
-        raise PackageMissingError("Triton is not installed", "kernels for GPUs are written and run with it", _TRITON)
+        raise PackageMissingError("Triton is not installed", "graphdbg compiles and runs GPU kernels with it", _TRITON)
 
 
 def require_interpreter() -> None:
     """Raises EnvironmentLackError where Triton or NumPy is missing."""
     require_triton()
     if lacks_interpreter():
-        raise PackageMissingError("NumPy is not installed", "Triton's interpreter computes with it", _NUMPY)
+        raise PackageMissingError("NumPy is not installed", "Triton's interpreter needs it", _NUMPY)

@@ -423,4 +423,4 @@ class Driver:
         return torch.cuda
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        raise DeviceMissingError("there is no GPU to time kernels on", "one is only pretended")
+        raise DeviceMissingError("kernels cannot be timed", "they are compiled for a GPU that is not here")

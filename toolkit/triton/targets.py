@@ -80,11 +80,13 @@ def target_of(text: str) -> Target:
     if match is None:
         why = "code is written for NVIDIA GPUs only" if text.startswith(("hip", "gfx", "xpu", "cpu")) else ""
         raise UnknownWordError(
-            f"{text!r} names no target", why or "a target is cuda: and a compute capability", f"known: {known}"
+            f"{text!r} is not a target",
+            why or "a target is cuda: and a compute capability, as in cuda:90",
+            f"known: {known}",
         )
     capability = int(match.group(1))
     if capability not in CHIPS:
         raise UnknownWordError(
-            f"no chip of compute capability {capability / 10:g} is known ({text!r})", f"known: {known}"
+            f"no GPU with compute capability {capability / 10:g} is known ({text!r})", f"known: {known}"
         )
     return Target("cuda", capability)

@@ -64,12 +64,12 @@ def _summed_up(triage: Triage, saved: SavedGraph, imports: Sequence[str], eager_
         return command + (with_imports if command else "")
     eager = next((row for row in triage.rows if row.rung == "eager"), None)
     if eager is not None and eager.verdict.undecided:
-        triage.summary = f"Nothing can be judged: {eager.reason}. That is not the compiler's."
+        triage.summary = f"Nothing can be judged: {eager.reason}. The compiler is not at fault."
         return f"graphdbg replay {triage.graph} --rung eager{with_imports}"
     if eager_nan:
         places = ", ".join(eager_nan[:6])
         triage.summary = (
-            f"Eager itself gives NaN in {places}: the model's own, not the compiler's. {_all_right(triage)}"
+            f"Eager itself gives NaN in {places}: the fault is in the model, not in the compiler. {_all_right(triage)}"
         )
         return f"graphdbg bisect {triage.graph} --by node{with_imports}"
     if other := next((row for row in triage.rows if row.verdict.detail == UNLIKE), None):
@@ -121,13 +121,13 @@ def _failing(triage: Triage, row: RungResult) -> str:
     before = [other for other in triage.rows[: triage.rows.index(row)] if other.passed and other.rung not in SIDE]
     right = f"`{before[-1].rung}` is right, " if before else ""
     sides = [f"`{other.rung}`" for other in triage.rows if other.failed and not other.blames]
-    aside = f" ({' and '.join(sides)} fails too; that is no step towards Inductor)" if sides else ""
+    aside = f" ({' and '.join(sides)} fails too; that rung is beside the ladder)" if sides else ""
     return f"{right}`{row.rung}` {_phrase(row)} at {triage.graph}, on {triage.inputs}.{aside}"
 
 
 def _meaning(triage: Triage, row: RungResult) -> str:
     if row.verdict.kind == "missing_error":
-        return "What eager refuses is computed there."
+        return "The compiled graph computes a result where eager raises an error."
     if row.verdict.fault == "custom_pass":
         at = row.verdict.where or Where()
         place = f" ({at.line})" if at.line else ""
@@ -152,7 +152,7 @@ def _all_right(triage: Triage) -> str:
         text += f" Not judged for lack of time: {', '.join(late)}."
     for row in triage.rows:
         if row.failed and not row.blames:
-            text += f" `{row.rung}` {_phrase(row)}; that is no step towards Inductor."
+            text += f" `{row.rung}` {_phrase(row)}; that rung is beside the ladder."
     return text
 
 

@@ -246,7 +246,7 @@ def next_step(finding: NodeMismatch) -> str:
         "stale": "find the pass that changed the node or its arguments but not its metadata: graphdbg diff of two "
         "stages",
         "schema": f"declare the argument as mutated in the schema of {finding.op} (mutates_args)",
-        "input": "look at the graph that made this input, or at what guards let it in",
+        "input": "look at the graph that made this input, or at the guards that accepted it",
         "unknown": "register a fake function for the op, then check again",
     }.get(cause, "")
 

@@ -137,7 +137,7 @@ def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
     line that do."""
     how = flags_for(saved, lost)
     text = " and ".join(dropped.text for dropped in lost)
-    return f"without the run's own pass {text}, which takes part with {how}", how
+    return f"without the run's own pass {text}, which runs only with {how}", how
 
 
 def flags_for(saved: SavedGraph, lost: Sequence[Pass]) -> str:

@@ -55,13 +55,12 @@ PROBES = {
 """What a bisect's probe shows -> the failure in it, and what the graph then is."""
 
 RELATIONS = {
-    "same": "with them the failure is the same",
-    "other": "with them it fails in another way",
-    "new": "without them nothing fails; with them something does",
-    "gone": "with them the failure is gone, so no node is marked: a fusion or a pass that returned values prevent is "
-    "to blame",
-    "unknown": "whether with them the failure is the same cannot be said",
-    "right": "without them nothing fails, nor with them",
+    "same": "with them the graph fails the same way",
+    "other": "with them the graph fails in another way",
+    "new": "the graph fails only with them",
+    "gone": "with them the graph does not fail, so no node is marked: a fusion or a pass that they prevent is to blame",
+    "unknown": "it is not known whether the graph fails the same way with them",
+    "right": "the graph fails neither with nor without them",
 }
 """What extra outputs do to a failure, what says most before the rest."""
 
@@ -89,7 +88,7 @@ QUERIES = {
 
 NEEDS = {
     "needed": ("needed", "**needed**"),
-    "replaceable": ("replaceable (another in its place fails, too)", "replaceable"),
+    "replaceable": ("replaceable (something else in its place also fails)", "replaceable"),
     "unknown": ("cannot tell", "cannot tell"),
 }
 """What a part of a case is -> the same on a terminal, and in issue.md; the most telling first."""
@@ -131,7 +130,7 @@ _SEARCHED = {
 _OWNERS = {
     "custom_pass": "the fault is in the run's own code",
     "custom_op": "the fault is in a custom operator",
-    "model": "eager does the same, so the fault is the model's own",
+    "model": "eager does the same, so the fault is in the model",
 }
 """Whose fault a failure is -> the same, in a sentence."""
 
@@ -239,7 +238,11 @@ def expected(record: Verdict) -> tuple[str, str]:
 
 def owner(record: Verdict) -> str:
     """The party at fault, where it is not the compiler."""
-    unknown = "nothing convicts the compiler" if record.verdict == "rounding" else "whose fault it is, is not known"
+    unknown = (
+        "nothing shows that the compiler is wrong"
+        if record.verdict == "rounding"
+        else "it is not known whose fault it is"
+    )
     return _OWNERS.get(record.fault or "", unknown)
 
 
@@ -264,7 +267,7 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
             size = error if error is not None or seen is None else seen.size
             return f"is wrong (error {size:.2g}{own})" if size is not None else f"is wrong ({reason})"
         case "nan" if record.fault == "model":
-            own = "gives a NaN of the model's own"
+            own = "itself gives NaN"
             return f"{'gives NaN' if reason.startswith(NAN_GIVEN) else own} ({reason})"
         case "nan":
             return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
@@ -298,13 +301,13 @@ def whose_nan(rung: str, names: Sequence[str], eager: Sequence[str]) -> str:
         return f"eager gives NaN in {_names(eager)}; {rung} does not"
     text = f"NaN in {_names(names)}"
     if rung == "eager":
-        return f"{text}: the model's own"
+        return f"{text}: the fault is in the model"
     alone = [name for name in names if name not in eager]
     if not alone:
-        return f"{text}; eager gives NaN too: not the compiler's"
+        return f"{text}; eager gives NaN too, so the compiler is not at fault"
     if not eager:
         return f"{text}; only the compiled graph gives NaN, eager does not"
-    return f"{text}; of these only the compiled graph gives NaN in {_names(alone)}"
+    return f"{text}; only the compiled graph gives NaN in {_names(alone)}"
 
 
 def _names(names: Sequence[str]) -> str:
@@ -324,9 +327,7 @@ def _head(record: Verdict) -> str:
         return word(record)
     if record.kind == "nan":
         if record.fault == "model":
-            return (
-                "NaN that comes in with an input" if record.reason.startswith(NAN_GIVEN) else "NaN of the model's own"
-            )
+            return "NaN that an input brings in" if record.reason.startswith(NAN_GIVEN) else "NaN from the model itself"
         missing = record.detail.startswith("no ")
         return f"{record.detail} where eager has it" if missing else f"{record.detail} that eager does not have"
     kind = record.kind or record.verdict

@@ -40,7 +40,7 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
         return
     served = "TEXTUAL_DRIVER" in os.environ  # a page of --web: textual-serve is at the other end of the pipes
     if not served and not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
-        why = "this is no terminal"
+        why = "this is not a terminal"
         raise ScreenError("the workbench cannot be shown", why, "use --web, or ls, show, diff and the other commands")
     gc.disable()  # a fifth of the start; from then on `collecting` decides
     from .. import _terminal

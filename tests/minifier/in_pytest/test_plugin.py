@@ -135,5 +135,5 @@ def test_rounded():
 """,
     )
     said = done.stdout.partition("= graphdbg =")[2]
-    assert "test_suite.py::test_rounded: rounding: nothing convicts the compiler" in said, done.stdout
+    assert "test_suite.py::test_rounded: rounding: nothing shows that the compiler is wrong" in said, done.stdout
     assert "shows the failure in 3 of 3" in said and "work-around: import torch._inductor.config" in said

@@ -160,7 +160,7 @@ def test_settings_are_assigned_or_named() -> None:
         'torch._inductor.config.d = {"k": float("inf")}',
     ]
     assert notes == [
-        "the setting torch._inductor.config.post_grad_custom_pre_pass, which is no plain value",
+        "the setting torch._inductor.config.post_grad_custom_pre_pass, which is not a plain value",
         "the setting other.y",
     ]
     with pytest.raises(CannotExpressError):
@@ -239,7 +239,7 @@ def test_a_text_that_is_no_program_is_refused() -> None:
     nested: object = 1
     for _ in range(300):
         nested = [nested]
-    with pytest.raises(CannotExpressError, match="no program"):
+    with pytest.raises(CannotExpressError, match="not a program"):
         first(record_of({"x": tensor(2)}, [call("y", "aten.foo.default", node("x"), nested)], ["y"]), CRASH)
 
 
@@ -252,4 +252,4 @@ def test_a_pass_of_the_users_comes_along_where_it_is_trusted() -> None:
     text = next(candidates(replace(case_of(record, ACCURACY), trust=True))).text
     assert "class P:" in text and f"torch._inductor.config.{key} = P()" in text and "mine.py" in text
     untrusted = first(record).text
-    assert "class P:" not in untrusted and "which is no plain value" in untrusted
+    assert "class P:" not in untrusted and "which is not a plain value" in untrusted

@@ -312,11 +312,11 @@ def whole_program(path: Path) -> bytes:
     ("name", "content", "why"),
     [
         ("empty.py", b"", "never called torch's run_repro"),
-        ("binary.py", b"\x00\x01", "it is no Python"),
-        ("cut.py", b"import torch\ndef f(:\n", r"no Python \(line 2\)"),
+        ("binary.py", b"\x00\x01", "it is not Python"),
+        ("cut.py", b"import torch\ndef f(:\n", r"not Python \(line 2\)"),
         ("lacks.py", b"import a_module_that_is_missing\n", "No module named 'a_module_that_is_missing'"),
-        ("empty.pt2", b"", "no .pt2, or was cut off"),
-        ("cut.pt2", None, "no .pt2, or was cut off"),
+        ("empty.pt2", b"", "not a .pt2 file, or is cut off"),
+        ("cut.pt2", None, "not a .pt2 file, or is cut off"),
         ("weights.pt2", "weights", "torch.export.load cannot read it"),
     ],
 )
@@ -337,12 +337,12 @@ def test_files_that_are_not_what_they_seem(name: str, content: bytes | str | Non
 def test_a_target_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "own.py").touch()
     assert cli.run(["import", str(tmp_path / "own.py"), "-o", str(tmp_path / "gone" / "case"), "--trust"]) == 2
-    assert "is no folder that can be written to" in capsys.readouterr().err
+    assert "is not a writable folder" in capsys.readouterr().err
     assert cli.run(["import", str(tmp_path / "gone.py"), "--json"]) == 2
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("gone.py", "no such file"), ("x.onnx", "suffix"), ("own.py", "exists already")]
+    ("name", "why"), [("gone.py", "no such file"), ("x.onnx", "its name ends in none of"), ("own.py", "exists already")]
 )
 def test_bad_usage_is_a_sentence(name: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "x.onnx").touch()

@@ -131,7 +131,7 @@ def test_a_trace_has_the_graphs_of_a_recording(tmp_path: Path, kind: str, capsys
             assert (value.dtype, value.shape, value.stride) == (node.value.dtype, node.value.shape, node.value.stride)
     capsys.readouterr()
     assert cli.run(["ls", str(tmp_path / "run")]) == 0
-    assert "read from a trace: the layout of inputs is as it was" in capsys.readouterr().err
+    assert "read from a trace, which has the layout of inputs" in capsys.readouterr().err
     assert cli.run(["ls", str(tmp_path / "run"), "--why"]) == 0
     assert "was 6, is now 9" in capsys.readouterr().out
     assert graphdbg.replay(graphdbg.open_run(tmp_path / "run").graph("0_1/forward"), rung="decomposed").ok
@@ -276,9 +276,9 @@ def test_nothing_of_a_trace_is_run(tmp_path: Path) -> None:
         ("", "it is empty"),
         ("hello\n", "does not begin as a structured trace does"),
         (entry("dynamo_start", stack=[]), "there is no graph in it: nothing was compiled"),
-        (entry("aot_inference_graph", GRAPH[:300], GRAPH), "does not fit the sum that torch wrote"),
-        (entry("aot_inference_graph", "x = (\n1"), "is no Python"),
-        (entry("aot_inference_graph", "(" * 5000), "is no Python"),
+        (entry("aot_inference_graph", GRAPH[:300], GRAPH), "does not match the checksum that torch wrote"),
+        (entry("aot_inference_graph", "x = (\n1"), "is not Python"),
+        (entry("aot_inference_graph", "(" * 5000), "is not Python"),
     ],
 )
 def test_a_trace_that_holds_nothing_says_so(
@@ -294,7 +294,7 @@ def test_a_cut_trace_gives_what_is_whole(tmp_path: Path, capsys: pytest.CaptureF
     whole = entry("aot_inference_graph", GRAPH)
     (tmp_path / "t.log").write_text(whole + entry("compilation_metrics", fail_type=None)[:70])
     assert cli.run(["import", str(tmp_path / "t.log"), "-o", str(tmp_path / "run")]) == 0
-    assert "passed over 1 line that" in capsys.readouterr().err
+    assert "skipped 1 line that" in capsys.readouterr().err
     assert cli.run(["import", str(tmp_path / "t.log"), "-o", str(tmp_path / "run")]) == 2
     assert "never overwritten" in capsys.readouterr().err
     assert cli.run(["import", str(tmp_path), "-o", str(tmp_path / "other")]) == 0

@@ -98,10 +98,10 @@ def test_what_a_graph_does_not_hold_is_told(capsys: pytest.CaptureFixture[str], 
     assert "seen is reassigned" in joint.notes[0] and "copy_" in joint.notes[0]
     assert torch.equal(counts.get_buffer("seen"), torch.zeros(()))
     captured = inference_graph(keeps, (torch.randn(2),))
-    assert captured.notes == ["last is set to a tensor by the function; the graph does not hold that"]
+    assert captured.notes == ["the function sets last to a tensor; the graph does not contain that"]
     assert "last" not in keeps.__dict__, "a fake tensor was left on the module"
     captured.save(tmp_path / "case")
-    assert "last is set" in capsys.readouterr().err
+    assert "sets last to a tensor" in capsys.readouterr().err
 
 
 def test_effects_keep_their_order() -> None:

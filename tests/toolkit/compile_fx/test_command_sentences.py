@@ -76,12 +76,12 @@ REFUSED = [
     (FORWARD, ["--emit", "ptxx"], "--emit knows no 'ptxx': it takes source, ttir,", "Did you mean ptx?"),
     (FORWARD, ["--emit", "cubin"], "--emit cubin prints nothing: machine code is binary", "Write it with -o DIR."),
     (FORWARD, ["--emit", "code"], "--emit knows no 'code'", "it takes source"),
-    (FORWARD, ["--target", "cuda:0"], "'cuda:0' names no target", "cuda:80 (A100)"),
-    (FORWARD, ["--target", "cuda:91"], "no chip of compute capability 9.1 is known", "cuda:90 (H100)"),
+    (FORWARD, ["--target", "cuda:0"], "'cuda:0' is not a target", "cuda:80 (A100)"),
+    (FORWARD, ["--target", "cuda:91"], "no GPU with compute capability 9.1 is known", "cuda:90 (H100)"),
     (
         FORWARD,
         ["--target", "gfx942"],
-        "'gfx942' names no target: code is written for NVIDIA GPUs only",
+        "'gfx942' is not a target: code is written for NVIDIA GPUs only",
         "cuda:90 (H100)",
     ),
     (
@@ -90,7 +90,7 @@ REFUSED = [
         "--device and a target are two different things",
         "Leave one",
     ),
-    (FORWARD, ["--kernel", "relu"], "--kernel chooses among what is emitted", "--emit ptx"),
+    (FORWARD, ["--kernel", "relu"], "--kernel needs --emit", "ptx"),
     (FORWARD, ["--emit", "ptx", "--until", "lower"], "--emit ptx needs the code", "--until lower stops before codegen"),
     (
         FORWARD,

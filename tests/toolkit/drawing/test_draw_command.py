@@ -87,12 +87,12 @@ def test_only_the_neighbourhood_is_drawn(case: Path, capsys: pytest.CaptureFixtu
 REFUSED = {
     ("--around", "sin_99", "-o", "x.svg"): (2, "no node 'sin_99'"),
     ("--hops", "3", "-o", "x.svg"): (2, "--around NODE"),
-    ("--around", "x", "--by-module", "-o", "x.svg"): (2, "One at a time"),
+    ("--around", "x", "--by-module", "-o", "x.svg"): (2, "Leave one out"),
     ("-o", "x.bmp"): (2, "End the name in one of .svg, .png, .pdf, .dot"),
     ("-o", "plain"): (2, "it has no suffix"),
     ("-o", "there.svg"): (2, "exists already"),
     ("-o", "no/such/folder/x.svg"): (3, "cannot write no/such/folder/x.svg"),
-    ("--with-backward", "-o", "x.svg"): (2, "one graph alone"),
+    ("--with-backward", "-o", "x.svg"): (2, "which holds one graph"),
 }
 
 

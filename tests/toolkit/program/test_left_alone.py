@@ -105,7 +105,7 @@ def test_a_function_of_which_dynamo_makes_no_graph_is_named(tmp_path: Path) -> N
     with graphdbg.shadow(tmp_path / "found") as found:
         torch.compile(step, backend="eager")(torch.ones(3))
     assert found.calls[0].notes == [
-        "Dynamo makes no graph of it: what runs is eager (TORCH_LOGS=graph_breaks says why)"
+        "Dynamo makes no graph of this function, so it runs in eager (TORCH_LOGS=graph_breaks says why)"
     ]
     assert found.verdict.verdict == "ok"
 
@@ -168,7 +168,7 @@ def test_a_coroutine_is_named(tmp_path: Path, recwarn: pytest.WarningsRecorder) 
 
     with graphdbg.shadow(tmp_path / "found") as found:
         torch.compile(step, backend="aot_eager")(torch.ones(1)).close()  # torch 2.13 may crash later where one runs
-    assert "it returns a generator or a coroutine, which does its work after the call" in found.verdict.reason
+    assert "it returns a generator or a coroutine, which does its work only after the call" in found.verdict.reason
     assert not [one for one in recwarn if "never awaited" in str(one.message)]
 
 

@@ -67,8 +67,8 @@ def test_a_call_that_raised_is_written_with_its_own_inputs(ring: Armed) -> None:
     ("write", "told"),
     [
         (lambda p, step: step(), "was written to (version"),
-        (lambda p, step: p.data.mul_(2), "past its version counter"),
-        (lambda p, step: p.untyped_storage().resize_(0), "has given its memory back"),
+        (lambda p, step: p.data.mul_(2), "without its version counter"),
+        (lambda p, step: p.untyped_storage().resize_(0), "has released its memory"),
         (lambda p, step: None, ""),
     ],
 )
@@ -94,7 +94,7 @@ def test_an_activation_that_is_gone_is_made_again(ring: Armed) -> None:
     with torch.no_grad():
         torch.compile(broken, backend="eager")(x)
     saved = saving.save(ring, None, None)
-    assert any("was made again" in note for note in saved.notes)
+    assert any("was computed again" in note for note in saved.notes)
     (second,) = [row for row in graphdbg.open_run(saved.path).graphs() if row.id.startswith("1_0")]
     torch.testing.assert_close(graphdbg.load_graph(second.path).inputs()[0], x.sin() + 1)
 
@@ -117,7 +117,7 @@ def test_a_model_that_is_deleted_is_freed(ring: Armed) -> None:
     gc.collect()
     assert gone() is None
     notes = saving.save(ring, None, None).notes
-    assert any("weight" in note and "was let go, and is made up" in note for note in notes)
+    assert any("weight" in note and "was freed, and is made up" in note for note in notes)
 
 
 def test_a_parameter_that_took_the_place_of_another_is_the_one_that_is_held(ring: Armed) -> None:
@@ -163,7 +163,7 @@ def test_requests_that_make_no_sense_are_sentences(ring: Armed, tmp_path: Path) 
     with pytest.raises(UsageError, match="nothing was compiled since"):
         graphdbg.save_repro()
     torch.compile(scaled, backend="eager")(torch.ones(3), torch.tensor([0]))
-    with pytest.raises(UsageError, match="no call of such a graph is held"):
+    with pytest.raises(UsageError, match="no call of this function is kept"):
         graphdbg.save_repro(first_inputs)
     with pytest.raises(UsageError, match="never overwritten"):
         graphdbg.save_repro(run=tmp_path)
@@ -195,13 +195,13 @@ def test_a_process_that_is_killed_leaves_a_run_to_the_next_command(tmp_path: Pat
     assert died.returncode == -9
     command = [sys.executable, "-m", "graphdbg", "ls", "--json"]
     listed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert "killed.py ended before it could write" in listed.stderr
+    assert "killed.py ended before it could save its graphs" in listed.stderr
     assert "last at 0_0/dynamo: it ran (execution 4)" in listed.stderr
     assert json.loads(listed.stdout)
     (value,) = first_inputs(tmp_path / "graphdbg-armed-1")
     assert value.tolist() == [3, 3, 3]
     again = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert "ended before it could write" not in again.stderr
+    assert "ended before it could save its graphs" not in again.stderr
 
 
 def test_a_ring_that_cannot_be_made_a_run_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_a_break_is_told_with_its_line_and_reason_and_a_command_that_works(tmp_p
     assert f'test_asserting.py:{broken.__code__.co_firstlineno + 2}: print("here"): ' in told
     run = told.partition("graphdbg ls ")[2].partition(" --why")[0]
     assert len(open_run(run).rows) >= 2
-    assert "if it is to be so: breaks=1, graphs=2" in told
+    assert "if this is intended: breaks=1, graphs=2" in told
     graphdbg.assert_graphs(compiled(broken), torch.ones(3), breaks=1, graphs=2)
 
 

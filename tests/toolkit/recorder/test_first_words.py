@@ -61,7 +61,7 @@ def test_the_next_commands_begin_with_minify_where_something_failed_and_bring_th
 def test_names_are_quoted_and_what_is_lost_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = closing(tmp_path, monkeypatch, name="my run")
     assert told[-3] == "  graphdbg triage 'my run' --trust"
-    (line,) = [line for line in told if "has no saved form" in line]
+    (line,) = [line for line in told if "cannot be saved" in line]
     assert line.startswith("graphdbg: setting inductor.post_grad_custom_post_pass (mypass.P) ")
 
 
@@ -69,7 +69,7 @@ def test_each_thing_is_told_once_and_they_are_limited() -> None:
     notes = [{**SETTING, "unsaved": f"setting inductor.{number}"} for number in range(7)] * 2
     told = summary.unsaved_lines([*notes, {"message": "another"}])
     assert len(told) == 6
-    assert told[-1] == "graphdbg: and 2 more that cannot be saved: replays name them"
+    assert told[-1] == "graphdbg: and 2 more that cannot be saved; each replay lists its own"
 
 
 def test_a_module_that_can_be_imported_is_named() -> None:

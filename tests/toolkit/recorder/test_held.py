@@ -77,7 +77,7 @@ def test_the_report_of_a_replay_says_whose_nan_it_is(runner):
     assert (
         "nan        NaN in " in told
         and "NaN in output" not in told
-        and "eager gives NaN too: not the compiler's" in told
+        and "eager gives NaN too, so the compiler is not at fault" in told
     )
 
 

@@ -54,7 +54,9 @@ def test_two_ranks_of_which_one_is_killed(runner):
     assert (endings["rank1"].status, endings["rank1"].signal) == ("killed", "SIGKILL")
     assert endings["rank0"].status in ("killed", "failed")  # torchrun ends it, if its own error does not do so first
     pid = endings["rank1"].process.record.pid
-    sentence = f"rank 1 (pid {pid}) was killed by SIGKILL (by kill -9, or for want of memory), last event 4_0/"
+    sentence = (
+        f"rank 1 (pid {pid}) was killed by SIGKILL (by kill -9, or by the kernel for lack of memory), last event 4_0/"
+    )
     assert f"graphdbg: {sentence}" in done.stderr
     listed = runner.python("-m", "graphdbg", "ls", "ranks")
     assert sentence in listed.stderr
@@ -195,7 +197,7 @@ def test_two_hosts_with_the_same_process_ids(tmp_path, monkeypatch):
     found = {p.record.host: p for p in graphdbg.open_run(run.path).processes}
     assert found["elsewhere"].liveness == "unknown"
     (line,) = deaths.lines(list(found.values()))
-    assert line.endswith("can be told on their host only (elsewhere)")
+    assert line.endswith("only their host knows whether they still run (elsewhere)")
 
 
 def test_a_container_of_the_same_name_is_another_place():

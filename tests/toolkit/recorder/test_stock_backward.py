@@ -76,7 +76,7 @@ def test_nodes_have_their_autograd_nodes_and_compiled_parts_are_inside(run, runn
 def test_why_it_was_captured_again_and_what_became_dynamic(run):
     told = " ".join(text.render(why.of_run(graphdbg.open_run(run.run))).split())
     assert told.count("captured again:") == 1
-    assert "captured again: at CompiledFunctionBackward (NodeCall 6), it differs from those before" in told
+    assert "captured again: at CompiledFunctionBackward (NodeCall 6), it differs from earlier ones" in told
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ def test_a_torn_copy_is_refused_with_a_sentence(tmp_path):
     path = tmp_path / "held" / "0_0" / "forward"
     file = held.HeldFile([path, path.with_name("inference")])
     file.tear(7)
-    with pytest.raises(UnreadableError, match="incomplete: its process died while those of execution 7"):
+    with pytest.raises(UnreadableError, match="incomplete: the process died while it copied the inputs of execution 7"):
         held.read(path)
     file.finish(7, held.DATA_AT, 10)
     with pytest.raises(UnreadableError):

@@ -58,7 +58,7 @@ def test_the_rung_of_a_planted_fault(recorded: Path, server: ForkServer, fault: 
     assert row.seconds > 0
     assert row.peak_bytes > 0
     assert all(later.verdict.skipped for later in found.rows[place + 1 :])
-    assert all(later.reason == f"{first} failed (--all runs it all the same)" for later in found.rows[place + 1 :])
+    assert all(later.reason == f"{first} failed (--all runs this rung as well)" for later in found.rows[place + 1 :])
     assert fault in found.summary
     assert f"`{first}`" in found.summary
     assert "recorded inputs" in found.summary
@@ -69,7 +69,7 @@ def test_a_run_names_the_boundary_between_its_graphs(recorded: Path, server: For
     assert [(row.id, row.verdict.verdict) for row in found.graphs] == [("0_0/dynamo", "fails"), ("0_0/inference", "ok")]
     assert found.boundaries == [
         "0_0/dynamo fails, 0_0/inference is right in itself: "
-        "the fault lies between (a decomposition, a joint pass or the partition)."
+        "the fault is between the two stages (a decomposition, a joint pass or the partition)."
     ]
     assert found.ladders[0].first_failing == "decomposed"
     assert "2 graphs were judged, 1 fail" in found.summary

@@ -102,7 +102,7 @@ def test_a_wrong_kernel_is_the_first_bad_node_and_the_failure_is_the_same(tmp_pa
     assert relu["error"] > 0.1 > 1e-5 > relu["eager_error"]
     assert next(row for row in rows_of(events) if row["name"] == "topk")["reason"] == "its parts are read one by one"
     assert seen.end["largest"]["error"] >= relu["error"]
-    assert "extra outputs: the compiled program differs; with them the failure is the same" in seen.sentence()
+    assert "extra outputs, which change the compiled program; with them the graph fails the same way" in seen.sentence()
     assert seen.bad[0] == seen.first_bad == seen.place("relu")
 
 
@@ -114,7 +114,7 @@ def test_a_failure_that_goes_away_with_the_outputs_marks_no_node(tmp_path: Path,
     assert (seen.end["relation"], seen.end["first_bad"], seen.end["wrong"], seen.bad) == ("gone", None, [], [])
     assert not seen.marked
     assert seen.end["next"][0].startswith("graphdbg bisect ")
-    assert "with them the failure is gone" in seen.sentence()
+    assert "with them the graph does not fail" in seen.sentence()
 
 
 def test_a_program_that_does_not_compile_has_no_values(tmp_path: Path, server: ForkServer) -> None:

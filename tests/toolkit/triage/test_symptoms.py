@@ -168,7 +168,7 @@ def test_a_run_whose_graphs_need_the_users_own_is_triaged_again_with_what_was_as
     with pytest.raises(SystemExit):
         command(["triage", "two", "--symptom", "memory"])
     captured = capsys.readouterr()
-    told = "what is compiled here lacks your pass clip without --trust: "
+    told = "without --trust the graphs are compiled without your pass clip: "
     assert told + "graphdbg triage two --trust --symptom memory" in captured.err
     assert "fidelity" not in captured.out and "seconds" not in captured.out
 
@@ -244,7 +244,7 @@ def test_a_program_that_was_ended_may_have_been_in_a_later_execution_of_a_graph(
         write_exit(process.path, process.record.pid, -15)
     text, verdict = in_flight(open_run(tmp_path / "run"))
     assert "run for the first time" in text and verdict is not None
-    assert verdict.reason.endswith("outside of graphs, or a later execution of one")
+    assert verdict.reason.endswith("outside of graphs, or in a later execution of a graph")
 
 
 def test_rounding_is_no_answer_to_a_nan_on_inputs_that_were_made_up(limited):

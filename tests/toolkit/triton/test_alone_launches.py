@@ -160,8 +160,8 @@ def _set(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
 
 ODD = {
     "a kernel with a path for a name": (_set("kernel", value="../x"), "calls itself"),
-    "an argument that is no name": (_set("names", 0, value="a b"), "no name"),
-    "an argument that is no tensor": (_set("passed", 0, value="other"), "no tensor of it"),
+    "an argument that is no name": (_set("names", 0, value="a b"), "not a name"),
+    "an argument that is no tensor": (_set("passed", 0, value="other"), "not one of its tensors"),
     "a size beyond its storage": (_set("tensors", "out_ptr0", "shape", value=[65]), "reaches beyond its storage"),
     "a negative offset": (_set("tensors", "out_ptr0", "offset", value=-1), "offset -1"),
     "a storage that is not there": (_set("tensors", "out_ptr0", "storage", value=9), "in storage 9"),

@@ -51,14 +51,14 @@ def test_a_folder_is_listed_without_running_anything(launches: Launches, capsys:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["triton_per_fused_1"], "a kernel is a program. Read it, then run graphdbg kernel"),
+        (["triton_per_fused_1"], "somebody else. Read it, then run graphdbg kernel"),
         (["--all"], "--all --trust"),
         (
             ["nothing", "--trust"],
             "there is no kernel 'nothing': there are: triton_poi_fused_0 (#1 to #2), triton_per_fused_1",
         ),
-        (["--all", "nothing", "--trust"], "exclude each other"),
-        (["--save", "elsewhere"], "is a folder of launches"),
+        (["--all", "nothing", "--trust"], "cannot be used together"),
+        (["--save", "elsewhere"], "launches that are saved already"),
     ],
 )
 def test_what_a_folder_is_not_used_for(
@@ -117,7 +117,7 @@ def test_without_a_gpu_a_kernel_is_not_run_and_another_way_is_named(
 ) -> None:
     assert cli.run(["kernel", str(case), "triton_per_fused_1"]) == 3
     said = capsys.readouterr().err
-    assert "no GPU here" in said and "--save DIR writes launches; on a GPU machine: graphdbg kernel DIR --trust" in said
+    assert "no GPU here" in said and "--save DIR and on a GPU machine: graphdbg kernel DIR --trust" in said
 
 
 @pytest.mark.slow

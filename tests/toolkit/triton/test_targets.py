@@ -28,7 +28,7 @@ def test_a_chip_is_named_in_several_ways(text: str) -> None:
         ("cuda:0", "a target is cuda: and a compute capability"),
         ("hip:gfx942", "NVIDIA GPUs only"),
         ("cuda:99", "9.9"),
-        ("", "names no target"),
+        ("", "is not a target"),
     ],
 )
 def test_what_is_no_chip_is_told_with_those_that_are(text: str, why: str) -> None:

@@ -87,7 +87,7 @@ def test_rungs_that_cannot_run_it_on_the_cpu_say_so(record: GraphRecord, name: s
     with trust.granted():
         gm, _, _ = live.fake_module(record, None)
         assert gpu_only.notes(gm) == [
-            f"no independent reference for {kernel}: eager interprets it, too" for kernel in ("tuned", "add")
+            f"no independent reference for {kernel}: eager runs on the interpreter too" for kernel in ("tuned", "add")
         ]
         reason = rung(name).cannot_take(gm, ReplaySpec("dynamo"))
     assert reason is not None

@@ -44,7 +44,7 @@ def test_from_the_recording_to_the_repro(tmp_path: Path) -> None:
     for rung in ("eager", "triton_interpret"):
         done = graphdbg(tmp_path, "replay", "run/0_0/inference", "--rung", rung, "--trust")
         assert done.returncode == 0, done.stderr
-        assert "no independent reference for softmax_kernel: eager interprets it, too" in done.stdout
+        assert "no independent reference for softmax_kernel: eager runs on the interpreter too" in done.stdout
 
     (tmp_path / "says_nan.py").write_text(SAYS_NAN)
     check = f"cmd: {sys.executable} says_nan.py {{case}}"

@@ -218,7 +218,7 @@ class Capturer:
                 return original(t_outputs, *args, **kwargs)
             self.quiet = 0
             if look.done:
-                self.left_out["torch had a compiled form of it from before, which ran"] += 1
+                self.left_out["torch ran a version that was compiled earlier"] += 1
                 return look.result
             return self._taped(original, new, look, t_outputs, args, kwargs)
         finally:
@@ -229,7 +229,7 @@ class Capturer:
     def _new(self, t_outputs: Sequence[Any], *, alone: bool) -> _New | None:
         """What is known of a backward before it is recorded."""
         if t.in_compiled_autograd_region or t.compiled_autograd_enabled:
-            self.left_out["the script has compiled autograd on itself"] += 1
+            self.left_out["the script turns compiled autograd on itself"] += 1
             return None
         try:
             order = walk(roots_of(t_outputs))

@@ -159,7 +159,7 @@ class _Common:
         node.meta = dict(second.meta)
         before, after = first.meta["val"], second.meta["val"]
         if not isinstance(after, torch.Tensor) or after.layout is not torch.strided or before.dtype != after.dtype:
-            raise _NoSymbols(f"{second.name} is no plain tensor")
+            raise _NoSymbols(f"{second.name} is not a plain tensor")
         shape = [self._number(pair) for pair in _dims(first, second)]
         stride = [self._number(pair) for pair in zip(before.stride(), after.stride(), strict=True)]
         offset = self._number((int(before.storage_offset()), int(after.storage_offset())))

@@ -108,9 +108,7 @@ def read(path: Path) -> Trace:
     except OSError as error:
         raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
     if bad:
-        trace.damage.append(
-            f"{path.name}: passed over {counted(bad, 'line')} that a trace does not have, or that is cut off"
-        )
+        trace.damage.append(f"{path.name}: skipped {counted(bad, 'line')} that cannot be read as a trace")
     return trace
 
 

@@ -131,7 +131,9 @@ class Process:
     def _graph(self, compiled: _Compile, stage: str, entry: TraceLine, name: str) -> None:
         try:
             if not entry.whole:
-                raise DamagedError("its text", "it is cut off or was changed: it does not fit the sum that torch wrote")
+                raise DamagedError(
+                    "its text", "it is cut off or was changed: it does not match the checksum that torch wrote"
+                )
             graph = TraceGraph(stage, entry.compile_id, text.parse(entry.payload))
         except UnreadableError as error:
             self._left(entry, name, error)
@@ -500,9 +502,7 @@ def _write(run: RunWriter, process: Process, source: str, left: list[str]) -> in
     """Writes what is known of one process; returns how many graphs."""
     writer = run.process("trace" if process.rank is None else f"rank{process.rank}_trace", rank=process.rank)
     ids: list[tuple[TraceGraph, str]] = []
-    writer.journal.event(
-        "note", message=f"read from {source}, which says of inputs their layout alone: values are made up"
-    )
+    writer.journal.event("note", message=f"read from {source}, which has only the layout of inputs: values are made up")
     for entry in process.entries:
         if isinstance(entry, dict):
             writer.journal.event("why", **entry)
@@ -545,6 +545,6 @@ def imported_line(imported: ImportedRun) -> str:
     """One line on the imported run."""
     where = f" of {counted(imported.processes, 'process', 'processes')}" if imported.processes > 1 else ""
     return (
-        f"{imported.kind}: {counted(imported.graphs, 'graph')}{where}; inputs are known by their layout alone, values "
+        f"{imported.kind}: {counted(imported.graphs, 'graph')}{where}; of inputs only the layout is known, values "
         "are made up"
     )

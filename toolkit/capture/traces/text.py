@@ -91,9 +91,9 @@ def parsed(text: str, what: str = "its text") -> ast.Module:
     try:
         return ast.parse(_CLASS.sub(r"\1Graph", text))
     except SyntaxError as error:
-        raise DamagedError(what, f"line {error.lineno} is no Python: {(error.text or '').strip()[:80]}") from error
+        raise DamagedError(what, f"line {error.lineno} is not Python: {(error.text or '').strip()[:80]}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise DamagedError(what, f"it is no Python ({type(error).__name__})") from error
+        raise DamagedError(what, f"it is not Python ({type(error).__name__})") from error
 
 
 def parse(text: str) -> GraphText:
@@ -107,7 +107,7 @@ def parse(text: str) -> GraphText:
             except RecursionError as error:
                 raise DamagedError("its text", "it is nested too deeply") from error
             return graph
-    raise DamagedError("its text", "there is no class with a forward in it: it may be cut off")
+    raise DamagedError("its text", "it has no class with a forward: it may be cut off")
 
 
 def literal(node: ast.expr) -> Arg:
@@ -261,7 +261,7 @@ class _Reader:
         elif isinstance(statement, ast.Return):
             self._output(statement)
         elif not isinstance(statement, ast.Pass):
-            raise self._fail(statement, "it is no step of a graph")
+            raise self._fail(statement, "it is not a node of a graph")
 
     def _assign(self, statement: ast.stmt, target: ast.expr, annotation: ast.expr | None, value: ast.expr) -> None:
         if not isinstance(target, ast.Name):
@@ -322,7 +322,7 @@ class _Reader:
             if path[:1] == ["self"]:
                 return NodeRecord(name, "get_attr", ".".join(path[1:]))
             return NodeRecord(name, "call_function", "builtins.getattr", [self.argument(value.value), value.attr])
-        raise self._fail(value, "it is no call")
+        raise self._fail(value, "it is not a call")
 
     def _operator(self, name: str, operator: str, *operands: ast.expr) -> NodeRecord:
         return NodeRecord(

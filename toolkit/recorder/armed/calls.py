@@ -105,17 +105,17 @@ class Seen(NamedTuple):
         before, now = self.versions[place], _version(tensor)
         where = _where(tensor)
         if where == 0 and self.addresses[place] != 0:
-            return "has given its memory back"
+            return "has released its memory"
         if before != now:
             return f"was written to (version {before}, now {now})"
         print_then = self.prints[place] if self.prints else None
         print_now = fingerprint(tensor, where)
         if print_then is not None and print_now is not None and not _same(print_then, print_now):
-            return "was written to past its version counter (a fingerprint of 64 elements differs)"
+            return "was written to without its version counter (a fingerprint of 64 elements differs)"
         if self.addresses[place] != where:
-            return "has other memory than at the call"
+            return "has another storage than at the call"
         if before < 0 and (print_then is None or print_now is None):
-            return "has no version counter, and there was no time for a fingerprint: not certain"
+            return "has no version counter, and there was no time for a fingerprint: it may have changed"
         return ""
 
 

@@ -90,9 +90,8 @@ def report() -> None:
         name = summary.shown_path(run.run)
         who = run.command or "a process"
         say(
-            f"graphdbg: {who} ended before it could write what it had compiled (killed, crashed, no room), "
-            f"which is in {name}; "
-            f"last at {run.graph}: {run.what}"
+            f"graphdbg: {who} ended before it could save its graphs (killed, crashed, no space): they are in {name}; "
+            f"the last one was {run.graph}: {run.what}"
         )
         say(f"graphdbg: next: graphdbg minify {name}/{run.graph}")
 
@@ -136,7 +135,7 @@ def _last(process: index.Process, mark: Path) -> tuple[str, bool, str, list[dict
         state, execution, name = _STATE.unpack(file.read(_STATE.size))
     local = name.rstrip(b"\0").decode()
     if state == IDLE:
-        return local, False, f"it had run (execution {execution}), and what came after is not compiled", []
+        return local, False, f"it had run (execution {execution}); the code after it is not compiled", []
     what = f"it ran (execution {execution})" if state == CALL else f"a backward ran after its execution {execution}"
     return local, state == CALL, what, [{"kind": "running", "graph": local, "execution": execution}]
 

@@ -79,7 +79,7 @@ def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Sa
     if not graphs and not unran:
         known = ", ".join(sorted(set(session.functions.values()))) or "nothing"
         raise NoGraphError(
-            "cannot save a repro", "no call of such a graph is held", f"compiled since graphdbg.arm(): {known}"
+            "cannot save a repro", "no call of this function is kept", f"compiled since graphdbg.arm(): {known}"
         )
     if path is not None and path.exists():
         raise ExistsAlreadyError(
@@ -139,7 +139,7 @@ def _inputs(kept: ArmedGraph, newest: Newest, known: dict[ArmedGraph, Any], dept
     notes: list[str] = []
     looked = bool(newest.seen.versions) or not kept.tensors
     if not looked:
-        what = "was not looked at before, as its calls are short: whether its inputs are as they were is not certain"
+        what = "was not checked, because its calls are short: its inputs may have changed since the call"
         notes.append(f"{kept.local}: execution {newest.execution} {what}")
     for place, value in enumerate(kept.values(newest)):
         name = kept.names[place]
@@ -154,9 +154,9 @@ def _inputs(kept: ArmedGraph, newest: Newest, known: dict[ArmedGraph, Any], dept
         if value is None:
             value = _made_again(producers.get(place), known, depth)
             how = (
-                "was let go, and was made again by the graph before"
+                "was freed, and was computed again by the graph before"
                 if value is not _MISSING
-                else "was let go, and is made up"
+                else "was freed, and is made up"
             )
             notes.append(f"{kept.local}: {_called(kept, name)} {how}")
         elif looked and isinstance(value, torch.Tensor) and place in number:
@@ -165,7 +165,7 @@ def _inputs(kept: ArmedGraph, newest: Newest, known: dict[ArmedGraph, Any], dept
                 when = f"after execution {newest.execution}"
                 by = _by(kept, place, value) if "was written to (" in word else ""
                 notes.append(f"{kept.local}: {_called(kept, name)} {word} {when}{by}")
-                value = _MISSING if "given its memory back" in word else value
+                value = _MISSING if "released its memory" in word else value
         values.append(value)
     return _Read(kept.record, kept.first, values, notes, newest)
 

@@ -23,7 +23,7 @@ try:
     from triton.runtime.jit import JITFunction, mangle_type
 except (ImportError, AttributeError) as error:
     raise PackageMissingError(
-        "this Triton has another interpreter than the one known here", str(error), "pip install 'graphdbg[triton]'"
+        "graphdbg does not know the interpreter of this version of Triton", str(error), "pip install 'graphdbg[triton]'"
     ) from error
 
 ROUND_TO_ZERO = ir.ROUNDING_MODE.RTZ

@@ -71,7 +71,7 @@ def not_finite(handle: Any) -> np.ndarray | None:
 def to_bits(floats: np.ndarray, dtype: Any) -> np.ndarray:
     """Values as that type holds them: rounded, and as bits where NumPy lacks the type."""
     if dtype not in CODED:
-        raise ValueError(f"{dtype} is no coded type")
+        raise ValueError(f"{dtype} is not a coded type")
     known, integers = CODED[dtype]
     given = torch.from_numpy(np.ascontiguousarray(floats if floats.dtype != np.float16 else floats.astype(np.float32)))
     rounded = given.to(known)
@@ -418,7 +418,7 @@ def _refuse_another() -> None:
             try:
                 inspect.signature(ours).bind(*inspect.signature(theirs).parameters)
             except TypeError as error:
-                what = "this Triton has another interpreter than the one known here"
+                what = "graphdbg does not know the interpreter of this version of Triton"
                 raise PackageMissingError(what, f"{name}: {error}", "see graphdbg doctor") from error
 
 

@@ -327,7 +327,7 @@ class DiffRoom(ListRoom):
         """Moves to the next difference, or the one before."""
         if self.sideways is None or not self.starts:
             if self.sideways is not None:
-                text = "joined by seq_nr, which tells no differences" if self.joined else "no node departs"
+                text = "joined by seq_nr, which does not compare nodes" if self.joined else "no node differs"
                 self.hint.update(f"{text}\n= joins the other way")
             return
         at = self.shown[self.rows.cursor] if self.shown else 0
@@ -365,7 +365,7 @@ class DiffRoom(ListRoom):
 
     def _needs_other(self) -> None:
         if not self.here.other:
-            raise NotReadyError("there is no other graph yet", "one graph is chosen", "c chooses the other one")
+            raise NotReadyError("no second graph is chosen", "a comparison needs two graphs", "press c to choose it")
 
     def do_diff_choose(self) -> None:
         """Asks for the other graph."""
@@ -385,7 +385,7 @@ class DiffRoom(ListRoom):
     def do_diff_open(self, side: int) -> None:
         """Opens the node of A (0) or B in its graph; where it has no partner there, the other node."""
         if self.sideways is None or not self.shown:
-            raise NotReadyError("no line is shown", "nothing is compared yet", "c chooses the other graph")
+            raise NotReadyError("no line is shown", "nothing is compared yet", "press c to choose the other graph")
         row = self.sideways.row(self.shown[self.rows.cursor])
         places = (row.a, row.b)
         side = side if places[side] >= 0 else 1 - side

@@ -341,7 +341,7 @@ class HomeRoom(ListRoom):
         if line is None:
             raise NotReadyError("nothing is listed", self._advice(), "record a run: graphdbg dump -o myrun train.py")
         if line.kind in GRAPHS and not line.folds and not line.saved:
-            raise NotReadyError(f"{line.name} was not saved", line.error, "w tells why it was compiled")
+            raise NotReadyError(f"{line.name} was not saved", line.error, "press w to see why it was compiled")
         if line.kind in GRAPHS and not line.folds:
             self.workbench.do_app_show("graph")
         elif line.kind == "out":
@@ -355,7 +355,7 @@ class HomeRoom(ListRoom):
             self.do_home_fold()
             self._to_graph_of(line)
         elif line.bad:
-            raise NotReadyError(f"{line.name} cannot be opened", line.text or line.name, "the others can")
+            raise NotReadyError(f"{line.name} cannot be opened", line.text or line.name, "other lines can be opened")
 
     def _to_graph_of(self, line: ListingLine) -> None:
         """Moves from an opened compile to the graph to look at."""
@@ -445,7 +445,9 @@ class HomeRoom(ListRoom):
 
         line = self.line
         if line is None or not line.run:
-            raise NotReadyError("nothing to explain", "this line is no run and no graph", "move to one, then press w")
+            raise NotReadyError(
+                "nothing to explain", "this line is neither a run nor a graph", "move to one, then press w"
+            )
         target = line.target if line.kind in GRAPHS and line.saved else line.run
         title, width = f"why {target}", max(40, self.size.width - 6)
         self.note.show(title, "reading ...")
@@ -473,13 +475,15 @@ class HomeRoom(ListRoom):
         """Judges the graph under the cursor, in Replay; of a run, all of its graphs."""
         line = self.line
         if line is None or not line.run:
-            raise NotReadyError("nothing to triage", "this line is no run and no graph", "move to one, then press t")
+            raise NotReadyError(
+                "nothing to triage", "this line is neither a run nor a graph", "move to one, then press t"
+            )
         if line.kind in GRAPHS and line.saved:
             await self.workbench.perform_in("replay", "replay.run")
             return
         run, job_line = line.run, f"triage of {line.run}"
         if any(job.running and job.words[:2] == ["triage", run] for job in self.workbench.jobs):
-            raise InUseError(f"{job_line} runs already", "one at a time", "x on its line stops it")
+            raise InUseError(f"{job_line} runs already", "one at a time", "to stop it, press x on its line")
         self.run_job(["triage", run, "--json-lines"], self._triaged, doing="triage")
         self.notify(f"{job_line}: each verdict comes into the list", markup=False, timeout=4)
 

@@ -165,7 +165,7 @@ class MinifyRoom(ViewsRoom):
         graph = self.here.graph
         if graph is None:
             raise NotReadyError(
-                "no graph is chosen", "a minification begins with one", "press 1 for Home, enter on a graph"
+                "no graph is chosen", "a minification needs a graph", "press 1 for Home, enter on a graph"
             )
         show = partial(setattr, self.form, "base")
 

@@ -48,7 +48,9 @@ class MinifySteering:
     def following(self) -> Watched:
         """The search that is seen. Raises UsageError where there is none."""
         if self.room.watched is None:
-            raise NotReadyError("nothing is minified here yet", "this is the form that begins one", "enter starts it")
+            raise NotReadyError(
+                "no minification runs here yet", "this is the form for a new one", "press enter to start it"
+            )
         return self.room.watched
 
     def _chosen(self, view: str, listed: Sequence[T], what: str) -> T:
@@ -64,7 +66,9 @@ class MinifySteering:
             return str(path)
         why = "cases are written when the search ends" if self.following().state == "running" else "it was not written"
         raise NotReadyError(
-            "there is no case of this failure yet", why, "wait for the end, or x: stop keeps what there is"
+            "there is no case of this failure yet",
+            why,
+            "wait for the end, or press x, which stops and keeps the result so far",
         )
 
     def do_minify_minify(self) -> None:
@@ -91,7 +95,7 @@ class MinifySteering:
         terminal."""
         watched = self.following()
         if watched.state == "running":
-            raise InUseError("the search runs already", "", "space pauses it, x stops it")
+            raise InUseError("the search runs already", "", "press space to pause it, or x to stop it")
         if watched.state == "elsewhere":
             raise CannotResumeError(
                 "the search cannot be resumed from here", "it runs, or ran, on another host", "resume it there"
@@ -185,7 +189,7 @@ class MinifySteering:
             case "starting":
                 raise NotReadyError("the search has not begun", "its first query is still to come", "wait a moment")
             case _:
-                raise CannotResumeError("the search has ended", "", "R resumes it, m begins another")
+                raise CannotResumeError("the search has ended", "", "press R to resume it, or m for a new search")
 
     def do_minify_steer(self, *order: str) -> None:
         """Asks the search for something: skip is on with the next step."""
@@ -200,5 +204,5 @@ class MinifySteering:
         self.room.tick()
         if code:
             raise JobFailedError(
-                f"{' '.join(order)} was refused", job.last_said(), "the view Log has all that was said"
+                f"{' '.join(order)} was refused", job.last_said(), "see the view Log for the whole output"
             )

@@ -88,7 +88,7 @@ class ReplayJobs:
         """Starts a command in place of the last one of its kind."""
         old = self.slots.get(kind)
         if old is not None and old.runs:
-            raise InUseError(f"{old.line} runs", "one at a time of each kind", "x stops it")
+            raise InUseError(f"{old.line} runs", "one at a time of each kind", "press x to stop it")
         slot = Slot(kind, list(words))
         slot.job = Job(list(words), **self._hearing(slot))
         self._begin(slot)

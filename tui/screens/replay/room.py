@@ -82,7 +82,9 @@ class ReplayCommands:
         chosen = [name for name in NAMES if name in self.ticked]
         if not chosen:
             raise NotReadyError(
-                "no rung is ticked", "there is nothing to run", "space ticks the one under the cursor, a all"
+                "no rung is ticked",
+                "there is nothing to run",
+                "press space to tick the rung under the cursor, or a to tick all",
             )
         some = [] if chosen == list(NAMES) else ["--rungs", ",".join(chosen), "--all"]
         return ["triage", self.graph, *some, *self._options()]
@@ -134,7 +136,7 @@ class ReplayCommands:
     def do_replay_stop(self) -> None:
         """Stops the job of the view, else whatever runs here."""
         if not any(self.room.jobs.stop(kind) for kind in (self.room.kind, "triage", *KINDS)):
-            raise NotReadyError("nothing runs here", "", "r runs the ticked rungs")
+            raise NotReadyError("nothing runs here", "", "press r to run the ticked rungs")
         self.room.show_state()
 
     def do_replay_minify(self) -> None:
@@ -539,7 +541,7 @@ class ReplayRoom(ViewsRoom):
             return
         if not bad:
             why = self.jobs.values.sentence() if self.jobs.values.rows else "no values were read"
-            raise NotReadyError("no node is marked bad", why, "v reads the values under a rung")
+            raise NotReadyError("no node is marked bad", why, "press v to read the values under a rung")
         at = self.nodes.cursor
         on = [place for place in bad if (place > at if step > 0 else place < at)]
         self.to_view(KINDS.index("values"))

@@ -64,7 +64,7 @@ class ReportRoom(ViewsRoom):
         named = self.here.out or self.here.graph
         if named is None:
             raise NotReadyError(
-                "no graph is chosen", "a report is about one", "press 1 for Home; enter on a graph picks it"
+                "no graph is chosen", "a report needs a graph", "press 1 for Home; enter on a graph picks it"
             )
         return named
 
@@ -274,13 +274,13 @@ class ReportRoom(ViewsRoom):
 
     def _refuse_two(self) -> None:
         if self.running:
-            raise InUseError(f"{self.running.line} runs", "one at a time", "x stops it")
+            raise InUseError(f"{self.running.line} runs", "one at a time", "press x to stop it")
 
     def do_report_stop(self) -> None:
         """Asks, then stops the job."""
         job = self.running
         if job is None:
-            raise NotReadyError("nothing runs here", "", "o writes a report, r runs its repro")
+            raise NotReadyError("nothing runs here", "", "press o to write a report, or r to run its repro")
         self.workbench.push_screen(
             Choose(f"Stop it?\n{job.line}", {"x": "stop it"}),
             lambda answer: self.guarded(job.stop) if answer == "x" else None,
@@ -288,7 +288,7 @@ class ReportRoom(ViewsRoom):
 
     def _there(self) -> Preview:
         if self.shown is None or not self.shown.is_there:
-            raise NotReadyError("there is no report yet", "", "o writes one")
+            raise NotReadyError("there is no report yet", "", "press o to write one")
         return self.shown
 
     # -- taking along
@@ -297,7 +297,7 @@ class ReportRoom(ViewsRoom):
         name = FILES.get(VIEWS[self.view])
         path = self._there().folder / (name or ISSUE)
         if not path.is_file():
-            raise NotReadyError(f"there is no {path.name} here", "", "choose another view with ]")
+            raise NotReadyError(f"there is no {path.name} here", "", "press ] for another view")
         return path
 
     def do_report_copy(self) -> None:

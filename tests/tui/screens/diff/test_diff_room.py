@@ -83,7 +83,7 @@ def test_forward_and_backward_are_joined_without_being_asked(work: Path) -> None
         await until(app, lambda: room.sideways is not None, "the lines")
         assert room.equivalent() == ["diff", "myrun/0_0/forward", "myrun/0_0/backward", "--by-seq-nr"]
         assert "joined by seq_nr" in shown(app)
-        await key(app, "n", lambda: "tells no differences" in shown(app))
+        await key(app, "n", lambda: "does not compare nodes" in shown(app))
         await key(app, "equals_sign", lambda: room.sideways is not None and room.joined is False)
         assert room.equivalent()[-2:] == ["--side-by-side", "--all"]
         await key(app, "X", lambda: room.sideways is not None and room.here.graph == "myrun/0_0/backward")

@@ -84,7 +84,7 @@ def test_follow_waits_shows_graphs_pins_and_tells_the_death(tmp_path: Path, monk
             await pilot.press("k")
             assert not home.pinned
             training.tell("die")
-            await until(pilot, lambda: "ended without a word in its journal" in shown(app), "the death")
+            await until(pilot, lambda: "ended, and its journal does not say how" in shown(app), "the death")
             await until(pilot, lambda: home.lines[-1].status == "compiling, died", "what was in flight")
         shutil.rmtree("myrun")
         await until(pilot, lambda: "✗ vanished" in shown(app), "that the folder vanished")
@@ -138,10 +138,10 @@ def test_the_command_prints_the_same_and_says_what_it_cannot(tmp_path: Path) -> 
         training.tell("die")
         out, err = following.communicate(timeout=30)
     assert "died while this graph was compiling" in out
-    assert "ended without a word in its journal" in out
+    assert "ended, and its journal does not say how" in out
     assert "myrun has ended: 1 graph;" in err
     refused = subprocess.run([*ls, "--json"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
-    assert "--follow and --json exclude each other" in refused.stderr
-    with pytest.raises(UsageError, match="inside a run"):
+    assert "--follow and --json cannot be used together" in refused.stderr
+    with pytest.raises(UsageError, match="takes a whole run"):
         first_room(str(tmp_path / "myrun" / "0_0"), follow=True)

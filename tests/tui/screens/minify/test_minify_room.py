@@ -319,7 +319,7 @@ def test_a_folder_that_is_no_minification_is_a_panel_with_the_fix(work: Path) ->
     room = MinifyRoom(Here(out="myrun"))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: "myrun is no folder of a minification" in shown(app), "the panel")
+        await until(app, lambda: "myrun is not the folder of a minification" in shown(app), "the panel")
         assert "graphdbg minify RUN/ID -o OUT" in shown(app)
 
     play(story, room)
