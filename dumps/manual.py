@@ -175,15 +175,25 @@ REPRO = {
 """Exit code of a repro.py -> what it says."""
 
 
+def _own(name: str) -> dict[str, str]:
+    missing = [table for table, rows in (("EXITS", EXITS), ("EXAMPLES", EXAMPLES)) if name not in rows]
+    if missing:
+        raise KeyError(
+            f"{' and '.join(missing)} of dumps/manual.py: no row for the command {name}, of which help tells"
+        )
+    return EXITS[name]
+
+
 def exits(name: str) -> dict[str, str]:
-    """Exit code -> what it says of this command, those of every command last."""
-    own = EXITS[name]
+    """Exit code -> what it says of this command, those of every command last; KeyError where it has no row here."""
+    own = _own(name)
     return own | {code: meaning for code, meaning in ALWAYS.items() if code not in own}
 
 
 def epilog(name: str, words: str) -> str:
-    """The end of a command's help: the paragraph that explains its words, where there is one, exit codes, examples."""
-    own = EXITS[name]
+    """The end of a command's help: the paragraph that explains its words, where there is one, exit codes, examples.
+    KeyError for a command without rows here."""
+    own = _own(name)
     usual = [code for code in ALWAYS if code not in own]
     codes = [*own.items(), (", ".join(usual), "; ".join(ALWAYS[code] for code in usual))]
     return "\n\n".join(filter(None, [words, _section("Exit codes", codes), _section("Examples", EXAMPLES[name])]))

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..dumps.registered import described
+from ..dumps.registered import described, made
 from .actions import ALWAYS, EVERYWHERE, SHARED, Action, Screen
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _FILES = {path.stem: path for path in _FOLDER.glob("[a-z]*.py")}
 def _screens() -> dict[str, Screen]:
     every = _FILES | {path.parent.name: path for path in _FOLDER.glob("*/keys.py")}
     rows = {name: described(path, "SCREEN", {"Action": Action}) for name, path in every.items()}
-    screens = {name: Screen(**words) for name, words in rows.items() if words}
+    screens = {name: made(Screen, row, every[name], "SCREEN") for name, row in rows.items() if row}
     return dict(sorted(screens.items(), key=lambda item: item[1].digit))
 
 

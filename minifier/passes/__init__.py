@@ -56,7 +56,7 @@ class Pass(NamedTuple):
     apply: Callable[[Live, str], Live] = _as_it_is
 
 
-PASSES = {name: Pass(**words) for name, words in all_described(Path(__file__).parent, "PASS").items()}
+PASSES = all_described(Path(__file__).parent, "PASS", Pass)
 """The passes by name, in the order in which they run, as far as they can be read without torch."""
 
 NAMES = tuple(name for name, row in PASSES.items() if not row.explains)

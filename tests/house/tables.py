@@ -1,4 +1,5 @@
-"""The tables of docs that are made of screens, rungs and passes: `python tests/house/tables.py` writes them.
+"""The tables of docs that are made of screens, rungs, passes and commands: `python -m tests.house.tables` writes them,
+and begins the page of a new command.
 
 >>> rungs()[2]
 '| `eager` | node by node by torch itself, ... | always |'
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from graphdbg import cli
 from graphdbg.minifier.passes import PASSES
 from graphdbg.toolkit.live.rung import LADDER, Facts
 from graphdbg.tui.registry import SCREENS
@@ -52,8 +54,9 @@ TABLES[reference.COMMAND_PAGES["triage"]]["rungs"] = rungs
 
 
 def text_of(page: str) -> str:
-    """The text of a page with its tables as they have to be. Raises ValueError where a table has no place."""
-    text = (ROOT / page).read_text(encoding="utf-8")
+    """The text of a page with its tables as they have to be; the beginning of one for a command that has none. Raises
+    ValueError where a table has no place."""
+    text = (ROOT / page).read_text(encoding="utf-8") if (ROOT / page).exists() else _begun(page)
     for name, rows in TABLES[page].items():
         place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         lines = "".join(f"{row}\n" for row in rows())
@@ -61,6 +64,12 @@ def text_of(page: str) -> str:
         if times != 1:
             raise ValueError(f"{page} has {times} places for the table {name}")
     return text
+
+
+def _begun(page: str) -> str:
+    """A page for a new command; somebody writes there what its help has no place for."""
+    name = next(name for name, its in reference.COMMAND_PAGES.items() if its == page)
+    return f"# graphdbg {name}\n\n{cli.COMMANDS[name][2]}\n\n<!-- help -->\n<!-- /help -->\n"
 
 
 if __name__ == "__main__":

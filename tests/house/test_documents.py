@@ -27,6 +27,7 @@ def example_lines() -> list[str]:
 @pytest.mark.parametrize("page", TABLES)
 def test_tables_are_made_of_what_is_there(page: str) -> None:
     why = "run `python -m tests.house.tables`"
+    assert (ROOT / page).exists(), f"there is no {page}: {why}, which begins it"
     assert (ROOT / page).read_text(encoding="utf-8") == text_of(page), why
 
 
@@ -57,6 +58,20 @@ def test_ci_runs_what_readme_names() -> None:
 def test_contributing_maps_every_room() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert [room for room in ROOMS if f"`{room}/`" not in text] == []
+
+
+def test_contributing_names_what_is_there() -> None:
+    text = re.sub(r"\s+", " ", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    paths = [
+        path for path in re.findall(r"`([\w.-]+/[\w./-]*)`", text) if not re.search("NAME|ROOM|RUN|[.]cache", path)
+    ]
+    places = [ROOT, *(ROOT / room for room in ROOMS), ROOT / "tests"]
+    assert [path for path in paths if not any((place / path).exists() for place in places)] == []
+    programs = set(re.findall(r"python -m (tests[\w.]+)", text)) - {"tests.bench.bench_x"}
+    assert [name for name in programs if not (ROOT / f"{name.replace('.', '/')}.py").exists()] == []
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"\bmake ([a-z-]+\b)(?= +#|`)", text)
+    assert targets and [name for name in targets if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
 
 
 def test_the_changelog_is_by_version_and_begins_with_this_one() -> None:

@@ -77,6 +77,8 @@ def test_a_command_has_a_page_with_its_options_and_codes(name: str) -> None:
         assert f"| [`{name}`](commands/{name}.md) | {code} |" in codes
     for code in manual.ALWAYS:
         assert f"| {code} |" in codes
+    path = f"reference/commands/{name}.md"
+    assert path in (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), f"{path} has no line in the nav of mkdocs.yml"
 
 
 @pytest.mark.parametrize("path", [*COMMAND_PAGES.values(), "docs/reference/exit-codes.md", "docs/reference/files.md"])

@@ -75,7 +75,8 @@ def test_a_key_means_the_same_in_all_rooms() -> None:
 @pytest.mark.parametrize("name", ROOMS)
 def test_the_last_line_has_five_keys_of_the_room(name: str) -> None:
     useful = [action for action in of_room(name) if action.footer]
-    assert len(useful) >= 5 and not any(EVERYWHERE in action.rooms for action in useful)
+    assert len(useful) >= 5, f"{name}: {len(useful)} of the actions in its SCREEN have footer=True, 5 are wanted"
+    assert not any(EVERYWHERE in action.rooms for action in useful)
 
 
 WANTED = {

@@ -19,6 +19,7 @@ from .stories import ROOMS, shown
 TAKEN_WITH = "8.2.8"
 WITH_JOB = ("diff", "report")
 """Rooms that have a process work before they rest."""
+WHY = "look at snapshot_report.html; if that is meant: pytest tests/tui/test_snapshots.py --snapshot-update, and commit"
 
 pytestmark = pytest.mark.skipif(
     textual.__version__ != TAKEN_WITH,
@@ -49,7 +50,7 @@ def picture(snap_compare: Any, name: str, size: tuple[int, int], keys: list[str]
     async def before(pilot: Pilot[None]) -> None:
         await rest(pilot, keys, wanted)
 
-    assert snap_compare(Workbench(ROOMS[name]()), terminal_size=size, run_before=before)
+    assert snap_compare(Workbench(ROOMS[name]()), terminal_size=size, run_before=before), WHY
 
 
 @pytest.mark.parametrize(

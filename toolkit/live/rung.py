@@ -57,7 +57,7 @@ class Facts(NamedTuple):
     """Whether the ladder is climbed on after it fails, as after a side rung."""
 
 
-LADDER = {name: Facts(**words) for name, words in all_described(Path(__file__).parents[1] / "rungs", "RUNG").items()}
+LADDER = all_described(Path(__file__).parents[1] / "rungs", "RUNG", Facts)
 """The rungs by name, from trusted to clever."""
 SIDE = frozenset(name for name, facts in LADDER.items() if facts.is_side)
 

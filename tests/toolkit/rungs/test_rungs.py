@@ -16,7 +16,7 @@ from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.replaying.fidelity import watching_compiles
-from graphdbg.toolkit.rungs import rung
+from graphdbg.toolkit.rungs import NAMES, rung
 from graphdbg.toolkit.rungs.inductor import RETRACED, made_by_inductor, needs_decomposing
 
 X = torch.linspace(-2, 2, 64).reshape(8, 8)
@@ -43,6 +43,10 @@ def loops(name: str) -> int:
     outcome = judge(Live(CHAIN, [X], INFERENCE), name, watch=lambda: watching_compiles(lambda gm: None, seen.append))
     assert outcome.text == "ok"
     return "".join(seen).count("for(")
+
+
+def test_a_rung_has_the_name_of_its_file() -> None:
+    assert {name: rung(name).name for name in NAMES} == {name: name for name in NAMES}
 
 
 def test_without_fusion_every_node_has_a_loop_of_its_own() -> None:
