@@ -1,8 +1,5 @@
 """HTML from texts of a dump: everything that is put in is escaped, unless it was made here.
 
-Also: objects that a notebook shows: what is shown is made by a room that may know all of them, so that they need to
-know nothing of it.
-
 No way leads around it: whatever writes HTML, also the labels of DOT, escapes here, once.
 
 >>> tag("td", "a < b", tag("b", "!"), class_="num")
@@ -12,24 +9,10 @@ No way leads around it: whatever writes HTML, also the labels of DOT, escapes he
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from .tables import visible
-
-makers: dict[str, Callable[[Any], str]] = {}
-"""Class -> what makes its HTML; the package's `__init__` fills it."""
-
-
-class Displayed:
-    """A class that has an entry in `makers`."""
-
-    __slots__ = ()
-
-    def _repr_html_(self) -> str:
-        return makers[type(self).__name__](self)
 
 
 class Markup(str):

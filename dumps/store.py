@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from . import held, ids, index, journal, kernels, sidecar
+from .displayed import Displayed
 from .errors import NoSuchRunError, NotStoredError, UnreadableError, UsageError, WrongKindError
 from .graph_folder import (
     CODE_FOLDER,
@@ -37,7 +38,6 @@ from .graph_folder import (
     RUN_FILE,
     TENSORS_FOLDER,
 )
-from .markup import Displayed
 from .opening import opened
 from .output import say
 from .reading import plain_name, read_bytes, read_if_there, read_record, stored

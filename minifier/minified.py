@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..dumps.displayed import Displayed
 from ..dumps.errors import UsageError
-from ..dumps.markup import Displayed
 from ..dumps.tables import one_line
 from ..dumps.wording import counted
 from ..toolkit.verdicts.identity import known_id

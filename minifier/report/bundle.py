@@ -207,7 +207,7 @@ def emit_report(
     the graph was just written by us, so that its targets are known to be on the allow-list. Raises UsageError when a
     file exists.
     """
-    names = ["repro.py", "repro.safetensors", "issue.md", *(["zip"] if with_artifacts else [])]
+    names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
     taken = [name for name in names if (out / name).exists()]
     if taken:
         raise ExistsAlreadyError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
@@ -303,10 +303,10 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
 
 
 def pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:
-    """Writes zip beside what was written. Raises UsageError when it exists."""
+    """Writes artifacts.zip beside what was written. Raises UsageError when it exists."""
     written = [path for path in (report.repro, report.sidecar, report.issue) if path is not None]
     members, notes = gather(saved, {path.name: path.read_bytes() for path in written}, redactor.secrets)
-    report.artifacts = report.out / "zip"
+    report.artifacts = report.out / "artifacts.zip"
     write_zip(report.artifacts, members)
     report.notes += notes
 

@@ -59,7 +59,7 @@ def test_what_judging_keeps_is_said_to_be_ours(home: Path) -> None:
     for file in (replay.FILE, times.FILE):
         (home / file).write_text("{}")
     told = run("--clean", "--dry-run").stdout
-    assert "replay.json  outcomes that the next command need not ask for again" in told
+    assert "judged.json  outcomes that the next command need not ask for again" in told
     assert "steady.json  how long a graph takes to run, compiled and eager" in told
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from ...dumps.displayed import Displayed
 from ...dumps.errors import GraphdbgError
-from ...dumps.markup import Displayed
 from ...dumps.schema import SequenceValue, TensorValue, Value
 from ...dumps.tables import one_line
 from ...dumps.walk import bodies

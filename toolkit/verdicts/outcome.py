@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ...dumps.markup import Displayed
+from ...dumps.displayed import Displayed
 from ...dumps.tables import one_line
 from . import verdict_words
 from .signature import Signature

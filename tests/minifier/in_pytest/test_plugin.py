@@ -62,7 +62,7 @@ def test_red():
     )
     assert done.returncode == 1, done.stdout + done.stderr
     (ours,) = re.findall(r"AssertionError: (\[.*\])", done.stdout)[:1]
-    rooms = {"_version", "dumps", "dumps.markup", "minifier", "minifier.in_pytest", "minifier.in_pytest.plugin"}
+    rooms = {"_version", "dumps", "dumps.displayed", "minifier", "minifier.in_pytest", "minifier.in_pytest.plugin"}
     assert set(json.loads(ours.replace("'", '"'))) == {f"graphdbg.{name}" for name in rooms}
     assert "= graphdbg =" not in done.stdout and not (tmp_path / FOLDER).exists()
 

@@ -1,4 +1,4 @@
-"""bundle.zip: the same bytes for the same report, redacted, with the graph's own journal lines, never over another
+"""artifacts.zip: the same bytes for the same report, redacted, with the graph's own journal lines, never over another
 file."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_large_tensors_are_left_out_and_named(saved: SavedGraph, monkeypatch: py
     monkeypatch.setattr(bundle, "MAX_TENSOR_BYTES", 10)
     members, notes = bundle.gather(saved, {}, SECRETS)
     assert not any(name.startswith("case/tensors/") for name in members)
-    assert "left out of bundle.zip for its size" in notes[0]
+    assert "left out of artifacts.zip for its size" in notes[0]
 
 
 def test_the_same_report_gives_the_same_bytes(saved: SavedGraph, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_the_same_report_gives_the_same_bytes(saved: SavedGraph, tmp_path: Path)
 
 
 def test_an_existing_file_is_not_touched(tmp_path: Path) -> None:
-    path = tmp_path / "bundle.zip"
+    path = tmp_path / "artifacts.zip"
     path.write_text("mine")
     with pytest.raises(UsageError, match="exists"):
         bundle.write_zip(path, {"a": b""})

@@ -43,7 +43,7 @@ def step() -> GraphBody:
 
 def scanned() -> GraphRecord:
     """A running sum."""
-    made = call("made", "function.scan", node("step"), [node("init")], [node("xs")], {"tuple": []})
+    made = call("made", "higher_order.scan", node("step"), [node("init")], [node("xs")], {"tuple": []})
     return with_bodies({"step": step()}, made, {"init": tensor(3), "xs": tensor(5, 3)})
 
 
@@ -75,11 +75,13 @@ def test_a_region_is_written_once_and_marked() -> None:
 
 def test_flex_attention_has_its_buffers_in_its_functions() -> None:
     block = "(128, 128, mask_fn)"
-    plain = function.rewritten("function.flex_attention", ["q", "k", "v", "score", block, "0.5", "{}", "()", "()"], [])
+    plain = function.rewritten(
+        "higher_order.flex_attention", ["q", "k", "v", "score", block, "0.5", "{}", "()", "()"], []
+    )
     assert plain is not None
     assert plain.text == "torch.ops.higher_order.flex_attention(q, k, v, score, (128, 128, mask_fn), 0.5, {})"
     closed = function.rewritten(
-        "function.flex_attention", ["q", "k", "v", "score", block, "0.5", "{}", "(w,)", "()"], []
+        "higher_order.flex_attention", ["q", "k", "v", "score", block, "0.5", "{}", "(w,)", "()"], []
     )
     assert closed is not None
     assert "v, lambda *at: score(*at, *(w,)), (128" in closed.text
@@ -92,7 +94,7 @@ def test_what_a_loop_gives_back_is_copied() -> None:
         "loop": body(["i", "y"], [add], ["add", "y"]),
     }
     made = call(
-        "made", "function.while_loop", node("cond"), node("loop"), {"tuple": [node("n"), node("x")]}, {"tuple": []}
+        "made", "higher_order.while_loop", node("cond"), node("loop"), {"tuple": [node("n"), node("x")]}, {"tuple": []}
     )
     source = program_of(with_bodies(bodies, made, {"n": tensor(), "x": tensor(3)})).source
     assert "    def loop(i, y):\n        y = y.clone()\n" in source
@@ -103,7 +105,7 @@ def test_a_constant_of_a_nested_graph_is_a_parameter() -> None:
     weight = NodeRecord(name="weight", op="get_attr", target="weight")
     inner = body(["y"], [weight, call("mul", "aten.mul.Tensor", node("y"), node("weight"))], ["mul"])
     inner.attrs["weight"] = StoredTensor("", tensor(3))
-    made = call("made", "function.cond", node("p"), node("yes"), node("yes"), {"tuple": [node("x")]})
+    made = call("made", "higher_order.cond", node("p"), node("yes"), node("yes"), {"tuple": [node("x")]})
     record = with_bodies({"yes": inner}, made, {"p": tensor(), "x": tensor(3)})
     program = program_of(record)
     assert program.constants == {"weight": "yes.weight"}

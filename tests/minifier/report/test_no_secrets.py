@@ -42,7 +42,7 @@ def written(run: Run, out: Path) -> Path:
 
 
 def test_no_secret_and_no_absolute_path_is_reported(run: Run) -> None:
-    archive = written(run, Path("bundle.zip"))
+    archive = written(run, Path("artifacts.zip"))
     with zipfile.ZipFile(archive) as found:
         names = {"case/graph.json", "case/graph.py", "case/inputs.json", "code/output_code.py", "journal.jsonl"}
         assert names <= set(found.namelist())
@@ -77,5 +77,5 @@ def test_a_packed_run_is_minified_and_reported(run: Run) -> None:
     with zipfile.ZipFile("texts.zip", "w") as archive:
         for path in (*Path("out").glob("*.py"), *Path("out").glob("*.md")):
             archive.write(path, path.name)
-    for archive in (Path("texts.zip"), Path("out/bundle.zip")):
+    for archive in (Path("texts.zip"), Path("out/artifacts.zip")):
         assert (secrets_in(archive), paths_in(archive)) == (set(), [])

@@ -134,7 +134,7 @@ def test_batches_give_the_rows_of_one_program(tmp_path: Path, server: ForkServer
 
 
 def test_the_rows_before_a_kill_stay(tmp_path: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(at_node, "TASK", "planted_values_death:task")
+    monkeypatch.setattr(at_node, "VALUES_TASK", "planted_values_death:task")
     _, seen = read(saved(tmp_path / "case", net, X, W), "eager", server)
     assert [row.name for row in seen.rows] == ["x_1", "w_1"]
     assert "the process that read the values ended: signal: SIGKILL" in seen.end["stopped"]
@@ -158,7 +158,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 def test_the_commands_print_an_object_a_line(
     tmp_path: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for asking in ("node_values.reading", "triage.ladder"):
+    for asking in ("node_values.at_node", "triage.ladder"):
         monkeypatch.setattr(f"graphdbg.toolkit.{asking}.opened", lambda *given: contextlib.nullcontext(server))
     graph = saved(tmp_path / "case", net, X, W)
     path = str(graph.path)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from .passes import PASSES
 
 _HOMES = {
-    "enable": "contexts",
-    "disable": "contexts",
-    "reset": "contexts",
+    "enable": "capturer",
+    "disable": "capturer",
+    "reset": "capturer",
     "capturing": "capturer",
     "Backward": "capturer",
     "PASSES": "passes",
