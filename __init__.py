@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
-from .dumps.markup import makers
+from .dumps.displayed import makers
 
 _HOME = {
     "record": "toolkit.recorder.starting",

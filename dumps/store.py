@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 if TYPE_CHECKING:
-    pass  # IMPORT-REMOVED
 
 
 def borrowed(saved: SavedGraph) -> InputsRecord | None:

@@ -281,7 +281,6 @@ class Results:
     def _diff(self, path: Path) -> str:
         """The lines in which the two cases differ; empty where one of them is no graph."""
         from ..dumps.store import load_graph
-        # IMPORT-REMOVED
 
         try:
             return difference(load_graph(self.case), load_graph(path))

@@ -190,7 +190,6 @@ def following(story: Story, as_json: bool) -> Generator[tuple[Follow, Callable[[
         with PlainLines(say, story) as lines:
             yield lines.take, lines.say
         return
-    # IMPORT-REMOVED
 
     view = LiveView(console, story)
     with view.live:

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-    # IMPORT-REMOVED
 
 
 CONTROL_TASK = f"{__name__}:control_task"
@@ -345,7 +344,6 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ..judging.judge import judge
     from ..live.case import Case
 
-    # IMPORT-REMOVED
     from .costs import PeakMemory
     from .fidelity import CompiledArtifacts
     from .gate import gated, unlike

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from .tabs.node_tabs import NodeTabs
 
 if TYPE_CHECKING:
-    pass  # IMPORT-REMOVED
 
 LOOK_S = 2.0
 """How often it is checked whether jobs, or commands in a shell, found more."""

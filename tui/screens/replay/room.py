@@ -39,7 +39,6 @@ from ..home.line import middle
 from .jobs import KINDS, Data, ReplayJobs, Slot
 
 if TYPE_CHECKING:
-    pass  # IMPORT-REMOVED
 
 Check = Callable[[str], str]
 
