@@ -196,7 +196,7 @@ def test_a_process_that_is_killed_leaves_a_run_to_the_next_command(tmp_path: Pat
     command = [sys.executable, "-m", "graphdbg", "ls", "--json"]
     listed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert "killed.py ended before it could save its graphs" in listed.stderr
-    assert "last at 0_0/dynamo: it ran (execution 4)" in listed.stderr
+    assert "the last one was 0_0/dynamo: it ran (execution 4)" in listed.stderr
     assert json.loads(listed.stdout)
     (value,) = first_inputs(tmp_path / "graphdbg-armed-1")
     assert value.tolist() == [3, 3, 3]
