@@ -93,6 +93,6 @@ def draw_graph_compile(name: str | os.PathLike[str], clear_meta: bool = True) ->
     return DrawGraphCompile(name, clear_meta)
 
 
-def backend_arguments(name: str | os.PathLike[str] = "graphdbg.svg", clear_meta: bool = False) -> dict[str, Any]:
+def draw_arguments(name: str | os.PathLike[str] = "graphdbg.svg", clear_meta: bool = False) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_draw`; the files are called after `name` and the graphs."""
     return by_stage(lambda stage: DrawGraphCompile(name, clear_meta, stage=stage, labelled=True))

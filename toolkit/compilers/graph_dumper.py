@@ -155,7 +155,7 @@ def graph_dumper_aot(
     return dumping_into(Path(folder_name) / current_name, dump_example_input)
 
 
-def backend_arguments(folder: str | os.PathLike[str] = "", dump_example_input: bool = False) -> dict[str, Any]:
+def dump_arguments(folder: str | os.PathLike[str] = "", dump_example_input: bool = False) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_dump`; without a folder the first of `graphdbg-run-N` that is free."""
     return dumping_into(Path(folder) if folder else None, dump_example_input).arguments()
 

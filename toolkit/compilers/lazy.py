@@ -131,7 +131,7 @@ def lazy_compile(fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.Pat
     return graph
 
 
-def backend_arguments(folder: str | os.PathLike[str] = "", decompose: bool = False) -> dict[str, Any]:
+def lazy_arguments(folder: str | os.PathLike[str] = "", decompose: bool = False) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_lazy`; operators are left as they are called unless they are to be
     decomposed.
 
@@ -156,10 +156,8 @@ def _geometry(given: Sequence[Any]) -> tuple[Any, ...]:
         if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_nested:
             shared = first.setdefault(storage_size(value)[0], place)
             key.append((value.dtype, value.device, value.shape, value.stride(), value.storage_offset(), shared))
-        elif isinstance(value, torch.Tensor):
-            key.append((value.dtype, value.device, value.layout, place))
         else:
-            key.append((type(value), repr(value)))  # of a float the repr is exact, and NaN equals itself
+            key.append((type(value), repr(value)))  # of a float it is exact, and NaN equals itself; other tensors are refused
     return tuple(key)
 
 

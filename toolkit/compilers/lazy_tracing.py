@@ -20,9 +20,10 @@ from torch import fx
 from ...dumps.errors import CannotTakeError, TorchLacksError
 from ...dumps.walk import user_frame
 from .. import torch_private as t
+from ..debug_nop.blame import op_name
 from ..live.eager import attribute
 from ..live.execution import leaves
-from .scriptable import arguments_of, first_line, op_name, storage_size
+from .scriptable import first_line, storage_size
 
 
 @functools.cache
@@ -120,7 +121,7 @@ class OnLazyDevice(t.TorchDispatchMode):
             return _copied(*args[:2])
         if func in (aten.lift_fresh.default, aten.lift_fresh_copy.default) and args[0].device != self.device:
             return wrapped_lazy(args[0].to(self.device))
-        names = [name for name, _ in arguments_of(func)]
+        names = [argument.name for argument in func._schema.arguments]
         makes = not given
         if "device" in names:
             place = names.index("device")

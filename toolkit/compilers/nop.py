@@ -28,6 +28,6 @@ def nop(fx_g: fx.GraphModule, inps: Sequence[Any]) -> fx.GraphModule:
     return fx_g
 
 
-def backend_arguments() -> dict[str, Any]:
+def nop_arguments() -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_nop`."""
     return {"fw_compiler": nop}

@@ -111,6 +111,6 @@ print_compile = PrintCompile()
 """Prints to stdout; `print_compile.to(...)` prints elsewhere."""
 
 
-def backend_arguments(file: Target | None = None, graph_id: str = "", coloured: bool | None = None) -> dict[str, Any]:
+def print_arguments(file: Target | None = None, graph_id: str = "", coloured: bool | None = None) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_print`; `file` is a stream or a path."""
     return by_stage(lambda stage: PrintCompile(file, graph_id=graph_id, coloured=coloured, stage=stage))

@@ -30,10 +30,11 @@ from torch.jit.frontend import FrontendError
 from ...dumps.errors import CannotTakeError
 from ...dumps.walk import user_frame
 from .. import torch_private as t
+from ..debug_nop.blame import op_name
 from ..live.eager import clone_inputs
 from .boxed import boxed
 from .decompositions import default_decompositions
-from .scriptable import first_line, has_translation, op_name, scriptable
+from .scriptable import first_line, has_translation, scriptable
 
 _MARK = "<--- HERE"
 _ASSIGNED = re.compile(r"^\s*(?:return\s+)?(\w+)\s*(?::[^=]*)?=", re.MULTILINE)
@@ -143,7 +144,7 @@ def _run_once(frozen: Any, inps: Sequence[Any]) -> None:
         frozen(*clone_inputs(inps))
 
 
-def backend_arguments(decompose: bool = True) -> dict[str, Any]:
+def ts_arguments(decompose: bool = True) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_ts`; without `decompose` the graph keeps the operators that were
     called."""
     return {"fw_compiler": ts_compile, "decompositions": default_decompositions if decompose else None}
