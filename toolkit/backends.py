@@ -1,7 +1,8 @@
 """The compilers as backends of torch.compile: one table, one way through AOTAutograd.
 
-To add one: a row of `BACKENDS`, and in its module a function of the options that returns what AOTAutograd is given (`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`;
-`arrives` is called with each Dynamo graph before). The names are entry points of the group `torch_dynamo_backends`
+To add one: a row of `BACKENDS`, and in its module a function of the options that returns what AOTAutograd is given
+(`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`; `arrives`
+is called with each Dynamo graph before). The names are entry points of the group `torch_dynamo_backends`
 (pyproject.toml). Must not import torch or a compiler before it is used.
 
 For example: `torch.compile(model, backend="graphdbg_print", options={"file": "graphs.txt"})`.

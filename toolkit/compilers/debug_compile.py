@@ -32,8 +32,7 @@ from ...dumps.live import save_graph
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live.eager import clone_inputs
-from .boxed import Compiler
-from .label import label
+from .boxed import Compiler, label
 from .ts_compile import ts_compile
 
 if TYPE_CHECKING:

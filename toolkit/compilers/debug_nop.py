@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..debug_nop.checking import Checked, checked, collecting
 from ..verdicts.mismatches import MetadataMismatch, NodeMismatch
-from .label import label
+from .boxed import label
 
 if TYPE_CHECKING:
     from torch import fx

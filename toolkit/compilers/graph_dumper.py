@@ -40,9 +40,8 @@ from ..recorder.flight import Flight, Graph, flying
 from ..recorder.observe import watch_callable
 from ..recorder.options import Options, checked
 from ..recorder.session import Session
-from .boxed import boxed_call, by_stage, through_aot
-from .decompositions import default_decompositions
-from .label import aot_graph_name, compile_id
+from .boxed import aot_graph_name, boxed_call, by_stage, compile_id, through_aot
+from .ts_compile import default_decompositions
 
 if TYPE_CHECKING:
     from torch import fx

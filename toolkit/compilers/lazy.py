@@ -35,11 +35,10 @@ from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live.execution import leaves, rebuilt
 from . import lazy_tracing
-from .boxed import by_stage
-from .decompositions import default_decompositions
-from .label import Label, label, numbered
+from .boxed import Label, by_stage, label, numbered
 from .lazy_tracing import NotExtractedError, Traced, attributes_of, traced
 from .scriptable import storage_size
+from .ts_compile import default_decompositions
 
 KEPT = 64
 """Geometries of one graph that stay extracted; the oldest goes first."""
@@ -54,11 +53,7 @@ class LazyGraph:
     runs as it is."""
 
     def __init__(
-        self,
-        fx_g: fx.GraphModule,
-        inps: Sequence[Any],
-        folder: str | os.PathLike[str] | None,
-        stage: str | None = None,
+        self, fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.PathLike[str] | None, stage: str | None = None
     ) -> None:
         self.__wrapped__ = fx_g
         self._boxed_call = True  # of the instance: Dynamo's wrappers copy what is its own
@@ -157,7 +152,9 @@ def _geometry(given: Sequence[Any]) -> tuple[Any, ...]:
             shared = first.setdefault(storage_size(value)[0], place)
             key.append((value.dtype, value.device, value.shape, value.stride(), value.storage_offset(), shared))
         else:
-            key.append((type(value), repr(value)))  # of a float it is exact, and NaN equals itself; other tensors are refused
+            key.append(
+                (type(value), repr(value))
+            )  # of a float it is exact, and NaN equals itself; other tensors are refused
     return tuple(key)
 
 
@@ -334,5 +331,3 @@ def _outputs(trace: Traced, place: Callable[[torch.Tensor], int]) -> list[Output
                 raise NotExtractedError(f"output {number} would be {lazy_kind}, and eager gives {kind}")
             outputs.append(Output("results", place(value), geometry))
     return outputs
-
-

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -285,20 +285,24 @@ class _Tracer(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         if n.op == "call_module" and isinstance(attribute(self.module, str(n.target)), fx.GraphModule):
             return super().run_node(n)  # its nodes are counted one by one
-        before, failed, value = lazy_fallbacks(), None, None
+        before = lazy_fallbacks()
         try:
             value = super().run_node(n)
         except Exception as error:  # whatever a kernel raises is why the graph cannot be taken
-            failed = error
-        last = Fallback(op_name(n), n.name, user_frame(n.stack_trace or "")[0])
+            if self._fell(n, before):  # to a kernel that refuses the stand-ins
+                raise NotExtractedError.of(self.fallbacks) from error
+            last = Fallback(op_name(n), n.name, user_frame(n.stack_trace or "")[0])
+            why = f"{last.op} cannot be traced ({last.where}): {first_line(error)}"
+            raise NotExtractedError.of(self.fallbacks, why) from error
+        self._fell(n, before)
+        return value
+
+    def _fell(self, node: fx.Node, before: dict[str, int]) -> bool:
+        """Whether the operators of a node fell back, which is noted."""
+        line, _ = user_frame(node.stack_trace or "")
         fell = [op for op, count in lazy_fallbacks().items() if count > before.get(op, 0)]
-        self.fallbacks += [replace(last, op=op) for op in fell]
-        if failed is None:
-            return value
-        if fell:  # to a kernel that refuses the stand-ins
-            raise NotExtractedError.of(self.fallbacks) from failed
-        why = f"{last.op} cannot be traced ({last.where}): {first_line(failed)}"
-        raise NotExtractedError.of(self.fallbacks, why) from failed
+        self.fallbacks += [Fallback(op, node.name, line) for op in fell]
+        return bool(fell)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         path = f"{self.prefix}{target}"
