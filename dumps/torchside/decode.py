@@ -25,6 +25,7 @@ from ..errors import (
     RefusedError,
     TargetRefusedError,
 )
+from ..program.text import is_identifier
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
 from . import definitions, leaf_modules, targets
@@ -117,12 +118,12 @@ class Decoder:
     def _node(
         self, graph: Graph, root: torch.nn.Module, record: NodeRecord, arguments: ArgumentReader, where: str
     ) -> torch.fx.Node:
-        if not targets.is_identifier(record.name) or record.name == "self":
+        if not is_identifier(record.name) or record.name == "self":
             raise NameRefusedError(where, f"the node name {record.name[:60]!r} is not a plain identifier")
         if record.name in arguments.nodes:
             raise DamagedError(where, "a node of that name exists already")
         for name in record.kwargs:
-            if not targets.is_identifier(name):
+            if not is_identifier(name):
                 raise NameRefusedError(where, f"the keyword argument {name[:60]!r} is not a plain identifier")
         arguments.options = record.target.startswith("higher_order.")  # options of kernels, unlike dicts in metadata
         args = tuple(arguments.decode(argument, where) for argument in record.args)
@@ -158,7 +159,7 @@ class Decoder:
         if record.op == "call_method":
             return targets.check_method(name, where)
         if record.op in ("placeholder", "output"):
-            if not targets.is_identifier(name):
+            if not is_identifier(name):
                 raise NameRefusedError(where, f"the target {name[:60]!r} is not a plain identifier")
             if record.op == "placeholder" and (kwargs or len(args) > 1):
                 raise DamagedError(where, "a placeholder takes one default value at most")

@@ -25,7 +25,7 @@ from typing import Any, cast
 
 import torch
 
-from .targets import is_identifier
+from ..program.text import is_identifier
 
 _CONFIG_FIELDS = (("num_warps", 4), ("num_stages", 3), ("num_ctas", 1), ("maxnreg", None))
 """What triton.Config takes beside the constants, and its defaults (Triton 3.6)."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import os
 import shutil
 import sys
@@ -26,6 +25,7 @@ import msgspec
 
 from ...dumps.atomic import temporary_beside
 from ...dumps.errors import ClusterError
+from ...dumps.tensors import hash_bytes
 from ...toolkit.isolation import Answer as Reply
 from ...toolkit.isolation import ForkServer, PendingTask, default_memory_bytes, fork_server, processes
 
@@ -39,11 +39,6 @@ class ParcelFile(msgspec.Struct, frozen=True):
     path: str
     hash: str
     size_bytes: int
-
-
-def hash_of(data: bytes) -> str:
-    """The name of a file's content."""
-    return hashlib.blake2b(data, digest_size=20).hexdigest()
 
 
 class Sender:
@@ -60,7 +55,7 @@ class Sender:
         with self._lock:
             entries = [self._entry(path, files[path]) for path in sorted(files)]
             data = msgspec.json.encode(entries)
-            name = hash_of(data)
+            name = hash_bytes(data)
             self._files[name] = data
         return name
 
@@ -68,18 +63,18 @@ class Sender:
         """The content of that name, as it was named. Raises EnvironmentLackError where the file has changed since."""
         held = self._files[name]
         data = held if isinstance(held, bytes) else held.read_bytes()
-        if hash_of(data) != name:
+        if hash_bytes(data) != name:
             raise ClusterError("cannot send a case to a worker", f"{held} changed during the query")
         return data
 
     def _entry(self, path: str, content: Path | bytes) -> ParcelFile:
         if isinstance(content, bytes):
-            name = hash_of(content)
+            name = hash_bytes(content)
             size = len(content)
         else:
             status = content.stat()
             key, size = (str(content), status.st_size, status.st_mtime_ns), status.st_size
-            name = self._known.get(key) or hash_of(content.read_bytes())
+            name = self._known.get(key) or hash_bytes(content.read_bytes())
             self._known[key] = name
         self._files[name] = content
         return ParcelFile(path, name, size)
@@ -96,7 +91,7 @@ class Store:
     def add(self, parts: Mapping[str, bytes]) -> None:
         """Keeps content by its name. Raises EnvironmentLackError for content that arrived altered."""
         for name, data in parts.items():
-            if hash_of(data) != name:
+            if hash_bytes(data) != name:
                 raise ClusterError("a case arrives damaged", f"{name} has other bytes than its name says")
             path = self._files / name
             if not path.exists():

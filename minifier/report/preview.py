@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...dumps import opening
+from ...dumps.atomic import free_path
 from ...dumps.pack.redact import Redactor
 from ...dumps.secrets import random_looking
 from ...dumps.wording import counted, size_text
@@ -150,14 +151,14 @@ class Preview:
         return lines + ([self.damage] if self.damage else [])
 
 
-def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
+def ahead(graph: str) -> list[str]:
     """What a report of a graph would share, before it is written. Raises GraphdbgError where the graph cannot be
     read."""
     from ...dumps.pack.making import secrets_of
     from ...dumps.store import resolve_graph
 
     saved = resolve_graph(graph)
-    record, redactor = saved.record, redactor or Redactor(secrets=secrets_of(saved.run))
+    record, redactor = saved.record, Redactor(secrets=secrets_of(saved.run))
     lines = [redactor.text(line) for line in user_lines(record)]
     files = list(dict.fromkeys(match["file"] for line in lines if (match := _PLACE.match(line))))
     operations = dict.fromkeys(node.target for node in record.graph.nodes if node.op.startswith("call_"))
@@ -183,10 +184,7 @@ def warning() -> str:
 
 def free_folder(cwd: Path) -> str:
     """`graphdbg-report-N` with the first N that is free: the folder that the command takes."""
-    number = 1
-    while (cwd / f"graphdbg-report-{number}").exists():
-        number += 1
-    return f"graphdbg-report-{number}"
+    return free_path(str(cwd / "graphdbg-report"), bare=False).name
 
 
 def reports(graph: str, cwd: Path) -> list[Path]:

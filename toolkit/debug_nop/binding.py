@@ -18,9 +18,10 @@ from typing import Any
 
 import torch
 
+from ..cutting.atoms import fake_of
 from ..verdicts.mismatches import NodeMismatch
 from .layout import evaluate, layout_of
-from .plan import Leaf, NodeStep, Place, Plan, value_of
+from .plan import Leaf, NodeStep, Place, Plan
 
 
 @dataclass
@@ -112,4 +113,4 @@ def differs(*values: Any) -> bool:
 
 def single(step: NodeStep) -> bool:
     """Whether a step's value is one value, not a tuple of them."""
-    return not isinstance(value_of(step.node), (tuple, list, dict))
+    return not isinstance(fake_of(step.node), (tuple, list, dict))

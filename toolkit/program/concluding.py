@@ -16,6 +16,7 @@ import msgspec
 
 from ...dumps.wording import counted
 from ..isolation import launch
+from ..node_values.words import size_text
 from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdicts.verdict_words import word
 from .drift import Drift, drift
@@ -215,14 +216,14 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         part = triaged.at.failed.part if triaged.at.failed else ""
         rows = [row for row in triaged.at.rows if row.part == part]
         return [
-            (row.rung, word(row.verdict), _number(row.error), _number(row.tolerance), row.value, row.size)
+            (row.rung, word(row.verdict), size_text(row.error), size_text(row.tolerance), row.value, row.size)
             for row in rows
         ]
     rows = []
     for call in triaged.calls:
         rungs = [row for row in call.rows if row.rung in RUNGS and row.rung != "eager"]
         largest = {row.rung: max(other.error or 0.0 for other in rungs if other.rung == row.rung) for row in rungs}
-        errors = " ".join(f"{rung} {_number(value)}" for rung, value in largest.items())
+        errors = " ".join(f"{rung} {size_text(value)}" for rung, value in largest.items())
         verdict = cannot_tell(call.why) if call.why else worst(row.verdict for row in call.rows)
         rows.append(
             (
@@ -235,7 +236,3 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
             )
         )
     return rows
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else "0" if value == 0 else f"{value:.1e}"

@@ -88,18 +88,18 @@ def verified(call: Call, python: str) -> Repro:
     return msgspec.structs.replace(repro, path=str(folder / ALONE))
 
 
-def shown(program: Path, python: str, times: int = TIMES) -> Repro:
+def shown(program: Path, python: str) -> Repro:
     """Runs the program once; where that shows the failure, runs it again, and once with nothing compiled."""
     code, printed = run(program, python)
     last = printed.strip().splitlines()[-1][:300] if printed.strip() else ""
     if code != BUG:
         return Repro("passes", str(program), (code,), printed=printed, why=last or f"it ends with {code}")
     with ThreadPoolExecutor(2) as pool:
-        others = [pool.submit(run, program, python) for _ in range(times - 1)]
+        others = [pool.submit(run, program, python) for _ in range(TIMES - 1)]
         without = pool.submit(run, program, python, WITHOUT)
         codes = (code, *(future.result()[0] for future in others))
         off = without.result()[0]
-    says = "shows" if codes == (BUG,) * times and off == GONE else "passes"
+    says = "shows" if codes == (BUG,) * TIMES and off == GONE else "passes"
     why = "" if says == "shows" else f"{WITHOUT} it ends with {off}" if off != GONE else "not every run shows it"
     return Repro(says, str(program), codes, off, printed, why)
 
