@@ -28,6 +28,7 @@ from ..errors import (
 from ..program.text import is_identifier
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
+from ..wording import error_line
 from . import definitions, leaf_modules, targets
 from .arguments import ArgumentReader
 from .encode import CARRIED_VALUE, CARRY, GROUPS
@@ -244,8 +245,7 @@ def _module(root: torch.nn.Module, graph: Graph, where: str) -> GraphModule:
         graph.lint()
         return GraphModule(root, graph)
     except (RuntimeError, SyntaxError, AttributeError, ValueError, TypeError, LookupError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DamagedError(where, f"FX makes no module of it ({first})") from error
+        raise DamagedError(where, f"FX makes no module of it ({error_line(error)})") from error
 
 
 def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:

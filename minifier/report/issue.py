@@ -22,7 +22,7 @@ from ...dumps.program.entering import ENTERS
 from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
 from ...dumps.sidecar import ITEM_BYTES
 from ...dumps.tables import visible
-from ...dumps.wording import counted, size_text
+from ...dumps.wording import counted, flat, size_text
 from ...toolkit.verdicts import verdict_words
 from ...toolkit.verdicts.verdict import OK, Verdict
 from ..casefile import CaseFile
@@ -341,8 +341,7 @@ def _without_warnings(lines: Sequence[str]) -> list[str]:
 
 def one_line(text: str, limit: int) -> str:
     """Text without line breaks and comment ends, cut to `limit` characters."""
-    flat = " ".join(text.replace("-->", "->").split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    return flat(text.replace("-->", "->"), limit)
 
 
 def _fenced(text: str, language: str = "") -> str:

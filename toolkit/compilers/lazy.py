@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.wording import counted
+from ...dumps.wording import counted, error_line
 from .. import torch_private as t
 from ..live.execution import leaves, rebuilt
 from . import lazy_tracing
@@ -280,7 +280,7 @@ def _compiled(trace: Traced) -> Extraction:
         key, ir, ids, values = lazy_tracing.extract_lazy(list(results.values()))
         compiled = len(lazy_tracing.run_lazy(key, values) or ())
     except RuntimeError as error:
-        raise NotExtractedError(f"its IR cannot be compiled: {str(error).strip().partition(chr(10))[0]}") from error
+        raise NotExtractedError(f"its IR cannot be compiled: {error_line(error)}") from error
     if compiled != len(results):
         raise NotExtractedError(
             f"it compiled {compiled} of {counted(len(results), 'result')}: the others are no computations"

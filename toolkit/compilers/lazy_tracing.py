@@ -19,11 +19,12 @@ from torch import fx
 
 from ...dumps.errors import CannotTakeError, TorchLacksError
 from ...dumps.walk import user_frame
+from ...dumps.wording import error_line
 from .. import torch_private as t
 from ..debug_nop.blame import op_name
 from ..live.eager import attribute
 from ..live.execution import leaves
-from .scriptable import first_line, storage_size
+from .scriptable import storage_size
 
 
 @functools.cache
@@ -292,7 +293,7 @@ class _Tracer(fx.Interpreter):
             if self._fell(n, before):  # to a kernel that refuses the stand-ins
                 raise NotExtractedError.of(self.fallbacks) from error
             last = Fallback(op_name(n), n.name, user_frame(n.stack_trace or "")[0])
-            why = f"{last.op} cannot be traced ({last.where}): {first_line(error)}"
+            why = f"{last.op} cannot be traced ({last.where}): {error_line(error)}"
             raise NotExtractedError.of(self.fallbacks, why) from error
         self._fell(n, before)
         return value

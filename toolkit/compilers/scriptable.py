@@ -27,11 +27,6 @@ from .. import torch_private as t
 from ..live.eager import copy_graph
 
 
-def first_line(error: BaseException | None) -> str:
-    """The first line of an error's text that is not empty; the error's type where there is none."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
 def storage_size(value: torch.Tensor) -> tuple[int, int]:
     """(identity, bytes) of a tensor's storage.
 

@@ -32,12 +32,12 @@ from torch.jit.frontend import FrontendError
 
 from ...dumps.errors import CannotTakeError
 from ...dumps.walk import user_frame
-from ...dumps.wording import counted, size_text
+from ...dumps.wording import counted, error_line, size_text
 from .. import torch_private as t
 from ..debug_nop.blame import op_name
 from ..live.eager import clone_inputs, copy_graph
 from .boxed import boxed, label
-from .scriptable import first_line, has_translation, scriptable, storage_size
+from .scriptable import has_translation, scriptable, storage_size
 
 aten = torch.ops.aten
 
@@ -104,9 +104,9 @@ def _told(node: fx.Node) -> tuple[str, str]:
 def _explained(error: Exception, fx_g: fx.GraphModule, gm: fx.GraphModule) -> UnscriptableError:
     at_fault = _node_at_fault(str(error), gm)
     if at_fault is None:
-        return UnscriptableError(first_line(error))
+        return UnscriptableError(error_line(error))
     original = next((node for node in fx_g.graph.nodes if node.name == at_fault.name), at_fault)
-    return UnscriptableError(first_line(error), original.name, *_told(original))
+    return UnscriptableError(error_line(error), original.name, *_told(original))
 
 
 def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:

@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...dumps.wording import flat
+
 
 @dataclass
 class HealthCheck:
@@ -55,21 +57,13 @@ def row(name: str, *, essential: bool) -> Callable[[Callable[[], HealthCheck]], 
             try:
                 return check()
             except ImportError as error:
-                return HealthCheck(name, False, essential, f"not asked: {one_line(error)}")
+                return HealthCheck(name, False, essential, f"not asked: {flat(error)}")
             except Exception as error:  # noqa: BLE001  said in the row
-                return HealthCheck(
-                    name, False, essential, f"cannot be asked: {type(error).__name__}: {one_line(error)}"
-                )
+                return HealthCheck(name, False, essential, f"cannot be asked: {type(error).__name__}: {flat(error)}")
 
         return checked
 
     return decorated
-
-
-def one_line(what: object, most: int = 200) -> str:
-    """The text of something in one line of at most `most` characters."""
-    text = " ".join(str(what).split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 LIMIT_S = 60.0
@@ -180,13 +174,13 @@ def _imported(package: Package) -> tuple[bool, str]:
     except subprocess.TimeoutExpired:
         return False, f"its import had not ended after {LIMIT_S:g} s"
     except OSError as error:
-        return False, f"not asked: {one_line(error)}"
+        return False, f"not asked: {flat(error)}"
     try:
         said = json.loads(done.stdout.strip().rpartition("\n")[2])
     except ValueError:
         return False, f"its import {_end(done)}"
     if "error" in said:
-        return False, _ABSENT if said.get("absent") else f"cannot be imported: {one_line(said['error'])}"
+        return False, _ABSENT if said.get("absent") else f"cannot be imported: {flat(said['error'])}"
     if said["empty"]:
         return False, "an empty folder of its name is there, and no package"
     return True, str(said["version"]) or "there"
@@ -194,7 +188,7 @@ def _imported(package: Package) -> tuple[bool, str]:
 
 def _end(done: subprocess.CompletedProcess[str]) -> str:
     lines: Sequence[str] = done.stderr.strip().splitlines()
-    last = f": {one_line(lines[-1])}" if lines else ""
+    last = f": {flat(lines[-1])}" if lines else ""
     if done.returncode >= 0:
         return f"ended the process with code {done.returncode}{last}"
     try:
