@@ -26,10 +26,12 @@ from ..live.eager import attribute
 from ..live.execution import leaves
 from .scriptable import storage_size
 
+DEVICE = torch.device("lazy", 0)
+
 
 @functools.cache
-def start_lazy() -> torch.device:
-    """The lazy TorchScript backend, begun once in a process, and its device.
+def start_lazy() -> None:
+    """Begins the lazy TorchScript backend, once in a process.
 
     torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails,
     recognisable only by the text of the error. Raises EnvironmentLackError for a torch that was built without it.
@@ -41,7 +43,6 @@ def start_lazy() -> torch.device:
     except RuntimeError as error:
         if "multiple backend fallbacks" not in str(error):
             raise
-    return torch.device("lazy", 0)
 
 
 def lazy_fallbacks() -> dict[str, int]:
@@ -104,42 +105,38 @@ aten = torch.ops.aten
 
 
 class OnLazyDevice(t.TorchDispatchMode):
-    """A mode under which every tensor is made on the lazy `device`, whatever device the graph names or leaves out.
+    """A mode under which every tensor is made on the lazy device, whatever device the graph names or leaves out.
 
     It sees ATen's operators, so that factories inside other functions and subgraphs are moved too. What an operator
     computes stays the same: `copy`, which `copy_` becomes and which has no lazy kernel, is written with operators that
     have one.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        super().__init__()
-        self.device = device
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        given = [value for value in leaves([*args, *kwargs.values()]) if isinstance(value, torch.Tensor)]
         if func is aten.copy.default:
             return _copied(*args[:2])
-        if func in (aten.lift_fresh.default, aten.lift_fresh_copy.default) and args[0].device != self.device:
-            return wrapped_lazy(args[0].to(self.device))
+        if func in (aten.lift_fresh.default, aten.lift_fresh_copy.default) and args[0].device != DEVICE:
+            return wrapped_lazy(args[0].to(DEVICE))
         names = [argument.name for argument in func._schema.arguments]
-        makes = not given
+        makes = not any(isinstance(value, torch.Tensor) for value in leaves([*args, *kwargs.values()]))
         if "device" in names:
             place = names.index("device")
             if place < len(args):
-                args = (*args[:place], self.device, *args[place + 1 :])
+                args = (*args[:place], DEVICE, *args[place + 1 :])
             elif makes or kwargs.get("device") is not None:
-                kwargs["device"] = self.device
+                kwargs["device"] = DEVICE
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
-        result = func(*t.tree_map_only(torch.Tensor, self._moved, args), **kwargs)
-        if makes and isinstance(result, torch.Tensor) and result.device == self.device:
+        result = func(*t.tree_map_only(torch.Tensor, _moved, args), **kwargs)
+        if makes and isinstance(result, torch.Tensor) and result.device == DEVICE:
             return wrapped_lazy(result)
         return result
 
-    def _moved(self, value: torch.Tensor) -> torch.Tensor:
-        """A CPU tensor that is no input (a Python function's own constant) as a lazy one."""
-        return value.to(self.device) if value.device.type == "cpu" else value
+
+def _moved(value: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor that is no input (a Python function's own constant) as a lazy one."""
+    return value.to(DEVICE) if value.device.type == "cpu" else value
 
 
 def _copied(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -220,7 +217,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
     wrong.
     """
     given = [*inps, *attributes.values()]
-    device = start_lazy()
+    start_lazy()
     fallbacks: list[Fallback] = []
 
     def run(seen: Sequence[Any]) -> Any:
@@ -228,9 +225,9 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
         return _Tracer(gm, held, fallbacks).run(*seen[: len(inps)])
 
     with t.modes_off(), torch.inference_mode(False), torch.no_grad():
-        lazies, seen = zip(*(_lazy(value, device) for value in given), strict=True) if given else ((), ())
+        lazies, seen = zip(*(_lazy(value) for value in given), strict=True) if given else ((), ())
         ids = {t.lazy_tensor_id(lazy): place for place, lazy in enumerate(lazies) if isinstance(lazy, torch.Tensor)}
-        with OnLazyDevice(device):
+        with OnLazyDevice():
             values = run(seen)
         if fallbacks:
             raise NotExtractedError.of(fallbacks)
@@ -245,7 +242,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
     return Traced(values, eager, fakes, list(lazies), ids, changed)
 
 
-def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
+def _lazy(value: Any) -> tuple[Any, Any]:
     """(the tensor whose id stands for an input, what the graph sees of it).
 
     The backend keeps tensors without dimensions by their value, so that two equal ones, or one and a number of the
@@ -255,7 +252,7 @@ def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
         return value, value
     try:
         stand_in = torch.zeros(value.shape if value.dim() else (1,), dtype=value.dtype)
-        lazy = wrapped_lazy(stand_in.to(device))
+        lazy = wrapped_lazy(stand_in.to(DEVICE))
     except (RuntimeError, NotImplementedError) as error:
         raise NotExtractedError(f"an input of {value.dtype} cannot be a lazy tensor: {error}") from error
     return lazy, lazy if value.dim() else lazy.view(())
