@@ -208,8 +208,9 @@ class Extraction:
         None when torch has forgotten the graph. `given`: inputs, then attributes."""
         if not self.key:
             return []
-        values = [given[source].detach() if isinstance(source, int) else source for source in self.sources]
-        values = [value if value.dim() else value.view(1) for value in values]  # as they were traced
+        values = [
+            torch.atleast_1d(given[source].detach()) if isinstance(source, int) else source for source in self.sources
+        ]
         with torch.no_grad():
             computed = lazy_tracing.run_lazy(self.key, values)
             if computed is None:
@@ -285,7 +286,7 @@ def _compiled(trace: Traced) -> Extraction:
         raise NotExtractedError(
             f"it compiled {compiled} of {counted(len(results), 'result')}: the others are no computations"
         )
-    sources = [trace.ids.get(number, value) for number, value in zip(ids, values, strict=True)]
+    sources: list[Any] = [trace.ids.get(number, value) for number, value in zip(ids, values, strict=True)]
     return Extraction(key, ir, sources, updated, outputs, container)
 
 
