@@ -126,7 +126,7 @@ def shown_path(path: Path) -> str:
 def error_line(error: object) -> str:
     """The first line of an error's text; the name of its type where there is none.
 
-    >>> error_line(ValueError("no such size\nat line 3")), error_line(KeyboardInterrupt())
+    >>> error_line(ValueError("no such size\\nat line 3")), error_line(KeyboardInterrupt())
     ('no such size', 'KeyboardInterrupt')
     """
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -135,7 +135,7 @@ def error_line(error: object) -> str:
 def flat(text: object, limit: int = 200) -> str:
     """The text of something in one line of at most `limit` characters.
 
-    >>> flat("two\n  lines", 9), flat("two lines", 6)
+    >>> flat("two\\n  lines", 9), flat("two lines", 6)
     ('two lines', 'two l…')
     """
     line = " ".join(str(text).split())

@@ -4,7 +4,7 @@ not shown.
 Imports no torch (versions come from package metadata and from the text of torch/version.py), does not start anything
 but `nvidia-smi` and `gcc --version`, and does not read any other environment variable than those of ALLOWED_VARIABLES.
 
->>> versions_text(collect()).startswith("PyTorch version: 2")
+>>> versions_text().startswith("PyTorch version: 2")
 True
 """
 
