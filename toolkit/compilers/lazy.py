@@ -290,23 +290,23 @@ def _compiled(trace: Traced) -> Extraction:
     return Extraction(key, ir, sources, updated, outputs, container)
 
 
+def _tensors(values: Sequence[Any]) -> list[tuple[int, torch.Tensor]]:
+    """The tensors and their places, the last first: what a dictionary keeps of several is then the first."""
+    return [(number, value) for number, value in enumerate(values) if isinstance(value, torch.Tensor)][::-1]
+
+
+def _is_whole(fake: torch.Tensor) -> bool:
+    """Whether a tensor is all of its storage, so that others can be views of it."""
+    return fake.numel() * fake.element_size() == storage_size(fake)[1] and fake.storage_offset() == 0
+
+
 def _outputs(trace: Traced, place: Callable[[torch.Tensor], int]) -> list[Output]:
     """How each output comes about: by what it shares in eager."""
-    arguments = {id(fake): number for number, fake in enumerate(trace.fakes) if isinstance(fake, torch.Tensor)}
-    storages: dict[int, int] = {}
-    for number, fake in enumerate(trace.fakes):
-        if isinstance(fake, torch.Tensor):
-            storages.setdefault(storage_size(fake)[0], number)
-    first: dict[int, int] = {}
-    bases: dict[int, int] = {}
-    outputs: list[Output] = []
-    eager = leaves(trace.eager)
-    for number, fake in enumerate(eager):
-        if isinstance(fake, torch.Tensor):
-            storage, size_bytes = storage_size(fake)
-            first.setdefault(id(fake), number)
-            if fake.numel() * fake.element_size() == size_bytes and fake.storage_offset() == 0:
-                bases.setdefault(storage, number)  # it is all of its storage, so that others can be views of it
+    eager, outputs = leaves(trace.eager), list[Output]()
+    arguments = {id(fake): number for number, fake in _tensors(trace.fakes)}
+    storages = {storage_size(fake)[0]: number for number, fake in _tensors(trace.fakes)}
+    first = {id(fake): number for number, fake in _tensors(eager)}
+    bases = {storage_size(fake)[0]: number for number, fake in _tensors(eager) if _is_whole(fake)}
     for number, (fake, value) in enumerate(zip(eager, leaves(trace.values), strict=True)):
         if not isinstance(fake, torch.Tensor):
             outputs.append(Output("itself", value))

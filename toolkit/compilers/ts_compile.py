@@ -75,22 +75,18 @@ class UnscriptableError(CannotTakeError):
 
 def script(
     fx_g: fx.GraphModule, inps: Sequence[Any], finish: Callable[[torch.jit.ScriptModule], Any] = torch.jit.freeze
-) -> torch.jit.ScriptModule:
-    """The scripted copy of a graph, in evaluation mode, after the passes of `finish`. Raises UnscriptableError."""
+) -> Callable[..., Any]:
+    """The scripted copy of a graph, in evaluation mode, after the passes of `finish`; a list that the graph returns,
+    which is a tuple in TorchScript, is one again. Raises UnscriptableError."""
     for node in fx_g.graph.nodes:
         if isinstance(node.target, t.HigherOrderOperator) and not has_translation(node):
             raise UnscriptableError("TorchScript has no form for higher-order operators", node.name, *_told(node))
     gm = scriptable(fx_g, inps)
     try:
         with torchscript_alone():
-            return finish(torch.jit.script(gm).eval())
+            scripted = finish(torch.jit.script(gm).eval())
     except (RuntimeError, TypeError, NotImplementedError, ValueError, OSError, FrontendError) as error:
         raise _explained(error, fx_g, gm) from error
-
-
-def returning(fx_g: fx.GraphModule, scripted: Callable[..., Any]) -> Callable[..., Any]:
-    """The scripted module with outputs in the container that the graph has: a list comes back from TorchScript as a
-    tuple."""
     returns_list = isinstance(fx_g.graph.output_node().args[0], list)
     return (lambda *args: list(scripted(*args))) if returns_list else scripted
 
@@ -148,7 +144,7 @@ def ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
         frozen = script(fx_g, inps, _optimised)
         if not any(isinstance(value, (t.FakeTensor, torch.SymInt)) for value in inps):
             _run_once(frozen, inps)
-    return returning(fx_g, frozen)
+    return frozen
 
 
 def _optimised(scripted: torch.jit.ScriptModule) -> Any:
@@ -179,7 +175,7 @@ def simple_ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
     >>> simple_ts_compile(gm, inputs)(list(inputs))[0].shape
     torch.Size([2, 4])
     """
-    return returning(fx_g, script(fx_g, inps))
+    return script(fx_g, inps)
 
 
 def nnc_jit(f: Callable[..., Any]) -> Callable[..., Any]:
