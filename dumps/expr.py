@@ -247,18 +247,6 @@ def symbols(expr: Expr | str) -> set[str]:
     return set()
 
 
-def unparse(expr: Expr) -> str:
-    """Text that parses to the same expression; functions are written by name."""
-    if isinstance(expr, Name):
-        return expr.name
-    if isinstance(expr, Apply):
-        args = [unparse(arg) for arg in expr.args]
-        if expr.function == "Piecewise":
-            args = [f"({value}, {condition})" for value, condition in zip(args[::2], args[1::2], strict=True)]
-        return f"{expr.function}({', '.join(args)})"
-    return repr(expr)
-
-
 def evaluate(expr: Expr | str, values: Mapping[str, int | float | bool]) -> int | float | bool:
     """The number an expression has for those symbol values.
 

@@ -127,24 +127,19 @@ def _say_no_program(error: Exception) -> None:
 
 
 def write_graph_folder(
-    path: Path,
-    record: GraphRecord,
-    inputs: InputsRecord | None = None,
-    tensors: TensorSink | None = None,
-    *,
-    on_failure: Callable[[Exception], None] = _say_no_program,
+    path: Path, record: GraphRecord, inputs: InputsRecord | None = None, tensors: TensorSink | None = None
 ) -> None:
     """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
 
-    Storages that the records name are copied from `tensors` into the folder's own tensors/. `on_failure` is called when
-    the graph has no runnable program; the rest is written.
+    Storages that the records name are copied from `tensors` into the folder's own tensors/. Where the graph has
+    no runnable program, that is said, and the rest is written.
     """
     with new_folder(path) as folder:
         if tensors is not None:
             copy_storages(stored_names(record, inputs), tensors, TensorStore(folder / TENSORS_FOLDER))
         (folder / sidecar.TABLE).write_bytes(sidecar.encode(record))
         (folder / GRAPH_FILE).write_bytes(encode(record))
-        if program := program_bytes(record, on_failure):
+        if program := program_bytes(record, _say_no_program):
             (folder / PROGRAM_FILE).write_bytes(program)
         if inputs is not None:
             (folder / INPUTS_FILE).write_bytes(encode(inputs))

@@ -77,7 +77,7 @@ class Tail:
         self.more = False
         """Whether the file was longer than what was read."""
         self._bite = bite
-        self._offset = _size(path) if at is None else at
+        self._offset = size_of(path) if at is None else at
         self._file: tuple[int, int] | None = None
         self._rest: list[bytes] = []
 
@@ -133,7 +133,8 @@ def decoded(line: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """The bytes of a file; 0 where there is none."""
     try:
         return path.stat().st_size
     except OSError:

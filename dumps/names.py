@@ -5,7 +5,7 @@ number alone.
 Reads records only: Dynamo's sources, AOTAutograd's descriptors, and what the recorder kept of Dynamo's outputs (NAMES).
 No torch.
 
->>> result_names(saved.record)[:2]
+>>> [name for _, name in outputs(saved.record)][:2]
 ['linear_1, train.py:11', 'saved for backward: x']
 """
 
@@ -30,11 +30,6 @@ them."""
 def input_names(record: GraphRecord) -> dict[str, str]:
     """Placeholder -> its name in the program."""
     return _inputs(record, _sources(record))
-
-
-def result_names(record: GraphRecord) -> list[str]:
-    """The name of each output, in order."""
-    return [name for _, name in outputs(record)]
 
 
 def outputs(record: GraphRecord) -> list[tuple[str, str]]:

@@ -50,8 +50,6 @@ from .wording import typed_path, why_not_there
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-if TYPE_CHECKING:
-
 
 def borrowed(saved: SavedGraph) -> InputsRecord | None:
     """What was observed of this graph's inputs when graphs of its compile ran; None when none of them did."""

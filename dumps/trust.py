@@ -179,11 +179,11 @@ def grant(ready: Ready | None = None) -> None:
 
 
 @contextlib.contextmanager
-def granted(ready: Ready | None = None) -> Generator[None]:
+def granted() -> Generator[None]:
     """Grants trust within a block."""
     global _given, _ready
     before = _given, _ready
-    grant(ready)
+    grant()
     try:
         yield
     finally:

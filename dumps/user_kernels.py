@@ -16,7 +16,7 @@ from typing import Any, cast
 from .allowlist import is_custom
 from .schema import Arg, DefinitionRecord, GraphBody, GraphRecord, NodeRecord, TritonKernel
 from .store import SavedGraph
-from .walk import nodes, references, tag_of
+from .walk import dict_items, nodes, references, tag_of
 from .wording import counted
 
 CALL = "triton_kernel_wrapper"
@@ -110,16 +110,11 @@ def _calls(body: GraphBody) -> Iterator[NodeRecord]:
 def _call(node: NodeRecord) -> Iterator[str]:
     grids: Any = node.kwargs.get("grid") or []
     yield f"called by {node.name}, grid {' or '.join(dict.fromkeys(_plain(argument) for argument in grids))}"
-    tensors = [f"{name}={_plain(value)}" for name, value in _pairs(node.kwargs.get("kwargs"))]
-    constants = [f"{name}={value}" for name, value in _pairs(node.meta.get("triton_constants"))]
+    tensors = [f"{name}={_plain(value)}" for name, value in dict_items(node.kwargs.get("kwargs"))]
+    constants = [f"{name}={value}" for name, value in dict_items(node.meta.get("triton_constants"))]
     yield f"  {', '.join([*tensors, *constants])}"
     if written := node.kwargs.get("tensors_to_clone"):
         yield f"  writes {', '.join(str(argument) for argument in cast('list[Any]', written))}"
-
-
-def _pairs(arg: Arg) -> list[tuple[str, Arg]]:
-    held = cast("dict[str, list[list[Any]]]", arg or {})
-    return [(str(pair[0]), pair[1]) for pair in held.get("dict", [])]
 
 
 def _plain(arg: Arg) -> str:

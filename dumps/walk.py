@@ -208,3 +208,9 @@ def user_frame(stack: str) -> tuple[str, str]:
         return "", ""
     chosen = next((frame for frame in reversed(listed) if not TORCH_FILE.search(frame.file)), listed[-1])
     return chosen.where, chosen.code
+
+
+def dict_items(arg: Arg) -> list[tuple[str, Arg]]:
+    """The pairs of a saved dictionary with names as keys."""
+    held = cast("dict[str, list[list[Any]]]", arg or {})
+    return [(str(pair[0]), pair[1]) for pair in held.get("dict", [])]

@@ -123,6 +123,25 @@ def shown_path(path: Path) -> str:
     return shlex.quote(str(path))
 
 
+def error_line(error: object) -> str:
+    """The first line of an error's text; the name of its type where there is none.
+
+    >>> error_line(ValueError("no such size\\nat line 3")), error_line(KeyboardInterrupt())
+    ('no such size', 'KeyboardInterrupt')
+    """
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def flat(text: object, limit: int = 200) -> str:
+    """The text of something in one line of at most `limit` characters.
+
+    >>> flat("two\\n  lines", 9), flat("two lines", 6)
+    ('two lines', 'two l…')
+    """
+    line = " ".join(str(text).split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
 def shortened(text: str, limit: int) -> str:
     """The words of a text with single spaces between them, as many as fit, with "…" where it goes on.
 

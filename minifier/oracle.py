@@ -333,7 +333,8 @@ class Oracle:
     def _of_own_code(self, named: str, users: Sequence[Pass]) -> CannotJudgeError | None:
         """The refusal of a graph that is right, in whose compile passes or decompositions of the user's ran: before it
         was recorded, or not here; None where they ran here and it is right all the same."""
-        from ..toolkit.stages.asking import pairs, stages_of
+        from ..toolkit.blame.partners import stages_of
+        from ..toolkit.stages.asking import pairs
         from ..toolkit.verdicts.ladder_words import address
 
         saved, imports = load_graph(self.case), self.options.imports
@@ -354,7 +355,7 @@ class Oracle:
 
     def _wider(self) -> str:
         """The graph that this one was made from, where what made it may be at fault; empty where none is recorded."""
-        from ..toolkit.stages.asking import stages_of
+        from ..toolkit.blame.partners import stages_of
         from ..toolkit.verdicts.ladder_words import address
 
         saved = load_graph(self.case)

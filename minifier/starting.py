@@ -106,14 +106,7 @@ class Start:
         return ["minify", self.graph, "-o", self.out, *self.options.words(), "--json"]
 
 
-def proposed(
-    graph: str,
-    *,
-    verdict: Verdict | None = None,
-    rung: str = "",
-    imports: tuple[str, ...] = (),
-    cwd: Path | None = None,
-) -> Start:
+def proposed(graph: str, *, verdict: Verdict | None = None, rung: str = "", imports: tuple[str, ...] = ()) -> Start:
     """What is proposed for a graph: the options that a case was found with, else what its last verdict says: `rung` is
     the first that fails, `imports` what it was judged with.
 
@@ -121,9 +114,9 @@ def proposed(
     """
     from ..dumps.store import Run, resolve
 
-    resolved = resolve(graph, cwd)
+    resolved = resolve(graph)
     if isinstance(resolved, Run):
-        return Start(graph, free_folder("graph", cwd), why="the graph of the run that failed")
+        return Start(graph, free_folder("graph"), why="the graph of the run that failed")
     stage = resolved.stage
     options, why = _of_case(resolved.path), "as it was found" if (resolved.path / "case.json").is_file() else ""
     if why and needs_saying(options):
@@ -134,7 +127,7 @@ def proposed(
             options, imports=(), check=MinifyOptions.check if options.command is not None else options.check
         )
         why += f", without {' and '.join(left)}: what is run has to be said by you"
-    start = Start(graph, free_folder(stage, cwd), options, why)
+    start = Start(graph, free_folder(stage), options, why)
     return start if why or verdict is None else _as_judged(start, verdict, rung, imports)
 
 

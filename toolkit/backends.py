@@ -1,8 +1,8 @@
 """The compilers as backends of torch.compile: one table, one way through AOTAutograd.
 
-To add one: a row of `BACKENDS`, and in its module `backend_arguments(**options)`, which returns what AOTAutograd is
-given (`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`;
-`arrives` is called with each Dynamo graph before). The names are entry points of the group `torch_dynamo_backends`
+To add one: a row of `BACKENDS`, and in its module a function of the options that returns what AOTAutograd is given
+(`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`; `arrives`
+is called with each Dynamo graph before). The names are entry points of the group `torch_dynamo_backends`
 (pyproject.toml). Must not import torch or a compiler before it is used.
 
 For example: `torch.compile(model, backend="graphdbg_print", options={"file": "graphs.txt"})`.
@@ -19,15 +19,15 @@ from ..dumps.errors import UnknownWordError
 from .compilers.boxed import through_aot
 
 BACKENDS = {
-    "graphdbg_nop": "nop",
-    "graphdbg_debug_nop": "debug_nop",
-    "graphdbg_print": "print_compile",
-    "graphdbg_draw": "draw_graph_compile",
-    "graphdbg_dump": "graph_dumper",
-    "graphdbg_ts": "ts_compile",
-    "graphdbg_lazy": "lazy",
+    "graphdbg_nop": "boxed:nop_arguments",
+    "graphdbg_debug_nop": "debug_nop:debug_nop_arguments",
+    "graphdbg_print": "showing:print_arguments",
+    "graphdbg_draw": "showing:draw_arguments",
+    "graphdbg_dump": "graph_dumper:dump_arguments",
+    "graphdbg_ts": "ts_compile:ts_arguments",
+    "graphdbg_lazy": "lazy:lazy_arguments",
 }
-"""Backend -> the module here whose `backend_arguments(**options)` it uses."""
+"""Backend -> the module of `compilers`, and the function there that makes AOTAutograd's arguments of its options."""
 
 
 def graphdbg_triton(
@@ -49,7 +49,6 @@ class Backend:
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
-        self.module = BACKENDS[name]
 
     def __repr__(self) -> str:
         return f"<backend {self.__name__}>"
@@ -66,7 +65,8 @@ class Backend:
 
     def arguments(self, options: dict[str, Any]) -> dict[str, Any]:
         """What AOTAutograd is given under these options."""
-        make = import_module(f".compilers.{self.module}", __package__).backend_arguments
+        module, _, function = BACKENDS[self.__name__].partition(":")
+        make = getattr(import_module(f".compilers.{module}", __package__), function)
         known = list(inspect.signature(make).parameters)
         unknown = sorted(set(options) - set(known))
         if unknown:

@@ -89,9 +89,9 @@ class JobFile(msgspec.Struct):
         """Whether the job was started in the current folder."""
         return Path(self.record.cwd) == Path.cwd().resolve()
 
-    def age_s(self, now: float | None = None) -> float:
+    def age_s(self) -> float:
         """Seconds since the job ended, or else since it started."""
-        return max(0.0, (time.time() if now is None else now) - (self.ended or self.record.started))
+        return max(0.0, time.time() - (self.ended or self.record.started))
 
 
 def homes() -> list[Path]:
@@ -210,7 +210,7 @@ def stamp() -> list[int]:
     return seen
 
 
-def recent(most: int = 2 * KEPT) -> list[JobFile]:
+def recent() -> list[JobFile]:
     """The jobs there are, the newest first; folders that cannot be read, and passing ones, are left out."""
     jobs: list[JobFile] = []
     for home in homes():
@@ -219,7 +219,7 @@ def recent(most: int = 2 * KEPT) -> list[JobFile]:
                 kept = look(folder)
                 if not kept.record.passing:
                     jobs.append(kept)
-    return sorted(jobs, key=lambda kept: kept.record.started, reverse=True)[:most]
+    return sorted(jobs, key=lambda kept: kept.record.started, reverse=True)[: 2 * KEPT]
 
 
 def option(words: Sequence[str], *names: str) -> str:

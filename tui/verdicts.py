@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..dumps.lines import objects
+from ..dumps.lines import objects, size_of
 from ..dumps.opening import opened
 from ..toolkit.isolation.imports import given
 from ..toolkit.node_values.seen import ValuesSeen
@@ -167,7 +167,7 @@ def nodes_of(graph: str, before: object = None) -> NodesFound | None:
     wanted = Path(graph).absolute()
     since = job_files.recorded_at(wanted)
     jobs = [kept for kept in reversed(job_files.recent()) if kept.record.started >= since and _reaches(kept, wanted)]
-    sizes = [(str(kept.folder), _size(kept.folder / job_files.OUT_FILE)) for kept in jobs]
+    sizes = [(str(kept.folder), size_of(kept.folder / job_files.OUT_FILE)) for kept in jobs]
     if sizes == before:
         return None
     nodes = NodesFound(seen=sizes)
@@ -179,13 +179,6 @@ def nodes_of(graph: str, before: object = None) -> NodesFound | None:
         said = f"here {split[2][0]} and {split[2][1]} split: error {error:.1e} and {other:.1e}"
         nodes.marks["first split", ""] = [(node, "", said)]
     return nodes
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def _reaches(kept: job_files.JobFile, wanted: Path) -> bool:

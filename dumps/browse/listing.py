@@ -264,12 +264,12 @@ class ListingLine(msgspec.Struct):
         return f"{self.name} {self.stage} {self.status} {self.error} {self.text} {self.function}".lower()
 
 
-def run_lines(name: str, run: Following, *, depth: int = 0) -> list[ListingLine]:
+def run_lines(name: str, run: Following) -> list[ListingLine]:
     """A run, its processes where there are several or one ended badly, its graphs, and what is to be said of it.
 
     `name` is what a user calls it, and what its graphs' ids are put behind (a packed run lies in another folder)."""
     key = f"run {name}"
-    head = ListingLine(key, "run", name, depth, target=name, run=name, path=run.path, folds=run.record is not None)
+    head = ListingLine(key, "run", name, 0, target=name, run=name, path=run.path, folds=run.record is not None)
     head.text, head.status, head.bad = _run_text(run)
     lines = [head]
     if run.record is None:
@@ -280,7 +280,7 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[ListingLine]
     for compiled in of_rows(run):
         compiles.setdefault(compiled.rows[0].process, []).append(compiled)
     for end in ends:
-        process, below = end.process, depth + 1
+        process, below = end.process, 1
         bad = end.status in ("failed", "killed", "died")
         if len(ends) > 1 or bad:
             line = ListingLine(
@@ -299,7 +299,7 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[ListingLine]
             below += 1
         for compiled in compiles.get(process.name, []):
             lines += _compile_lines(key, name, compiled, below)
-    return lines + _notes(key, name, run, depth + 1)
+    return lines + _notes(key, name, run, 1)
 
 
 def aged(lines: list[ListingLine], run: Following) -> list[ListingLine]:

@@ -365,8 +365,8 @@ MOST = 24
 _WIDEST, _NARROWEST = 24, 12
 
 
-def around(view: GraphView, index: int, hops: int, most: int = MOST) -> tuple[list[int], int]:
-    """The nodes within a number of hops, in the order of the graph (of more than `most`, the nearest), and how many
+def around(view: GraphView, index: int, hops: int) -> tuple[list[int], int]:
+    """The nodes within a number of hops, in the order of the graph (of more than MOST, the nearest), and how many
     there are."""
     distance = {index: 0}
     border = [index]
@@ -380,7 +380,7 @@ def around(view: GraphView, index: int, hops: int, most: int = MOST) -> tuple[li
                     distance[other] = step
                     following.append(other)
         border = following
-    nearest = sorted(distance, key=lambda at: (distance[at], abs(at - index)))[:most]
+    nearest = sorted(distance, key=lambda at: (distance[at], abs(at - index)))[:MOST]
     return sorted(nearest), len(distance)
 
 

@@ -61,9 +61,9 @@ def span(words: str, kind: str = PLAIN, node: str = "", graph: str = "") -> Span
     return Span(plain(words), kind, node, graph)
 
 
-def link(node: str, graph: str = "", words: str = "") -> Span:
+def link(node: str, graph: str = "") -> Span:
     """A node that can be jumped to."""
-    return Span(plain(words or node), LINK, node, graph)
+    return Span(plain(node), LINK, node, graph)
 
 
 def line(*pieces: Span | tuple[str, str] | str) -> Line:

@@ -44,9 +44,9 @@ class GraphGroup(msgspec.Struct):
         return SavedGraph(row.path, self.run, row)
 
 
-def side(text: str, cwd: str | Path | None = None) -> SavedGraph | GraphGroup:
+def side(text: str) -> SavedGraph | GraphGroup:
     """The graph or part of a run that a text names; raises UsageError saying what was looked for and where."""
-    path = Path(os.path.normpath(Path(cwd or "") / text))
+    path = Path(os.path.normpath(text))
     if text and "\0" not in text:
         for folder in (path, *path.parents):
             if is_run(folder):
@@ -54,7 +54,7 @@ def side(text: str, cwd: str | Path | None = None) -> SavedGraph | GraphGroup:
                 if target is not None:
                     return target
                 break
-    target = resolve(text, cwd)
+    target = resolve(text)
     return target if isinstance(target, SavedGraph) else GraphGroup(text, target, target.rows, "run")
 
 

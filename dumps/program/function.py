@@ -51,7 +51,6 @@ REGION = "higher_order.invoke_subgraph"
 FUNCTION = "higher_order.autograd_function_apply"
 """A torch.autograd.Function: its first two arguments are its forward and its backward."""
 
-_COLLECTIVES = "torch.distributed._functional_collectives"
 _FUNCTION_KEYS = frozenset({"non_differentiable_idx", "saved_for_backward_idx"})
 _NO_ALIASES = ("higher_order.while_loop", "higher_order.cond", "higher_order.scan", "higher_order.map_impl")
 """Operators whose bodies may not give back what they were given."""

@@ -139,13 +139,11 @@ def source_of(
     return writer.source
 
 
-def inputs_of(
-    case: ReproFacts, constants: Mapping[str, str], way: Way, *, plain: bool = False
-) -> tuple[list[Slot], InputSource]:
+def inputs_of(case: ReproFacts, constants: Mapping[str, str], way: Way) -> tuple[list[Slot], InputSource]:
     """The inputs of a case and the constants of its function, and how a program makes them."""
     slots, known = slots_of(case.record, case.inputs, constants, grad=case.facts.grad)
     views = {"views": case.facts.views, "moved": case.facts.moved}
-    return slots, source_of(slots, way, case.read, known, plain=plain, **views)
+    return slots, source_of(slots, way, case.read, known, **views)
 
 
 class _Writer:

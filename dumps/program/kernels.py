@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import RefusedError
 from ..schema import NodeRecord, TritonKernel
+from ..walk import dict_items
 from ..wording import counted
 
 if TYPE_CHECKING:
@@ -90,13 +91,13 @@ def call(node: NodeRecord, kernels: Sequence[TritonKernel], writer: Writer) -> s
     if not isinstance(place, int) or not 0 <= place < len(kernels):
         raise RefusedError(where, "the source of its Triton kernel was not recorded", "record the run again")
     kernel = kernels[place]
-    if _pairs(node.kwargs.get("tma_descriptor_metadata")):
+    if dict_items(node.kwargs.get("tma_descriptor_metadata")):
         raise RefusedError(where, f"the kernel {kernel.name} takes TMA descriptors, which a program cannot contain yet")
     grid = _grid(node, kernel, writer)
     name = writer.word(kernel.name)
-    given = writer.keywords(_pairs(node.kwargs.get("kwargs")))
+    given = writer.keywords(dict_items(node.kwargs.get("kwargs")))
     given += [
-        f"{writer.word(key)}={_constant(value, where)}" for key, value in _pairs(node.meta.get("triton_constants"))
+        f"{writer.word(key)}={_constant(value, where)}" for key, value in dict_items(node.meta.get("triton_constants"))
     ]
     if node.target == MUTATION:
         return f"{name}[{grid}]({', '.join(given)})"
@@ -177,8 +178,3 @@ def _joined(blocks: list[str]) -> str:
         )
         text += (gap if text else "") + block
     return text
-
-
-def _pairs(arg: Any) -> list[tuple[str, Any]]:
-    held = cast("dict[str, list[list[Any]]]", arg or {})
-    return [(str(pair[0]), pair[1]) for pair in held.get("dict", [])]

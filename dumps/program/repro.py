@@ -21,6 +21,7 @@ import msgspec
 
 from ..hints import numbers, size
 from ..schema import GraphRecord, NodeRecord, SymValue, TensorValue
+from ..wording import flat
 from .case import Rate, ReproFacts, symbol_homes
 from .endings import ending_of
 from .entering import ENTERS, RUNG, Entry, Stand, compiled_at, mode_lines, or_eager, settings_at
@@ -281,8 +282,7 @@ def _sizes_text(case: ReproFacts, sizing: Sizing | None) -> list[str]:
 
 def _one_line(text: str, limit: int) -> str:
     """Text that can stand in a docstring: one line, no quotes that end it, no backslashes."""
-    flat = " ".join(text.replace("\\", "/").replace('"', "'").split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    return flat(text.replace("\\", "/").replace('"', "'"), limit)
 
 
 def flaky_sentence(rate: Rate, subject: str = "This program") -> str:

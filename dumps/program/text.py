@@ -186,11 +186,6 @@ def blocks(*parts: str | Iterable[str]) -> str:
     return "\n\n\n".join(text for text in texts if text)
 
 
-def gap_before(body: str) -> list[str]:
-    """Empty lines between imports and what follows."""
-    return ["", ""] if body.startswith(("def ", "@", "class ")) else [""]
-
-
 def names_read(body: str) -> set[str]:
     """The names and dotted names that stand in a program, each with all that it begins with: "math.pi" and "math".
 

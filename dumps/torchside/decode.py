@@ -25,8 +25,10 @@ from ..errors import (
     RefusedError,
     TargetRefusedError,
 )
+from ..program.text import is_identifier
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
+from ..wording import error_line
 from . import definitions, leaf_modules, targets
 from .arguments import ArgumentReader
 from .encode import CARRIED_VALUE, CARRY, GROUPS
@@ -117,12 +119,12 @@ class Decoder:
     def _node(
         self, graph: Graph, root: torch.nn.Module, record: NodeRecord, arguments: ArgumentReader, where: str
     ) -> torch.fx.Node:
-        if not targets.is_identifier(record.name) or record.name == "self":
+        if not is_identifier(record.name) or record.name == "self":
             raise NameRefusedError(where, f"the node name {record.name[:60]!r} is not a plain identifier")
         if record.name in arguments.nodes:
             raise DamagedError(where, "a node of that name exists already")
         for name in record.kwargs:
-            if not targets.is_identifier(name):
+            if not is_identifier(name):
                 raise NameRefusedError(where, f"the keyword argument {name[:60]!r} is not a plain identifier")
         arguments.options = record.target.startswith("higher_order.")  # options of kernels, unlike dicts in metadata
         args = tuple(arguments.decode(argument, where) for argument in record.args)
@@ -156,7 +158,7 @@ class Decoder:
         if record.op == "call_method":
             return targets.check_method(name, where)
         if record.op in ("placeholder", "output"):
-            if not targets.is_identifier(name):
+            if not is_identifier(name):
                 raise NameRefusedError(where, f"the target {name[:60]!r} is not a plain identifier")
             if record.op == "placeholder" and (kwargs or len(args) > 1):
                 raise DamagedError(where, "a placeholder takes one default value at most")
@@ -241,8 +243,7 @@ def _module(root: torch.nn.Module, graph: Graph, where: str) -> GraphModule:
         graph.lint()
         return GraphModule(root, graph)
     except (RuntimeError, SyntaxError, AttributeError, ValueError, TypeError, LookupError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DamagedError(where, f"FX cannot build a module from it ({first})") from error
+        raise DamagedError(where, f"FX cannot build a module from it ({error_line(error)})") from error
 
 
 def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:

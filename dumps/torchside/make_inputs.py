@@ -38,7 +38,7 @@ from ..schema import (
 )
 from ..tensors import TensorSink
 from ..walk import plain
-from ..wording import counted
+from ..wording import counted, error_line
 from .arguments import device_of, dtype_of, named
 from .history import Base, computed
 from .storages import INTEGER_OF, StorageReader, together, view
@@ -239,8 +239,9 @@ def tensor(
             storage = filled.to(device).untyped_storage()
         tensor_made = view(storage, _with_quantizer(value), dtype, where)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DeviceMissingError(where, f"this machine cannot make it ({first})", "try --device cpu") from error
+        raise DeviceMissingError(
+            where, f"this machine cannot make it ({error_line(error)})", "try --device cpu"
+        ) from error
     if value.requires_grad and (tensor_made.dtype.is_floating_point or tensor_made.dtype.is_complex):
         tensor_made.requires_grad_(True)
     return tensor_made

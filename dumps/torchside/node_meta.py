@@ -21,6 +21,7 @@ from torch.fx.node import map_aggregate
 from .. import inert
 from ..allowlist import words
 from ..errors import DamagedError, GraphdbgError, RefusedError
+from ..program.text import is_identifier
 from ..schema import Arg, NodeRecord
 from ..walk import contents
 from . import targets
@@ -345,7 +346,7 @@ def _is_harmless(kind: str, name: str) -> bool:
     """Whether a name may be looked up or called on a value: paths are followed with getattr."""
     if kind == "CallMethodKey":
         return name in _SIZE_METHODS
-    return kind in ("InnerTensorKey", "GetAttrKey", "MappingKey") and targets.is_identifier(name) and "__" not in name
+    return kind in ("InnerTensorKey", "GetAttrKey", "MappingKey") and is_identifier(name) and "__" not in name
 
 
 def _chain(sources: Any) -> list[str]:

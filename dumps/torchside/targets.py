@@ -13,10 +13,8 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib
-import keyword
 import math
 import operator
-import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -33,6 +31,7 @@ from ..errors import (
     TorchLacksError,
     UntrustedSourceError,
 )
+from ..program.text import IDENTIFIER, is_identifier
 from ..schema import Arg
 from ..walk import tag_of
 from . import torch_private as t
@@ -74,16 +73,9 @@ def key(function: Any) -> Any:
 OPAQUE = "opaque:"
 _OF_A_CAPTURE = (f"{OPAQUE}torch._dynamo.compiled_autograd.", f"{OPAQUE}torch._dynamo.external_utils.")
 """Steps of autograd in torch's own graph of a backward."""
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_NAMESPACES = ("aten", "prims")
 _RESOLVED: dict[str, Callable[..., Any]] = {}
 _RESERVED = frozenset({"operator", "math", "builtins", "torch", "numpy", "higher_order"})
-
-
-def is_identifier(text: str) -> bool:
-    """Whether a text is a plain ASCII Python identifier and no keyword: the only kind of name that may reach FX's code
-    generator."""
-    return IDENTIFIER.fullmatch(text) is not None and not keyword.iskeyword(text)
 
 
 def name_of(function: Any) -> str:

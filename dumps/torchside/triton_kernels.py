@@ -39,10 +39,10 @@ from ..errors import (
     TorchLacksError,
     UntrustedSourceError,
 )
+from ..program.text import is_identifier
 from ..schema import NodeRecord, TritonKernel
 from . import torch_private as t
 from .definitions import run
-from .targets import is_identifier
 
 _CONFIG_FIELDS = (("num_warps", 4), ("num_stages", 3), ("num_ctas", 1), ("maxnreg", None))
 """What triton.Config takes beside the constants, and its defaults (Triton 3.6)."""

@@ -38,6 +38,7 @@ from ..schema import (
     Value,
 )
 from ..walk import plain, references
+from ..wording import error_line
 from . import torch_private as t
 from . import wrappers
 from .arguments import ArgumentReader, ArgumentWriter, device_of, dtype_of, named
@@ -264,8 +265,7 @@ class ValueReader:
                         self.tensor(msgspec.structs.replace(record.base, requires_grad=False), where), record, size
                     )
             except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
-                first = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise TorchLacksError(where, f"this torch cannot make such a tensor ({first})") from error
+                raise TorchLacksError(where, f"this torch cannot make such a tensor ({error_line(error)})") from error
         if record.requires_grad and (dtype.is_floating_point or dtype.is_complex):
             fake.requires_grad_(True)
         return fake

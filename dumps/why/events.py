@@ -258,7 +258,6 @@ class Reader:
         for guard in item.guards:
             if guard.place is not None and item.file.endswith(guard.place.file):
                 guard.place.file = item.file  # Dynamo's short form keeps the end of a path only
-        item.guards_of = whole(fields.get("of"))
         now = fields.get("now")
         if item.guards and isinstance(now, dict):
             item.guards[0].now = cast("dict[str, Any]", now)

@@ -104,7 +104,6 @@ class Compile(msgspec.Struct):
     cached: int = 0
     guards: list[Guard] = []
     also: list[Guard] = []
-    guards_of: int = 0
     captured: str = ""
     restarts: list[Restart] = []
     breaks: list[Break] = []

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import itertools
 import os
 import shutil
@@ -40,6 +39,7 @@ from ...dumps.atomic import temporary_beside
 from ...dumps.errors import ClusterError, GraphdbgError
 from ...dumps.reading import stored
 from ...dumps.store import load_graph
+from ...dumps.tensors import hash_bytes
 from ...toolkit.isolation import Answer as Reply
 from ...toolkit.isolation import ForkServer, PendingTask, default_memory_bytes, fork_server, processes
 from ...toolkit.isolation.client import trusted
@@ -57,11 +57,6 @@ class ParcelFile(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-def hash_of(data: bytes) -> str:
-    """The name of a file's content."""
-    return hashlib.blake2b(data, digest_size=20).hexdigest()
-
-
 class Sender:
     """Names trees and gives out their content. Safe to use from several threads."""
 
@@ -76,7 +71,7 @@ class Sender:
         with self._lock:
             entries = [self._entry(path, files[path]) for path in sorted(files)]
             data = msgspec.json.encode(entries)
-            name = hash_of(data)
+            name = hash_bytes(data)
             self._files[name] = data
         return name
 
@@ -84,18 +79,18 @@ class Sender:
         """The content of that name, as it was named. Raises EnvironmentLackError where the file has changed since."""
         held = self._files[name]
         data = held if isinstance(held, bytes) else held.read_bytes()
-        if hash_of(data) != name:
+        if hash_bytes(data) != name:
             raise ClusterError("cannot send a case to a worker", f"{held} changed during the query")
         return data
 
     def _entry(self, path: str, content: Path | bytes) -> ParcelFile:
         if isinstance(content, bytes):
-            name = hash_of(content)
+            name = hash_bytes(content)
             size = len(content)
         else:
             status = content.stat()
             key, size = (str(content), status.st_size, status.st_mtime_ns), status.st_size
-            name = self._known.get(key) or hash_of(content.read_bytes())
+            name = self._known.get(key) or hash_bytes(content.read_bytes())
             self._known[key] = name
         self._files[name] = content
         return ParcelFile(path, name, size)
@@ -112,7 +107,7 @@ class Store:
     def add(self, parts: Mapping[str, bytes]) -> None:
         """Keeps content by its name. Raises EnvironmentLackError for content that arrived altered."""
         for name, data in parts.items():
-            if hash_of(data) != name:
+            if hash_bytes(data) != name:
                 raise ClusterError(
                     "a case arrived damaged", f"the content of {name} does not match the hash in its name"
                 )

@@ -1,10 +1,9 @@
 """A candidate by its text ("0-19,23 edits [...]") as lines of nodes: what it keeps, and what it drops and changes
 beside another.
 
-Needs the names of the atoms: OUT/atoms.jsonl has them. For an older OUT they are told from the table of the original
-graph, and only believed where the result has the very same nodes. No torch.
+Needs the names of the atoms: OUT/atoms.jsonl has them. No torch.
 
->>> atoms = Atoms.of_table(saved.table)
+>>> atoms = Atoms([("permute",), ("addmm",)], node_lines(saved.table))
 >>> [line.text for line in difference(parsed("0-1"), parsed("0"), atoms) if line.sign == "-"]
 ['addmm = aten.addmm.default(primals_2, primals_3, permute)  float32 [2, 16]']
 """
@@ -31,8 +30,6 @@ _TEXT = re.compile(
     r"(?P<keep>[\d,-]*)(?: bypass (?P<bypass>[\d,-]+))?(?: return (?P<returned>nothing|[\d,-]+))?(?: edits "
     r"(?P<edits>.*))?"
 )
-_RETURN = "return "
-"""Before the name of an input, where the atom is that it is returned."""
 
 
 @dataclass(frozen=True)
@@ -46,50 +43,10 @@ class Line:
 
 @dataclass
 class Atoms:
-    """The nodes of each atom by name, and a line of text per node. `sure`: the search itself named them."""
+    """The nodes of each atom by name, and a line of text per node."""
 
     nodes: list[tuple[str, ...]]
     lines: dict[str, str]
-    sure: bool = False
-
-    @classmethod
-    def of_table(cls, table: Table) -> Atoms:
-        """As a search would number them: a computing node each, items with what they are taken from; returned inputs
-        last."""
-        lines = {name: node_line(table, index) for index, name in enumerate(table.name)}
-        groups: dict[int, list[str]] = {}
-        leader: dict[int, int] = {}
-        item = {number for number, text in enumerate(table.strings) if text.endswith("getitem")}
-        call = {number for number, text in enumerate(table.strings) if text.startswith("call_")}
-        for index, name in enumerate(table.name):
-            if table.op[index] not in call:
-                continue
-            first = next(iter(table.inputs[index]), None)
-            own = leader.get(first, index) if first is not None and table.target[index] in item else index
-            leader[index] = own
-            groups.setdefault(own, []).append(name)
-        nodes = [tuple(names) for names in groups.values()]
-        if len(table):
-            last = len(table) - 1
-            nodes += [
-                (_RETURN + table.name[index],) for index in dict.fromkeys(table.inputs[last]) if index not in leader
-            ]
-        return cls(nodes, lines)
-
-    def named(self, out: Path) -> Atoms:
-        """The same with the names that the search has written, where it has."""
-        try:
-            nodes = [tuple(map(str, line["nodes"])) or (str(line["name"]),) for line in read_atoms(out)]
-        except (GraphdbgError, ValueError, KeyError, TypeError):
-            return self
-        return Atoms(nodes, self.lines, sure=True)
-
-    def agrees(self, best: Candidate, names: set[str]) -> bool:
-        """Whether a finished case with nodes of these names is what the numbers say."""
-        if any(atom >= len(self.nodes) for atom in best.keep):
-            return False
-        first = [self.nodes[atom][0] for atom in best.keep - best.bypass]
-        return all(name in names for name in first if not name.startswith(_RETURN))
 
     def text(self, atom: int) -> list[str]:
         """The lines of an atom; its number where nothing more is known."""
@@ -99,15 +56,17 @@ class Atoms:
 
 
 NUMBERS_ONLY = Atoms([], {})
-"""Where the graph cannot be read: parts are numbers."""
+"""Where the names cannot be read: parts are numbers."""
 
 
-def node_line(table: Table, index: int) -> str:
-    """`mm = aten.mm.default(x, w)  float32 [4, 8]`."""
-    text = table.strings
-    inputs = ", ".join(table.name[source] for source in table.inputs[index])
-    kind = f"  {text[table.dtype[index]]} {dims_text(text[table.shape[index]])}".rstrip()
-    return plain(f"{table.name[index]} = {text[table.target[index]]}({inputs}){kind}")
+def node_lines(table: Table) -> dict[str, str]:
+    """Node -> `mm = aten.mm.default(x, w)  float32 [4, 8]`."""
+    text, lines = table.strings, dict[str, str]()
+    for index, name in enumerate(table.name):
+        inputs = ", ".join(table.name[source] for source in table.inputs[index])
+        kind = f"  {text[table.dtype[index]]} {dims_text(text[table.shape[index]])}".rstrip()
+        lines[name] = plain(f"{name} = {text[table.target[index]]}({inputs}){kind}")
+    return lines
 
 
 def parsed(text: str) -> Candidate | None:
@@ -184,22 +143,17 @@ def _sign(atom: int, best: Candidate, other: Candidate) -> str:
     return "~" if atom in other.bypass and atom not in best.bypass else " "
 
 
-def atoms_of(graph: str, out: Path, best: Candidate | None) -> tuple[Atoms, str]:
-    """The atoms of the graph that OUT is about, and a sentence where they are not sure."""
+def atoms_of(graph: str, out: Path) -> tuple[Atoms, str]:
+    """The atoms of the graph that OUT is about, and a sentence where their lines or their names are not known."""
     from ...dumps.store import resolve_graph
 
+    lines, doubt = dict[str, str](), ""
     try:
-        table = resolve_graph(graph).table
+        lines = node_lines(resolve_graph(graph).table)
     except GraphdbgError as error:
-        named = NUMBERS_ONLY.named(out)
-        return named, f"nodes are shown {'by name only' if named.sure else 'by number'}: {error}"
-    atoms = Atoms.of_table(table).named(out)
-    if atoms.sure:
-        return atoms, ""
+        doubt = f"nodes are shown by name only: {error}"
     try:
-        names = set(resolve_graph(str(out / "case")).table.name)
-    except GraphdbgError:
-        return atoms, "the names are those that a search would give; nothing here confirms them"
-    if best is not None and atoms.agrees(best, names):
-        return atoms, ""
-    return NUMBERS_ONLY, "nodes are shown by number: the search numbered them in another way than is known now"
+        nodes = [tuple(map(str, line["nodes"])) or (str(line["name"]),) for line in read_atoms(out)]
+    except (GraphdbgError, ValueError, KeyError, TypeError) as error:
+        return NUMBERS_ONLY, f"nodes are shown by number: {error}"
+    return Atoms(nodes, lines), doubt

@@ -4,7 +4,7 @@ not shown.
 Imports no torch (versions come from package metadata and from the text of torch/version.py), does not start anything
 but `nvidia-smi` and `gcc --version`, and does not read any other environment variable than those of ALLOWED_VARIABLES.
 
->>> versions_text(collect()).startswith("PyTorch version: 2")
+>>> versions_text().startswith("PyTorch version: 2")
 True
 """
 
@@ -89,10 +89,9 @@ def settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     return {name: value if _PLAIN_VALUE.match(value) else "<set>" for name, value in variables.items()}
 
 
-def versions_text(facts: Mapping[str, str] | None = None) -> str:
+def versions_text() -> str:
     """The whole section as plain text, ready for a code fence."""
-    facts = collect() if facts is None else facts
-    lines = [f"{name}: {value}" for name, value in facts.items()]
+    lines = [f"{name}: {value}" for name, value in collect().items()]
     lines += ["", "Versions of relevant libraries:"]
     lines += [f"[pip3] {name}=={version}" for name, version in packages().items()]
     chosen = settings()
@@ -164,10 +163,10 @@ def _first_line(command: list[str]) -> str:
     return lines[0] if lines else "Could not collect"
 
 
-def _output(command: list[str], limit_s: float = 20.0) -> str:
+def _output(command: list[str]) -> str:
     """Standard output of a probe; empty when it is missing, fails or hangs (a driver in a bad state does)."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...dumps import opening
+from ...dumps.atomic import free_path
 from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import ENTERS
@@ -28,7 +29,7 @@ from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
 from ...dumps.secrets import random_looking
 from ...dumps.sidecar import ITEM_BYTES
 from ...dumps.tables import visible
-from ...dumps.wording import counted, size_text
+from ...dumps.wording import counted, flat, size_text
 from ...toolkit.verdicts import verdict_words
 from ...toolkit.verdicts.verdict import OK, Verdict
 from ..casefile import CaseFile
@@ -347,8 +348,7 @@ def _without_warnings(lines: Sequence[str]) -> list[str]:
 
 def one_line(text: str, limit: int) -> str:
     """Text without line breaks and comment ends, cut to `limit` characters."""
-    flat = " ".join(text.replace("-->", "->").split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    return flat(text.replace("-->", "->"), limit)
 
 
 def _fenced(text: str, language: str = "") -> str:
@@ -498,14 +498,14 @@ class Preview:
         return lines + ([self.damage] if self.damage else [])
 
 
-def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
+def ahead(graph: str) -> list[str]:
     """What a report of a graph would share, before it is written. Raises GraphdbgError where the graph cannot be
     read."""
     from ...dumps.pack.making import secrets_of
     from ...dumps.store import resolve_graph
 
     saved = resolve_graph(graph)
-    record, redactor = saved.record, redactor or Redactor(secrets=secrets_of(saved.run))
+    record, redactor = saved.record, Redactor(secrets=secrets_of(saved.run))
     lines = [redactor.text(line) for line in user_lines(record)]
     files = list(dict.fromkeys(match["file"] for line in lines if (match := _PLACE.match(line))))
     operations = dict.fromkeys(node.target for node in record.graph.nodes if node.op.startswith("call_"))
@@ -531,10 +531,7 @@ def warning() -> str:
 
 def free_folder(cwd: Path) -> str:
     """`graphdbg-report-N` with the first N that is free: the folder that the command takes."""
-    number = 1
-    while (cwd / f"graphdbg-report-{number}").exists():
-        number += 1
-    return f"graphdbg-report-{number}"
+    return free_path(str(cwd / "graphdbg-report"), bare=False).name
 
 
 def reports(graph: str, cwd: Path) -> list[Path]:

@@ -302,11 +302,11 @@ MORE_LINES = 2
 """Lines that a long program may have more of, to include what --without-fault does."""
 
 
-def _run(script: Script, asked: ReportRuns, *flags: str, stop: threading.Event | None = None) -> verify.Trial:
+def _run(script: Script, asked: ReportRuns, *flags: str) -> verify.Trial:
     """Runs a program once, with these flags."""
     with owned("graphdbg-report-") as folder:
         program = lay_down(script, folder, asked.redactor)
-        return verify.run_once(program, *flags, stop=stop, **asked.for_program(script.text))
+        return verify.run_once(program, *flags, **asked.for_program(script.text))
 
 
 def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:

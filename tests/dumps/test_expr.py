@@ -8,12 +8,24 @@ from hypothesis import strategies as st
 
 from graphdbg.dumps import expr
 from graphdbg.dumps.errors import RefusedError, UnreadableError
-from graphdbg.dumps.expr import Apply, Name, evaluate, parse, unparse
+from graphdbg.dumps.expr import Apply, Name, evaluate, parse
 
 VALUES = {"s0": 8, "s1": 3, "u0": -5}
 
 numbers = st.integers(0, 10**6) | st.floats(0, 1e6, allow_nan=False, allow_infinity=False) | st.booleans()
 names = st.sampled_from(["s0", "s1", "u0", "zf3", "int_oo"]).map(Name)
+
+
+def unparse(tree: expr.Expr) -> str:
+    """Text that parses to the same expression; functions are written by name."""
+    if isinstance(tree, Name):
+        return tree.name
+    if isinstance(tree, Apply):
+        args = [unparse(arg) for arg in tree.args]
+        if tree.function == "Piecewise":
+            args = [f"({value}, {condition})" for value, condition in zip(args[::2], args[1::2], strict=True)]
+        return f"{tree.function}({', '.join(args)})"
+    return repr(tree)
 
 
 def applications(inner: st.SearchStrategy[expr.Expr]) -> st.SearchStrategy[expr.Expr]:

@@ -79,4 +79,4 @@ def test_names_of_no_form_are_refused(meta: object) -> None:
     record.graph.meta[names.NAMES] = meta  # pyright: ignore[reportArgumentType]
     with pytest.raises(UnreadableError):
         check_graph(record, "graph.json")
-        names.result_names(record)
+        names.outputs(record)

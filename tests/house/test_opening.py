@@ -53,7 +53,7 @@ OTHERS: dict[str, str] = {
     "toolkit.compile_fx.showing.kernel_table": "what the child wrote into a temporary folder",
     "toolkit.compile_fx.showing.stage_rows": "what the child wrote into a temporary folder",
     "toolkit.compilers.lazy": "writes",
-    "toolkit.compilers.print_compile": "writes",
+    "toolkit.compilers.showing": "writes",
     "toolkit.replaying.costs": "/proc",
     "toolkit.drawing.picture": "what Graphviz wrote just now",
     "toolkit.isolation.imports": "a module of the user's, which is imported next",

@@ -28,6 +28,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.dumps import trust
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.dumps.live import save_graph
+from graphdbg.dumps.tensors import hash_bytes
 from graphdbg.minifier.asking import Querying
 from graphdbg.minifier.executors import elsewhere
 from graphdbg.minifier.executors.elsewhere import Elsewhere, WorkerSettings, case_files
@@ -115,12 +116,12 @@ def test_only_what_is_lacking_is_asked_for_and_what_was_altered_is_refused(tmp_p
     second = sender.tree({"a": tmp_path / "a", "c": b"three"})
     assert store.lacks(second) == [second]
     store.add({second: sender.bytes_of(second)})
-    assert store.lacks(second) == [elsewhere.hash_of(b"three")]
+    assert store.lacks(second) == [hash_bytes(b"three")]
     with pytest.raises(EnvironmentLackError, match="arrived damaged"):
-        store.add({elsewhere.hash_of(b"three"): b"four"})
+        store.add({hash_bytes(b"three"): b"four"})
     (tmp_path / "a").write_bytes(b"changed")
     with pytest.raises(EnvironmentLackError, match="changed during"):
-        sender.bytes_of(elsewhere.hash_of(b"one"))
+        sender.bytes_of(hash_bytes(b"one"))
     assert sender.tree({"a": tmp_path / "a", "in/b": b"two"}) != first
 
 

@@ -50,6 +50,6 @@ def test_kernels_for_a_gpu_are_interpreted_on_the_cpu(of_gpu: SavedGraph) -> Non
     from graphdbg.toolkit.kernel_checks.findings import Checked
     from graphdbg.toolkit.kernel_checks.showing import task
 
-    answer = task({"path": str(of_gpu.path), "seed": 0, "imports": [], "kernel": None, "plain": False})
+    answer = task({"path": str(of_gpu.path), "seed": 0, "imports": [], "kernel": None})
     found = msgspec.convert(answer, Checked)
     assert found.cannot == "" and found.findings == [] and found.launches == 1

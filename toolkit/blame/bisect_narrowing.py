@@ -301,20 +301,16 @@ class Change(NamedTuple):
 
 
 def work_around(
-    saved: SavedGraph,
-    server: ForkServer,
-    how: How,
-    verdict: Verdict,
-    *,
-    max_time_s: float | None = None,
-    narrate: Callable[[str], None] = lambda text: None,
+    saved: SavedGraph, server: ForkServer, how: How, verdict: Verdict, *, max_time_s: float | None = None
 ) -> str | None:
     """The lines of the first change under which the graph is right; None where it does not fail again, where none
     helps, or where the time is over. Raises GraphdbgError for a graph that cannot be loaded.
     """
     rounding = verdict.verdict == ROUNDING
     result = Bisection(saved.id, saved.stage)
-    asking = BisectQuestions(saved, server, result, narrate, how, ROUNDING if rounding else "auto", Clock(max_time_s))
+    asking = BisectQuestions(
+        saved, server, result, lambda _: None, how, ROUNDING if rounding else "auto", Clock(max_time_s)
+    )
     try:
         asking.reproduce()
         if not result.reproduced:

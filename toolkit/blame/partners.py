@@ -164,7 +164,7 @@ def inner_graphs(saved: SavedGraph) -> list[SavedGraph]:
     """The graphs inside a wide one that the inner compiler was given; none for a graph that is one of them."""
     if saved.stage in _INNER or saved.stage.startswith("post_grad"):
         return []
-    return [graph for graph in _same_compile(saved) if graph.stage in _INNER]
+    return [graph for graph in stages_of(saved) if graph.stage in _INNER]
 
 
 def siblings(saved: SavedGraph) -> list[SavedGraph]:
@@ -187,14 +187,13 @@ def forward_partner(saved: SavedGraph, name: str) -> NodeFound | None:
         graphs = [saved] if index in behind_tangents(table) else []
     elif saved.stage.endswith("backward"):
         number = saved.local_id.rpartition("/")[2].partition(".")[2]
-        there = [
-            graph for graph in _same_compile(saved) if graph.local_id.rpartition("/")[2].partition(".")[2] == number
-        ]
+        there = [graph for graph in stages_of(saved) if graph.local_id.rpartition("/")[2].partition(".")[2] == number]
         graphs = [graph for stage in _FORWARD for graph in there if graph.stage == stage]
     return next((partner for graph in graphs if (partner := _with_number(graph.table, table.seq_nr[index]))), None)
 
 
-def _same_compile(saved: SavedGraph) -> list[SavedGraph]:
+def stages_of(saved: SavedGraph) -> list[SavedGraph]:
+    """The graphs of the same compile in the order in which they were recorded."""
     return (
         [] if saved.run is None else [graph for graph in saved.run.graphs() if compile_of(graph) == compile_of(saved)]
     )

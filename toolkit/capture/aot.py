@@ -271,9 +271,6 @@ def _running_number() -> int | None:
     return None if node is None else node._sequence_nr()
 
 
-_ABSENT = object()
-
-
 class Assigned:
     """Watches the assignments of a module and its children. `names` are the buffers that were assigned, in order."""
 

@@ -18,12 +18,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
-    "lazy_compile": "lazy",
-    "simple_ts_compile": "ts_compile",
-    "nnc_jit": "ts_compile",
-    "default_decompositions": "decompositions",
-    "memory_efficient_fusion": "memory_efficient",
+    "default_decompositions": "ts_compile",
+    "draw_graph_compile": "showing",
     "graph_dumper_aot": "graph_dumper",
+    "lazy_compile": "lazy",
+    "memory_efficient_fusion": "ts_compile",
+    "nnc_jit": "ts_compile",
+    "nop": "boxed",
+    "print_compile": "showing",
+    "simple_ts_compile": "ts_compile",
 }
 """Compiler -> the module that it is in, where that has another name."""
 
@@ -44,17 +47,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from .boxed import nop
     from .debug_compile import debug_compile
     from .debug_nop import debug_nop
-    from .decompositions import default_decompositions
-    from .draw_graph_compile import draw_graph_compile
     from .get_inputs import get_inputs
     from .graph_dumper import graph_dumper_aot
     from .lazy import lazy_compile
-    from .memory_efficient import memory_efficient_fusion
-    from .nop import nop
-    from .print_compile import print_compile
-    from .ts_compile import nnc_jit, simple_ts_compile, ts_compile
+    from .showing import draw_graph_compile, print_compile
+    from .ts_compile import default_decompositions, memory_efficient_fusion, nnc_jit, simple_ts_compile, ts_compile
 
 
 class _Compilers(ModuleType):

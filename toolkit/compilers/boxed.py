@@ -1,54 +1,57 @@
-"""functorch's boxed convention: a compiled graph takes one list of flat inputs and says so with `_boxed_call`.
+"""What the debug compilers share: functorch's boxed convention, what a graph is called while it is compiled, and `nop`,
+which is no more than that.
 
-The list is left as it is, so that a debugging session can call the same graph again with the same list. Separate
-arguments are taken too, as Dynamo gives them to a compiler that is its backend with no AOTAutograd between.
+A compiled graph takes one list of flat inputs and says so with `_boxed_call`. The list is left as it is, so that a
+debugging session can call the same graph again with the same list. Separate arguments are taken too, as Dynamo gives
+them to a compiler that is its backend with no AOTAutograd between.
 
->>> @boxed
-... def nop(fx_g, inps):
-...     return fx_g
->>> nop(lambda a, b: a + b, [])([1, 2])
-3
+A graph is called `0_0/forward`, the id under which a recording of the same program has it. Without torch.compile the
+number of AOTAutograd's own stands in the place of the compile id (`x3_0/backward`); a compiler that is called by hand
+has only a guess at the stage. A graph of unknown origin gets a name too.
+
+`nop` is what torch traced, run by the Python code that fx generates. If eager is right and `nop` is wrong, tracing is
+to blame; if `nop` is right and Inductor is wrong, Inductor is.
+
+>>> aot_function(lambda x: x.sin().cos(), fw_compiler=nop)(torch.zeros(3))
+tensor([1., 1., 1.])
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...dumps.errors import UsageError
+from ...dumps.ids import compile_name
+from ...dumps.schema import STAGES
 from .. import torch_private as t
 
-Compiler = Callable[[Any, Sequence[Any]], Callable[[list[Any]], Any]]
+if TYPE_CHECKING:
+    from torch import fx
+
+Compiler = Callable[[Any, Sequence[Any]], Callable[..., Any]]
 """What AOTAutograd calls: `(fx_g, inps)` -> a boxed callable."""
 
 
-class BoxedCallable(Protocol):
-    """A compiled graph. `__wrapped__` is what it calls: the graph module, the scripted module."""
-
-    __wrapped__: Any
-
-    def __call__(self, *args: Any) -> Any: ...
-
-
-def boxed_call(function: Callable[..., Any]) -> BoxedCallable:
+def boxed_call(function: Callable[..., Any]) -> Callable[..., Any]:
     """A callable that takes one list and calls `function(*list)`; no graph has a list among its flat inputs."""
 
     def call(*args: Any) -> Any:
-        if len(args) == 1 and isinstance(args[0], list):
-            return function(*args[0])
-        return function(*args)
+        return function(*args[0]) if len(args) == 1 and isinstance(args[0], list) else function(*args)
 
     boxed: Any = call
     boxed._boxed_call = True
-    boxed.__wrapped__ = function
     return boxed
 
 
-def boxed(compiler: Callable[..., Callable[..., Any]]) -> Callable[[Any, Sequence[Any]], BoxedCallable]:
+def boxed(compiler: Compiler) -> Compiler:
     """Makes a compiler whose result takes separate arguments into one whose result takes one list."""
 
     @functools.wraps(compiler)
-    def boxing(fx_g: Any, inps: Sequence[Any]) -> BoxedCallable:
+    def boxing(fx_g: Any, inps: Sequence[Any]) -> Callable[..., Any]:
         return boxed_call(compiler(fx_g, inps))
 
     return boxing
@@ -69,3 +72,77 @@ def by_stage(make: Callable[[str], Any]) -> dict[str, Any]:
     """AOTAutograd's arguments for a compiler of each stage."""
     stages = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
     return {name: make(stage) for name, stage in stages.items()}
+
+
+class Label(NamedTuple):
+    """`name` is the compile that the graph belongs to, `stage` one of schema.STAGES."""
+
+    name: str
+    stage: str
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.stage}"
+
+
+def compile_id() -> str | None:
+    """torch's id of the compile in progress on this thread, with its attempt ("0/0_1"); None outside one."""
+    current = t.CompileContext.current_trace_id()
+    return None if current is None else str(current)
+
+
+def aot_graph_name() -> tuple[int, str] | None:
+    """(number, "forward" | "backward" | "inference" | "joint") of the graph that AOTAutograd compiles now; None outside
+    of it.
+
+    `functorch.compile.get_aot_graph_name` is public and gives the same as one text ("model__0_forward_3").
+    """
+    parts = t.get_aot_graph_name().rsplit("__", 1)[-1].split("_")
+    if len(parts) == 3 and parts[0].isdigit():
+        return int(parts[0]), parts[1]
+    return None
+
+
+def label(fx_g: fx.GraphModule, stage: str | None = None) -> Label:
+    """The name of the graph that is being compiled on this thread; `stage` is what the caller knows better."""
+    number = aot_graph_name()
+    stage = stage or (number[1] if number is not None and number[1] in STAGES else stage_of(fx_g))
+    if (known := compile_id()) is not None:
+        try:
+            return Label(compile_name(known), stage)
+        except UsageError:  # an id that another torch writes
+            pass
+    return Label(f"x{number[0]}_0" if number is not None else "case", stage)
+
+
+def stage_of(fx_g: fx.GraphModule) -> str:
+    """The stage by the look of the graph: AOTAutograd names tangents, and registered ops alone are behind Dynamo."""
+    names = [node.name for node in fx_g.graph.nodes if node.op == "placeholder"]
+    if any(name.startswith("tangents_") for name in names):
+        saved = any(not name.startswith(("primals_", "tangents_")) for name in names)
+        outputs = fx_g.graph.output_node().args[0]
+        one_part = not (isinstance(outputs, (list, tuple)) and any(isinstance(part, (list, tuple)) for part in outputs))
+        return "backward" if saved or one_part else "joint"
+    if any(node.op in ("call_method", "call_module") for node in fx_g.graph.nodes):
+        return "dynamo"
+    return "forward" if any(name.startswith("primals_") for name in names) else "inference"
+
+
+def numbered(stem: Path, suffix: str) -> Iterator[Path]:
+    """The names that a file may take, first to last: `stem` with the suffix, then `stem.1`, `stem.2`, ..."""
+    for number in count():
+        yield stem.with_name(f"{stem.name}{f'.{number}' if number else ''}{suffix}")
+
+
+@boxed
+def nop(fx_g: fx.GraphModule, inps: Sequence[Any]) -> fx.GraphModule:
+    """Returns the graph itself, boxed: it takes one list. The example inputs are not looked at.
+
+    >>> nop(gm, inputs)(inputs)[0].shape
+    torch.Size([2, 4])
+    """
+    return fx_g
+
+
+def nop_arguments() -> dict[str, Any]:
+    """What AOTAutograd is given for `graphdbg_nop`."""
+    return {"fw_compiler": nop}

@@ -14,7 +14,6 @@ tensor([1., 1.])
 
 from __future__ import annotations
 
-import itertools
 import os
 import shlex
 import sys
@@ -32,8 +31,7 @@ from ...dumps.live import save_graph
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live.eager import clone_inputs
-from .boxed import Compiler
-from .label import label
+from .boxed import Compiler, label
 from .ts_compile import ts_compile
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ class DebugCompile:
         self.folder = None if folder is None else Path(folder)
         self.compiler = compiler
         self.stream = stream
-        self._made = False
+        self._count = 0
         self._lock = threading.Lock()
 
     def to(
@@ -92,20 +90,16 @@ class DebugCompile:
         with self._lock:
             if self.folder is None:
                 return free_path("graphdbg-debug", bare=False)
-            if not self._made:
-                self._make(self.folder)
-            taken = {entry.name.partition("_")[0] for entry in self.folder.iterdir()}
-            number = next(n for n in itertools.count(1) if str(n) not in taken)
-            return self.folder / f"{number}_{stage}"
-
-    def _make(self, folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError as error:
-            raise _taken(folder) from error
-        except OSError as error:
-            raise CannotWriteError(f"cannot save graphs in {folder}", error.strerror or str(error)) from error
-        self._made = True
+            if not self._count:
+                try:
+                    self.folder.mkdir(parents=True)
+                except FileExistsError as error:
+                    raise _taken(self.folder) from error
+                except OSError as error:
+                    why = error.strerror or str(error)
+                    raise CannotWriteError(f"cannot save graphs in {self.folder}", why) from error
+            self._count += 1
+            return self.folder / f"{self._count}_{stage}"
 
     def _tell(self, text: str) -> None:
         stream = self.stream or sys.stdout

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..debug_nop.checking import Checked, checked, collecting
 from ..verdicts.mismatches import MetadataMismatch, NodeMismatch
-from .label import label
+from .boxed import label
 
 if TYPE_CHECKING:
     from torch import fx
@@ -45,7 +45,7 @@ debug_nop.checked = checked  # type: ignore[attr-defined]
 debug_nop.collecting = collecting  # type: ignore[attr-defined]
 
 
-def backend_arguments(raises: bool = True) -> dict[str, Any]:
+def debug_nop_arguments(raises: bool = True) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_debug_nop`; with `raises` false the findings are for `collecting()`
     only."""
     compiler: Callable[..., Checked] = debug_nop if raises else quiet

@@ -28,6 +28,7 @@ from ...dumps.schema import TensorValue
 from ...dumps.store import load_graph
 from ...dumps.torchside import make_inputs
 from ...dumps.torchside.values import dtype_name
+from ...dumps.wording import error_line
 
 SUFFIX = ".input"
 _LARGEST = 64 << 20
@@ -151,7 +152,7 @@ def _input(item: Any, seed: int, name: str, where: str) -> Any:
     except GraphdbgError:
         raise
     except (RuntimeError, ValueError, TypeError) as error:
-        raise DamagedError(where, str(error).partition("\n")[0]) from error
+        raise DamagedError(where, error_line(error)) from error
     floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
     return torch.nn.Parameter(tensor, requires_grad=floating) if kind.name == "parameter" else tensor
 

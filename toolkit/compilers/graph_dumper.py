@@ -40,9 +40,8 @@ from ..recorder.flight import Flight, Graph, flying
 from ..recorder.observe import watch_callable
 from ..recorder.options import Options, checked
 from ..recorder.session import Session
-from .boxed import boxed_call, by_stage, through_aot
-from .decompositions import default_decompositions
-from .label import aot_graph_name, compile_id
+from .boxed import aot_graph_name, boxed_call, by_stage, compile_id, through_aot
+from .ts_compile import default_decompositions
 
 if TYPE_CHECKING:
     from torch import fx
@@ -155,7 +154,7 @@ def graph_dumper_aot(
     return dumping_into(Path(folder_name) / current_name, dump_example_input)
 
 
-def backend_arguments(folder: str | os.PathLike[str] = "", dump_example_input: bool = False) -> dict[str, Any]:
+def dump_arguments(folder: str | os.PathLike[str] = "", dump_example_input: bool = False) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_dump`; without a folder the first of `graphdbg-run-N` that is free."""
     return dumping_into(Path(folder) if folder else None, dump_example_input).arguments()
 
@@ -165,12 +164,11 @@ def dumping_into(path: Path | None, example_inputs: bool) -> GraphDumper:
     rank, restart = origin.rank_and_restart()
     with _lock:
         if path is None:
-            known = [
-                dumping for dumping in _open.values() if dumping.unnamed and dumping.example_inputs == example_inputs
-            ]
-            if known:
-                return known[0]
-        elif (opened := _open.get(path.absolute())) is not None:
+            same = (known for known in _open.values() if known.unnamed and known.example_inputs == example_inputs)
+            opened = next(same, None)
+        else:
+            opened = _open.get(path.absolute())
+        if opened is not None:
             if opened.example_inputs != example_inputs:
                 raise ExistsAlreadyError(
                     f"{path} is written with dump_example_input={opened.example_inputs}", "", "name another folder"
@@ -227,11 +225,8 @@ class JointInputs:
 
     def _write(self) -> None:
         writer = self.session.writer()
-        parts = [
-            writer.graph_path(self.parts[stage]) / INPUTS_FILE
-            for stage in ("forward", "backward")
-            if stage in self.parts
-        ]
+        stages = ("forward", "backward")
+        parts = [writer.graph_path(self.parts[stage]) / INPUTS_FILE for stage in stages if stage in self.parts]
         if len(parts) < 2 or any(stored(path) is None for path in parts):
             return
         forward, backward = (read_record(path, InputsRecord) for path in parts)

@@ -22,24 +22,23 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx
 
-from ...dumps.wording import counted
+from ...dumps.wording import counted, error_line
 from .. import torch_private as t
 from ..live.execution import leaves, rebuilt
 from . import lazy_tracing
-from .boxed import by_stage
-from .decompositions import default_decompositions
-from .label import Label, label
-from .lazy_tracing import Fallback, NotExtractedError, Traced, attributes_of, traced
+from .boxed import Label, by_stage, label, numbered
+from .lazy_tracing import NotExtractedError, Traced, attributes_of, traced
 from .scriptable import storage_size
+from .ts_compile import default_decompositions
 
 KEPT = 64
 """Geometries of one graph that stay extracted; the oldest goes first."""
@@ -50,55 +49,49 @@ _lock = threading.RLock()
 
 class LazyGraph:
     """A compiled graph, boxed. `extractions` has one entry for each geometry of the inputs; `refused` says why there
-    are none."""
+    are none. Extracted now unless sizes or numbers are symbolic; as a backend (`stage` known) what cannot be extracted
+    runs as it is."""
 
-    def __init__(self, fx_g: fx.GraphModule, name: Label, folder: Path | None, *, as_it_is: bool) -> None:
+    def __init__(
+        self, fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.PathLike[str] | None, stage: str | None = None
+    ) -> None:
         self.__wrapped__ = fx_g
         self._boxed_call = True  # of the instance: Dynamo's wrappers copy what is its own
-        self.name = name
-        self.folder = folder
-        self.as_it_is = as_it_is
+        self.name = label(fx_g, stage)
+        self.folder = Path(folder) if folder else None
+        self.as_it_is = stage is not None
         self.extractions: dict[Any, Extraction] = {}
-        self.saved: list[Path] = []
         self.refused: NotExtractedError | None = None
+        attributes = attributes_of(fx_g)
+        if not any(_is_symbolic(value) for value in (*inps, *attributes.values())):
+            self._prepare(inps, attributes)
 
     @property
     def graph_hash(self) -> str:
         """The lazy backend's hash of the graph extracted last, as hexadecimal digits; "" before there is one."""
-        return next((extraction.graph_hash for extraction in reversed(self.extractions.values())), "")
+        return next((extraction.key.hex() for extraction in reversed(self.extractions.values())), "")
 
     @property
     def ir(self) -> str:
         """The lazy backend's IR of the graph extracted last, as text; "" before there is one."""
         return next((extraction.ir for extraction in reversed(self.extractions.values())), "")
 
-    @property
-    def fallbacks(self) -> tuple[Fallback, ...]:
-        """The operators for which the graph runs as it is."""
-        return self.refused.fallbacks if self.refused is not None else ()
-
     def __call__(self, *args: Any) -> Any:
         """Runs the graph on one list of inputs. Raises NotExtractedError on inputs for which it cannot be extracted,
         unless the backend runs it as it is."""
         inputs = list(args[0]) if len(args) == 1 and isinstance(args[0], list) else list(args)
-        for _ in range(2):
-            if self.refused is not None:
-                break
+        while self.refused is None:
             attributes = attributes_of(self.__wrapped__)
-            extraction = self.prepare(inputs, attributes)
-            if extraction is None:
-                break
-            there, result = extraction([*inputs, *attributes.values()])
-            if there:
-                return result
+            extraction = self._prepare(inputs, attributes)
+            given = [*inputs, *attributes.values()]
+            if extraction is not None and (results := extraction.results(given)) is not None:
+                return extraction.returned(results, given)
             self.extractions = {}  # torch keeps a number of compiled graphs, and this one is not among them any more
-        if self.refused is None:
-            raise RuntimeError("torch forgot a lazy graph between its compile and its run")
         if not self.as_it_is:
             raise self.refused
         return self.__wrapped__(*inputs)
 
-    def prepare(self, inputs: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Extraction | None:
+    def _prepare(self, inputs: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Extraction | None:
         """The extraction for inputs of this geometry; None where there is none, with the reason in `refused`."""
         with _lock:
             key = _geometry([*inputs, *attributes.values()])
@@ -116,8 +109,8 @@ class LazyGraph:
             while len(self.extractions) >= KEPT:
                 del self.extractions[next(iter(self.extractions))]
             self.extractions[key] = extraction
-            if self.folder is not None and extraction.graph_hash:
-                self.saved.append(_save(self.folder, self.name, extraction))
+            if self.folder is not None and extraction.key:
+                _save(self.folder, self.name, extraction)
             return extraction
 
 
@@ -127,25 +120,21 @@ def lazy_compile(fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.Pat
     Into `folder` go the hash and the IR text of each extraction, in a file of its own. Raises NotExtractedError, which
     is a GraphdbgError, now or in the call.
     """
-    graph = _compiled_now(fx_g, inps, None, folder, as_it_is=False)
+    graph = LazyGraph(fx_g, inps, folder)
     if graph.refused is not None:
         raise graph.refused
     return graph
 
 
-def _compiled_now(
-    fx_g: fx.GraphModule,
-    inps: Sequence[Any],
-    stage: str | None,
-    folder: str | os.PathLike[str] | None,
-    *,
-    as_it_is: bool,
-) -> LazyGraph:
-    graph = LazyGraph(fx_g, label(fx_g, stage), Path(folder) if folder else None, as_it_is=as_it_is)
-    attributes = attributes_of(fx_g)
-    if not any(_is_symbolic(value) for value in (*inps, *attributes.values())):
-        graph.prepare(inps, attributes)
-    return graph
+def lazy_arguments(folder: str | os.PathLike[str] = "", decompose: bool = False) -> dict[str, Any]:
+    """What AOTAutograd is given for `graphdbg_lazy`; operators are left as they are called unless they are to be
+    decomposed.
+
+    A graph that cannot be extracted runs as it is. One warning for the graph (forward and backward are two) names the
+    operators and the user's lines.
+    """
+    compilers = by_stage(lambda stage: lambda fx_g, inps: LazyGraph(fx_g, inps, folder, stage))
+    return {**compilers, "decompositions": default_decompositions if decompose else None}
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -162,135 +151,89 @@ def _geometry(given: Sequence[Any]) -> tuple[Any, ...]:
         if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_nested:
             shared = first.setdefault(storage_size(value)[0], place)
             key.append((value.dtype, value.device, value.shape, value.stride(), value.storage_offset(), shared))
-        elif isinstance(value, torch.Tensor):
-            key.append((value.dtype, value.device, value.layout, place))
         else:
-            key.append((type(value), repr(value)))  # of a float the repr is exact, and NaN equals itself
+            key.append(
+                (type(value), repr(value))
+            )  # of a float it is exact, and NaN equals itself; other tensors are refused
     return tuple(key)
 
 
-def _save(folder: Path, name: Label, extraction: Extraction) -> Path:
+def _save(folder: Path, name: Label, extraction: Extraction) -> None:
     """Writes hash and IR into the first name that is free: an existing file is left alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = f"# {name}\n# graph hash {extraction.graph_hash}\n{extraction.ir.rstrip()}\n"
-    for number in count():
-        path = folder / f"{name.name}-{name.stage}{f'.{number}' if number else ''}.ir.txt"
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError("unreachable: there is always another number")
-
-
-def backend_arguments(folder: str | os.PathLike[str] = "", decompose: bool = False) -> dict[str, Any]:
-    """What AOTAutograd is given for `graphdbg_lazy`; operators are left as they are called unless they are to be
-    decomposed.
-
-    A graph that cannot be extracted runs as it is. One warning for the graph (forward and backward are two) names the
-    operators and the user's lines.
-    """
-
-    compilers = by_stage(lambda stage: lambda fx_g, inps: _compiled_now(fx_g, inps, stage, folder, as_it_is=True))
-    return {**compilers, "decompositions": default_decompositions if decompose else None}
+    for path in numbered(folder / f"{name.name}-{name.stage}", ".ir.txt"):
+        with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+            file.write(f"# {name}\n# graph hash {extraction.key.hex()}\n{extraction.ir.rstrip()}\n")
+            return
 
 
 @dataclass(frozen=True)
-class Made:
-    """An output made of `results[place]`, in eager's strides."""
+class Output:
+    """An output: the `place`-th of the results, inputs or outputs (`of`), as it is or in a geometry (size, stride,
+    offset); or no tensor but the value `place` itself ("itself")."""
 
-    place: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
+    of: str
+    place: Any
+    geometry: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
 
-
-@dataclass(frozen=True)
-class InputView:
-    """An output that shares an input's memory (or the `base`-th output's): that one itself where `whole`."""
-
-    base: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
-    of_output: bool = False
-    whole: bool = False
-
-
-@dataclass(frozen=True)
-class PlainOutput:
-    """An output that is not a tensor."""
-
-    value: Any
+    def made(self, sources: dict[str, Sequence[Any]]) -> Any:
+        """The output. A result has memory of its own, and only its strides may be other ones."""
+        if self.of == "itself":
+            return self.place
+        base: torch.Tensor = sources[self.of][self.place]
+        if self.geometry is None:
+            return base
+        size, stride, offset = self.geometry
+        if self.of != "results":
+            return base.as_strided(size, stride, offset)
+        return base if base.stride() == stride else torch.empty_strided(size, stride, dtype=base.dtype).copy_(base)
 
 
 @dataclass
 class Extraction:
     """A compiled graph. `sources`: for each of its inputs the place among the graph's inputs, or a constant."""
 
-    graph_hash: str
-    ir: str
     key: bytes
+    """The lazy backend's hash of it; empty where nothing is computed."""
+    ir: str
     sources: list[int | torch.Tensor]
     updated: list[tuple[int, int]]
     """(result, the input that it is copied back to)."""
-    outputs: list[Made | InputView | PlainOutput]
+    outputs: list[Output]
     container: Any
     """The lists, tuples and dictionaries that the outputs come back in."""
 
-    def __call__(self, given: Sequence[Any]) -> tuple[bool, Any]:
-        """(True, what the graph returns); (False, None) when torch has forgotten the graph. `given`: inputs, then
-        attributes."""
-        with torch.no_grad():
-            results = self._results(given)
-            if results is None:
-                return False, None
-            for place, target in self.updated:
-                given[target].copy_(results[place].view(given[target].shape))
-            outputs: list[Any] = [self._output(wanted, results, given) for wanted in self.outputs]
-            for place, wanted in enumerate(self.outputs):
-                if isinstance(wanted, InputView) and wanted.of_output:
-                    outputs[place] = _view(outputs[wanted.base], wanted)
-        rest = iter(outputs)
-        return True, rebuilt(self.container, lambda: next(rest))
-
-    def _results(self, given: Sequence[Any]) -> list[torch.Tensor] | None:
-        """The results of the compiled graph, each in memory of its own: a clone is no operation for the lazy
-        backend."""
-        if not self.updated and not any(isinstance(output, Made) for output in self.outputs):
+    def results(self, given: Sequence[Any]) -> list[torch.Tensor] | None:
+        """The results of the compiled graph, each in memory of its own: a clone is no operation for the lazy backend.
+        None when torch has forgotten the graph. `given`: inputs, then attributes."""
+        if not self.key:
             return []
         values = [
-            _traced_shape(given[source].detach()) if isinstance(source, int) else source for source in self.sources
+            torch.atleast_1d(given[source].detach()) if isinstance(source, int) else source for source in self.sources
         ]
-        computed = lazy_tracing.run_lazy(self.key, values)
-        if computed is None:
-            return None
-        seen = {value.untyped_storage().data_ptr() for value in values}
-        results = []
-        for result in computed:
-            pointer = result.untyped_storage().data_ptr()
-            results.append(result.clone() if pointer in seen else result)
-            seen.add(pointer)
+        with torch.no_grad():
+            computed = lazy_tracing.run_lazy(self.key, values)
+            if computed is None:
+                return None
+            seen = {value.untyped_storage().data_ptr() for value in values}
+            results = []
+            for result in computed:
+                pointer = result.untyped_storage().data_ptr()
+                results.append(result.clone() if pointer in seen else result)
+                seen.add(pointer)
         return results
 
-    def _output(self, wanted: Made | InputView | PlainOutput, results: list[torch.Tensor], given: Sequence[Any]) -> Any:
-        if isinstance(wanted, PlainOutput):
-            return wanted.value
-        if isinstance(wanted, InputView):
-            return None if wanted.of_output else _view(given[wanted.base], wanted)
-        computed = results[wanted.place]
-        if computed.stride() == wanted.stride:
-            return computed
-        laid = torch.empty_strided(wanted.size, wanted.stride, dtype=computed.dtype)
-        return laid.copy_(computed)
-
-
-def _traced_shape(value: torch.Tensor) -> torch.Tensor:
-    return value if value.dim() else value.view(1)
-
-
-def _view(base: torch.Tensor, wanted: InputView) -> torch.Tensor:
-    return base if wanted.whole else base.as_strided(wanted.size, wanted.stride, wanted.offset)
+    def returned(self, results: Sequence[torch.Tensor], given: Sequence[Any]) -> Any:
+        """What the graph returns, after its updates of the inputs."""
+        outputs: list[Any] = [None] * len(self.outputs)
+        sources: dict[str, Sequence[Any]] = {"results": results, "inputs": given, "outputs": outputs}
+        with torch.no_grad():
+            for place, target in self.updated:
+                given[target].copy_(results[place].view(given[target].shape))
+            for number, output in sorted(enumerate(self.outputs), key=lambda item: item[1].of == "outputs"):
+                outputs[number] = output.made(sources)
+        rest = iter(outputs)
+        return rebuilt(self.container, lambda: next(rest))
 
 
 def extract(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Extraction:
@@ -301,82 +244,12 @@ def extract(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch
         _refuse(value)
     with torch.random.fork_rng(devices=[]):  # the stand-ins are computed with, too
         trace = traced(gm, inps, attributes)
-        _refuse_shared(given, trace.changed)
+        storages = [storage_size(value)[0] if isinstance(value, torch.Tensor) else None for value in given]
+        if any(storages.count(storages[place]) > 1 for place in trace.changed):
+            # it is a copy for the lazy backend, so that another one in its memory would not see what is written
+            raise NotExtractedError("an input that the graph writes to shares its memory with another input")
         with torch.inference_mode(False), torch.no_grad(), t.modes_off():
             return _compiled(trace)
-
-
-def _compiled(trace: Traced) -> Extraction:
-    results: list[torch.Tensor] = []
-    places: dict[int, int] = {}
-
-    def place(lazy: torch.Tensor) -> int:
-        number = t.lazy_tensor_id(lazy)
-        if number not in places:
-            places[number] = len(results)
-            results.append(lazy)
-        return places[number]
-
-    updated = [(place(trace.lazies[index]), index) for index in trace.changed]
-    outputs, container = _outputs(trace, place), rebuilt(trace.eager, lambda: None)
-    if not results:
-        return Extraction("", "", b"", [], [], outputs, container)
-    try:
-        key, ir, ids, values = lazy_tracing.extract_lazy(results)
-        compiled = len(lazy_tracing.run_lazy(key, values) or ())
-    except RuntimeError as error:
-        raise NotExtractedError(f"its IR cannot be compiled: {str(error).strip().partition(chr(10))[0]}") from error
-    if compiled != len(results):
-        raise NotExtractedError(
-            f"it compiled {compiled} of {counted(len(results), 'result')}: the others are no computations"
-        )
-    sources: list[int | torch.Tensor] = [
-        given if (given := trace.ids.get(number)) is not None else value
-        for number, value in zip(ids, values, strict=True)
-    ]
-    return Extraction(key.hex(), ir, key, sources, updated, outputs, container)
-
-
-def _outputs(trace: Traced, place: Any) -> list[Made | InputView | PlainOutput]:
-    """How each output comes about: by what it shares in eager."""
-    storages = {
-        storage_size(fake)[0]: number
-        for number, fake in reversed(list(enumerate(trace.fakes)))
-        if isinstance(fake, torch.Tensor)
-    }
-    eager, lazy = leaves(trace.eager), leaves(trace.values)
-    bases: dict[int, int] = {}
-    for number, fake in enumerate(eager):
-        if isinstance(fake, torch.Tensor) and _covers(fake):
-            bases.setdefault(storage_size(fake)[0], number)
-    outputs: list[Made | InputView | PlainOutput] = []
-    for number, (fake, value) in enumerate(zip(eager, lazy, strict=True)):
-        if not isinstance(fake, torch.Tensor):
-            outputs.append(PlainOutput(value))
-            continue
-        storage = storage_size(fake)[0]
-        geometry = tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
-        first = next(earlier for earlier, tensor in enumerate(eager) if tensor is fake)
-        if storage in storages:
-            same = [at for at, argument in enumerate(trace.fakes) if argument is fake]
-            base = same[0] if same else storages[storage]
-            _refuse_reinterpreted(fake, trace.fakes[base])
-            outputs.append(InputView(base, *geometry, whole=bool(same)))
-        elif first < number:
-            outputs.append(InputView(first, *geometry, of_output=True, whole=True))
-        elif bases.get(storage, number) != number and eager[bases[storage]].dtype == fake.dtype:
-            outputs.append(InputView(bases[storage], *geometry, of_output=True))
-        else:
-            lazy_kind, kind = ((tensor.dtype, tuple(tensor.shape)) for tensor in (value, fake))
-            if lazy_kind != kind:
-                raise NotExtractedError(f"output {number} would be {lazy_kind}, and eager gives {kind}")
-            outputs.append(Made(place(value), *geometry[:2]))
-    return outputs
-
-
-def _covers(fake: torch.Tensor) -> bool:
-    """Whether a tensor is all of its storage, so that others can be views of it."""
-    return fake.numel() * fake.element_size() == storage_size(fake)[1] and fake.storage_offset() == 0
 
 
 def _refuse(value: Any) -> None:
@@ -392,15 +265,70 @@ def _refuse(value: Any) -> None:
         raise NotExtractedError(f"an input is on {value.device}, and the lazy TorchScript backend runs on the CPU")
 
 
-def _refuse_shared(given: Sequence[Any], changed: Sequence[int]) -> None:
-    """An input that is written to is a copy for the lazy backend, so that another one in its memory would not see
-    it."""
-    storages = [storage_size(value)[0] if isinstance(value, torch.Tensor) else None for value in given]
-    for place in changed:
-        if storages.count(storages[place]) > 1:
-            raise NotExtractedError("an input that the graph writes to shares its memory with another input")
+def _compiled(trace: Traced) -> Extraction:
+    results: dict[int, torch.Tensor] = {}
+
+    def place(lazy: torch.Tensor) -> int:
+        number = t.lazy_tensor_id(lazy)
+        results.setdefault(number, lazy)
+        return list(results).index(number)
+
+    updated = [(place(trace.lazies[index]), index) for index in trace.changed]
+    outputs, container = _outputs(trace, place), rebuilt(trace.eager, lambda: None)
+    if not results:
+        return Extraction(b"", "", [], [], outputs, container)
+    try:
+        key, ir, ids, values = lazy_tracing.extract_lazy(list(results.values()))
+        compiled = len(lazy_tracing.run_lazy(key, values) or ())
+    except RuntimeError as error:
+        raise NotExtractedError(f"its IR cannot be compiled: {error_line(error)}") from error
+    if compiled != len(results):
+        raise NotExtractedError(
+            f"it compiled {compiled} of {counted(len(results), 'result')}: the others are no computations"
+        )
+    sources: list[Any] = [trace.ids.get(number, value) for number, value in zip(ids, values, strict=True)]
+    return Extraction(key, ir, sources, updated, outputs, container)
 
 
-def _refuse_reinterpreted(fake: torch.Tensor, base: torch.Tensor) -> None:
-    if fake.dtype != base.dtype or fake.is_conj() != base.is_conj() or fake.is_neg() != base.is_neg():
-        raise NotExtractedError("an output is an argument's memory seen as another dtype, or its lazy conjugate")
+def _tensors(values: Sequence[Any]) -> list[tuple[int, torch.Tensor]]:
+    """The tensors and their places, the last first: what a dictionary keeps of several is then the first."""
+    return [(number, value) for number, value in enumerate(values) if isinstance(value, torch.Tensor)][::-1]
+
+
+def _is_whole(fake: torch.Tensor) -> bool:
+    """Whether a tensor is all of its storage, so that others can be views of it."""
+    return fake.numel() * fake.element_size() == storage_size(fake)[1] and fake.storage_offset() == 0
+
+
+def _outputs(trace: Traced, place: Callable[[torch.Tensor], int]) -> list[Output]:
+    """How each output comes about: by what it shares in eager."""
+    eager, outputs = leaves(trace.eager), list[Output]()
+    arguments = {id(fake): number for number, fake in _tensors(trace.fakes)}
+    storages = {storage_size(fake)[0]: number for number, fake in _tensors(trace.fakes)}
+    first = {id(fake): number for number, fake in _tensors(eager)}
+    bases = {storage_size(fake)[0]: number for number, fake in _tensors(eager) if _is_whole(fake)}
+    for number, (fake, value) in enumerate(zip(eager, leaves(trace.values), strict=True)):
+        if not isinstance(fake, torch.Tensor):
+            outputs.append(Output("itself", value))
+            continue
+        storage = storage_size(fake)[0]
+        geometry = tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
+        if id(fake) in arguments:
+            outputs.append(Output("inputs", arguments[id(fake)]))
+        elif storage in storages:
+            base = trace.fakes[storages[storage]]
+            if (fake.dtype, fake.is_conj(), fake.is_neg()) != (base.dtype, base.is_conj(), base.is_neg()):
+                raise NotExtractedError(
+                    "an output is an argument's memory seen as another dtype, or its lazy conjugate"
+                )
+            outputs.append(Output("inputs", storages[storage], geometry))
+        elif first[id(fake)] < number:
+            outputs.append(Output("outputs", first[id(fake)]))
+        elif bases.get(storage, number) != number and eager[bases[storage]].dtype == fake.dtype:
+            outputs.append(Output("outputs", bases[storage], geometry))
+        else:
+            lazy_kind, kind = ((tensor.dtype, tuple(tensor.shape)) for tensor in (value, fake))
+            if lazy_kind != kind:
+                raise NotExtractedError(f"output {number} would be {lazy_kind}, and eager gives {kind}")
+            outputs.append(Output("results", place(value), geometry))
+    return outputs

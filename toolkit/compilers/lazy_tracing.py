@@ -9,8 +9,9 @@ For example, `traced(gm, [x, w]).results`: lazy tensors, one for each output tha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,31 +19,30 @@ from torch import fx
 
 from ...dumps.errors import CannotTakeError, TorchLacksError
 from ...dumps.walk import user_frame
+from ...dumps.wording import error_line
 from .. import torch_private as t
+from ..debug_nop.blame import op_name
 from ..live.eager import attribute
 from ..live.execution import leaves
-from .scriptable import arguments_of, first_line, op_name, storage_size
+from .scriptable import storage_size
+
+DEVICE = torch.device("lazy", 0)
 
 
-def start_lazy() -> torch.device:
-    """The lazy TorchScript backend, begun once in a process, and its device.
+@functools.cache
+def start_lazy() -> None:
+    """Begins the lazy TorchScript backend, once in a process.
 
     torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails,
     recognisable only by the text of the error. Raises EnvironmentLackError for a torch that was built without it.
     """
     if t.optional("lazy_ts") is None:
         raise TorchLacksError("this torch has no lazy tensors", "it was built without the lazy TorchScript backend")
-    if not _lazy_started:
-        try:
-            t.start_lazy_backend()
-        except RuntimeError as error:
-            if "multiple backend fallbacks" not in str(error):
-                raise
-        _lazy_started.append(True)
-    return torch.device("lazy", 0)
-
-
-_lazy_started: list[bool] = []
+    try:
+        t.start_lazy_backend()
+    except RuntimeError as error:
+        if "multiple backend fallbacks" not in str(error):
+            raise
 
 
 def lazy_fallbacks() -> dict[str, int]:
@@ -56,25 +56,24 @@ def wrapped_lazy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if t.is_functional_tensor(tensor) else t.to_functional_tensor(tensor)
 
 
-def extract_lazy(tensors: Sequence[torch.Tensor]) -> tuple[bytes, str, list[int], list[Any]]:
+def extract_lazy(tensors: list[torch.Tensor]) -> tuple[bytes, str, list[int], list[Any]]:
     """Compiles what lazy tensors stand for: (hash, IR text, tensor ids of the device data, their values).
 
     What was written through views is applied first: the functions of torch look at the tensors as they are.
     """
-    given = list(tensors)
-    for tensor in given:
+    for tensor in tensors:
         if t.is_functional_tensor(tensor):
             t.functional_sync(tensor)
-    ids, values = t.lazy_device_data(given)
-    hash_and_text = t.lazy_graph_hash(given), t.lazy_text(given)
-    t.lazy_sync(given, [])
-    return *hash_and_text, list(ids), list(values)
+    ids, values = t.lazy_device_data(tensors)
+    graph_hash, text = t.lazy_graph_hash(tensors), t.lazy_text(tensors)
+    t.lazy_sync(tensors, [])
+    return graph_hash, text, ids, values
 
 
-def run_lazy(graph_hash: bytes, values: Sequence[Any]) -> list[torch.Tensor] | None:
+def run_lazy(graph_hash: bytes, values: list[Any]) -> list[torch.Tensor] | None:
     """Runs a compiled graph; None when torch has it no longer (it keeps a number of them)."""
     try:
-        return t.run_lazy_graph(graph_hash, list(values))
+        return t.run_lazy_graph(graph_hash, values)
     except RuntimeError as error:
         if "computation by hash" not in str(error):
             raise
@@ -82,9 +81,9 @@ def run_lazy(graph_hash: bytes, values: Sequence[Any]) -> list[torch.Tensor] | N
 
 
 def as_fakes(values: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """A fake mode and a fake tensor for each tensor, sharing a storage where they do.
+    """A fake mode and a fresh fake tensor for each tensor, sharing a storage where they do.
 
-    Those of inference mode, which count no writes, and those of another fake mode get fresh ones.
+    Made anew, since tensors of inference mode count no writes, and fake ones belong to a mode of their own.
     """
     mode = t.FakeTensorMode(allow_non_fake_inputs=True)
     storages: dict[int, torch.Tensor] = {}
@@ -92,62 +91,52 @@ def as_fakes(values: Sequence[Any]) -> tuple[Any, list[Any]]:
     def fake(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        if not value.is_inference() and not isinstance(value, t.FakeTensor):
-            return mode.from_tensor(value)
         storage, size_bytes = storage_size(value)
-        with mode:
-            if storage not in storages:
-                storages[storage] = torch.empty(size_bytes, dtype=torch.uint8)
-            whole = storages[storage][: size_bytes - size_bytes % value.element_size()].view(value.dtype)
-            return whole.as_strided(value.shape, value.stride(), value.storage_offset())
+        if storage not in storages:
+            storages[storage] = torch.empty(size_bytes, dtype=torch.uint8)
+        whole = storages[storage][: size_bytes - size_bytes % value.element_size()].view(value.dtype)
+        return whole.as_strided(value.shape, value.stride(), value.storage_offset())
 
-    return mode, [fake(value) for value in values]
+    with mode:
+        return mode, [fake(value) for value in values]
 
 
 aten = torch.ops.aten
 
 
 class OnLazyDevice(t.TorchDispatchMode):
-    """A mode under which every tensor is made on the lazy `device`, whatever device the graph names or leaves out.
+    """A mode under which every tensor is made on the lazy device, whatever device the graph names or leaves out.
 
     It sees ATen's operators, so that factories inside other functions and subgraphs are moved too. What an operator
     computes stays the same: `copy`, which `copy_` becomes and which has no lazy kernel, is written with operators that
     have one.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        super().__init__()
-        self.device = device
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        given = [value for value in leaves([*args, *kwargs.values()]) if isinstance(value, torch.Tensor)]
         if func is aten.copy.default:
             return _copied(*args[:2])
-        if func in (aten.lift_fresh.default, aten.lift_fresh_copy.default) and args[0].device != self.device:
-            return wrapped_lazy(args[0].to(self.device))
-        names = [name for name, _ in arguments_of(func)]
-        makes = not given
+        if func in (aten.lift_fresh.default, aten.lift_fresh_copy.default) and args[0].device != DEVICE:
+            return wrapped_lazy(args[0].to(DEVICE))
+        names = [argument.name for argument in func._schema.arguments]
+        makes = not any(isinstance(value, torch.Tensor) for value in leaves([*args, *kwargs.values()]))
         if "device" in names:
             place = names.index("device")
             if place < len(args):
-                args = (*args[:place], self.device, *args[place + 1 :])
+                args = (*args[:place], DEVICE, *args[place + 1 :])
             elif makes or kwargs.get("device") is not None:
-                kwargs["device"] = self.device
+                kwargs["device"] = DEVICE
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
-        result = func(*(self._moved(value) for value in args), **kwargs)
-        if makes and isinstance(result, torch.Tensor) and result.device == self.device:
+        result = func(*t.tree_map_only(torch.Tensor, _moved, args), **kwargs)
+        if makes and isinstance(result, torch.Tensor) and result.device == DEVICE:
             return wrapped_lazy(result)
         return result
 
-    def _moved(self, value: Any) -> Any:
-        """A CPU tensor that is no input (a Python function's own constant) as a lazy one."""
-        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
-            return value.to(self.device)
-        if isinstance(value, (list, tuple)):
-            return type(value)([self._moved(part) for part in value])
-        return value
+
+def _moved(value: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor that is no input (a Python function's own constant) as a lazy one."""
+    return value.to(DEVICE) if value.device.type == "cpu" else value
 
 
 def _copied(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -180,13 +169,13 @@ class NotExtractedError(CannotTakeError):
         super().__init__("the lazy backend cannot take the graph", why, "use another rung or backend for this graph")
 
     @classmethod
-    def of(cls, fallbacks: Sequence[Fallback]) -> NotExtractedError:
-        """Names each operator once, with all its places."""
+    def of(cls, fallbacks: Sequence[Fallback], *more: str) -> NotExtractedError:
+        """Names each operator once, with all its places; `more` is what else there is to say."""
         places: dict[str, dict[str, None]] = {}
         for fallback in fallbacks:
             places.setdefault(fallback.op, {})[fallback.where] = None
         sentences = [f"{op} has no lazy kernel ({', '.join(where)})" for op, where in places.items()]
-        return cls("; ".join(sentences), fallbacks)
+        return cls("; ".join([*sentences, *more]), fallbacks)
 
 
 @dataclass
@@ -203,15 +192,6 @@ class Traced:
     lazies: list[Any]
     ids: dict[int, int]
     changed: list[int]
-
-
-@dataclass
-class _State:
-    """What a graph and its submodules share while they are traced. `attributes`: path -> what stands for it."""
-
-    attributes: dict[str, Any]
-    watch: bool
-    fallbacks: list[Fallback] = field(default_factory=list)
 
 
 def attributes_of(gm: fx.GraphModule) -> dict[str, torch.Tensor]:
@@ -237,38 +217,32 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
     wrong.
     """
     given = [*inps, *attributes.values()]
-    names = list(attributes)
-    device = start_lazy()
+    start_lazy()
+    fallbacks: list[Fallback] = []
+
+    def run(seen: Sequence[Any]) -> Any:
+        held = dict(zip(attributes, seen[len(inps) :], strict=True))
+        return _Tracer(gm, held, fallbacks).run(*seen[: len(inps)])
+
     with t.modes_off(), torch.inference_mode(False), torch.no_grad():
-        lazies, seen = [], []
-        for value in given:
-            lazy, shown = _lazy(value, device)
-            lazies.append(lazy)
-            seen.append(shown)
-        state = _State(dict(zip(names, seen[len(inps) :], strict=True)), watch=True)
+        lazies, seen = zip(*(_lazy(value) for value in given), strict=True) if given else ((), ())
         ids = {t.lazy_tensor_id(lazy): place for place, lazy in enumerate(lazies) if isinstance(lazy, torch.Tensor)}
-        try:
-            with OnLazyDevice(device):
-                values = _Tracer(gm, state).run(*seen[: len(inps)])
-        except _NodeError as error:
-            raise _explained(error, state.fallbacks) from error.__cause__
-        if state.fallbacks:
-            raise NotExtractedError.of(state.fallbacks)
+        with OnLazyDevice():
+            values = run(seen)
+        if fallbacks:
+            raise NotExtractedError.of(fallbacks)
         mode, fakes = as_fakes(given)
-        before, versions = [_memory(fake) for fake in fakes], _versions(fakes)
-        try:
-            with mode:
-                state = _State(dict(zip(names, fakes[len(inps) :], strict=True)), watch=False)
-                eager = _Tracer(gm, state).run(*fakes[: len(inps)])
-        except _NodeError as error:
-            raise _explained(error, []) from error.__cause__
-    if [_memory(fake) for fake in fakes] != before:
+        before = [_memory(fake) for fake in fakes]
+        with mode:
+            eager = run(fakes)
+    after = [_memory(fake) for fake in fakes]
+    if [where for where, _ in before] != [where for where, _ in after]:
         raise NotExtractedError("the graph gives an input other memory or another size, which cannot be copied back")
-    changed = [place for place, (was, now) in enumerate(zip(versions, _versions(fakes), strict=True)) if was != now]
-    return Traced(values, eager, fakes, lazies, ids, changed)
+    changed = [place for place, (was, now) in enumerate(zip(before, after, strict=True)) if was != now]
+    return Traced(values, eager, fakes, list(lazies), ids, changed)
 
 
-def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
+def _lazy(value: Any) -> tuple[Any, Any]:
     """(the tensor whose id stands for an input, what the graph sees of it).
 
     The backend keeps tensors without dimensions by their value, so that two equal ones, or one and a number of the
@@ -278,76 +252,64 @@ def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
         return value, value
     try:
         stand_in = torch.zeros(value.shape if value.dim() else (1,), dtype=value.dtype)
-        lazy = wrapped_lazy(stand_in.to(device))
+        lazy = wrapped_lazy(stand_in.to(DEVICE))
     except (RuntimeError, NotImplementedError) as error:
         raise NotExtractedError(f"an input of {value.dtype} cannot be a lazy tensor: {error}") from error
     return lazy, lazy if value.dim() else lazy.view(())
 
 
-def _memory(fake: Any) -> tuple[Any, ...] | None:
-    """Where a fake tensor lies."""
+def _memory(fake: Any) -> tuple[Any, int]:
+    """(where a fake tensor lies, how often it was written to)."""
     if not isinstance(fake, torch.Tensor):
-        return None
-    return fake.shape, fake.stride(), fake.storage_offset(), storage_size(fake)
-
-
-def _versions(fakes: Sequence[Any]) -> list[int]:
-    """How often each was written to."""
-    return [fake._version if isinstance(fake, torch.Tensor) else 0 for fake in fakes]
-
-
-class _NodeError(Exception):
-    """A node raised; the cause is what."""
-
-    def __init__(self, node: fx.Node) -> None:
-        self.node = node
-
-
-def _explained(error: _NodeError, fallbacks: Sequence[Fallback]) -> NotExtractedError:
-    """The error with what fell back so far and the node at which tracing ended."""
-    if any(
-        fallback.node == error.node.name for fallback in fallbacks
-    ):  # it fell back to a kernel that refuses the stand-ins
-        return NotExtractedError.of(fallbacks)
-    last = Fallback(op_name(error.node), error.node.name, user_frame(error.node.stack_trace or "")[0])
-    why = f"{last.op} cannot be traced ({last.where}): {first_line(error.__cause__)}"
-    before = NotExtractedError.of(fallbacks).why
-    return NotExtractedError(f"{before}; {why}" if before else why, (*fallbacks, last))
+        return None, 0
+    return (fake.shape, fake.stride(), fake.storage_offset(), storage_size(fake)), fake._version
 
 
 class _Tracer(fx.Interpreter):
-    """An interpreter that notes which node fell back; submodules that are graphs are run the same way."""
+    """An interpreter that notes which node fell back; submodules that are graphs are run the same way.
 
-    def __init__(self, gm: fx.GraphModule, state: _State, prefix: str = "") -> None:
+    `attributes`: path -> what stands for it; `prefix`: the path of this graph.
+    """
+
+    def __init__(
+        self, gm: fx.GraphModule, attributes: dict[str, Any], fallbacks: list[Fallback], prefix: str = ""
+    ) -> None:
         super().__init__(gm)
         self.extra_traceback = False
-        self.state = state
+        self.attributes = attributes
+        self.fallbacks = fallbacks
         self.prefix = prefix
 
     def run_node(self, n: fx.Node) -> Any:
-        before = lazy_fallbacks() if self.state.watch else {}
+        if n.op == "call_module" and isinstance(attribute(self.module, str(n.target)), fx.GraphModule):
+            return super().run_node(n)  # its nodes are counted one by one
+        before = lazy_fallbacks()
         try:
-            return super().run_node(n)
-        except _NodeError:
-            raise
+            value = super().run_node(n)
         except Exception as error:  # whatever a kernel raises is why the graph cannot be taken
-            raise _NodeError(n) from error
-        finally:
-            inner = n.op == "call_module" and isinstance(attribute(self.module, str(n.target)), fx.GraphModule)
-            if self.state.watch and not inner:  # an inner graph's nodes were counted one by one
-                line, _ = user_frame(n.stack_trace or "")
-                after = lazy_fallbacks()
-                fell = [op for op, count in after.items() if count > before.get(op, 0)]
-                self.state.fallbacks += [Fallback(op, n.name, line) for op in fell]
+            if self._fell(n, before):  # to a kernel that refuses the stand-ins
+                raise NotExtractedError.of(self.fallbacks) from error
+            last = Fallback(op_name(n), n.name, user_frame(n.stack_trace or "")[0])
+            why = f"{last.op} cannot be traced ({last.where}): {error_line(error)}"
+            raise NotExtractedError.of(self.fallbacks, why) from error
+        self._fell(n, before)
+        return value
+
+    def _fell(self, node: fx.Node, before: dict[str, int]) -> bool:
+        """Whether the operators of a node fell back, which is noted."""
+        line, _ = user_frame(node.stack_trace or "")
+        fell = [op for op, count in lazy_fallbacks().items() if count > before.get(op, 0)]
+        self.fallbacks += [Fallback(op, node.name, line) for op in fell]
+        return bool(fell)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         path = f"{self.prefix}{target}"
-        return self.state.attributes[path] if path in self.state.attributes else super().get_attr(target, args, kwargs)
+        return self.attributes[path] if path in self.attributes else super().get_attr(target, args, kwargs)
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         module = attribute(self.module, str(target))
         path = f"{self.prefix}{target}."
         if isinstance(module, fx.GraphModule):
-            return _Tracer(module, self.state, path).run(*args, **kwargs)
-        held = {name[len(path) :]: value for name, value in self.state.attributes.items() if name.startswith(path)}
+            return _Tracer(module, self.attributes, self.fallbacks, path).run(*args, **kwargs)
+        held = {name[len(path) :]: value for name, value in self.attributes.items() if name.startswith(path)}
         return torch.func.functional_call(module, held, args, kwargs)

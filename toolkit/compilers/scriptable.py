@@ -27,30 +27,6 @@ from .. import torch_private as t
 from ..live.eager import copy_graph
 
 
-def op_name(node: fx.Node) -> str:
-    """An operator as its namespace writes it (aten.sin.default); of anything else the qualified name."""
-    if node.op != "call_function":
-        return str(node.target)
-    if isinstance(node.target, (t.OpOverload, t.OpOverloadPacket)):
-        return str(node.target)
-    if isinstance(node.target, t.HigherOrderOperator):
-        return f"higher_order.{node.target.name()}"
-    return f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__qualname__', node.target)}".lstrip("._")
-
-
-def first_line(error: BaseException | None) -> str:
-    """The first line of an error's text that is not empty; the error's type where there is none."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def arguments_of(op: Any) -> list[tuple[str, bool]]:
-    """(name, whether it is written to) of each argument of an operator."""
-    return [
-        (argument.name, argument.alias_info is not None and argument.alias_info.is_write)
-        for argument in op._schema.arguments
-    ]
-
-
 def storage_size(value: torch.Tensor) -> tuple[int, int]:
     """(identity, bytes) of a tensor's storage.
 
@@ -157,7 +133,7 @@ def _keep_bool(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def _translate(graph: fx.Graph, node: fx.Node) -> None:
-    target = node.target
+    target, call = node.target, graph.call_function
     if target is aten._local_scalar_dense.default:
         # its type in TorchScript is "number", which no size accepts
         node.target = _kind(node.meta.get("val")) if node.meta.get("val") is not None else float
@@ -166,17 +142,13 @@ def _translate(graph: fx.Graph, node: fx.Node) -> None:
     elif target in _BY_FUNCTION:
         node.target = _BY_FUNCTION[target]
     elif target is round:
-        _replace(graph, node, lambda number, *_: _call(graph, int, _call(graph, round, number)))
+        _replace(graph, node, lambda number, *_: call(int, (call(round, (number,)),)))
     elif target is torch.sym_not:
         node.target, node.args = operator.eq, (node.args[0], False)
     elif target is torch.sym_sum:
         _replace(graph, node, lambda terms: _chain(graph, operator.add, terms))
     elif target is torch.sym_ite:
-        _replace(
-            graph,
-            node,
-            lambda test, yes, no: graph.call_function(operator.getitem, ([no, yes], _call(graph, int, test))),
-        )
+        _replace(graph, node, lambda test, yes, no: call(operator.getitem, ([no, yes], call(int, (test,)))))
     elif target is operator.pow or target is pow:
         _translate_power(graph, node)
     elif _is_rng_wrapper(target):
@@ -196,11 +168,13 @@ def _changes_dtype(node: fx.Node) -> bool:
 
 def _translate_power(graph: fx.Graph, node: fx.Node) -> None:
     """An integer to an integer is a float in TorchScript, and rounds above 2**53; products do not."""
+    if not isinstance(node.meta.get("val"), (int, torch.SymInt)):
+        return
     base, exponent = node.args
-    if isinstance(node.meta.get("val"), (int, torch.SymInt)) and isinstance(exponent, int) and 0 < exponent <= 16:
+    if isinstance(exponent, int) and 0 < exponent <= 16:
         _replace(graph, node, lambda *_: _chain(graph, operator.mul, [base] * exponent))
-    elif isinstance(node.meta.get("val"), (int, torch.SymInt)):
-        _replace(graph, node, lambda *_: _call(graph, int, graph.call_function(operator.pow, (base, exponent))))
+    else:
+        _replace(graph, node, lambda *args: graph.call_function(int, (graph.call_function(operator.pow, args),)))
 
 
 def _replace(graph: fx.Graph, node: fx.Node, build: Callable[..., Any]) -> None:
@@ -213,15 +187,8 @@ def _replace(graph: fx.Graph, node: fx.Node, build: Callable[..., Any]) -> None:
     graph.erase_node(node)
 
 
-def _call(graph: fx.Graph, function: Callable[..., Any], *args: Any) -> fx.Node:
-    return graph.call_function(function, args)
-
-
 def _chain(graph: fx.Graph, function: Callable[..., Any], terms: Sequence[Any]) -> Any:
-    total = terms[0]
-    for term in terms[1:]:
-        total = graph.call_function(function, (total, term))
-    return total
+    return functools.reduce(lambda total, term: graph.call_function(function, (total, term)), terms)
 
 
 def _is_rng_wrapper(target: object) -> bool:
@@ -237,31 +204,27 @@ def _is_rng_wrapper(target: object) -> bool:
 def _hides_mutation(node: fx.Node) -> bool:
     """Whether a node is such an operator, and its changed arguments are plain tensors whose clones keep their
     strides."""
-    if (
-        node.target is None
-        or node.target is not t.optional("auto_functionalized")
-        or not isinstance(node.args[0], t.OpOverload)
-    ):
+    if node.target is None or node.target is not t.optional("auto_functionalized"):
         return False
     bases: Any = node.kwargs.get("_all_bases", [])
-    if any(f"_{name}_length" in node.kwargs for name in _changed(node)) or not all(map(_is_dense, bases)):
-        return False
-    only = node.kwargs.get("_only_clone_these_bases")
-    return only is None and all(
-        isinstance(user.args[1], int) and user.target is operator.getitem for user in node.users
+    return (
+        isinstance(node.args[0], t.OpOverload)
+        and not any(f"_{name}_length" in node.kwargs for name in _changed(node))
+        and all(map(_is_dense, bases))
+        and node.kwargs.get("_only_clone_these_bases") is None
+        and all(isinstance(user.args[1], int) and user.target is operator.getitem for user in node.users)
     )
 
 
 def _is_dense(base: Any) -> bool:
     value = base.meta.get("val") if isinstance(base, fx.Node) else None
-    if not isinstance(value, torch.Tensor):
-        return False
-    return value.clone().stride() == value.stride()  # fake, hence cheap
+    return isinstance(value, torch.Tensor) and value.clone().stride() == value.stride()  # fake, hence cheap
 
 
 def _changed(node: fx.Node) -> list[str]:
     """The names of the arguments that the operator writes to."""
-    return [name for name, is_write in arguments_of(node.args[0]) if is_write]
+    arguments = node.args[0]._schema.arguments  # type: ignore[union-attr]
+    return [argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write]
 
 
 def _translate_mutable(graph: fx.Graph, node: fx.Node) -> None:
@@ -272,7 +235,7 @@ def _translate_mutable(graph: fx.Graph, node: fx.Node) -> None:
     with graph.inserting_before(node):
         clones = [_clone(graph, base) for base in bases]
         changed = {name: _view(graph, clones, given, f"_{name}") for name in _changed(node)}
-        plain = {name: given[name] for name, is_write in arguments_of(op) if not is_write and name in given}
+        plain = {argument.name: given[argument.name] for argument in op._schema.arguments if argument.name in given}
         result = graph.call_function(op.overloadpacket, (), {**plain, **changed})
         count = len(op._schema.returns)
         results = [result] if count <= 1 else [graph.call_function(operator.getitem, (result, i)) for i in range(count)]
@@ -316,58 +279,42 @@ def _view(graph: fx.Graph, clones: list[fx.Node], given: dict[str, Any], prefix:
 
 
 @functools.cache
-def operators() -> tuple[Any, Any]:
-    """(`graphdbg::rng_state`, `graphdbg::swap_rng_state`), registered once. `near` is a random tensor without elements:
-    with constants alone as arguments TorchScript would run them once, while it freezes."""
+def operators() -> Any:
+    """`graphdbg::rng_state`, registered once. `near` is a random tensor without elements: with constants alone as
+    arguments TorchScript would run it once, while it freezes."""
     library = torch.library.Library("graphdbg", "FRAGMENT")
-    library.define("rng_state(Tensor near, str device) -> Tensor", "CONSERVATIVE")
-    library.define("swap_rng_state(Tensor near, str device, Tensor state) -> Tensor", "CONSERVATIVE")
-    library.impl("rng_state", read, "CompositeExplicitAutograd")
-    library.impl("swap_rng_state", swap, "CompositeExplicitAutograd")
+    library.define("rng_state(Tensor near, str device, Tensor? state) -> Tensor", "CONSERVATIVE")
+    library.impl("rng_state", rng_state, "CompositeExplicitAutograd")
     operators.library = library  # type: ignore[attr-defined]  # it is undone when it is collected
-    return torch.ops.graphdbg.rng_state, torch.ops.graphdbg.swap_rng_state
+    return torch.ops.graphdbg.rng_state
 
 
-def read(near: torch.Tensor, device: str) -> torch.Tensor:
-    """The state of the default generator of a device."""
-    return _home(device).get_rng_state()
-
-
-def swap(near: torch.Tensor, device: str, state: torch.Tensor) -> torch.Tensor:
-    """Sets the state; returns the one before."""
-    before = read(near, device)
-    _home(device).set_rng_state(state)
+def rng_state(near: torch.Tensor, device: str, state: torch.Tensor | None) -> torch.Tensor:
+    """The state of the default generator of a device, as it was before it is set to `state`."""
+    home: Any = torch if device == "cpu" else torch.get_device_module(device)
+    before = home.get_rng_state()
+    if state is not None:
+        home.set_rng_state(state)
     return before
-
-
-def _home(device: str) -> Any:
-    """The module with the functions of a device's default generator."""
-    return torch if device == "cpu" else torch.get_device_module(device)
 
 
 def _translate_rng(graph: fx.Graph, node: fx.Node) -> None:
     """Replaces `run_and_save_rng_state(op, *args)` or `run_with_rng_state(state, op, *args)` in place."""
-    state_of, swapped = operators()
+    saves = node.target is t.optional("run_and_save_rng_state")
+    state, op, *args = (None, *node.args) if saves else node.args
+    packet: Any = getattr(op, "overloadpacket", op)
+    device = _device(node, args)
     with graph.inserting_before(node):
-        saves = node.target is t.optional("run_and_save_rng_state")
-        state, op, *args = (None, *node.args) if saves else node.args
-        packet: Any = getattr(op, "overloadpacket", op)
-        device = _device(node, args)
         near = graph.call_function(aten.rand, ([0],))
-        before = (
-            graph.call_function(state_of, (near, device))
-            if saves
-            else graph.call_function(swapped, (near, device, state))
-        )
+        before = graph.call_function(operators(), (near, device, state))
         result = graph.call_function(packet, tuple(args), dict(node.kwargs))
-        if not saves:
-            graph.call_function(swapped, (near, device, before))
-    if saves:
-        _take_apart(graph, node, [before, result])
-    else:
-        result.meta = dict(node.meta)
-        node.replace_all_uses_with(result)
-        graph.erase_node(node)
+        if saves:
+            _take_apart(graph, node, [before, result])
+            return
+        graph.call_function(operators(), (near, device, before))
+    result.meta = dict(node.meta)
+    node.replace_all_uses_with(result)
+    graph.erase_node(node)
 
 
 def _device(node: fx.Node, args: list[Any]) -> str:

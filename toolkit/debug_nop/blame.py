@@ -24,11 +24,12 @@ from ...dumps.torchside.values import storage_key
 from ...dumps.walk import user_frame
 from ...dumps.wording import counted
 from .. import torch_private as t
+from ..cutting.atoms import fake_of
 from ..live.eager import attribute
 from ..live.values import reach
 from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .layout import Expression, Layout, differences, evaluate, layout_of, text_of
-from .plan import Leaf, NodeStep, Place, Plan, leaf_of, value_of
+from .plan import Leaf, NodeStep, Place, Plan, leaf_of
 
 
 class Says(NamedTuple):
@@ -88,7 +89,7 @@ def on_symbols(plan: Plan, step: NodeStep, values: Mapping[str, Any]) -> Says:
     with _quietly(plan.graph) as mode:
         if mode is None:
             return Says([], [], "the graph was not traced with fake values")
-        return _run(step, None, lambda: {node: value_of(node) for node in step.node.all_input_nodes}, values)
+        return _run(step, None, lambda: {node: fake_of(node) for node in step.node.all_input_nodes}, values)
 
 
 def _run(
@@ -169,7 +170,7 @@ def _recorded(plan: Plan, step: NodeStep, values: Mapping[str, Any], mode: Any) 
     with mode:
         for node, leaves in wanted.items():
             rebuilt = [value if leaf is None else _view(leaf, value, spans, bases) for leaf, value in leaves]
-            traced = value_of(node)
+            traced = fake_of(node)
             if isinstance(traced, (list, tuple)) and len(rebuilt) == len(traced):
                 known[node] = type(traced)(rebuilt) if type(traced) in (list, tuple) else rebuilt
             elif len(rebuilt) == 1:

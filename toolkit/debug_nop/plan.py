@@ -21,13 +21,9 @@ from torch import fx
 from ...dumps.errors import UnreadableError
 from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
+from ..cutting.atoms import fake_of
 from ..verdicts.mismatches import TORCHS
 from .layout import Expression, Layout, evaluate, expression
-
-
-def value_of(node: fx.Node) -> Any:
-    """The traced value of a node: `val` behind AOTAutograd, `example_value` in Dynamo's graphs."""
-    return node.meta.get("val", node.meta.get("example_value"))
 
 
 def is_getitem(node: fx.Node) -> bool:
@@ -203,7 +199,7 @@ class Plan:
         """The part of a checked tuple that a `getitem` takes; None for other nodes."""
         if is_getitem(node) and isinstance(owner := node.args[0], fx.Node):
             parent = self.by_node[owner]
-            if parent.way in ("several", "parts") and isinstance(owner_value := value_of(owner), (tuple, list)):
+            if parent.way in ("several", "parts") and isinstance(owner_value := fake_of(owner), (tuple, list)):
                 place = node.args[1]
                 if isinstance(place, int) and all(not isinstance(part, (tuple, list, dict)) for part in owner_value):
                     return parent, place % max(len(owner_value), 1)
@@ -225,7 +221,7 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
     for step in steps:
         step.torchs, step.written = schema_of(step.node)
         step.region = step.torchs and isinstance(step.node.target, t.HigherOrderOperator)
-        value = value_of(step.node)
+        value = fake_of(step.node)
         if step.node.op == "output" or (value is None and not {"val", "example_value"} & step.node.meta.keys()):
             continue
         if step.node in reshaped:
@@ -277,7 +273,7 @@ def _keeps_storages(graph: fx.Graph) -> bool:
     if len(modes) > 1:
         return 4 * len(modes) < 3 * len(tensors)
     taken = [node for node in graph.nodes if is_getitem(node) and isinstance(node.args[0], fx.Node)]
-    parts = [node for node in taken if isinstance(value_of(node.args[0]), (tuple, list)) and _keys(node)]
+    parts = [node for node in taken if isinstance(fake_of(node.args[0]), (tuple, list)) and _keys(node)]
     if parts and not any(_keys(node) & _keys(node.args[0]) for node in parts):
         return False
     views = [node for node in graph.nodes if is_view(node)]
@@ -285,7 +281,7 @@ def _keeps_storages(graph: fx.Graph) -> bool:
 
 
 def _fakes(node: fx.Node) -> list[Any]:
-    return [leaf for leaf in t.tree_leaves(value_of(node)) if isinstance(leaf, t.FakeTensor)]
+    return [leaf for leaf in t.tree_leaves(fake_of(node)) if isinstance(leaf, t.FakeTensor)]
 
 
 def _keys(node: fx.Node) -> set[int]:
@@ -373,7 +369,7 @@ def _describe(step: NodeStep, plan: Plan) -> None:
         return
     if not step.leaves:
         return
-    only = step.leaves[0] if len(step.leaves) == 1 and not isinstance(value_of(node), (tuple, list, dict)) else None
+    only = step.leaves[0] if len(step.leaves) == 1 and not isinstance(fake_of(node), (tuple, list, dict)) else None
     if isinstance(only, Leaf) and only.layout is torch.strided:
         step.way = "inline"
         _aliases(step, only, plan)
@@ -385,7 +381,7 @@ def _describe(step: NodeStep, plan: Plan) -> None:
 
 def _is_flat(step: NodeStep) -> bool:
     """Whether a value is one list or tuple of strided tensors and what is not looked at."""
-    value = value_of(step.node)
+    value = fake_of(step.node)
     return (
         isinstance(value, (tuple, list))
         and len(value) == len(step.leaves)
@@ -395,7 +391,7 @@ def _is_flat(step: NodeStep) -> bool:
 
 
 def _holds_tensor(node: fx.Node) -> bool:
-    return any(isinstance(leaf, torch.Tensor) for leaf in t.tree_leaves(value_of(node)))
+    return any(isinstance(leaf, torch.Tensor) for leaf in t.tree_leaves(fake_of(node)))
 
 
 def _aliases(step: NodeStep, leaf: Leaf, plan: Plan) -> None:
@@ -406,7 +402,7 @@ def _aliases(step: NodeStep, leaf: Leaf, plan: Plan) -> None:
     for node in step.tensors:
         source = plan.source(node) or ((plan.by_node[node], 0) if plan.by_node[node].leaves else None)
         traced = source[0].leaves[source[1]] if source is not None else None
-        if isinstance(traced, Leaf) and traced.layout is torch.strided and isinstance(value_of(node), torch.Tensor):
+        if isinstance(traced, Leaf) and traced.layout is torch.strided and isinstance(fake_of(node), torch.Tensor):
             (aliased if traced.root == leaf.root else apart).append(node)
     step.aliased = tuple(aliased)
     step.apart = tuple(apart) if may_alias(step.node) or not step.torchs else ()
@@ -418,7 +414,7 @@ def parts_sharing(plan: Plan, step: NodeStep) -> list[tuple[int, fx.Node]]:
     for node in step.tensors:
         source = plan.source(node)
         traced = source[0].leaves[source[1]] if source is not None else None
-        if isinstance(traced, Leaf) and isinstance(value_of(node), torch.Tensor) and traced.layout is torch.strided:
+        if isinstance(traced, Leaf) and isinstance(fake_of(node), torch.Tensor) and traced.layout is torch.strided:
             parts = [
                 part for part, leaf in enumerate(step.leaves) if isinstance(leaf, Leaf) and leaf.root == traced.root
             ]

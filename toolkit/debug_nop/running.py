@@ -24,11 +24,12 @@ from torch import fx
 from ...dumps.torchside.values import storage_key
 from ...dumps.wording import counted
 from .. import torch_private as t
+from ..cutting.atoms import fake_of
 from ..numerics.statistics import tensors_in
 from ..verdicts.mismatches import NodeMismatch
 from .blame import Blame
 from .layout import Layout, differences, evaluate, layout_guard, layout_of
-from .plan import Leaf, NodeStep, Place, Plan, parts_sharing, value_of
+from .plan import Leaf, NodeStep, Place, Plan, parts_sharing
 
 if TYPE_CHECKING:
     from .checking import CheckedGraph
@@ -123,7 +124,7 @@ def differs(*values: Any) -> bool:
 
 def single(step: NodeStep) -> bool:
     """Whether a step's value is one value, not a tuple of them."""
-    return not isinstance(value_of(step.node), (tuple, list, dict))
+    return not isinstance(fake_of(step.node), (tuple, list, dict))
 
 
 class KernelExecution:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps import temporary
 from ...dumps.private_names import SEEN, exists
+from ...dumps.wording import flat
 
 if TYPE_CHECKING:
     from ..isolation import Answer
@@ -67,21 +68,13 @@ def row(name: str, *, essential: bool) -> Callable[[Callable[[], HealthCheck]], 
             try:
                 return check()
             except ImportError as error:
-                return HealthCheck(name, False, essential, f"not asked: {one_line(error)}")
+                return HealthCheck(name, False, essential, f"not asked: {flat(error)}")
             except Exception as error:  # noqa: BLE001  said in the row
-                return HealthCheck(
-                    name, False, essential, f"cannot be asked: {type(error).__name__}: {one_line(error)}"
-                )
+                return HealthCheck(name, False, essential, f"cannot be asked: {type(error).__name__}: {flat(error)}")
 
         return checked
 
     return decorated
-
-
-def one_line(what: object, most: int = 200) -> str:
-    """The text of something in one line of at most `most` characters."""
-    text = " ".join(str(what).split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 LIMIT_S = 60.0
@@ -192,13 +185,13 @@ def _imported(package: Package) -> tuple[bool, str]:
     except subprocess.TimeoutExpired:
         return False, f"its import had not ended after {LIMIT_S:g} s"
     except OSError as error:
-        return False, f"not asked: {one_line(error)}"
+        return False, f"not asked: {flat(error)}"
     try:
         said = json.loads(done.stdout.strip().rpartition("\n")[2])
     except ValueError:
         return False, f"its import {_end(done)}"
     if "error" in said:
-        return False, _ABSENT if said.get("absent") else f"cannot be imported: {one_line(said['error'])}"
+        return False, _ABSENT if said.get("absent") else f"cannot be imported: {flat(said['error'])}"
     if said["empty"]:
         return False, "an empty folder of its name is there, and no package"
     return True, str(said["version"]) or "there"
@@ -206,7 +199,7 @@ def _imported(package: Package) -> tuple[bool, str]:
 
 def _end(done: subprocess.CompletedProcess[str]) -> str:
     lines: Sequence[str] = done.stderr.strip().splitlines()
-    last = f": {one_line(lines[-1])}" if lines else ""
+    last = f": {flat(lines[-1])}" if lines else ""
     if done.returncode >= 0:
         return f"ended the process with code {done.returncode}{last}"
     try:
@@ -255,11 +248,11 @@ def torch_itself() -> HealthCheck:
     try:
         import torch
     except ModuleNotFoundError as error:
-        state = "not installed" if error.name == "torch" else f"cannot be imported: {one_line(error)}"
+        state = "not installed" if error.name == "torch" else f"cannot be imported: {flat(error)}"
         return HealthCheck("torch", False, True, state, "pip install torch" if error.name == "torch" else broken, *lost)
     except Exception as error:  # noqa: BLE001  a broken torch may raise anything, and the row says what
         return HealthCheck(
-            "torch", False, True, f"cannot be imported: {type(error).__name__}: {one_line(error)}", broken, *lost
+            "torch", False, True, f"cannot be imported: {type(error).__name__}: {flat(error)}", broken, *lost
         )
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     first, last = (".".join(map(str, version)) for version in TRIED)
@@ -287,9 +280,9 @@ def compiler() -> HealthCheck:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return HealthCheck("C++ compiler", False, False, f"{name}: {one_line(error)}", *lost)
+            return HealthCheck("C++ compiler", False, False, f"{name}: {flat(error)}", *lost)
     if done.returncode:
-        failure = f"{name} cannot compile a small program: {one_line(done.stderr)}"
+        failure = f"{name} cannot compile a small program: {flat(done.stderr)}"
         return HealthCheck("C++ compiler", False, False, failure, *lost)
     version = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
     return HealthCheck("C++ compiler", True, False, version[0] if version else name, *lost)
@@ -429,7 +422,7 @@ def isolation() -> HealthCheck:
         with fork_server("nothing", ()) as server:
             answer = ask("builtins:dict", {"alive": True}, 30, server=server).answer(60)
     except (OSError, TimeoutError, GraphdbgError) as error:
-        return HealthCheck("isolation", False, True, one_line(error), fix)
+        return HealthCheck("isolation", False, True, flat(error), fix)
     ok = answer.status == "done" and answer.value == {"alive": True}
     seen = f"a forked child answered in {answer.seconds * 1000:.0f} ms" if ok else _trouble(answer)
     return HealthCheck("isolation", ok, True, seen, fix)
@@ -451,7 +444,7 @@ def wall() -> HealthCheck:
         with fork_server("nothing", (), wall=PARTS) as server:
             built_of, is_open = server.wall()
     except (OSError, GraphdbgError) as error:
-        return HealthCheck("wall", False, False, one_line(error), fix, *lost)
+        return HealthCheck("wall", False, False, flat(error), fix, *lost)
     seen = f"built of {', '.join(built_of)}" if built_of else "there is none"
     could = ", ".join([*is_open, "read your files"])
     return HealthCheck(
@@ -526,10 +519,10 @@ def _trouble(answer: Answer) -> str:
     if answer.status == "timeout":
         return f"had not ended after {answer.seconds:.0f} s"
     if answer.error is not None and answer.status == "exception":
-        return f"failed: {one_line(answer.error.type.rpartition('.')[2])}: {one_line(answer.error.message)}"
+        return f"failed: {flat(answer.error.type.rpartition('.')[2])}: {flat(answer.error.message)}"
     last = [line for line in answer.output.splitlines() if line.strip()]
     words = {"signal": f"died by {answer.signal}", "memory": "ran out of memory", "lost": "lost its fork server"}
-    return words.get(answer.status, answer.status) + (f": {one_line(last[-1])}" if last else "")
+    return words.get(answer.status, answer.status) + (f": {flat(last[-1])}" if last else "")
 
 
 @row("graphviz", essential=False)

@@ -26,6 +26,7 @@ from torch import fx
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.torchside.targets import name_of
+from ...dumps.wording import error_line
 from ..isolation.child import is_memory_error
 from ..live.eager import GraphRunError
 from ..live.spec import ReplaySpec
@@ -54,7 +55,7 @@ def missing(error: BaseException) -> str:
     frames = list(traceback.walk_tb(inner.__traceback__))
     if isinstance(inner, ImportError):
         importing = [frame for frame, _ in frames if "importlib" not in frame.f_code.co_filename]
-        return "" if importing and _is_users(importing[-1]) else _first_line(inner)
+        return "" if importing and _is_users(importing[-1]) else error_line(inner)
     while frames and _package(frames[-1][0]) in _HELPERS:
         frames.pop()
     if not frames or not _is_ours(frames[-1][0]) or _ours(type(inner).__module__):
@@ -64,7 +65,7 @@ def missing(error: BaseException) -> str:
     frame, line = frames[-1]
     name = f"{frame.f_globals['__name__'].partition('.')[2]}:{line}"
     return (
-        f"graphdbg itself failed ({type(inner).__name__}: {_first_line(inner)}, at {name}), which says nothing "
+        f"graphdbg itself failed ({type(inner).__name__}: {error_line(inner)}, at {name}), which says nothing "
         "about torch"
     )
 
@@ -79,10 +80,6 @@ def _innermost(error: BaseException) -> BaseException:
             break
         error = deeper
     return error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _ours(module: str) -> bool:

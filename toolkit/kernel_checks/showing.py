@@ -88,17 +88,10 @@ def check(
     seed: int = 0,
     limit_s: float = 600.0,
     imports: Sequence[str] = (),
-    plain: bool = True,
 ) -> Checked:
     """Checks one saved graph in a child; one that dies is reported too. Raises GraphdbgError where it cannot be loaded,
     where Triton is missing, and where there is no such kernel."""
-    payload = {
-        "path": str(saved.path.absolute()),
-        "seed": seed,
-        "imports": list(imports),
-        "kernel": kernel,
-        "plain": plain,
-    }
+    payload = {"path": str(saved.path.absolute()), "seed": seed, "imports": list(imports), "kernel": kernel}
     answer = ask(TASK, payload, limit_s, server=server).end()
     checked = msgspec.convert(answer.value, Checked) if answer.status == "done" else Checked(cannot=how_ended(answer))
     checked.peak_bytes = answer.peak_bytes
@@ -118,7 +111,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("check")
     from .run import checked
 
-    report = checked(live, kernel=payload["kernel"], plain=payload["plain"], seed=payload["seed"])
+    report = checked(live, kernel=payload["kernel"], seed=payload["seed"])
     report.unchecked += live.notes
     if payload["kernel"] and not report.kernels and not report.cannot:
         known = ", ".join(report.names)

@@ -57,11 +57,6 @@ def dynamo_setting(name: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def has_dynamo_setting(name: str) -> bool:
-    """Whether this torch knows a setting of Dynamo; False before Dynamo is imported."""
-    return hasattr(loaded("dynamo_config"), name)
-
-
 def counter(group: str, name: str) -> int:
     """A counter of torch._dynamo.utils.counters (cache hits are reported nowhere else)."""
     counters = loaded("counters")

@@ -28,6 +28,7 @@ import msgspec
 from ...dumps import temporary
 from ...dumps.wording import counted
 from ..isolation import launch
+from ..node_values.seen import size_text
 from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdicts.verdict_words import word
 from .judging import MEANS, JudgedCall
@@ -97,18 +98,18 @@ def verified(call: Call, python: str) -> Repro:
     return msgspec.structs.replace(repro, path=str(folder / ALONE))
 
 
-def shown(program: Path, python: str, times: int = TIMES) -> Repro:
+def shown(program: Path, python: str) -> Repro:
     """Runs the program once; where that shows the failure, runs it again, and once with nothing compiled."""
     code, printed = run(program, python)
     last = printed.strip().splitlines()[-1][:300] if printed.strip() else ""
     if code != BUG:
         return Repro("passes", str(program), (code,), printed=printed, why=last or f"it ends with {code}")
     with ThreadPoolExecutor(2) as pool:
-        others = [pool.submit(run, program, python) for _ in range(times - 1)]
+        others = [pool.submit(run, program, python) for _ in range(TIMES - 1)]
         without = pool.submit(run, program, python, WITHOUT)
         codes = (code, *(future.result()[0] for future in others))
         off = without.result()[0]
-    says = "shows" if codes == (BUG,) * times and off == GONE else "passes"
+    says = "shows" if codes == (BUG,) * TIMES and off == GONE else "passes"
     why = "" if says == "shows" else f"{WITHOUT} it ends with {off}" if off != GONE else "not every run shows it"
     return Repro(says, str(program), codes, off, printed, why)
 
@@ -415,14 +416,14 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         part = triaged.at.failed.part if triaged.at.failed else ""
         rows = [row for row in triaged.at.rows if row.part == part]
         return [
-            (row.rung, word(row.verdict), _number(row.error), _number(row.tolerance), row.value, row.size)
+            (row.rung, word(row.verdict), size_text(row.error), size_text(row.tolerance), row.value, row.size)
             for row in rows
         ]
     rows = []
     for call in triaged.calls:
         rungs = [row for row in call.rows if row.rung in RUNGS and row.rung != "eager"]
         largest = {row.rung: max(other.error or 0.0 for other in rungs if other.rung == row.rung) for row in rungs}
-        errors = " ".join(f"{rung} {_number(value)}" for rung, value in largest.items())
+        errors = " ".join(f"{rung} {size_text(value)}" for rung, value in largest.items())
         verdict = cannot_tell(call.why) if call.why else worst(row.verdict for row in call.rows)
         rows.append(
             (
@@ -435,7 +436,3 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
             )
         )
     return rows
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else "0" if value == 0 else f"{value:.1e}"

@@ -42,7 +42,7 @@ def begin(session: Session) -> None:
         backward_hooks.watch(session)
     if session.options.after_step:
         importing.watch({"torch._dynamo": lambda _: _count_steps(session)})
-    leaving.install(_uncaught)
+    leaving.install(uncaught)
 
 
 def _count_steps(session: Session) -> None:
@@ -50,7 +50,8 @@ def _count_steps(session: Session) -> None:
         steps.watch()
 
 
-def _uncaught(error: BaseException) -> None:
+def uncaught(error: BaseException) -> None:
+    """What the sessions do with an exception that ends the program."""
     for session in sessions:
         session.uncaught(error)
 

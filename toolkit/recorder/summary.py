@@ -358,8 +358,8 @@ def _why_empty(in_block: bool) -> str:
     return "torch was imported, but nothing called torch.compile; wrap the model in torch.compile(model)."
 
 
-def _disabled(environment: Mapping[str, str] = os.environ) -> str:
-    return next((name for name in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE") if environment.get(name) == "1"), "")
+def _disabled() -> str:
+    return next((name for name in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE") if os.environ.get(name) == "1"), "")
 
 
 def leave_trace(path: str, **fields: str) -> None:

@@ -323,7 +323,6 @@ def _recompile(
                 "recompile",
                 compile=now(),
                 reasons=texts,
-                of=len(reasons),
                 now=failing_values(frame, texts) or None,
                 also=also or None,
                 error=error,

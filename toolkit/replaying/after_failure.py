@@ -132,7 +132,7 @@ _GRACE_S = 20.0
 """The time that a step which must stop gets for keeping what it has."""
 _MOST_TRIED = 3
 
-_NO_FAILURE, _INTERRUPTED = 1, 130
+_NO_FAILURE = 1
 
 
 def steps(text: str) -> tuple[str, ...]:

@@ -343,7 +343,6 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ..isolation.child import mark
     from ..judging.judge import judge
     from ..live.case import Case
-
     from .costs import PeakMemory
     from .fidelity import CompiledArtifacts
     from .gate import gated, unlike

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...dumps.wording import error_line
 from .. import torch_private as t
 from ..live import entries, gpu_only
 from ..live.eager import draws_from_generator, nodes_in
@@ -271,10 +272,8 @@ def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.G
     try:
         traced = decompose(gm, fakes, mode)
     except Exception as error:  # whatever tracing raises: this graph was not meant to be traced again
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CannotRun(
-            f"it was recorded without Inductor's decompositions and cannot be traced again: {why}"
-        ) from error
+        why = f"it was recorded without Inductor's decompositions and cannot be traced again: {error_line(error)}"
+        raise CannotRun(why) from error
     output = traced.graph.output_node()
     output.args = (tuple(t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)),)
     traced.recompile()

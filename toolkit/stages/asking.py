@@ -168,13 +168,6 @@ def judge_stages(
     return None
 
 
-def stages_of(saved: SavedGraph) -> list[SavedGraph]:
-    """The graphs of the same compile in the order in which they were recorded."""
-    return (
-        [] if saved.run is None else [graph for graph in saved.run.graphs() if compile_of(graph) == compile_of(saved)]
-    )
-
-
 def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[SavedGraph, Verdict] | None:
     users = passes(pair.after)
     paths = {"before": pair.before, "forward": pair.forward, "after": pair.after}

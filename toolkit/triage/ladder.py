@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...dumps.errors import GraphdbgError, RanksMissingError
+from ..blame.partners import stages_of
 from ..isolation import ForkServer, opened
 from ..isolation.imports import without_trust
 from ..live.rung import LADDER
 from ..replaying.gate import gated, with_next
 from ..replaying.replay import How, replay
 from ..rungs import NAMES, warmth
-from ..stages.asking import STAGES, judge_stages, stages_of
+from ..stages.asking import STAGES, judge_stages
 from ..verdicts.ladder_records import RungResult, Triage, inputs_given, row_of
 from ..verdicts.ladder_words import address, concluded
 from ..verdicts.signature import RAISED_TOO

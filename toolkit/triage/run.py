@@ -23,12 +23,12 @@ import msgspec
 
 from ...dumps.errors import GraphdbgError, LostServer
 from ...dumps.wording import counted
-from ..blame.partners import compile_of, inner_graphs
+from ..blame.partners import compile_of, inner_graphs, stages_of
 from ..isolation import ForkServer, opened
 from ..replaying import fidelity
 from ..replaying.after_failure import suspects, triggered
 from ..replaying.replay import How
-from ..stages.asking import STAGES, judge_stages, stages_of
+from ..stages.asking import STAGES, judge_stages
 from ..verdicts.ladder_records import RungResult, Triage, inputs_given
 from ..verdicts.ladder_words import address
 from ..verdicts.verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, unloadable, worst

@@ -113,7 +113,7 @@ def test_names_need_no_torch_until_they_are_used() -> None:
 def test_a_name_is_the_compiler_and_not_its_module() -> None:
     from graphdbg.toolkit import compilers
 
-    for name in ("nop", "ts_compile", "print_compile", "get_inputs"):
+    for name in ("debug_nop", "ts_compile", "get_inputs"):
         module = import_module(f"graphdbg.toolkit.compilers.{name}")
         assert getattr(compilers, name) is getattr(module, name)
 

@@ -51,27 +51,31 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> graphdbg.Run:
     return graphdbg.open_run(path)
 
 
+def results(record):
+    return [name for _, name in names.outputs(record)]
+
+
 def test_a_model(run):
     forward, backward = run.graph("0_0/forward").record, run.graph("0_0/backward").record
     assert list(names.input_names(forward).values()) == ["emb.weight", "ids", "mask", "lin.weight", "lin.bias"]
-    called = names.result_names(forward)
+    called = results(forward)
     assert called[:2] == ["loss", "hidden[0]"]
     assert "saved for backward: ids" in called
     assert any(one.startswith("saved for backward: tanh, test_user_names.py:") for one in called)
-    assert set(names.result_names(backward)) >= {"grad of emb.weight", "grad of lin.weight", "grad of lin.bias"}
+    assert set(results(backward)) >= {"grad of emb.weight", "grad of lin.weight", "grad of lin.bias"}
     assert {"grad of loss", "grad of hidden[0]"} <= set(names.input_names(backward).values())
 
 
 def test_what_a_function_returns(run):
-    assert names.result_names(run.graph("1_0/inference").record) == ["loss", "logits"]
-    relu, mean = names.result_names(run.graph("2_0/inference").record)
+    assert results(run.graph("1_0/inference").record) == ["loss", "logits"]
+    relu, mean = results(run.graph("2_0/inference").record)
     assert relu.startswith("relu, test_user_names.py:")
     assert mean.startswith("mean")
 
 
 def test_a_module_loaded_again_knows_them(run):
     saved = run.graph("0_0/dynamo")
-    assert names.of_module(saved.module()).outputs == names.result_names(saved.record)
+    assert names.of_module(saved.module()).outputs == results(saved.record)
 
 
 def test_a_graph_that_nothing_is_known_of():

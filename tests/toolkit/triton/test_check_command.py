@@ -77,7 +77,7 @@ def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_eager_need_not_run(folder: Path) -> None:
-    payload = {"path": str(folder / "wrong"), "seed": 0, "imports": [], "kernel": None, "plain": False}
+    payload = {"path": str(folder / "wrong"), "seed": 0, "imports": [], "kernel": None}
     found = msgspec.convert(task(payload), Checked)
     assert {one.kind for one in found.findings} == {"load", "assert"}
     assert any("eager itself fails at node index" in one for one in found.unchecked)

@@ -26,6 +26,7 @@ from .. import flight, leaving, patches
 from ..hold import one_line
 from ..options import Options
 from ..session import Function, Session, hook, sessions
+from ..starting import uncaught
 from ..wrapping import wrap
 from . import rings
 
@@ -195,7 +196,7 @@ def begin(*, at_end: bool = True, minify: bool = False, max_time: float = 300.0)
     if len(sessions) == 1:
         patches.install(HOOKS)
     importing.watch({"torch.autograd.graph": lambda _: watch_backwards()})
-    leaving.install(_uncaught)
+    leaving.install(uncaught)
     atexit.register(end)
     return session
 
@@ -214,11 +215,6 @@ def end() -> None:
     if not sessions:
         patches.uninstall()
     session.close()
-
-
-def _uncaught(error: BaseException) -> None:
-    for session in sessions:
-        session.uncaught(error)
 
 
 def start_from_environment(value: str) -> None:

@@ -33,7 +33,7 @@ from ....dumps.output import say
 from ....dumps.schema import GraphRecord, InputsRecord
 from ....dumps.store import load_graph
 from ....dumps.tensors import TensorStore
-from ....dumps.wording import counted, shown_path, size_text
+from ....dumps.wording import counted, error_line, shown_path, size_text
 from ...live.torch_state import ambient, undisturbed
 from . import rings
 
@@ -234,8 +234,7 @@ def _write(process: Path, tensors: TensorStore, graphs: Sequence[str], read: Seq
             write_file(process / GRAPHS_FOLDER / local / INPUTS_FILE, encode(seen))
             left -= size if policy == "last" else 0
         except (RuntimeError, OSError, GraphdbgError) as error:
-            what = str(error).splitlines()[0] if str(error) else type(error).__name__
-            notes.append(f"{local}: its inputs could not be read: {what}")
+            notes.append(f"{local}: its inputs could not be read: {error_line(error)}")
             if reading.first is not None:
                 with contextlib.suppress(OSError, GraphdbgError):
                     write_file(process / GRAPHS_FOLDER / local / INPUTS_FILE, encode(reading.first))

@@ -33,7 +33,6 @@ CODED: dict[Any, tuple[torch.dtype, Any]] = {
     tl.float8e4b8: (torch.float8_e4m3fnuz, np.uint8),
 }
 """Triton types that NumPy has not -> torch's type, and the integers that hold the bits."""
-_SIGNED = {np.uint16: torch.int16, np.uint8: torch.uint8}
 
 
 def is_coded(dtype: Any) -> bool:

@@ -52,7 +52,6 @@ from .table import NodeTable
 if TYPE_CHECKING:
     from .tabs.node_tabs import NodeTabs
 
-if TYPE_CHECKING:
 
 LOOK_S = 2.0
 """How often it is checked whether jobs, or commands in a shell, found more."""

@@ -23,7 +23,7 @@ from ....dumps.errors import GraphdbgError, NotReadyError
 from ....dumps.tables import plain
 from ....minifier.events import QueryAnswered
 from ....minifier.progress import telling
-from ....minifier.progress.candidates import atoms_of, parsed
+from ....minifier.progress.candidates import atoms_of
 from ....minifier.progress.watched import Bite, State, Watched, watched
 from ....minifier.starting import Start, proposed
 from ...here import Here
@@ -263,17 +263,16 @@ class MinifyRoom(ViewsRoom):
         if not watched.story.graph or key == self._named or not watched.story.history:
             return
         self._named = key
-        best = parsed(watched.story.best_case) if watched.story.best_case else None
         graph, out = watched.story.graph, watched.out
 
         def named(result: tuple[object, str]) -> None:
             atoms, doubt = result
-            if not self.looked.atoms.sure:  # names that the running search wrote are better than any told later
+            if not self.looked.atoms.lines:  # what was known of the running search is better than what is told later
                 self.looked.atoms, self.looked.doubt = atoms, doubt  # type: ignore[assignment]
             self._named = key if self.looked.atoms.nodes or watched.state in OVER else ""
             self.show()
 
-        self.work(lambda: atoms_of(graph, out, best), named, group="names", doing="read the graph")
+        self.work(lambda: atoms_of(graph, out), named, group="names", doing="read the graph")
 
     # -- showing
 

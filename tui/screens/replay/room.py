@@ -13,7 +13,6 @@ words in `commands`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from rich.cells import set_cell_size
 from rich.text import Text
@@ -37,8 +36,6 @@ from ...widgets.texts import Lines, wrapped
 from ...widgets.virtual_list import VirtualList
 from ..home.line import middle
 from .jobs import KINDS, Data, ReplayJobs, Slot
-
-if TYPE_CHECKING:
 
 Check = Callable[[str], str]
 

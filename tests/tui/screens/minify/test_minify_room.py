@@ -71,7 +71,7 @@ def test_a_finished_one_shows_its_result_and_every_view(out: Path) -> None:
     assert isinstance(room, MinifyRoom)
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: room.looked.outcome is not None and room.looked.atoms.sure, "result and names")
+        await until(app, lambda: room.looked.outcome is not None and room.looked.atoms.nodes, "result and names")
         assert room.watched is not None and room.watched.state == "ended"
         known = room.watched.story
         text = shown(app)
