@@ -5,12 +5,12 @@ invoke_subgraph may have a partitioner of its own, which torch looks up by its n
 the name resolves to its stages in this thread, and to torch's own everywhere else.
 
 Ahead of time a library takes the user's inputs alone: what export lifted to inputs is unlifted, and the values that
-buffers have now are kept beside it, since a run writes to them. `package.py` is the entry point.
+buffers have now are kept beside it, since a run writes to them.
 
 For example:
 
     compilers = Compilers(pipeline, model, inputs, inner)
-    work = Work("dynamo", model, inputs, compilers.aot_arguments())
+    work = Work("dynamo", model, inputs, CaptureOptions(compilers.aot_arguments(False, None)))
 """
 
 from __future__ import annotations
@@ -29,20 +29,19 @@ from torch import fx
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..torch_private.replacing import Function, Hooks
-from . import logs
-from .input_names import keep_names
+from . import graphs
+from .inputs import keep_names
 from .pipeline import Pipeline
-from .work import Work
+from .stage import CaptureOptions, JointOptions, Work
 
 
 def compile_frozen(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     """The inference compiler under `config.freezing`."""
     frozen = Frozen(compilers.model)
-    work = Work("inference", gm, inputs, at_end=frozen.freeze)
+    work = Work("inference", gm, inputs, JointOptions(at_end=frozen.freeze))
     compilers.pipeline.run("joint", work)
     if not frozen.done:  # the stage was skipped or replaced; the configuration asks for frozen parameters all the same
-        frozen.freeze(work)
-        compilers.pipeline.reports[-1].notes.extend(work.notes)
+        frozen.freeze(work.gm, inputs, work.notes)
     extra, kept = compilers.extra, frozen.kept
     fakes = [inputs[index] for index in kept]
     output = t.output_node(work.gm)
@@ -97,34 +96,33 @@ class Frozen:
         self.static: Sequence[int] = ()
         self.channels_last = False
 
-    def freeze(self, work: Work) -> None:
-        """Freezes `work.gm` in place and notes what was done to its parameters."""
-        gm = work.gm
+    def freeze(self, gm: fx.GraphModule, inputs: Sequence[Any], notes: list[str]) -> None:
+        """Freezes a graph in place and notes what was done to its parameters."""
         self.channels_last = bool(t.GraphLowering.decide_layout_opt(gm, is_inference=True))
         if self.channels_last:
-            t.fake_tensor_prop(gm, work.inputs, True)
+            t.fake_tensor_prop(gm, inputs, True)
             before = _clones(gm)
             t.convert_conv_weights_to_channels_last(gm)
             if changed := _clones(gm) - before:
-                work.notes.append(f"weights of {counted(changed, 'convolution')} are laid out channels-last")
+                notes.append(f"weights of {counted(changed, 'convolution')} are laid out channels-last")
         context = t.TracingContext.try_get()
         with t.enter_freezing():
             t.view_to_reshape(gm)  # a view of a weight that was laid out again may not exist
             self.kept = self._without_parameters(gm, context)
             gm.graph = t.fx_graph_cse(gm.graph)
             gm.recompile()
-            t.freezing_passes(gm, [work.inputs[index] for index in self.kept])
+            t.freezing_passes(gm, [inputs[index] for index in self.kept])
             t.constant_fold(gm)
             if t.inductor_config.freezing_discard_parameters:
                 t.invalidate_eager_modules()
                 t.discard_traced_gm_params(self.model)
-                work.notes.append("the parameters of the module itself are gone: freezing_discard_parameters")
+                notes.append("the parameters of the module itself are gone: freezing_discard_parameters")
             t.record_has_frozen_params(gm)
         self.places = list(self.kept)
         if context is not None:
-            work.notes.append(self._released(context))
+            notes.append(self._released(context))
         else:
-            work.notes.append("froze the constants of the graph; no parameter is an input")
+            notes.append("froze the constants of the graph; no parameter is an input")
         self.done = True
 
     def _without_parameters(self, gm: Any, context: Any) -> list[int]:
@@ -212,7 +210,7 @@ class Compilers:
     def partition(self, gm: Any, joint_inputs: Sequence[Any], **kwargs: Any) -> tuple[Any, Any]:
         """Forward and backward of a joint graph, after the joint stage."""
         override = kwargs.pop("partitioner_fn_override", None)  # of a region of invoke_subgraph
-        work = Work("joint", gm, joint_inputs, kwargs, skip_invoke_subgraph=True)
+        work = Work("joint", gm, joint_inputs, JointOptions(kwargs, skip_invoke_subgraph=True))
         with t.get_cuda_device_context(gm):
             self.pipeline.run("joint", work)
         if override is not None:
@@ -311,7 +309,7 @@ class Compilers:
         return compiled
 
     def _joint_of_inference(self, gm: Any, inputs: Sequence[Any]) -> Any:
-        logs.trace_text("before_joint_graph", lambda: logs.text_of(gm))
+        graphs.trace_text("before_joint_graph", lambda: graphs.text_of(gm))
         output = t.output_node(gm)
         if t.takes("aot_module_simplified", "compiler_config_extra"):  # later passes may lose where outputs came from
             output.meta["output_stack_traces"] = [
@@ -319,7 +317,7 @@ class Compilers:
             ]
         work = Work("inference", gm, inputs)
         self.pipeline.run("joint", work)
-        logs.trace_text("after_joint_graph", lambda: logs.text_of(work.gm))
+        graphs.trace_text("after_joint_graph", lambda: graphs.text_of(work.gm))
         return work.gm
 
 
@@ -386,29 +384,31 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     """Captures an inference graph, unlifts its parameters and buffers, and compiles it to a library, with autocast
     off."""
     t.is_valid_aoti_model_name()
+    fake_mode: Any = None
 
     def export(work: Work) -> None:
+        nonlocal fake_mode
         with t.functorch_config.patch(
             unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose
         ):
             traced, signature = t.aot_export_module(
                 gm, inputs, trace_joint=False, decompositions=compilers.decompositions
             )
-        work.fake_mode = t.detect_fake_mode_from_gm(traced)
-        _give_constants_values(traced, work.fake_mode)
+        fake_mode = t.detect_fake_mode_from_gm(traced)
+        _give_constants_values(traced, fake_mode)
         work.gm = t.unlift_graph(gm, traced, signature)
         work.notes.append(
             f"{counted(len(signature.parameters), 'parameter')} and {counted(len(signature.buffers), 'buffer')} "
             "are constants of the library"
         )
 
-    work = Work("dynamo", gm, inputs, export=export)
+    work = Work("dynamo", gm, inputs, CaptureOptions(export=export))
     compilers.pipeline.run("capture", work)
     for name in ("dynamo_flat_name_to_original_fqn", "dynamo_compile_id"):
         if name in gm.meta:
             work.gm.meta[name] = gm.meta[name]
     # Patterns that are traced now would hold autocast's casts, and match what they must not.
-    with t.V.set_fake_mode(work.fake_mode), t.compiled_autograd_off(), _autocast_off():
+    with t.V.set_fake_mode(fake_mode), t.compiled_autograd_off(), _autocast_off():
         return compilers.for_inference()(work.gm, inputs)
 
 

@@ -30,8 +30,7 @@ from ....dumps.walk import user_frame
 from ... import torch_private as t
 from ...live.spec import setting
 from ...torch_private.replacing import Function, Hooks, Replacement
-from . import Matched, PassReport
-from .names import REWRITING, known, pattern_name, same_pattern
+from . import REWRITING, Matched, PassReport, known, pattern_name, same_pattern
 from .table import PASSES, NamedPass
 
 _ALIASES = {(row.stage, alias): row.name for row in PASSES.values() for alias in row.aliases}

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ....dumps.wording import counted
-from ... import torch_private as t
-from .. import logs
-from ..passes.watching import at_graph
-from ..pipeline import Pipeline, node_count
-from ..work import Work
+from ...dumps.wording import counted
+from .. import torch_private as t
+from .passes.watching import at_graph
+from .pipeline import node_count
+from .stage import CaptureOptions, InnerOptions, JointOptions, Prepared, Work
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 
-def pre_grad(work: Work, pipeline: Pipeline) -> None:
-    """Rewrites `work.gm`."""
+def pre_grad(work: Work) -> GraphModule:
+    """The graph behind the pre-grad passes."""
     gm = work.gm
     number = id(gm.graph)  # an artifact of the trace names the graph by it, and provenance joins by it
-    logs.trace_text("before_pre_grad_graph", lambda: f"{logs.text_of(gm)}\n\n # graph id: {number}")
+    trace_text("before_pre_grad_graph", lambda: f"{text_of(gm)}\n\n # graph id: {number}")
     t.pre_grad_graphs_log.debug("%s", _shown("BEFORE PRE GRAD", gm))
     debug = t.inductor_debug
     debug._pre_grad_graph_id = number
@@ -37,103 +39,99 @@ def pre_grad(work: Work, pipeline: Pipeline) -> None:
     with t.dynamo_timed(
         "_recursive_pre_grad_passes", log_pt2_compile_event=True, dynamo_compile_column_us="pre_grad_pass_time_us"
     ):
-        work.gm = _pre_grad(gm, work.inputs)
-    logs.trace_text("after_pre_grad_graph", lambda: f"{logs.text_of(work.gm)}\n\n # graph id: {id(work.gm.graph)}")
+        rewritten = _pre_grad(gm, work.inputs)
+    trace_text("after_pre_grad_graph", lambda: f"{text_of(rewritten)}\n\n # graph id: {id(rewritten.graph)}")
+    return rewritten
 
 
-def capture(work: Work, pipeline: Pipeline) -> None:
-    """Sets `work.compiled`. `work.kwargs` are AOTAutograd's; the stages behind this one run inside it."""
-    if work.export is not None:
-        work.export(work)
-        return
+def capture(work: Work, options: CaptureOptions) -> Any:
+    """What AOTAutograd makes, a callable: the stages behind this one run inside it. Ahead of time `work.gm` is replaced
+    by the captured graph."""
+    if options.export is not None:
+        return options.export(work)
     hits = t.counters["aot_autograd"]["autograd_cache_hit"]
-    work.compiled = t.aot_autograd(**work.kwargs)(work.gm, work.inputs)
+    captured = t.aot_autograd(**options.arguments)(work.gm, work.inputs)
     if t.counters["aot_autograd"]["autograd_cache_hit"] > hits:
-        work.cache, work.cache_detail = "hit", "AOTAutograd's cache"
         work.notes.append("taken from AOTAutograd's cache, forward and backward: the stages from joint on did not run")
-        pipeline.tell_cache(work)
+        options.caches.append((work.part, "hit", "AOTAutograd's cache"))
+    return captured
 
 
-def joint(work: Work, pipeline: Pipeline) -> None:
-    """Rewrites `work.gm`. Patterns are traced on the device of the inputs."""
+def joint(work: Work, options: JointOptions) -> GraphModule:
+    """The graph behind the joint passes. Patterns are traced on the device of the inputs."""
     devices = t.get_inputs_devices(work.inputs, work.gm)
     with t.dynamo_timed(
         "_recursive_joint_graph_passes", log_pt2_compile_event=True, dynamo_compile_column_us="joint_graph_pass_time_us"
     ):
-        work.gm = _joint(work.gm, skip_invoke_subgraph=work.skip_invoke_subgraph, device=next(iter(devices)))
-    if work.at_end is not None:
-        work.at_end(work)
+        gm = _joint(work.gm, skip_invoke_subgraph=options.skip_invoke_subgraph, device=next(iter(devices)))
+    if options.at_end is not None:
+        options.at_end(gm, work.inputs, work.notes)
+    return gm
 
 
-def partition(work: Work, pipeline: Pipeline) -> None:
-    """Sets `work.halves`. `work.kwargs` are AOTAutograd's arguments for a partitioner."""
+def partition(work: Work, options: JointOptions) -> tuple[GraphModule, GraphModule]:
+    """Forward and backward."""
     from functorch.compile import min_cut_rematerialization_partition
 
     partition = t.inductor_config.custom_partitioner_fn or min_cut_rematerialization_partition
     name = getattr(partition, "__name__", type(partition).__name__)
-    kwargs = dict(work.kwargs)
+    kwargs = dict(options.arguments)
     static = kwargs.pop("static_lifetime_input_indices", None)
     with t.dynamo_timed(name, log_pt2_compile_event=True):
-        halves: Any = partition(
-            work.gm, work.inputs, compiler="inductor", static_lifetime_input_indices=static, **kwargs
-        )
+        halves = partition(work.gm, work.inputs, compiler="inductor", static_lifetime_input_indices=static, **kwargs)
     forward, backward = (node_count(half) or 0 for half in halves)
-    work.halves = halves
     work.notes.append(f"forward {counted(forward, 'node')}, backward {counted(backward, 'node')}")
+    return halves
 
 
-def post_grad(work: Work, pipeline: Pipeline) -> None:
-    """Rewrites `work.gm` in place and sets its fake mode and shape environment."""
-    gm, inputs = work.gm, work.inputs
-    prepare(work)
-    logs.trace_text("before_post_grad_graph", lambda: logs.text_of(gm))
-    with t.V.set_fake_mode(work.fake_mode):
-        with (
-            t.get_cuda_device_context(gm),
-            t.dynamo_timed(
-                "_recursive_post_grad_passes",
-                log_pt2_compile_event=True,
-                dynamo_compile_column_us="post_grad_pass_time_us",
-            ),
-        ):
-            _post_grad(gm, is_inference=work.kwargs.get("is_inference", False))
-        t.V.debug.fx_graph_transformed(gm, inputs)
-        t.post_grad_graphs_log.debug("%s", _shown("AFTER POST GRAD", gm))
-        keep_text(work)
+def post_grad(work: Work, options: InnerOptions) -> Prepared:
+    """Rewrites `work.gm` in place and prepares it for lowering."""
+    return prepare(work, options)
 
 
-def prepare(work: Work) -> None:
+def prepare(work: Work, options: InnerOptions, *, passes: bool = True) -> Prepared:
     """What lowering needs of a graph whether or not the passes run: sizes, reshapes, fake values, strides of the
-    outputs."""
+    outputs; and what torch's caches keep of it: its code after the passes, its provenance."""
     gm, inputs = work.gm, work.inputs
+    before = t.counters["inductor"].copy()
     if t.is_tf32_warning_applicable(gm):
         t.warn_tf32_disabled()
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 2000))  # deep models need it; never lowered
-    text = io.StringIO()
-    t.save_graph_repro(text, gm, inputs, "inductor", save_dir=None)
-    work.runnable = text.getvalue()
-    logs.trace_text("fx_graph_runnable", lambda: work.runnable)
+    script = io.StringIO()
+    t.save_graph_repro(script, gm, inputs, "inductor", save_dir=None)
+    runnable = script.getvalue()
+    trace_text("fx_graph_runnable", lambda: runnable)
     t.V.debug.fx_graph(gm, inputs)
-    work.shape_env = getattr(gm, "shape_env", None) or t.shape_env_from_inputs(inputs)
+    shape_env = getattr(gm, "shape_env", None) or t.shape_env_from_inputs(inputs)
     t.view_to_reshape(gm)  # a layout that Inductor changes may leave no view; before fake values are computed
     with t.dynamo_timed("additional_fake_tensor_prop", log_pt2_compile_event=True), torch.no_grad():
-        work.fake_mode = t.fake_tensor_prop(gm, inputs)
+        fake_mode = t.fake_tensor_prop(gm, inputs)
     t.record_original_output_strides(gm)
-
-
-def keep_text(work: Work) -> None:
-    """The graph's code after the passes, part of what torch caches, and its provenance."""
-    gm = work.gm
-    work.post_grad_text = logs.text_of(gm, fast_sympy_print=True)
-    logs.trace_text("inductor_post_grad_graph", lambda: work.post_grad_text)
-    if t.inductor_config.trace.provenance_tracking_level != 0:
-        debug = t.inductor_debug
-        debug._inductor_post_to_pre_grad_nodes = t.create_mapping_pre_post_grad_nodes(
-            debug._pre_grad_graph_id, t.get_graph_provenance_json(gm.graph)
-        )
-    context = t.get_metrics_context()
-    if context.in_progress():
-        t.CompileEventLogger.compilation_metric(overwrite=True, num_graph_breaks=t.counters["graph_break"].total())
+    if passes:
+        trace_text("before_post_grad_graph", lambda: text_of(gm))
+    with t.V.set_fake_mode(fake_mode):
+        if passes:
+            with (
+                t.get_cuda_device_context(gm),
+                t.dynamo_timed(
+                    "_recursive_post_grad_passes",
+                    log_pt2_compile_event=True,
+                    dynamo_compile_column_us="post_grad_pass_time_us",
+                ),
+            ):
+                _post_grad(gm, is_inference=options.arguments.get("is_inference", False))
+            t.V.debug.fx_graph_transformed(gm, inputs)
+            t.post_grad_graphs_log.debug("%s", _shown("AFTER POST GRAD", gm))
+        text = text_of(gm, fast_sympy_print=True)
+        trace_text("inductor_post_grad_graph", lambda: text)
+        if t.inductor_config.trace.provenance_tracking_level != 0:
+            debug = t.inductor_debug
+            debug._inductor_post_to_pre_grad_nodes = t.create_mapping_pre_post_grad_nodes(
+                debug._pre_grad_graph_id, t.get_graph_provenance_json(gm.graph)
+            )
+        if t.get_metrics_context().in_progress():
+            t.CompileEventLogger.compilation_metric(overwrite=True, num_graph_breaks=t.counters["graph_break"].total())
+    return Prepared(fake_mode, shape_env, runnable, text, before)
 
 
 def _shown(title: str, gm: Any) -> Any:
@@ -190,3 +188,13 @@ def _post_grad(gm: Any, *, is_inference: bool, path: str = "") -> None:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def text_of(gm: Any, **options: Any) -> str:
+    """Readable code of a graph with strides and devices."""
+    return gm.print_readable(print_output=False, include_stride=True, include_device=True, **options)
+
+
+def trace_text(name: str, make: Callable[[], str], encoding: str = "string") -> None:
+    """One artifact of torch's structured trace."""
+    t.trace_structured("artifact", metadata_fn=lambda: {"name": name, "encoding": encoding}, payload_fn=make)
