@@ -42,26 +42,15 @@ def compile_frozen(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     compilers.pipeline.run("joint", work)
     if not frozen.done:  # the stage was skipped or replaced; the configuration asks for frozen parameters all the same
         frozen.freeze(work.gm, inputs, work.notes)
-    extra, kept = compilers.extra, frozen.kept
-    fakes = [inputs[index] for index in kept]
-    output = t.output_node(work.gm)
-    output.meta["user_visible_output_idxs"] = [
-        index for index, value in enumerate(output.args[0]) if isinstance(value, fx.Node)
-    ]
+    fakes = [inputs[index] for index in frozen.kept]
+    show_outputs(work.gm, all_of_them=True)
     fake_mode = t.detect_fake_mode(fakes)
     real_constants = (
         mock.patch.object(fake_mode, "allow_non_fake_inputs", True) if fake_mode else contextlib.nullcontext()
     )
     with real_constants:
-        compiled = compilers.inner(
-            work.gm,
-            fakes,
-            static_input_idxs=frozen.static,
-            cudagraphs=extra.cudagraphs,
-            graph_id=extra.graph_id,
-            is_inference=True,
-            boxed_forward_device_index=extra.forward_device,
-            layout_opt=frozen.channels_last,
+        compiled = compilers.compile_inner(
+            work.gm, fakes, frozen.static, is_inference=True, layout_opt=frozen.channels_last
         )
     if t.V.aot_compilation:
         return compiled  # a library takes the remaining inputs alone
@@ -243,15 +232,18 @@ class Compilers:
             if t.inductor_config.cpp_wrapper:
                 stack.enter_context(t.inductor_config.patch(t.get_cpp_wrapper_config()))
             stack.enter_context(_annotated(cudagraphs))
-            return self.inner(
-                gm,
-                inputs,
-                static_input_idxs=static,
-                cudagraphs=cudagraphs,
-                is_backward=True,
-                graph_id=extra.graph_id,
-                boxed_forward_device_index=extra.forward_device,
-            )
+            return self.compile_inner(gm, inputs, static, cudagraphs=cudagraphs, is_backward=True)
+
+    def compile_inner(self, gm: Any, inputs: Sequence[Any], static: Sequence[int], **options: Any) -> Any:
+        """What the inner compiler makes, with what the graphs of this compile share. `static`: inputs that stay in
+        place."""
+        shared = {
+            "static_input_idxs": static,
+            "cudagraphs": self.extra.cudagraphs,
+            "graph_id": self.extra.graph_id,
+            "boxed_forward_device_index": self.extra.forward_device,
+        }
+        return self.inner(gm, inputs, **(shared | options))
 
     def for_inference(self) -> Any:
         """The compiler of an inference graph: with freezing on, parameters become constants."""
@@ -291,18 +283,10 @@ class Compilers:
         if t.inductor_config.keep_output_stride:
             show_user_outputs(gm, count, is_inference=is_inference)
         else:
-            t.output_node(gm).meta["user_visible_output_idxs"] = []
+            show_outputs(gm, all_of_them=False)
         t.record_user_visible_output_idxs(gm)
         with _annotated(self.extra.cudagraphs):
-            compiled = self.inner(
-                gm,
-                inputs,
-                static_input_idxs=t.get_static_input_idxs(fixed),
-                cudagraphs=self.extra.cudagraphs,
-                graph_id=self.extra.graph_id,
-                is_inference=is_inference,
-                boxed_forward_device_index=self.extra.forward_device,
-            )
+            compiled = self.compile_inner(gm, inputs, t.get_static_input_idxs(fixed), is_inference=is_inference)
         split = len(getattr(compiled, "partition_maps", None) or ()) > 1
         if not is_inference and split and hasattr(self.extra, "forward_is_partitioned"):
             self.extra.forward_is_partitioned.value = True

@@ -143,8 +143,7 @@ def _pre_grad(gm: Any, inputs: Sequence[Any], path: str = "") -> Any:
     """Pre-grad passes; a body has no example inputs."""
     if not t.inductor_config.use_pre_grad_passes:
         return gm
-    for name in list(t.subgraph_names(gm)):
-        setattr(gm, name, _pre_grad(getattr(gm, name), (), _join(path, name)))
+    _on_bodies(gm, path, lambda body, where: _pre_grad(body, (), where))
     with at_graph(gm, path):
         return t.pre_grad_passes(
             gm, inputs, t.inductor_config.add_pre_grad_passes, t.inductor_config.remove_pre_grad_passes
@@ -158,36 +157,30 @@ def _joint(gm: Any, *, skip_invoke_subgraph: bool = False, device: Any = None, p
         return gm
     known = list(t.subgraph_names(gm, skip_invoke_subgraph))
 
-    def body(of: Any, name: str) -> Any:
-        below = _join(path, name)
-        return _joint(getattr(of, name), skip_invoke_subgraph=skip_invoke_subgraph, device=device, path=below)
+    def run(body: Any, where: str) -> Any:
+        return _joint(body, skip_invoke_subgraph=skip_invoke_subgraph, device=device, path=where)
 
-    for name in known:
-        setattr(gm, name, body(gm, name))
+    _on_bodies(gm, path, run, known)
     with at_graph(gm, path):
-        rewritten = (
-            t.joint_graph_passes(gm, device)
-            if t.takes("joint_graph_passes", "input_device")
-            else t.joint_graph_passes(gm)
-        )
-    for name in list(t.subgraph_names(rewritten)):
-        if name not in known:
-            setattr(rewritten, name, body(rewritten, name))
+        of_device = (device,) if t.takes("joint_graph_passes", "input_device") else ()
+        rewritten = t.joint_graph_passes(gm, *of_device)
+    _on_bodies(rewritten, path, run, [name for name in t.subgraph_names(rewritten) if name not in known])
     return rewritten
 
 
-def _post_grad(gm: Any, *, is_inference: bool, path: str = "") -> None:
+def _post_grad(gm: Any, *, is_inference: bool, path: str = "") -> Any:
     """Post-grad passes, in place."""
-    if not t.inductor_config.use_post_grad_passes:
-        return
-    for name in list(t.subgraph_names(gm)):
-        _post_grad(getattr(gm, name), is_inference=is_inference, path=_join(path, name))
-    with at_graph(gm, path):
-        t.post_grad_passes(gm, is_inference)
+    if t.inductor_config.use_post_grad_passes:
+        _on_bodies(gm, path, lambda body, where: _post_grad(body, is_inference=is_inference, path=where))
+        with at_graph(gm, path):
+            t.post_grad_passes(gm, is_inference)
+    return gm
 
 
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+def _on_bodies(gm: Any, path: str, run: Callable[[Any, str], Any], names: Sequence[str] | None = None) -> None:
+    """Puts what `run` makes of them in place of the graphs inside a graph: all, or those of these names."""
+    for name in list(t.subgraph_names(gm)) if names is None else names:
+        setattr(gm, name, run(getattr(gm, name), f"{path}.{name}" if path else name))
 
 
 def text_of(gm: Any, **options: Any) -> str:

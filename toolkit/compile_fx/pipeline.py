@@ -95,9 +95,9 @@ class Pipeline:
     """One compile: its options and its reports.
 
     `observers` see each stage; `skip` names stages and passes (`post_grad.remove_noop_ops`; those that are needed raise
-    UsageError); `replace` maps a stage to a function `(work, pipeline) -> None` that does its work instead; after
-    `until` nothing more runs. `reports` grows while it runs, also when a backward is compiled at its first call;
-    `watch_passes`: with each pass.
+    UsageError); `replace` maps a stage to a function `(work, pipeline) -> None` that does its work instead and sets the
+    field of `work` that the stage gives (`STAGES[name].gives`); after `until` nothing more runs. `reports` grows while
+    it runs, also when a backward is compiled at its first call; `watch_passes`: with each pass.
     """
 
     def __init__(

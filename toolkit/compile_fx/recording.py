@@ -81,18 +81,8 @@ def prepare(compiled: Any, inputs: Sequence[Any], forward_device: Any) -> None:
 
 def put_on_by(policy: Any, compiled: Any, facts: CallFacts, inputs: Sequence[Any]) -> None:
     """Wraps the whole call as the user's policy does."""
-    kwargs = compiled.fx_kwargs
     compiled.current_callable = policy.cudagraphify(
-        compiled.current_callable,
-        inputs,
-        facts.static,
-        device_index=_device(compiled),
-        stack_traces=facts.stacks,
-        is_backward=kwargs["is_backward"],
-        is_inference=kwargs["is_inference"],
-        constants=tuple((facts.constants or {}).values()),
-        placeholders=facts.placeholders,
-        mutated_input_idxs=facts.mutated,
+        compiled.current_callable, inputs, facts.static, **_for_torch(compiled, facts)
     )
 
 
@@ -111,14 +101,14 @@ def put_on_partitions(compiled: Any, facts: CallFacts, tell: Tell) -> int:
 
 def recording(call: Call, compiled: Any, facts: CallFacts, title: str, tell: Tell) -> Call:
     """`call`, to be recorded at its first call with real inputs."""
-    kwargs, device = compiled.fx_kwargs, _device(compiled)
+    device = _device(compiled)
 
     def unrecorded(inputs: list[Any], why: str) -> Call:
         tell(f"{title} not recorded: {why}")
         return aligning(call, t.get_input_idxs_to_check(inputs, facts.static), facts.mutated, facts.names, tell)
 
     if t.inductor_config.triton.cudagraph_trees:
-        make = recorder(call, facts, device, kwargs["is_backward"], kwargs["is_inference"])
+        make = recorder(call, compiled, facts)
 
         def grow(inputs: list[Any]) -> Call:
             why = on_the_cpu(inputs, facts.names)
@@ -177,28 +167,23 @@ def _name_alone(name: str) -> Any:
     return t.PlaceholderInfo(name=name, stack_trace=None, users=[], mutating_use_stack_trace=None)
 
 
-def recorder(
-    call: Call, facts: CallFacts, device_index: int, is_backward: bool, is_inference: bool
-) -> Callable[..., Call]:
+def recorder(call: Call, compiled: Any, facts: CallFacts) -> Make:
     """A function that makes a call of a tree from real inputs, for the compile in progress."""
-    compile_id = t.CompileContext.current_compile_id()
+    compile_id, about = t.CompileContext.current_compile_id(), _for_torch(compiled, facts)
+    return lambda inputs: t.cudagraphify_impl(call, inputs, facts.static, **about, compile_id=compile_id)
 
-    def make(inputs: list[Any]) -> Call:
-        return t.cudagraphify_impl(
-            call,
-            inputs,
-            facts.static,
-            device_index=device_index,
-            stack_traces=list(facts.stacks),
-            is_backward=is_backward,
-            is_inference=is_inference,
-            constants=tuple((facts.constants or {}).values()),
-            placeholders=facts.placeholders,
-            mutated_input_idxs=facts.mutated,
-            compile_id=compile_id,
-        )
 
-    return make
+def _for_torch(compiled: Any, facts: CallFacts) -> dict[str, Any]:
+    """The facts by the names of torch's parameters."""
+    return {
+        "device_index": _device(compiled),
+        "stack_traces": list(facts.stacks),
+        "is_backward": compiled.fx_kwargs["is_backward"],
+        "is_inference": compiled.fx_kwargs["is_inference"],
+        "constants": tuple((facts.constants or {}).values()),
+        "placeholders": facts.placeholders,
+        "mutated_input_idxs": facts.mutated,
+    }
 
 
 def telling_backward(call: Call, device_index: int) -> Call:

@@ -207,22 +207,18 @@ class ErrorContext:
         """Frames from where it was raised outwards."""
         return reversed(self.frames)
 
-    def told(
-        self, kind: str, what: str, why: str = "", fix: str = "", *, nodes: list[NodeAt] | None = None, **more: Any
-    ) -> Explained:
+    def told(self, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
         """An account with the fields that every account has filled in."""
-        return Explained(
-            kind,
-            what,
-            why,
-            fix,
-            self.stage,
-            self.part,
-            type(self.cause()).__name__,
-            str(self.error),
-            nodes or [],
-            **more,
-        )
+        cause, message = type(self.cause()).__name__, str(self.error)
+        return Explained(kind, what, why, fix, self.stage, self.part, cause, message, **more)
+
+    def told_of_nodes(self, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
+        """An account about the nodes that were running."""
+        return self.told(kind, what, why, fix, nodes=self.nodes, **more)
+
+    def told_of_kernel(self, kernel: str, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
+        """An account about a kernel, with the nodes behind it."""
+        return self.told(kind, what, why, fix, nodes=of_kernel(self, kernel), kernel=kernel, **more)
 
 
 def chain_of(error: BaseException) -> list[BaseException]:

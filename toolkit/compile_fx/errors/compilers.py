@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ....dumps.wording import counted
-from .case import ErrorContext, Explained, NodeAt, at, of_kernel
+from .case import ErrorContext, Explained, NodeAt, at
 
 _ERROR = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<said>.*)$", re.MULTILINE
@@ -76,13 +76,12 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
         source, place.line
     )  # a file of one kernel calls it `kernel`; the wrapper knows its name
     kernel = inside if inside and inside != "kernel" else kernel_of(case.code, source)
-    return case.told(
+    return case.told_of_kernel(
+        kernel,
         "C++ compile error",
         f"the C++ compiler refused the kernel {kernel}" if kernel else failed,
         source_error.said,
         _FIX,
-        nodes=of_kernel(case, kernel),
-        kernel=kernel,
         file=place.file,
         line=place.line,
         column=place.column,
@@ -152,14 +151,13 @@ def resources(case: ErrorContext, _: Any) -> Explained | None:
     if match is None:
         return None
     kernel = _named(case, "")
-    return case.told(
+    return case.told_of_kernel(
+        kernel,
         "kernel too large",
         f"the Triton kernel {kernel} does not fit the GPU".replace("  ", " "),
         f"out of resource: {match[1]}",
         "make it smaller: torch._inductor.config.max_fusion_size = 8, or realize_reads_threshold = 1; "
         "or leave the fusion out (rung inductor_nofuse)",
-        nodes=of_kernel(case, kernel),
-        kernel=kernel,
     )
 
 
@@ -176,13 +174,12 @@ def not_python(case: ErrorContext, _: Any) -> Explained | None:
     source = _read(file)
     kernel = kernel_of(case.code, source) or _named(case, "")
     what = f"the source of the Triton kernel {kernel} is no Python" if kernel else "the generated code is no Python"
-    return case.told(
+    return case.told_of_kernel(
+        kernel,
         _TRITON if kernel else "generated code is no Python",
         what,
         said,
         _FIX,
-        nodes=of_kernel(case, kernel),
-        kernel=kernel,
         file=file,
         line=line,
         column=column,
@@ -195,13 +192,12 @@ def _told(case: ErrorContext, kernel: str, said: str, source: str, line: int | N
     column = None if column is None else column + 1  # Python's count from 0
     first = said.splitlines()[0] if said else "no reason is given"
     at = f"{kernel or 'kernel'}:{line}:{column}: " if line is not None else ""
-    return case.told(
+    return case.told_of_kernel(
+        kernel,
         _TRITON,
         f"Triton could not compile the kernel {kernel}".rstrip(),
         first,
         _FIX,
-        nodes=of_kernel(case, kernel),
-        kernel=kernel,
         line=line,
         column=column,
         excerpt=excerpt(source, line, column) if line is not None else "",
@@ -332,9 +328,7 @@ def memory(case: ErrorContext, _: Any) -> Explained | None:
         if gpu
         else "use fewer compile workers (TORCHINDUCTOR_COMPILE_THREADS=1), or a machine with more memory"
     )
-    return case.told(
-        "out of memory", f"memory ran out in the stage {case.stage}", said or case.said(), fix, nodes=case.nodes
-    )
+    return case.told_of_nodes("out of memory", f"memory ran out in the stage {case.stage}", said or case.said(), fix)
 
 
 def recursion(case: ErrorContext, _: Any) -> Explained | None:
@@ -343,13 +337,12 @@ def recursion(case: ErrorContext, _: Any) -> Explained | None:
         return None
     code, times = Counter(frame.f_code for frame in case.frames).most_common(1)[0]
     where = f"{code.co_name} ({Path(code.co_filename).name}:{code.co_firstlineno})"
-    return case.told(
+    return case.told_of_nodes(
         "recursion",
         f"the stage {case.stage} recursed too deep",
         f"{where} was entered {counted(times, 'time')}; {case.said()}",
         "raise the limit before the compile (sys.setrecursionlimit(20000)) if the graph is deep; "
         "otherwise it is a defect of that function",
-        nodes=case.nodes,
     )
 
 

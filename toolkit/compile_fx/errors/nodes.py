@@ -13,15 +13,12 @@ import linecache
 import re
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....dumps.errors import GraphdbgError
+from ..passes import GROUPS, NamedPass, known, resolve
 from .case import ErrorContext, Explained, interpreter
 from .compilers import excerpt
-
-if TYPE_CHECKING:
-    from ..passes import NamedPass
-
 
 _UNSUPPORTED = "unsupported operator"
 _NO_FAKE = re.compile(
@@ -37,12 +34,11 @@ def depends_on_data(case: ErrorContext, error: Any) -> Explained:
         "DynamicOutputShapeException": "set torch._dynamo.config.capture_dynamic_output_shape_ops = True",
         "DataDependentOutputException": "set torch._dynamo.config.capture_scalar_outputs = True",
     }
-    return case.told(
+    return case.told_of_nodes(
         "depends on data",
         f"{case.op} cannot be compiled{case.where}",
         f"its result depends on values that are known at run time alone: {_first(error)}",
         settings.get(type(error).__name__, "say what is known of the value by torch._check(...)"),
-        nodes=case.nodes,
     )
 
 
@@ -66,7 +62,7 @@ def not_lowered(case: ErrorContext, error: Any) -> Explained:
             "set torch._inductor.config.implicit_fallbacks = True, register a decomposition, "
             f"or a lowering: @torch._inductor.lowering.register_lowering(torch.ops.{op})"
         )
-    return case.told(_UNSUPPORTED, f"{op} has no lowering{case.where}", why, fix, nodes=case.nodes)
+    return case.told_of_nodes(_UNSUPPORTED, f"{op} has no lowering{case.where}", why, fix)
 
 
 def no_fake(case: ErrorContext, _: Any) -> Explained | None:
@@ -75,13 +71,12 @@ def no_fake(case: ErrorContext, _: Any) -> Explained | None:
     plain = case.find("NotImplementedError")
     if error is None and (plain is None or not _NO_FAKE.search(str(plain))):
         return None
-    return case.told(
+    return case.told_of_nodes(
         _UNSUPPORTED,
         f"{case.op} has no fake kernel{case.where}",
         "tracing needs the shape, dtype and strides of its result without running it",
         f'register one: @torch.library.register_fake("{_schema_name(case.op)}"), or a decomposition into '
         "operators that have one",
-        nodes=case.nodes,
     )
 
 
@@ -90,12 +85,11 @@ def aliases(case: ErrorContext, _: Any) -> Explained | None:
     error = next((link for link in case.chain if _ALIAS in str(link)), None)
     if error is None:
         return None
-    return case.told(
+    return case.told_of_nodes(
         _UNSUPPORTED,
         f"{case.op} cannot be made functional{case.where}",
         _first(error),
         "define it with torch.library.custom_op(..., mutates_args=...), which returns nothing that aliases an argument",
-        nodes=case.nodes,
     )
 
 
@@ -103,13 +97,12 @@ def no_fallback(case: ErrorContext, _: Any) -> Explained | None:
     """Inductor would call the operator from generated code, and cannot."""
     if not any(_makes_fallback(frame) for frame in case.frames):
         return None
-    return case.told(
+    return case.told_of_nodes(
         _UNSUPPORTED,
         f"{case.op} cannot be called from generated code{case.where}",
         f"it has no lowering, and a fallback is not possible: {case.said()}",
         "give it a functional form (torch.library.custom_op), a decomposition, "
         f"or a lowering: @torch._inductor.lowering.register_lowering(torch.ops.{case.op})",
-        nodes=case.nodes,
     )
 
 
@@ -118,12 +111,11 @@ def no_operator(case: ErrorContext, _: Any) -> Explained | None:
     match = re.match(r"(.+) is not an OpOverload", str(case.cause()))
     if match is None:
         return None
-    return case.told(
+    return case.told_of_nodes(
         _UNSUPPORTED,
         f"{match[1]} has no lowering{case.where}",
         "it is no ATen operator, and Inductor has no rule for it",
         "trace the graph to ATen operators first (rung or stage capture), or register a lowering for it",
-        nodes=case.nodes,
     )
 
 
@@ -163,14 +155,13 @@ def mixed(case: ErrorContext, _: Any) -> Explained | None:
     where = [(operand, device) for operand in node.all_input_nodes if (device := _device(operand, run_by))]
     places = [f"{operand.name} is on {device}{_from(operand, device, run_by)}" for operand, device in where]
     devices = list(dict.fromkeys(device for _, device in where))
-    return case.told(
+    return case.told_of_nodes(
         "device mismatch",
         f"{case.op} cannot be compiled (node {node.name}): its operands are on different devices",
         ", ".join(places) if len(devices) > 1 else f"{case.said()} ({', '.join(places)})",
         f"move them to one device before the model is compiled, {' or '.join(devices)}"
         if len(devices) > 1
         else "move all of them to one device before the model is compiled",
-        nodes=case.nodes,
     )
 
 
@@ -209,12 +200,7 @@ def _from(node: Any, device: str, run_by: Any) -> str:
     return f" (from the input {names})" if len(there) == 1 else f" (from the inputs {names})"
 
 
-_GROUPS = {
-    "pre_grad_passes": "pre_grad",
-    "_run_pre_dispatch_passes": "pre_grad",
-    "joint_graph_passes": "joint",
-    "post_grad_passes": "post_grad",
-}
+_GROUPS = {**GROUPS, "_run_pre_dispatch_passes": "pre_grad"}
 
 
 def of_a_pass(case: ErrorContext, _: Any) -> Explained | None:
@@ -225,14 +211,8 @@ def of_a_pass(case: ErrorContext, _: Any) -> Explained | None:
     name, function = named
     at = _at(case.nodes)
     own = f" ({function})" if function and function not in name else ""
-    return case.told(
-        "pass failed",
-        f"the pass {name}{own} failed{at}",
-        case.said(),
-        _way_out(name),
-        nodes=case.nodes,
-        pass_name=name,
-        **_raised(case),
+    return case.told_of_nodes(
+        "pass failed", f"the pass {name}{own} failed{at}", case.said(), _way_out(name), pass_name=name, **_raised(case)
     )
 
 
@@ -242,25 +222,15 @@ def anything(case: ErrorContext) -> Explained:
     cause = case.cause()
     if isinstance(cause, GraphdbgError):
         return case.told("refused", cause.what, cause.why, cause.fix)
-    at = _at(case.nodes)
+    kind, what = "stage failed", f"the stage {case.stage}"
+    fix = "ask graphdbg bisect for the pass or setting behind it, minify for the smallest graph that fails"
     if case.find("LoweringException") is not None and case.nodes:
-        return case.told(
-            "lowering failed",
-            f"the lowering of {case.op} failed{at}",
-            case.said(),
-            "ask graphdbg bisect whether a fallback of this operator avoids it; minify makes the smallest "
-            "graph that fails",
-            nodes=case.nodes,
-            **_raised(case),
+        kind, what = "lowering failed", f"the lowering of {case.op}"
+        fix = (
+            "ask graphdbg bisect whether a fallback of this operator avoids it; minify makes the smallest graph that "
+            "fails"
         )
-    return case.told(
-        "stage failed",
-        f"the stage {case.stage} failed{at}",
-        case.said(),
-        "ask graphdbg bisect for the pass or setting behind it, minify for the smallest graph that fails",
-        nodes=case.nodes,
-        **_raised(case),
-    )
+    return case.told_of_nodes(kind, f"{what} failed{_at(case.nodes)}", case.said(), fix, **_raised(case))
 
 
 def pass_named(case: ErrorContext) -> tuple[str, str] | None:
@@ -287,8 +257,6 @@ def pass_named(case: ErrorContext) -> tuple[str, str] | None:
 
 def _row(name: str) -> NamedPass | None:
     """The row of a pass in the table of passes."""
-    from ..passes import known, resolve
-
     try:
         stage, pass_name = resolve(name)[0]
     except GraphdbgError:

@@ -124,12 +124,9 @@ class PassReport:
         return sum(match.count for match in self.matched)
 
 
-_STAGES = {
-    **{name: name for name in REWRITING},
-    "pre_grad_passes": "pre_grad",
-    "joint_graph_passes": "joint",
-    "post_grad_passes": "post_grad",
-}
+GROUPS = {"pre_grad_passes": "pre_grad", "joint_graph_passes": "joint", "post_grad_passes": "post_grad"}
+"""Torch's name of a group of passes -> the stage."""
+_STAGES = {**{name: name for name in REWRITING}, **GROUPS}
 
 
 def names(stage: str | None = None) -> list[str]:
