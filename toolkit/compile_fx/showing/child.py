@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import torch
@@ -45,7 +45,7 @@ from .. import graphs
 from ..entering import compile_ahead_of_time, enter
 from ..errors import carried, explain
 from ..passes import PassReport, known
-from ..pipeline import Observer, Pipeline, StageReport
+from ..pipeline import Observer, Pipeline, StageReport, node_count
 from ..stage import STAGES, Stage, Work
 from .asking import Request
 from .tables import DEAD, FOLDED, REWRITTEN, SIZE, VIEW
@@ -323,14 +323,6 @@ Fingerprint = dict[str, tuple[str, str]]
 """Node -> the text of its call, the text of its value; in the order of the graph."""
 
 
-class Changed(NamedTuple):
-    """Of the nodes that stand in both graphs."""
-
-    reordered: bool
-    rewired: int
-    relaid: int
-
-
 def fingerprint(gm: Any) -> Fingerprint:
     """What is compared of a graph and of those inside it; empty for what is no graph."""
     if not isinstance(gm, torch.fx.GraphModule):
@@ -344,12 +336,13 @@ def fingerprint(gm: Any) -> Fingerprint:
     return calls
 
 
-def changed(before: Fingerprint, after: Fingerprint) -> Changed:
-    """How two states of one graph differ, by the names of their nodes."""
+def changed(before: Fingerprint, after: Fingerprint) -> tuple[bool, int, int]:
+    """Of the nodes that stand in two states of one graph, by their names: whether they are reordered, how many have
+    other arguments, and how many another value."""
     both = [name for name in before if name in after]
     rewired = sum(before[name][0] != after[name][0] for name in both)
     relaid = sum(bool(before[name][1]) and bool(after[name][1]) and before[name][1] != after[name][1] for name in both)
-    return Changed(both != [name for name in after if name in before], rewired, relaid)
+    return both != [name for name in after if name in before], rewired, relaid
 
 
 def _value(value: Any) -> str:
@@ -391,10 +384,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     if until is None and not request.target and (why := gpu_only.refusal(case.gm)) is not None:
         until = "codegen"
         case.notes.append(f"{why}; so it stops after codegen, and --target cuda:90 shows its kernels for a GPU")
-    count = sum(len(part.graph.nodes) for part in case.gm.modules() if isinstance(part, torch.fx.GraphModule))
-    tell(
-        "start", devices=devices, lacking=lacking, torch=str(torch.__version__), nodes=count, notes=case.notes, **about
-    )
+    version, nodes = str(torch.__version__), node_count(case.gm)
+    tell("start", devices=devices, lacking=lacking, torch=version, nodes=nodes, notes=case.notes, **about)
     began = time.perf_counter()
     try:
         with patterns_without_device() if lacking or request.target else contextlib.nullcontext():

@@ -231,9 +231,7 @@ def kernel_table(part: PartRow, *, terminal: bool = False) -> str:
         Column("kernel", style="bold"),
         Column("kind", style="cyan"),
         Column("nodes", right=True, expendable=4),
-        Column("read", right=True, expendable=1),
-        Column("written", right=True, expendable=1),
-        Column("FLOPs", right=True, expendable=1),
+        *(Column(name, right=True, expendable=1) for name in ("read", "written", "FLOPs")),
         Column("FLOP/byte", right=True, expendable=2),
         Column("line", style="green"),
         Column("fused", expendable=3),
@@ -315,9 +313,7 @@ def compiled_table(part: PartRow, *, terminal: bool = False) -> str:
     columns = [
         Column("kernel", style="bold"),
         Column("config", expendable=1),
-        Column("regs", right=True),
-        Column("spills", right=True),
-        Column("shared", right=True),
+        *(Column(name, right=True) for name in ("regs", "spills", "shared")),
     ]
     if compared:
         columns.append(Column("recorded", expendable=2))
