@@ -208,13 +208,9 @@ class Compilers:
         assert work.halves is not None
         return work.halves
 
-    def forward(self, gm: Any, inputs: Sequence[Any]) -> Any:
+    def forward(self, gm: Any, inputs: Sequence[Any], *, is_inference: bool = False) -> Any:
         with t.dynamo_timed("compile_fx.<locals>.fw_compiler_base"):
-            return self._forward(gm, inputs, is_inference=False)
-
-    def inference(self, gm: Any, inputs: Sequence[Any]) -> Any:
-        with t.dynamo_timed("compile_fx.<locals>.fw_compiler_base"):
-            return self._forward(gm, inputs, is_inference=True)
+            return self._forward(gm, inputs, is_inference=is_inference)
 
     def backward(self, gm: Any, inputs: Sequence[Any]) -> Any:
         extra = self.extra
@@ -249,7 +245,7 @@ class Compilers:
         """The compiler of an inference graph: with freezing on, parameters become constants."""
         if t.inductor_config.freezing and not torch.is_grad_enabled():
             return functools.partial(compile_frozen, self)
-        return t.SerializableAOTDispatchCompiler(t.OutputCode, self.inference)
+        return t.SerializableAOTDispatchCompiler(t.OutputCode, functools.partial(self.forward, is_inference=True))
 
     def aot_arguments(self, ignore_shape_env: bool, compile_region_name: str | None) -> dict[str, Any]:
         """AOTAutograd's arguments, by the parameter names of this version of torch."""
