@@ -27,7 +27,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -82,9 +82,10 @@ def cudagraphs(work: Work, options: InnerOptions, compiled: t.OutputCode) -> boo
     if not isinstance(compiled, t.CompiledFxGraph):
         work.notes.append("not used: code ahead of time is not recorded")
     elif (wrapper := customized_wrapper()) is not None:
-        count = len(compiled.compiled_fn_runner.partitions)
+        split: Any = compiled
+        count = len(split.compiled_fn_runner.partitions)
         facts = [t.CUDAGraphWrapperMetadata(count, index) for index in range(count)]
-        compiled.recursively_apply_fns([partial(_call_wrapper, wrapper, metadata) for metadata in facts])
+        split.recursively_apply_fns([partial(_call_wrapper, wrapper, metadata) for metadata in facts])
         work.notes.append(f"left to the customized partition wrapper, for {counted(count, 'partition')}")
     elif (why := _refused(work, options, compiled)) is not None:
         work.notes.append(f"not used: {why}")
@@ -123,18 +124,18 @@ def _refused(work: Work, options: InnerOptions, compiled: t.CompiledFxGraph) -> 
             _count_skip()
         return _reason(work, compiled, reason)
     split = policy is None and bool(t.inductor_config.graph_partition)
-    failed = compiled.cudagraph_info.cudagraph_fail_reasons
+    info, call = cast(Any, compiled.cudagraph_info), cast(Call, compiled.current_callable)
     bisected = t.CompilerBisector.disable_subsystem("inductor", "cudagraphs")
-    if not (bisected or failed or (split and not compiled.partition_maps)):
+    if not (bisected or info.cudagraph_fail_reasons or (split and not compiled.partition_maps)):
         return None
     t.BoxedBool.disable(box)
     if options.arguments["is_backward"] and t.inductor_config.triton.cudagraph_trees:
         device = options.arguments["boxed_forward_device_index"].value
-        compiled.current_callable = telling_backward(compiled.current_callable, device)
+        compiled.current_callable = telling_backward(call, device)
     if bisected:
         t.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to bisector")
         return "torch's bisector has them off"
-    if failed and not split and "cuda" in compiled.device_types:
+    if (failed := info.cudagraph_fail_reasons) and not split and "cuda" in compiled.device_types:
         better = compiled.disabled_cudagraphs_reason
         t.log_cudagraph_skip_and_bump_counter(better or f"skipping cudagraphs due to {failed}")
     return "; ".join(_reason(work, compiled, reason) for reason in failed) or _nothing_left(work, compiled)
@@ -152,7 +153,8 @@ def _put_on(work: Work, options: InnerOptions, compiled: t.CompiledFxGraph) -> N
     if t.inductor_config.graph_partition:
         count = put_on_partitions(compiled, facts, tell)
     else:
-        compiled.current_callable = recording(compiled.current_callable, compiled, facts, "1 graph", tell)
+        call = cast(Call, compiled.current_callable)
+        compiled.current_callable = recording(call, compiled, facts, "1 graph", tell)
     how = "by torch's trees: warm-up at the first call, recorded at the second"
     if not t.inductor_config.triton.cudagraph_trees:
         how = "at the first call"

@@ -156,8 +156,9 @@ def load(work: Work, options: InnerOptions, prepared: Prepared, lowered: Lowered
         _refuse_cudagraphs(work, lowering)
     if t.V.aot_compilation:
         return t.CompiledAOTI(filename=call, device_type=lowering.device_type)
+    made: Any = t.CompiledFxGraph  # its parameters differ between versions
     region = (options.region,) if t.takes("CompiledFxGraph", "compile_region_name") else ()
-    return t.CompiledFxGraph(
+    return made(
         call,
         lowering,
         work.gm,
@@ -180,7 +181,7 @@ def load(work: Work, options: InnerOptions, prepared: Prepared, lowered: Lowered
 
 def _module(lowering: t.GraphLowering, wrapper: Any) -> Any:
     is_text = isinstance(wrapper, t.ValueWithLineMap)
-    module = lowering._compile_to_module_lines(wrapper) if is_text else wrapper
+    module: Any = lowering._compile_to_module_lines(wrapper) if is_text else wrapper
     t.log_module_code(module.__file__)
     t.output_code_log.info("Output code written to: %s", module.__file__)
     if not is_text:

@@ -141,9 +141,7 @@ class JointOptions:
     at_end: Callable[[GraphModule, Sequence[Any], list[str]], None] | None = None
 
 
-class InnerArguments(TypedDict, total=False):
-    """The arguments of Inductor's inner compiler, by their own names; a key of its caches is made of them."""
-
+class _InnerArguments(TypedDict):
     cudagraphs: Any
     static_input_idxs: Sequence[int]
     is_backward: bool
@@ -154,6 +152,11 @@ class InnerArguments(TypedDict, total=False):
     boxed_forward_device_index: Any
     layout_opt: bool | None
     extern_node_serializer: Callable[..., Any] | None
+
+
+class InnerArguments(_InnerArguments, total=False):
+    """The arguments of Inductor's inner compiler, by their own names; a key of its caches is made of them."""
+
     get_decomp_fn: Callable[[], Any]
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.compile_fx import NAMES, Observer, Pipeline, Stage, StageReport, compile_fx, compile_inner
-from graphdbg.toolkit.compile_fx.graphs import product_of
+from graphdbg.toolkit.compile_fx.inner import product_of
 from graphdbg.toolkit.compile_fx.pipeline import Unfinished
 from graphdbg.toolkit.compile_fx.stage import Work
 

@@ -46,7 +46,7 @@ from ..entering import compile_ahead_of_time, enter
 from ..errors import carried, explain
 from ..passes import PassReport, known
 from ..pipeline import Observer, Pipeline, StageReport, node_count
-from ..stage import STAGES, Stage, Work
+from ..stage import STAGES, Coded, Stage, Work
 from .asking import Request
 from .tables import DEAD, FOLDED, REWRITTEN, SIZE, VIEW
 
@@ -187,8 +187,9 @@ class Teller(Observer):
             row.reordered, row.rewired, row.relaid = changed(before, fingerprint(work.gm))
             self._keep(work, part, stage.name, "after")
         self._seen.add((part, stage.name))
-        if stage.name == "lower" and row.made is not None:
-            extern = sum(isinstance(operation, t.ExternKernel) for operation in work.lowered.graph.operations)
+        lowered = work.lowered.graph if stage.name == "lower" and work.lowered is not None else None
+        if lowered is not None:
+            extern = sum(isinstance(operation, t.ExternKernel) for operation in lowered.operations)
             row.notes.append(f"{extern} of them library calls") if extern else None
         if report.error and not self.failed:
             self.failed, self.work = stage.name, work
@@ -197,8 +198,8 @@ class Teller(Observer):
         tell("end", row=row)
         if stage.name == "codegen" and not report.error and self.wanted.target:
             self._compile_kernels(work, part)
-        if stage.name == "lower" and not report.error:
-            tell("buffers", part=part, buffers=buffers_of(work.lowered.graph))
+        if lowered is not None:
+            tell("buffers", part=part, buffers=buffers_of(lowered))
 
     def tell_skipped(self) -> None:
         """Rows for stages that were skipped since the last time."""
@@ -224,7 +225,7 @@ class Teller(Observer):
             self._write(part, f"{when}_{stage}.json", msgspec.json.encode(record))
 
     def _keep_source(self, work: Work, part: str) -> None:
-        text, extra = (getattr(code, "value", None) for code in (work.coded.wrapper, work.coded.kernels))
+        text, extra = _texts(work)
         if text is None:
             return
         for name, source in generated.split(text).items():
@@ -240,7 +241,7 @@ class Teller(Observer):
         from ...triton.emission import emitted_kernels
         from ...triton.targets import target_of
 
-        text = getattr(work.coded.wrapper, "value", None) or ""
+        text = _texts(work)[0] or ""
         mark(f"Triton ({part})")
         target, folder = target_of(self.wanted.target), self.folder / part / "triton"
         rows = emitted_kernels(text, target, self.wanted.forms, folder, self.recorded)
@@ -274,13 +275,20 @@ class Teller(Observer):
         )
 
 
+def _texts(work: Work) -> tuple[str | None, str | None]:
+    """The text of the wrapper and that of the kernels, as far as they are texts."""
+    coded = work.coded or Coded(None, None)
+    return getattr(coded.wrapper, "value", None), getattr(coded.kernels, "value", None)
+
+
 def row_of(report: StageReport) -> StageRow:
     """A report as a row, without what only the graph tells."""
     row = StageRow(report.part, report.stage, seconds=report.seconds, replaced=report.replaced)
     unit = "nodes" if report.skipped_because else STAGES[report.stage].unit
-    took = (report.nodes_before, "nodes") if unit in ("nodes", "buffers") else report.took if unit else None
-    made = (report.nodes_after, "nodes") if unit == "nodes" else report.made if unit else None
-    row.took, row.made = (Amount(*of) if of is not None and of[0] is not None else None for of in (took, made))
+    nodes = [None if count is None else (count, "nodes") for count in (report.nodes_before, report.nodes_after)]
+    took = nodes[0] if unit in ("nodes", "buffers") else report.took if unit else None
+    made = nodes[1] if unit == "nodes" else report.made if unit else None
+    row.took, row.made = (Amount(*amount) if amount is not None else None for amount in (took, made))
     if report.stage == "capture":
         row.made = None  # what it makes are the parts that follow
     row.removed, row.added, row.notes = dict(report.removed), dict(report.added), list(report.notes)
