@@ -232,14 +232,17 @@ class Compilers:
 
     def compile_inner(self, gm: Any, inputs: Sequence[Any], static: Sequence[int], **options: Any) -> Any:
         """What the inner compiler makes, with what the graphs of this compile share. `static`: inputs that stay in
-        place."""
-        shared = {
+        place. The order of the arguments is stock's: torch's caches keep it."""
+        given = {
             "static_input_idxs": static,
             "cudagraphs": self.extra.cudagraphs,
+            "is_backward": None,
             "graph_id": self.extra.graph_id,
+            "is_inference": None,
             "boxed_forward_device_index": self.extra.forward_device,
+            **options,
         }
-        return self.inner(gm, inputs, **(shared | options))
+        return self.inner(gm, inputs, **{name: value for name, value in given.items() if value is not None})
 
     def for_inference(self) -> Any:
         """The compiler of an inference graph: with freezing on, parameters become constants."""
