@@ -267,8 +267,7 @@ def refusal(inputs: Sequence[Any], static: Collection[int], mutated: Collection[
             written = first if first in mutated else second
             return (
                 f"{name_at(names, first)} and {name_at(names, second)} overlap and {name_at(names, written)} "
-                "is written to: "
-                "copies of them would part"
+                "is written to: copies of them would part"
             )
     return ""
 
