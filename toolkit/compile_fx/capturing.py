@@ -19,6 +19,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 from unittest import mock
@@ -69,6 +70,7 @@ def _dropping(compiled: Any, places: Sequence[int]) -> Any:
     return call
 
 
+@dataclass
 class Frozen:
     """One graph's freezing.
 
@@ -77,13 +79,12 @@ class Frozen:
     anew.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.done = False
-        self.kept: list[int] = []
-        self.places: list[int] = []
-        self.static: Sequence[int] = ()
-        self.channels_last = False
+    model: Any
+    done: bool = False
+    kept: Sequence[int] = ()
+    places: Sequence[int] = ()
+    static: Sequence[int] = ()
+    channels_last: bool = False
 
     def freeze(self, gm: fx.GraphModule, inputs: Sequence[Any], notes: list[str]) -> None:
         """Freezes a graph in place and notes what was done to its parameters."""

@@ -69,8 +69,7 @@ class KernelWatch(Observer):
         """Part -> node -> the user's line, of every node that has one."""
         self._before: dict[str, list[str]] = {}
         self._open = ExitStack()
-        self._found: list[KernelRow] = []
-        self._origins: list[list[Any]] = []
+        self._found: list[tuple[KernelRow, list[Any]]] = []
 
     def before(self, stage: Stage, work: Work) -> None:
         if stage.name == "post_grad":
@@ -78,8 +77,8 @@ class KernelWatch(Observer):
             self._before[self.name_of(work)] = [name for node, name in names.items() if node.op == "call_function"]
         if stage.name != "codegen":
             return
-        self._found, self._origins = [], []
-        self._open.enter_context(kernels_heard(self._hear))
+        self._found.clear()
+        self._open.enter_context(kernels_heard(lambda row, origins, _: self._found.append((row, origins))))
 
     def after(self, stage: Stage, work: Work, report: StageReport) -> None:
         if stage.name != "codegen":
@@ -89,20 +88,16 @@ class KernelWatch(Observer):
         names = names_of(work.gm)
         order = {name: index for index, name in enumerate(names.values())}
         lines = {name: line for node, name in names.items() if (line := line_of(node))}
-        for row, origins in zip(self._found, self._origins, strict=True):
+        for row, origins in self._found:
             known = {str(names.get(node, node.name)) for node in origins}
             row.nodes = sorted(known, key=lambda name: order.get(name, len(order)))
             row.lines = list(dict.fromkeys(lines[name] for name in row.nodes if name in lines))
-        self.rows[part] = numbered(self._found)
-        self.maps[part] = both_ways(self._found)
+        found = [row for row, _ in self._found]
+        self.rows[part], self.maps[part] = numbered(found), both_ways(found)
         self.without[part] = _without(names, self.maps[part], self._before.get(part, ()))
         self.lines[part] = lines
         if self.tell is not None and not report.error:
             self.tell(part)
-
-    def _hear(self, row: KernelRow, origins: list[Any], _: Any) -> None:
-        self._found.append(row)
-        self._origins.append(origins)
 
 
 def _without(names: dict[Any, str], known: dict[str, list[str]], before: Sequence[str]) -> dict[str, str]:
