@@ -4,6 +4,11 @@ A stage is the function of its name in the module `home`. It takes the part that
 the fields of the part that its row names in `takes`; what it returns becomes the field `gives`. Part, options and what
 each stage makes are small records with torch's own types.
 
+`Pipeline.run` looks a stage up here, hands it what it takes and keeps what it gives. When each runs is torch's order:
+`entering` runs capture, which calls the stages of Dynamo's and of the joint graph (`capturing`); for each half `inner`
+runs post_grad to load where the cache has nothing, then `calls` runs align and cudagraphs, also for graphs that
+AOTAutograd's cache had.
+
 Imports no torch: help, completion and `--until` read the names here.
 
 >>> STAGES["lower"].needed
