@@ -352,9 +352,8 @@ def partitioned_by(partition: Partition) -> AbstractContextManager[None]:
 def _routed(usual: Function) -> Function:
     def routed(gm: Any, joint_inputs: Any, **kwargs: Any) -> tuple[Any, Any]:
         partition: Partition | None = _hooks.here
-        if (
-            partition is None or "partitioner_fn_override" not in kwargs
-        ):  # a whole graph is stock's: ours are given theirs
+        # without the override it is a whole graph of stock's: ours are given their partitioner
+        if partition is None or "partitioner_fn_override" not in kwargs:
             return usual(gm, joint_inputs, **kwargs)
         return partition(gm, joint_inputs, **kwargs)
 

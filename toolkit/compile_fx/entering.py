@@ -296,9 +296,7 @@ def enter(gm: Any, fakes: Sequence[Any], spec: ReplaySpec, pipeline: Pipeline) -
         with (
             compiling(mode),
             t.inductor_config.patch(use_pre_grad_passes=passes),
-            t.functorch_config.patch(
-                force_non_lazy_backward_lowering=True
-            ),  # so that the stages of the backward are seen
+            t.functorch_config.patch(force_non_lazy_backward_lowering=True),  # the backward's stages are to be seen
         ):
             return compile_fx(gm, list(fakes), pipeline=pipeline)
 
@@ -407,9 +405,7 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
             raise CannotCompileError(
                 "the program cannot be compiled", f"it was exported with {wanted}, and is given {given}"
             )
-        inputs = [
-            leaf if isinstance(leaf, torch.Tensor) else None for leaf in leaves
-        ]  # export made constants of others
+        inputs = [leaf if isinstance(leaf, torch.Tensor) else None for leaf in leaves]  # others became constants
     else:
         _refuse_others(gm, (*args, *kwargs.values()))
         inputs, out_spec = leaves, _returning_flat(gm)

@@ -252,9 +252,7 @@ _BUFFER = re.compile(r"\b(buf\d+)\b")
 def at(node: Any) -> NodeAt:
     """The `NodeAt` record of a node of torch.fx."""
     target = node.target
-    own = (
-        isinstance(target, str) or type(target).__module__ == "torch._ops"
-    )  # such an operator prints as aten.add.Tensor
+    own = isinstance(target, str) or type(target).__module__ == "torch._ops"  # prints as aten.add.Tensor
     op = str(target) if own else str(getattr(target, "__name__", target))
     line, code = user_frame(node.stack_trace or "")
     return NodeAt(node.name, node.op if node.op in ("placeholder", "output") else op, line, code)

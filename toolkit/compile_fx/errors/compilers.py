@@ -72,9 +72,7 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
         )
     place = _in_source(source_error, output, sources)
     source = _read(place.file)
-    inside = enclosing_function(
-        source, place.line
-    )  # a file of one kernel calls it `kernel`; the wrapper knows its name
+    inside = enclosing_function(source, place.line)  # `kernel` in a file of one; the wrapper knows its name
     kernel = inside if inside and inside != "kernel" else kernel_of(case.code, source)
     return case.told_of_kernel(
         kernel,
