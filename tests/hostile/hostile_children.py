@@ -28,11 +28,9 @@ from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.torchside import node_meta
 from graphdbg.dumps.validate import check_graph
 from graphdbg.toolkit import torch_private as t
-from graphdbg.toolkit.compile_fx.entering import enter
-from graphdbg.toolkit.compile_fx.package import compile_ahead_of_time, load_package
+from graphdbg.toolkit.compile_fx.entering import compile_ahead_of_time, enter, load_package
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
-from graphdbg.toolkit.compile_fx.stage import Stage
-from graphdbg.toolkit.compile_fx.work import Work
+from graphdbg.toolkit.compile_fx.stage import Stage, Work
 from graphdbg.toolkit.live.entries import mode_of
 from graphdbg.toolkit.live.spec import ReplaySpec, in_force, settings
 from graphdbg.toolkit.triton.pretended import pretending
@@ -160,7 +158,7 @@ class _Code(Observer):
 
     def after(self, stage: Stage, work: Work, report: Any) -> None:
         if stage.name == "codegen":
-            self.texts += [code.value for code in (work.wrapper_code, work.kernel_code) if code]
+            self.texts += [code.value for code in (work.coded.wrapper, work.coded.kernels) if code]
 
 
 def source(record: GraphRecord, backend: str) -> str:

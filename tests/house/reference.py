@@ -25,6 +25,7 @@ from graphdbg.dumps import manual
 from graphdbg.minifier.in_pytest import plugin
 from graphdbg.toolkit import compilers
 from graphdbg.toolkit.backends import BACKENDS
+from graphdbg.toolkit.compile_fx import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_PAGES = {name: f"docs/reference/commands/{name}.md" for name in cli.COMMANDS}
@@ -81,6 +82,16 @@ def repro_codes() -> list[str]:
     return ["| code | meaning |", "|---|---|", *(f"| {code} | {meaning} |" for code, meaning in manual.REPRO.items())]
 
 
+def compile_stages() -> list[str]:
+    """The table of stages of the compile path."""
+    rows = ["| stage | of | what it does | calls of torch | takes | gives |", "|---|---|---|---|---|---|"]
+    for stage in STAGES.values():
+        calls, takes = (", ".join(f"`{name}`" for name in names) for names in (stage.calls, ("gm", *stage.takes)))
+        gives = f"`{stage.gives}`" if stage.gives else ""
+        rows.append(f"| `{stage.name}` | {stage.part} | {stage.does} | {calls} | {takes} | {gives} |")
+    return rows
+
+
 class _Group:
     """Stands for pytest's parser, and keeps the options that the plugin adds."""
 
@@ -115,6 +126,7 @@ TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {
             (name, f"toolkit.compilers.{_COMPILERS.get(name, name)}") for name in compilers.__all__
         ),
         "backends": lambda: [f'* `torch.compile(model, backend="{name}")`' for name in (*BACKENDS, "graphdbg_triton")],
+        "stages": compile_stages,
         "compile_fx": lambda: entries(
             [
                 ("compile_fx", "toolkit.compile_fx.entering"),

@@ -38,7 +38,7 @@ class _Wrappers(Observer):
 
     def after(self, stage: Any, work: Any, report: Any) -> None:
         if stage.name == "codegen" and not report.error:
-            self.texts.append(work.wrapper_code.value)
+            self.texts.append(work.coded.wrapper.value)
 
 
 def code_of(graph: Graph, target: str) -> tuple[list[str], list[CompiledRow]]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from ...dumps.torchside.definitions import MODULE_PREFIX
 from .. import torch_private as t
-from ..compile_fx.passes.names import pattern_name
+from ..compile_fx.passes import pattern_name
 from ..live.spec import setting
 from ..torch_private import replaced
 from .bisect_records import Application

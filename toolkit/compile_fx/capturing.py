@@ -5,12 +5,12 @@ invoke_subgraph may have a partitioner of its own, which torch looks up by its n
 the name resolves to its stages in this thread, and to torch's own everywhere else.
 
 Ahead of time a library takes the user's inputs alone: what export lifted to inputs is unlifted, and the values that
-buffers have now are kept beside it, since a run writes to them. `package.py` is the entry point.
+buffers have now are kept beside it, since a run writes to them.
 
 For example:
 
     compilers = Compilers(pipeline, model, inputs, inner)
-    work = Work("dynamo", model, inputs, compilers.aot_arguments())
+    work = Work("dynamo", model, inputs, CaptureOptions(compilers.aot_arguments(False, None)))
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 from unittest import mock
@@ -29,40 +30,28 @@ from torch import fx
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..torch_private.replacing import Function, Hooks
-from . import logs
-from .input_names import keep_names
+from . import graphs
+from .inputs import keep_names
 from .pipeline import Pipeline
-from .work import Work
+from .stage import CaptureOptions, JointOptions, Work
 
 
 def compile_frozen(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     """The inference compiler under `config.freezing`."""
     frozen = Frozen(compilers.model)
-    work = Work("inference", gm, inputs, at_end=frozen.freeze)
+    work = Work("inference", gm, inputs, JointOptions(at_end=frozen.freeze))
     compilers.pipeline.run("joint", work)
     if not frozen.done:  # the stage was skipped or replaced; the configuration asks for frozen parameters all the same
-        frozen.freeze(work)
-        compilers.pipeline.reports[-1].notes.extend(work.notes)
-    extra, kept = compilers.extra, frozen.kept
-    fakes = [inputs[index] for index in kept]
-    output = t.output_node(work.gm)
-    output.meta["user_visible_output_idxs"] = [
-        index for index, value in enumerate(output.args[0]) if isinstance(value, fx.Node)
-    ]
+        frozen.freeze(work.gm, inputs, work.notes)
+    fakes = [inputs[index] for index in frozen.kept]
+    show_outputs(work.gm, all_of_them=True)
     fake_mode = t.detect_fake_mode(fakes)
     real_constants = (
         mock.patch.object(fake_mode, "allow_non_fake_inputs", True) if fake_mode else contextlib.nullcontext()
     )
     with real_constants:
-        compiled = compilers.inner(
-            work.gm,
-            fakes,
-            static_input_idxs=frozen.static,
-            cudagraphs=extra.cudagraphs,
-            graph_id=extra.graph_id,
-            is_inference=True,
-            boxed_forward_device_index=extra.forward_device,
-            layout_opt=frozen.channels_last,
+        compiled = compilers.compile_inner(
+            work.gm, fakes, frozen.static, is_inference=True, layout_opt=frozen.channels_last
         )
     if t.V.aot_compilation:
         return compiled  # a library takes the remaining inputs alone
@@ -81,6 +70,7 @@ def _dropping(compiled: Any, places: Sequence[int]) -> Any:
     return call
 
 
+@dataclass
 class Frozen:
     """One graph's freezing.
 
@@ -89,42 +79,40 @@ class Frozen:
     anew.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.done = False
-        self.kept: list[int] = []
-        self.places: list[int] = []
-        self.static: Sequence[int] = ()
-        self.channels_last = False
+    model: Any
+    done: bool = False
+    kept: Sequence[int] = ()
+    places: Sequence[int] = ()
+    static: Sequence[int] = ()
+    channels_last: bool = False
 
-    def freeze(self, work: Work) -> None:
-        """Freezes `work.gm` in place and notes what was done to its parameters."""
-        gm = work.gm
+    def freeze(self, gm: fx.GraphModule, inputs: Sequence[Any], notes: list[str]) -> None:
+        """Freezes a graph in place and notes what was done to its parameters."""
         self.channels_last = bool(t.GraphLowering.decide_layout_opt(gm, is_inference=True))
         if self.channels_last:
-            t.fake_tensor_prop(gm, work.inputs, True)
+            t.fake_tensor_prop(gm, inputs, True)
             before = _clones(gm)
             t.convert_conv_weights_to_channels_last(gm)
             if changed := _clones(gm) - before:
-                work.notes.append(f"weights of {counted(changed, 'convolution')} are laid out channels-last")
+                notes.append(f"weights of {counted(changed, 'convolution')} are laid out channels-last")
         context = t.TracingContext.try_get()
         with t.enter_freezing():
             t.view_to_reshape(gm)  # a view of a weight that was laid out again may not exist
             self.kept = self._without_parameters(gm, context)
             gm.graph = t.fx_graph_cse(gm.graph)
             gm.recompile()
-            t.freezing_passes(gm, [work.inputs[index] for index in self.kept])
+            t.freezing_passes(gm, [inputs[index] for index in self.kept])
             t.constant_fold(gm)
             if t.inductor_config.freezing_discard_parameters:
                 t.invalidate_eager_modules()
                 t.discard_traced_gm_params(self.model)
-                work.notes.append("the parameters of the module itself are gone: freezing_discard_parameters")
+                notes.append("the parameters of the module itself are gone: freezing_discard_parameters")
             t.record_has_frozen_params(gm)
         self.places = list(self.kept)
         if context is not None:
-            work.notes.append(self._released(context))
+            notes.append(self._released(context))
         else:
-            work.notes.append("froze the constants of the graph; no parameter is an input")
+            notes.append("froze the constants of the graph; no parameter is an input")
         self.done = True
 
     def _without_parameters(self, gm: Any, context: Any) -> list[int]:
@@ -212,7 +200,7 @@ class Compilers:
     def partition(self, gm: Any, joint_inputs: Sequence[Any], **kwargs: Any) -> tuple[Any, Any]:
         """Forward and backward of a joint graph, after the joint stage."""
         override = kwargs.pop("partitioner_fn_override", None)  # of a region of invoke_subgraph
-        work = Work("joint", gm, joint_inputs, kwargs, skip_invoke_subgraph=True)
+        work = Work("joint", gm, joint_inputs, JointOptions(kwargs, skip_invoke_subgraph=True))
         with t.get_cuda_device_context(gm):
             self.pipeline.run("joint", work)
         if override is not None:
@@ -221,13 +209,9 @@ class Compilers:
         assert work.halves is not None
         return work.halves
 
-    def forward(self, gm: Any, inputs: Sequence[Any]) -> Any:
+    def forward(self, gm: Any, inputs: Sequence[Any], *, is_inference: bool = False) -> Any:
         with t.dynamo_timed("compile_fx.<locals>.fw_compiler_base"):
-            return self._forward(gm, inputs, is_inference=False)
-
-    def inference(self, gm: Any, inputs: Sequence[Any]) -> Any:
-        with t.dynamo_timed("compile_fx.<locals>.fw_compiler_base"):
-            return self._forward(gm, inputs, is_inference=True)
+            return self._forward(gm, inputs, is_inference=is_inference)
 
     def backward(self, gm: Any, inputs: Sequence[Any]) -> Any:
         extra = self.extra
@@ -245,21 +229,27 @@ class Compilers:
             if t.inductor_config.cpp_wrapper:
                 stack.enter_context(t.inductor_config.patch(t.get_cpp_wrapper_config()))
             stack.enter_context(_annotated(cudagraphs))
-            return self.inner(
-                gm,
-                inputs,
-                static_input_idxs=static,
-                cudagraphs=cudagraphs,
-                is_backward=True,
-                graph_id=extra.graph_id,
-                boxed_forward_device_index=extra.forward_device,
-            )
+            return self.compile_inner(gm, inputs, static, cudagraphs=cudagraphs, is_backward=True)
+
+    def compile_inner(self, gm: Any, inputs: Sequence[Any], static: Sequence[int], **options: Any) -> Any:
+        """What the inner compiler makes, with what the graphs of this compile share. `static`: inputs that stay in
+        place. The order of the arguments is stock's: torch's caches keep it."""
+        given = {
+            "static_input_idxs": static,
+            "cudagraphs": self.extra.cudagraphs,
+            "is_backward": None,
+            "graph_id": self.extra.graph_id,
+            "is_inference": None,
+            "boxed_forward_device_index": self.extra.forward_device,
+            **options,
+        }
+        return self.inner(gm, inputs, **{name: value for name, value in given.items() if value is not None})
 
     def for_inference(self) -> Any:
         """The compiler of an inference graph: with freezing on, parameters become constants."""
         if t.inductor_config.freezing and not torch.is_grad_enabled():
             return functools.partial(compile_frozen, self)
-        return t.SerializableAOTDispatchCompiler(t.OutputCode, self.inference)
+        return t.SerializableAOTDispatchCompiler(t.OutputCode, functools.partial(self.forward, is_inference=True))
 
     def aot_arguments(self, ignore_shape_env: bool, compile_region_name: str | None) -> dict[str, Any]:
         """AOTAutograd's arguments, by the parameter names of this version of torch."""
@@ -293,25 +283,17 @@ class Compilers:
         if t.inductor_config.keep_output_stride:
             show_user_outputs(gm, count, is_inference=is_inference)
         else:
-            t.output_node(gm).meta["user_visible_output_idxs"] = []
+            show_outputs(gm, all_of_them=False)
         t.record_user_visible_output_idxs(gm)
         with _annotated(self.extra.cudagraphs):
-            compiled = self.inner(
-                gm,
-                inputs,
-                static_input_idxs=t.get_static_input_idxs(fixed),
-                cudagraphs=self.extra.cudagraphs,
-                graph_id=self.extra.graph_id,
-                is_inference=is_inference,
-                boxed_forward_device_index=self.extra.forward_device,
-            )
+            compiled = self.compile_inner(gm, inputs, t.get_static_input_idxs(fixed), is_inference=is_inference)
         split = len(getattr(compiled, "partition_maps", None) or ()) > 1
         if not is_inference and split and hasattr(self.extra, "forward_is_partitioned"):
             self.extra.forward_is_partitioned.value = True
         return compiled
 
     def _joint_of_inference(self, gm: Any, inputs: Sequence[Any]) -> Any:
-        logs.trace_text("before_joint_graph", lambda: logs.text_of(gm))
+        graphs.trace_text("before_joint_graph", lambda: graphs.text_of(gm))
         output = t.output_node(gm)
         if t.takes("aot_module_simplified", "compiler_config_extra"):  # later passes may lose where outputs came from
             output.meta["output_stack_traces"] = [
@@ -319,7 +301,7 @@ class Compilers:
             ]
         work = Work("inference", gm, inputs)
         self.pipeline.run("joint", work)
-        logs.trace_text("after_joint_graph", lambda: logs.text_of(work.gm))
+        graphs.trace_text("after_joint_graph", lambda: graphs.text_of(work.gm))
         return work.gm
 
 
@@ -370,9 +352,8 @@ def partitioned_by(partition: Partition) -> AbstractContextManager[None]:
 def _routed(usual: Function) -> Function:
     def routed(gm: Any, joint_inputs: Any, **kwargs: Any) -> tuple[Any, Any]:
         partition: Partition | None = _hooks.here
-        if (
-            partition is None or "partitioner_fn_override" not in kwargs
-        ):  # a whole graph is stock's: ours are given theirs
+        # without the override it is a whole graph of stock's: ours are given their partitioner
+        if partition is None or "partitioner_fn_override" not in kwargs:
             return usual(gm, joint_inputs, **kwargs)
         return partition(gm, joint_inputs, **kwargs)
 
@@ -386,29 +367,31 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     """Captures an inference graph, unlifts its parameters and buffers, and compiles it to a library, with autocast
     off."""
     t.is_valid_aoti_model_name()
+    fake_mode: Any = None
 
     def export(work: Work) -> None:
+        nonlocal fake_mode
         with t.functorch_config.patch(
             unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose
         ):
             traced, signature = t.aot_export_module(
                 gm, inputs, trace_joint=False, decompositions=compilers.decompositions
             )
-        work.fake_mode = t.detect_fake_mode_from_gm(traced)
-        _give_constants_values(traced, work.fake_mode)
+        fake_mode = t.detect_fake_mode_from_gm(traced)
+        _give_constants_values(traced, fake_mode)
         work.gm = t.unlift_graph(gm, traced, signature)
         work.notes.append(
             f"{counted(len(signature.parameters), 'parameter')} and {counted(len(signature.buffers), 'buffer')} "
             "are constants of the library"
         )
 
-    work = Work("dynamo", gm, inputs, export=export)
+    work = Work("dynamo", gm, inputs, CaptureOptions(export=export))
     compilers.pipeline.run("capture", work)
     for name in ("dynamo_flat_name_to_original_fqn", "dynamo_compile_id"):
         if name in gm.meta:
             work.gm.meta[name] = gm.meta[name]
     # Patterns that are traced now would hold autocast's casts, and match what they must not.
-    with t.V.set_fake_mode(work.fake_mode), t.compiled_autograd_off(), _autocast_off():
+    with t.V.set_fake_mode(fake_mode), t.compiled_autograd_off(), _autocast_off():
         return compilers.for_inference()(work.gm, inputs)
 
 

@@ -17,9 +17,9 @@ import functools
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import currentframe
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -27,14 +27,11 @@ from ...dumps.errors import CannotCompileError, CannotSkipError, UsageError
 from .. import torch_private as t
 from ..live.entries import has_cpp_compiler
 from ..torch_private.replacing import Function, Hooks
-from . import logs
+from . import graphs
+from .calls import last_stages, part_named
 from .errors import carried
-from .finishing import last_stages
 from .pipeline import Pipeline, Stopped, Unfinished
-from .stage import reaches
-from .work import Work
-
-Generate = Callable[[Work, Pipeline], None]
+from .stage import InnerArguments, InnerOptions, Lowered, Work, reaches
 
 
 @contextlib.contextmanager
@@ -63,18 +60,19 @@ def _known(module: Any, settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if hasattr(module, name)}
 
 
-def load_or(work: Work, pipeline: Pipeline, generate: Generate) -> None:
-    """Sets `work.compiled` from the cache, or by `generate`, whose result is saved after a miss. Notes in the last
-    report which it was."""
+def load_or_generate(work: Work, options: InnerOptions, pipeline: Pipeline) -> None:
+    """Sets `work.compiled` from the cache, or by the stages, whose result is saved after a miss. Notes which it was."""
     remote = t.should_use_remote_fx_graph_cache()
     info: dict[str, Any] | None = None
     key: tuple[str, Any] | None = None
     remote_cache = None
     started_ns = time.time_ns()
-    _mark_static(work)
-    cached = _may_cache(work, remote)
-    if cached:
-        key, info = t.FxGraphCache.prepare_key(work.gm, work.inputs, work.kwargs, work.inputs_to_check, remote)
+    for index in options.arguments.get("static_input_idxs", ()):  # the key depends on which inputs stay in place
+        value: Any = work.inputs[index] if index < len(work.inputs) else None
+        if isinstance(value, torch.Tensor) and t.is_gpu(value.device.type):
+            value._is_inductor_static = True  # pyright: ignore[reportAttributeAccessIssue]
+    if _may_cache(work, remote):
+        key, info = t.FxGraphCache.prepare_key(work.gm, work.inputs, options.arguments, options.to_check, remote)
         if key is not None:
             remote_cache = t.FxGraphCache.get_remote_cache() if remote else None
             work.compiled, info = t.FxGraphCache.load_with_key(
@@ -82,31 +80,33 @@ def load_or(work: Work, pipeline: Pipeline, generate: Generate) -> None:
                 work.inputs,
                 t.inductor_config.fx_graph_cache,
                 remote_cache,
-                is_backward=work.kwargs.get("is_backward", False),
-                constants=work.constants,
+                is_backward=options.arguments.get("is_backward", False),
+                constants=options.constants,
             )
     state = info["cache_state"] if info is not None else "off"
-    work.cache, work.cache_detail = state, str((info or {}).get("cache_bypass_reason") or (key[0] if key else ""))
-    if state == "hit":
-        _stamp(work, key)
-    elif state == "miss":
+    compiled: Any = work.compiled
+    if state == "miss":
         assert key is not None and info is not None
-        bundle = _bundled(work, pipeline, generate)
-        work.compiled._time_taken_ns = info["time_taken_ns"] = time.time_ns() - started_ns
-        _stamp(work, key)
+        compiled, bundle = _bundled(work, options, pipeline)
+        compiled._time_taken_ns = info["time_taken_ns"] = time.time_ns() - started_ns
         if bundle is not None:
             info["triton_bundler_meta"] = str(bundle)
-        t.FxGraphCache._save_graph(key[0], work.compiled, work.inputs, t.inductor_config.fx_graph_cache, remote_cache)
-    elif t.functorch_config.bundled_autograd_cache:
-        _bundled(work, pipeline, generate)
-    else:
+    elif state != "hit" and t.functorch_config.bundled_autograd_cache:
+        _bundled(work, options, pipeline)
+    elif state != "hit":
         try:
-            generate(work, pipeline)
+            _generate(work, options, pipeline)
         except UsageError:
             raise  # of our own, such as a pass that this graph cannot do without
         except Exception as error:  # noqa: BLE001
             raise t.InductorError(error, currentframe()).with_traceback(error.__traceback__) from None
-    _tell(work, pipeline, info, started_ns, remote)
+    if state in ("hit", "miss") and key is not None:
+        compiled._fx_graph_cache_key, compiled._fx_graph_cache_debug_lines = key
+        if state == "miss":
+            t.FxGraphCache._save_graph(key[0], compiled, work.inputs, t.inductor_config.fx_graph_cache, remote_cache)
+    _tell(info, started_ns, remote)
+    detail = (info or {}).get("cache_bypass_reason") or (key[0] if key else "")
+    pipeline.caches.append((work.part, state, str(detail)))
 
 
 def _may_cache(work: Work, remote: bool) -> bool:
@@ -127,37 +127,26 @@ def _may_cache(work: Work, remote: bool) -> bool:
     return used
 
 
-def _mark_static(work: Work) -> None:
-    """Marks inputs that stay in place, which the cache key depends on."""
-    for index in work.kwargs["static_input_idxs"]:
-        value: Any = work.inputs[index] if index < len(work.inputs) else None
-        if isinstance(value, torch.Tensor) and t.is_gpu(value.device.type):
-            value._is_inductor_static = True  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _bundled(work: Work, pipeline: Pipeline, generate: Generate) -> Any:
-    """Generates code and collects Triton's results for the cache; returns the bundle's metadata."""
+def _bundled(work: Work, options: InnerOptions, pipeline: Pipeline) -> tuple[Any, Any]:
+    """Generates code and collects Triton's results for the cache; returns the compiled graph and the bundle's
+    metadata."""
     t.TritonBundler.begin_compile()
     try:
-        generate(work, pipeline)
+        _generate(work, options, pipeline)
+        compiled: Any = work.compiled
         bundle, metadata = t.TritonBundler.collect()
-        work.compiled.set_triton_bundle(bundle)
+        compiled.set_triton_bundle(bundle)
     except (t.ShortenTraceback, t.SkipFrame):
         raise
     except Exception as error:  # noqa: BLE001
         raise t.InductorError(error, currentframe()).with_traceback(error.__traceback__) from None
     finally:
         t.TritonBundler.end_compile()
-    return metadata
+    return compiled, metadata
 
 
-def _stamp(work: Work, key: tuple[str, Any] | None) -> None:
-    assert key is not None
-    work.compiled._fx_graph_cache_key, work.compiled._fx_graph_cache_debug_lines = key
-
-
-def _tell(work: Work, pipeline: Pipeline, info: dict[str, Any] | None, started_ns: int, remote: bool) -> None:
-    """Emits torch's own events of a cache lookup and notes it in the report."""
+def _tell(info: dict[str, Any] | None, started_ns: int, remote: bool) -> None:
+    """Emits torch's own events of a cache lookup."""
     state = info["cache_state"] if info is not None else "disabled"
     event = dict(info) if info else {}
     t.CompileEventLogger.instant(f"fx_graph_cache_{state}", metadata=event, time_ns=started_ns)
@@ -172,8 +161,7 @@ def _tell(work: Work, pipeline: Pipeline, info: dict[str, Any] | None, started_n
         local_cache_enabled=t.inductor_config.fx_graph_cache,
     )
     if info is not None:
-        logs.trace_text(f"fx_graph_cache_{state}", lambda: json.dumps(event), "json")
-    pipeline.tell_cache(work)
+        graphs.trace_text(f"fx_graph_cache_{state}", lambda: json.dumps(event), "json")
 
 
 def answered(until: str | None) -> contextlib.AbstractContextManager[None]:
@@ -280,49 +268,52 @@ def _compile(
     if _is_empty(gm):
         t.LazyGraphModule.force_recompile(gm)
         return t.make_boxed_func(gm.forward)
-    part = "backward" if kwargs["is_backward"] else "inference" if kwargs["is_inference"] else "forward"
-    work = Work(part, gm, example_inputs, kwargs, compile_region_name=compile_region_name)
-    work.inputs_to_check = t.get_input_idxs_to_check(example_inputs, kwargs["static_input_idxs"])
     _refuse_single_output(gm)
     if kwargs["cudagraphs"] is None:
         kwargs["cudagraphs"] = t.BoxedBool(t.inductor_config.triton.cudagraphs)
+    names_region = t.takes("CompiledFxGraph", "compile_region_name")
     if t.inductor_config.save_args:
-        region = (
-            {"compile_region_name": compile_region_name} if t.takes("CompiledFxGraph", "compile_region_name") else {}
-        )
+        region = {"compile_region_name": compile_region_name} if names_region else {}
         t.save_args_for_compile_fx_inner(gm, example_inputs, **region, **kwargs)
-    work.constants = t.CompiledFxGraphConstantsWithGm(gm)
+    options = InnerOptions(
+        cast(InnerArguments, kwargs),
+        t.CompiledFxGraphConstantsWithGm(gm),
+        t.get_input_idxs_to_check(example_inputs, kwargs["static_input_idxs"]),
+        compile_region_name,
+    )
+    work = Work(part_named(kwargs["is_backward"], kwargs["is_inference"]), gm, example_inputs, options)
     with t.dynamo_timed("fx_codegen_and_compile", log_pt2_compile_event=True, log_waitcounter=True):
-        load_or(work, pipeline, _generate)
-        if isinstance(work.compiled, t.CompiledFxGraph) and t.takes("CompiledFxGraph", "compile_region_name"):
-            work.compiled.compile_region_name = compile_region_name
-        last_stages(work, pipeline)
+        load_or_generate(work, options, pipeline)
+        compiled: Any = work.compiled
+        if isinstance(compiled, t.CompiledFxGraph) and names_region:
+            compiled.compile_region_name = compile_region_name
+        last_stages(work, options, pipeline)
+        compiled = work.compiled
         policy = getattr(t.inductor_config, "cudagraph_policy", None)
         if policy is not None:
-            work.compiled = policy.wrap_output(work.compiled)
-    logs.of_products()
+            compiled = policy.wrap_output(compiled)
+    _log_products()
     clear()
     _log("done compiling", kwargs)
-    return work.compiled
+    return compiled
 
 
-def _generate(work: Work, pipeline: Pipeline) -> None:
+def _generate(work: Work, options: InnerOptions, pipeline: Pipeline) -> None:
     """From the graph to loaded code, without caches; sets `work.compiled`."""
-    with t.preserve_rng_state(), work.open:
-        _log("compiling", work.kwargs)
-        work.counters_before = t.counters["inductor"].copy()
+    with t.preserve_rng_state(), options.open:
+        _log("compiling", options.arguments)
         pipeline.run("post_grad", work)
-        if work.fake_mode is None:
-            _prepare_without_passes(work)
+        if work.prepared is None:  # skipped or replaced: lowering needs fake values and sizes all the same
+            work.prepared = graphs.prepare(work, options, passes=False)
         pipeline.run("lower", work)
-        with t.dynamo_timed("GraphLowering.compile_to_fn", log_pt2_compile_event=True), _timed_as_module(work):
+        with t.dynamo_timed("GraphLowering.compile_to_fn", log_pt2_compile_event=True), _timed_as_module(work.lowered):
             _write_code(work, pipeline)
             pipeline.run("load", work)
 
 
-def _timed_as_module(work: Work) -> contextlib.AbstractContextManager[Any]:
+def _timed_as_module(lowered: Lowered | None) -> contextlib.AbstractContextManager[Any]:
     """The timer of torch's metrics for code generation; ahead of time torch has another."""
-    if work.lowering is None or work.lowering.aot_mode:
+    if lowered is None or lowered.graph.aot_mode:
         return contextlib.nullcontext()
     return t.dynamo_timed(
         "GraphLowering.compile_to_module",
@@ -332,25 +323,18 @@ def _timed_as_module(work: Work) -> contextlib.AbstractContextManager[Any]:
     )
 
 
-def _prepare_without_passes(work: Work) -> None:
-    """Where post_grad was skipped or replaced: lowering needs fake values and sizes all the same."""
-    from .stages import graphs
-
-    graphs.prepare(work)
-    with t.V.set_fake_mode(work.fake_mode):
-        graphs.keep_text(work)
-
-
 def _write_code(work: Work, pipeline: Pipeline) -> None:
     """Schedule and codegen. Ahead of time on a GPU torch writes the code twice, so its own function is called, with
     ours inside."""
-    lowering = work.lowering
+    assert work.lowered is not None
+    lowering: Any = work.lowered.graph
 
     def codegen() -> tuple[Any, Any]:
         with t.dynamo_timed("GraphLowering.codegen", log_pt2_compile_event=True):
             pipeline.run("schedule", work)
             pipeline.run("codegen", work)
-        return work.wrapper_code, work.kernel_code
+        assert work.coded is not None
+        return work.coded.wrapper, work.coded.kernels
 
     lowering.codegen = codegen
     try:
@@ -376,6 +360,37 @@ def _refuse_single_output(gm: Any) -> None:
         )
 
 
-def _log(doing: str, kwargs: dict[str, Any]) -> None:
+def _log(doing: str, kwargs: Mapping[str, Any]) -> None:
     direction = "BACKWARDS" if kwargs["is_backward"] else "FORWARDS"
     _step_log()(logging.INFO, f"torchinductor {doing} {direction} graph {kwargs['graph_id']}")
+
+
+def _log_products() -> None:
+    """How many matrix products of which sizes were lowered so far (TORCH_LOGS=inductor): keys of the counter end in
+    batch (if any), m, n and k."""
+    log = t.compile_log
+    if not log.isEnabledFor(logging.INFO):
+        return
+    line = "{:<30} | {:<20} | {:<20} | {:<20} | {:<20} | {:<20}"
+    log.info("Overview info of inductor aten mms: ")
+    log.info(line.format("Name", "B", "M", "N", "K", "Count"))
+    log.info("-" * 130)
+    for key, count in t.counters["aten_mm_info"].items():
+        log.info(line.format(*product_of(key), count))
+        log.info("-" * 130)
+
+
+def product_of(key: str) -> tuple[str, str, str, str, str]:
+    """Name, batch, m, n and k of a key of that counter; "?" where it has none.
+
+    >>> product_of("aten.bmm_2_3_4_5")
+    ('aten.bmm', '2', '3', '4', '5')
+    """
+    parts = key.split("_")
+    if len(parts) < 3:
+        return key, "-", "?", "?", "?"
+    m, n, k = parts[-3:]
+    name = "_".join(parts[:-4]) if len(parts) >= 4 else "_".join(parts[:-3])
+    if len(parts) >= 4 and name.endswith(("bmm", "baddbmm")):
+        return name, parts[-4], m, n, k
+    return "_".join(parts[:-3]), "-", m, n, k

@@ -25,8 +25,7 @@ from .. import torch_private as t
 from .errors import Explained
 from .errors import told as explained
 from .passes import PassReport, asked, told
-from .stage import STAGES, Stage, order
-from .work import Work
+from .stage import STAGES, Stage, Work, order
 
 Action = Callable[[Work, "Pipeline"], None]
 
@@ -96,9 +95,9 @@ class Pipeline:
     """One compile: its options and its reports.
 
     `observers` see each stage; `skip` names stages and passes (`post_grad.remove_noop_ops`; those that are needed raise
-    UsageError); `replace` maps a stage to a function `(work, pipeline) -> None` that does its work instead; after
-    `until` nothing more runs. `reports` grows while it runs, also when a backward is compiled at its first call;
-    `watch_passes`: with each pass.
+    UsageError); `replace` maps a stage to a function `(work, pipeline) -> None` that does its work instead and sets the
+    field of `work` that the stage gives (`STAGES[name].gives`); after `until` nothing more runs. `reports` grows while
+    it runs, also when a backward is compiled at its first call; `watch_passes`: with each pass.
     """
 
     def __init__(
@@ -142,13 +141,13 @@ class Pipeline:
             raise Stopped
         report = StageReport(work.part, name)
         self.reports.append(report)
+        work.notes = report.notes
         if name in self.skip:
             report.skipped_because = "asked for"
             report.nodes_before = report.nodes_after = node_count(work.gm)
             return
         from .passes.watching import watched  # late: it imports torch
 
-        noted = len(work.notes)
         before = operators(work.gm) if stage.rewrites else None
         report.nodes_before = sum(before.values()) if before is not None else node_count(work.gm)
         report.took = work.made
@@ -175,12 +174,11 @@ class Pipeline:
                 after = operators(work.gm)
                 report.nodes_after = sum(after.values())
                 report.removed, report.added = dict(before - after), dict(after - before)
+            elif name == "partition" and work.halves is not None:
+                report.nodes_after = sum(node_count(half) or 0 for half in work.halves)
             else:
                 report.nodes_after = node_count(work.gm)
             report.made = work.made
-            report.notes = work.notes[noted:]
-            if name == "partition" and work.halves is not None:
-                report.nodes_after = sum(node_count(half) or 0 for half in work.halves)
             self._tell("after", stage, work, report)
 
     def _tell(self, when: str, *told_of: Any) -> None:
@@ -197,15 +195,18 @@ class Pipeline:
         """A sentence for each pass that was to be skipped: how often it was, or that it did not run for this graph."""
         return told(self.skip_passes, [pass_report for report in self.reports for pass_report in report.passes])
 
-    def tell_cache(self, work: Work) -> None:
-        """Notes the result of the FX graph cache for a part; after a hit its stages from post_grad to load have no
-        report."""
-        self.caches.append((work.part, work.cache, work.cache_detail))
 
+def usual(name: str) -> Action:
+    """What a stage does where it is not replaced: its function, with what its row says it takes and gives."""
+    stage = STAGES[name]
+    function = getattr(import_module(f".{stage.home}", __package__), name)
 
-def usual(stage: str) -> Action:
-    """What a stage does where it is not replaced."""
-    return getattr(import_module(f".stages.{STAGES[stage].home}", __package__), stage)
+    def run(work: Work, _: Pipeline) -> None:
+        made = function(work, *(getattr(work, field) for field in stage.takes))
+        if stage.gives:
+            setattr(work, stage.gives, made)
+
+    return run
 
 
 def operators(gm: Any) -> Counter[str]:

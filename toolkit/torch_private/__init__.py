@@ -19,7 +19,11 @@ from typing import TYPE_CHECKING, Any
 from .names import NAMES
 from .replacing import Hooks, Replaced, all_replaced, replaced
 
-if TYPE_CHECKING:  # what a type checker follows through isinstance
+if TYPE_CHECKING:  # what a type checker follows through isinstance, and types of the compile path
+    from torch._inductor.graph import GraphLowering as GraphLowering
+    from torch._inductor.output_code import CompiledFxGraph as CompiledFxGraph
+    from torch._inductor.output_code import OutputCode as OutputCode
+
     from ...dumps.torchside.torch_private import FakeTensor as FakeTensor
     from ...dumps.torchside.torch_private import FakeTensorMode as FakeTensorMode
     from ...dumps.torchside.torch_private import HigherOrderOperator as HigherOrderOperator

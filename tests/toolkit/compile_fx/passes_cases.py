@@ -284,7 +284,7 @@ def compiled(case: Case, skip: tuple[str, ...] = ()) -> Pipeline:
     """Compiles a case with passes watched, as far as the case says; returns what was seen."""
     import torch._inductor.config as config
 
-    from graphdbg.toolkit.compile_fx.work import Work
+    from graphdbg.toolkit.compile_fx.stage import Work
 
     pipeline = Pipeline(skip=skip, watch_passes=True, until=case.until)
     with config.patch(case.settings), case.around():

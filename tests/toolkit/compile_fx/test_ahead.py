@@ -20,7 +20,7 @@ from torch._inductor import compile_fx as stock
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit import torch_private as t
 from graphdbg.toolkit.compile_fx import Observer, Pipeline
-from graphdbg.toolkit.compile_fx.package import compile_ahead_of_time, load_package
+from graphdbg.toolkit.compile_fx.entering import compile_ahead_of_time, load_package
 from graphdbg.toolkit.compile_fx.pipeline import Unfinished
 
 QUICK = {"aot_inductor.compile_wrapper_opt_level": "O0"}
@@ -198,7 +198,7 @@ class Code(Observer):
     def after(self, stage: Any, work: Any, report: Any) -> None:
         self.autocast[stage.name] = torch.is_autocast_enabled("cpu")
         if stage.name == "codegen":
-            self.code.append(work.wrapper_code.value + work.kernel_code.value)
+            self.code.append(work.coded.wrapper.value + work.coded.kernels.value)
 
 
 def our_code(patches: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 
 from graphdbg.toolkit import torch_private as t
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
-from graphdbg.toolkit.compile_fx.finishing import aligning, in_wrapper
+from graphdbg.toolkit.compile_fx.inputs import aligning, in_wrapper
 
 
 def fakes(device: str) -> list[Any]:

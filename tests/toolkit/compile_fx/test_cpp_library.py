@@ -15,7 +15,7 @@ from torch._inductor import config
 
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.toolkit.compile_fx import Pipeline
-from graphdbg.toolkit.compile_fx.package import compile_ahead_of_time, load_package
+from graphdbg.toolkit.compile_fx.entering import compile_ahead_of_time, load_package
 from graphdbg.toolkit.rungs import cpp_library
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="no g++ of Linux")

@@ -10,7 +10,7 @@ from torch._inductor import compile_fx as stock
 
 from graphdbg.toolkit import torch_private as t
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
-from graphdbg.toolkit.compile_fx.input_names import InputName, listed, readable
+from graphdbg.toolkit.compile_fx.inputs import InputName, listed, readable
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def test_inputs_are_called_as_in_the_program() -> None:
     seen: dict[str, list[str]] = {}
 
     def look(work: Any, pipeline: Pipeline) -> None:
-        from graphdbg.toolkit.compile_fx.input_names import names_of
+        from graphdbg.toolkit.compile_fx.inputs import names_of
         from graphdbg.toolkit.compile_fx.pipeline import usual
 
         seen[work.part] = [str(name) for name in names_of(work.gm)]

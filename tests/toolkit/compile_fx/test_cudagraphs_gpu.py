@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensorMode
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
-from graphdbg.toolkit.compile_fx.cudagraphs.plain import Recording
+from graphdbg.toolkit.compile_fx.recording import Recording
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 TREES = pytest.mark.parametrize("trees", [False, True], ids=["plain", "trees"])
@@ -213,7 +213,7 @@ def test_recording_copies_expanded_inputs_and_windows() -> None:
 
 
 def test_inputs_that_overlap_and_are_written_to_are_not_recorded() -> None:
-    from graphdbg.toolkit.compile_fx.cudagraphs.plain import refusal
+    from graphdbg.toolkit.compile_fx.recording import refusal
 
     memory = tensor(32)
     a, b = memory[:20], memory[12:]
@@ -305,7 +305,7 @@ def test_operator_on_the_cpu_splits_the_graph(trees: bool) -> None:
 
 
 def test_recording_is_deferred_past_fakes_and_made_per_thread() -> None:
-    from graphdbg.toolkit.compile_fx.cudagraphs.recorders import deferred
+    from graphdbg.toolkit.compile_fx.recording import deferred
 
     made: list[int] = []
 

@@ -11,9 +11,9 @@ from torch._inductor.utils import GraphPartitionMap, get_first_incompatible_cuda
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.compile_fx.cudagraphs import reasons
-from graphdbg.toolkit.compile_fx.cudagraphs.reasons import unfit_nodes
-from graphdbg.toolkit.compile_fx.cudagraphs.recorders import CallFacts, part_of
+from graphdbg.toolkit.compile_fx import calls
+from graphdbg.toolkit.compile_fx.calls import unfit_nodes
+from graphdbg.toolkit.compile_fx.recording import CallFacts, part_of
 
 STACK = '  File "/home/me/model.py", line 12, in forward\n    x.add_(1)\n'
 
@@ -40,8 +40,8 @@ STACK = '  File "/home/me/model.py", line 12, in forward\n    x.add_(1)\n'
 )
 def test_reasons_are_sentences(reason: str, expected: str) -> None:
     inputs = [torch.empty(9).as_strided((3, 3), (2, 1)), torch.empty(3), 2.5]
-    assert reasons.sentence(reason, ["x", "y (model.w)", "n"], [1], inputs) == expected
-    assert reasons.sentence(reason, devices=["cpu"]) == "no CUDA device in this graph"
+    assert calls.sentence(reason, ["x", "y (model.w)", "n"], [1], inputs) == expected
+    assert calls.sentence(reason, devices=["cpu"]) == "no CUDA device in this graph"
 
 
 def test_partitions_have_the_facts_of_their_own_inputs() -> None:

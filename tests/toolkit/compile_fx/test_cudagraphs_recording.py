@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.toolkit.compile_fx.cudagraphs.plain import Recording, Target, Targets, refusal
-from graphdbg.toolkit.compile_fx.cudagraphs.recorders import by_integers, deferred
+from graphdbg.toolkit.compile_fx.recording import Recording, Target, Targets, by_integers, deferred, refusal
 
 
 def on_cpu(call: Callable[..., Any], inputs: list[Any]) -> tuple[Callable[[], None], Sequence[Any]]:

@@ -15,9 +15,9 @@ from torch import Tensor, fx, nn
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.compile_fx import NAMES, Observer, Pipeline, Stage, StageReport, compile_fx, compile_inner
-from graphdbg.toolkit.compile_fx.logs import product_of
+from graphdbg.toolkit.compile_fx.inner import product_of
 from graphdbg.toolkit.compile_fx.pipeline import Unfinished
-from graphdbg.toolkit.compile_fx.work import Work
+from graphdbg.toolkit.compile_fx.stage import Work
 
 X = torch.linspace(-1, 1, 12).view(3, 4)
 

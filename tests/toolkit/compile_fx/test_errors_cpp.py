@@ -22,7 +22,7 @@ from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
 from graphdbg.toolkit.compile_fx.errors import Explained, explain
-from graphdbg.toolkit.compile_fx.errors.kernels import enclosing_function, excerpt, first_error, kernel_of, kernels
+from graphdbg.toolkit.compile_fx.errors.compilers import enclosing_function, excerpt, first_error, kernel_of, kernels
 from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Case
 

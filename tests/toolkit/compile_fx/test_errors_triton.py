@@ -19,7 +19,7 @@ from torch._inductor.runtime import hints, triton_helpers
 
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
 from graphdbg.toolkit.compile_fx.errors import Explained, explain
-from graphdbg.toolkit.compile_fx.work import Work
+from graphdbg.toolkit.compile_fx.stage import Work
 
 triton = pytest.importorskip("triton")
 HERE = Path(__file__).name
@@ -91,7 +91,7 @@ def failing(**options: Any) -> tuple[Any, Explained, Work]:
         torch.compile(model, backend=backend)(x, x)
     told = next(report.explained for report in pipeline.reports if report.stage == "load")
     assert told is not None, caught.value
-    return caught.value, told, next(work for work in reversed(works) if work.wrapper_code is not None)
+    return caught.value, told, next(work for work in reversed(works) if work.coded is not None)
 
 
 def test_a_kernel_that_is_no_python(kernels_for_a_gpu: None) -> None:

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
-from graphdbg.toolkit.compile_fx.showing.kernel_table import DEAD, SIZE, VIEW, kernel_table, summary
-from graphdbg.toolkit.compile_fx.telling import KernelWatch
+from graphdbg.toolkit.compile_fx.showing.child import KernelWatch
+from graphdbg.toolkit.compile_fx.showing.tables import DEAD, SIZE, VIEW, kernel_table, summary
 from graphdbg.toolkit.kernels.heard import both_ways, intensity, numbered
 from graphdbg.toolkit.kernels.records import KernelRow, PartRow
 
@@ -29,7 +29,7 @@ class Code(Observer):
 
     def after(self, stage: Any, work: Any, report: Any) -> None:
         if stage.name == "codegen":
-            self.texts.append(re.sub(r"graph_\d+|/\S+|AOT ID.*", "", work.wrapper_code.value))
+            self.texts.append(re.sub(r"graph_\d+|/\S+|AOT ID.*", "", work.coded.wrapper.value))
             self.names = {node.name for node in work.gm.graph.nodes if node.op == "call_function"}
 
 
@@ -189,7 +189,7 @@ class Driver:  # answers what code generation asks of a GPU's
 
 driver.set_active(Driver())
 from graphdbg.toolkit.compile_fx import compile_fx
-from graphdbg.toolkit.compile_fx.telling import KernelWatch
+from graphdbg.toolkit.compile_fx.showing.child import KernelWatch
 from graphdbg.toolkit.kernels.heard import both_ways, intensity, numbered
 from graphdbg.toolkit.compile_fx.pipeline import Pipeline
 

@@ -15,7 +15,7 @@ from torch._inductor import compile_fx as stock
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.compile_fx import Observer, Pipeline, Stage, StageReport, compile_fx
-from graphdbg.toolkit.compile_fx.work import Work
+from graphdbg.toolkit.compile_fx.stage import Work
 
 
 def f(x: torch.Tensor) -> torch.Tensor:

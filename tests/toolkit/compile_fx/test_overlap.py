@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 
-from graphdbg.toolkit.compile_fx.overlap import (
+from graphdbg.toolkit.compile_fx.inputs import (
     Shared,
     described,
     expanded_dims,

@@ -169,7 +169,7 @@ def test_watching_changes_no_code_and_is_off_unless_asked_for() -> None:
         class Keeps(Observer):
             def after(self, stage: Any, work: Any, report: Any) -> None:
                 if stage.name == "codegen":
-                    codes.append(work.wrapper_code.value)
+                    codes.append(work.coded.wrapper.value)
 
         pipeline.observers.append(Keeps())
         gm = torch.fx.symbolic_trace(lambda x, y: (x.view(8, 4) @ y).relu().softmax(-1) * 2)

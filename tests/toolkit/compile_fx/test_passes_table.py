@@ -36,7 +36,7 @@ def groups() -> dict[tuple[str, str], Any]:
 
 
 def test_each_registered_pattern_can_be_asked_for_by_its_name() -> None:
-    from graphdbg.toolkit.compile_fx.passes.names import pattern_name
+    from graphdbg.toolkit.compile_fx.passes import pattern_name
 
     count = 0
     for (stage, name), group in groups().items():

@@ -7,7 +7,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit import torch_private as t
-from graphdbg.toolkit.compile_fx.stages.code import following
+from graphdbg.toolkit.compile_fx.code import following
 
 aten = torch.ops.aten
 X = torch.linspace(-1, 1, 16).reshape(4, 4)

@@ -11,11 +11,13 @@ For example: `told(error, work, "load").kind` gives `'C++ compile error'`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..work import Work
-from . import kernels, machine, operators, passes
+from . import compilers, nodes
 from .case import ErrorContext, Explained, NodeAt, chain_of
+
+if TYPE_CHECKING:
+    from ..stage import Work
 
 __all__ = ["ATTRIBUTE", "Explained", "NodeAt", "carried", "explain", "told"]
 
@@ -26,29 +28,29 @@ _RECORD = "graphdbg_account"
 Family = Callable[[ErrorContext, Any], Explained | None]
 
 FAMILIES: tuple[tuple[tuple[str, ...], Family], ...] = (
-    (("SkipFrame",), machine.bf16),
-    (("GPUTooOldForTriton",), machine.too_old),
-    (("InvalidCxxCompiler",), machine.no_cpp_compiler),
-    (("TritonMissing",), machine.no_triton),
-    (("FileNotFoundError",), machine.no_program),
-    ((), machine.memory),
-    ((), machine.recursion),
-    (("CppCompileError",), kernels.cpp_refused),
-    ((), kernels.triton_refused),
-    ((), kernels.resources),
-    ((), kernels.not_python),
-    ((), machine.worker),
-    ((), operators.mixed),
-    (("MissingOperatorWithDecomp", "MissingOperatorWithoutDecomp"), operators.not_lowered),
-    ((), operators.no_fake),
-    ((), operators.aliases),
-    (("LoweringException",), operators.no_fallback),
-    ((), operators.no_operator),
+    (("SkipFrame",), compilers.bf16),
+    (("GPUTooOldForTriton",), compilers.too_old),
+    (("InvalidCxxCompiler",), compilers.no_cpp_compiler),
+    (("TritonMissing",), compilers.no_triton),
+    (("FileNotFoundError",), compilers.no_program),
+    ((), compilers.memory),
+    ((), compilers.recursion),
+    (("CppCompileError",), compilers.cpp_refused),
+    ((), compilers.triton_refused),
+    ((), compilers.resources),
+    ((), compilers.not_python),
+    ((), compilers.worker),
+    ((), nodes.mixed),
+    (("MissingOperatorWithDecomp", "MissingOperatorWithoutDecomp"), nodes.not_lowered),
+    ((), nodes.no_fake),
+    ((), nodes.aliases),
+    (("LoweringException",), nodes.no_fallback),
+    ((), nodes.no_operator),
     (
         ("DynamicOutputShapeException", "DataDependentOutputException", "GuardOnDataDependentSymNode"),
-        operators.depends_on_data,
+        nodes.depends_on_data,
     ),
-    ((), passes.of_a_pass),
+    ((), nodes.of_a_pass),
 )
 """Asked in this order, for errors that are or wrap a class of one of these names (none: for all); the first account
 counts."""
@@ -66,7 +68,7 @@ def explain(error: BaseException, work: Work | None, stage: str) -> Explained:
             raised = case.find(*names)
             if (raised is not None or not names) and (account := family(case, raised)) is not None:
                 return account
-        return passes.anything(case)
+        return nodes.anything(case)
     except Exception as defect:  # noqa: BLE001
         plain = case.told("error", f"the stage {stage} failed", case.said())
         plain.notes.append(f"(graphdbg could not say more of it: {type(defect).__name__}: {defect})")

@@ -6,7 +6,7 @@ are known. Torch is imported only once there is an error, so that records can be
 
 For example:
 
-    case = Case.of(error, work, "lower")
+    case = ErrorContext.of(error, work, "lower")
     case.find("LoweringException")  # -> LoweringException(...)
     print(Explained("recursion", "stage joint failed", "it recursed too deep", "raise the limit").text())
     # stage joint failed: it recursed too deep. Raise the limit.
@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....dumps.walk import user_frame
-from ..work import Work
+
+if TYPE_CHECKING:
+    from ..stage import Work
 
 _WORKER_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Failure|Resources|Construct))(?::|$)", re.MULTILINE)
 _NODES_SHOWN = 12
@@ -106,11 +108,15 @@ class ErrorContext:
     """An error and its surroundings. `chain`: the error, then what it wraps, outermost first."""
 
     error: BaseException
-    work: Work | None
     stage: str
     chain: list[BaseException]
     frames: list[FrameType]
     """Outermost first; those of what was raised first come last."""
+    part: str = ""
+    gm: Any = None
+    lowering: Any = None
+    code: str = ""
+    """The text of the generated wrapper with its kernels, "" before there is one."""
 
     @classmethod
     def of(cls, error: BaseException, work: Work | None, stage: str) -> ErrorContext:
@@ -120,7 +126,26 @@ class ErrorContext:
         frames: list[FrameType] = []
         for link in chain:
             frames += [frame for frame, _ in traceback.walk_tb(link.__traceback__) if frame not in frames]
-        return cls(error, work or _work_of(frames), stage, chain, frames)
+        case = cls(error, stage, chain, frames)
+        if work is not None:
+            case.part, case.gm = work.part, work.gm
+            case.lowering = work.lowered.graph if work.lowered is not None else None
+            case.code = _text(work.coded.wrapper, work.coded.kernels) if work.coded is not None else ""
+        case._look_into_frames()
+        return case
+
+    def _look_into_frames(self) -> None:
+        """Finds what the work of the stage does not have yet; of a compile by torch's own functions all that is
+        known."""
+        for frame in self.frames:
+            own = frame.f_locals.get("self")
+            if type(own).__name__ == "GraphLowering":
+                self.code = self.code or _text(frame.f_locals.get("wrapper_code"))
+            else:
+                own = frame.f_locals.get("lowering")
+            if self.lowering is None and type(own).__name__ == "GraphLowering":
+                self.lowering = own
+                self.gm = self.gm if self.gm is not None else getattr(own, "module", None)
 
     def find(self, *names: str) -> BaseException | None:
         """The first in the chain of a class with one of these names; torch keeps most of its classes to itself."""
@@ -182,35 +207,18 @@ class ErrorContext:
         """Frames from where it was raised outwards."""
         return reversed(self.frames)
 
-    def told(
-        self, kind: str, what: str, why: str = "", fix: str = "", *, nodes: list[NodeAt] | None = None, **more: Any
-    ) -> Explained:
+    def told(self, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
         """An account with the fields that every account has filled in."""
-        return Explained(
-            kind,
-            what,
-            why,
-            fix,
-            self.stage,
-            self.work.part if self.work is not None else "",
-            type(self.cause()).__name__,
-            str(self.error),
-            nodes or [],
-            **more,
-        )
+        cause, message = type(self.cause()).__name__, str(self.error)
+        return Explained(kind, what, why, fix, self.stage, self.part, cause, message, **more)
 
+    def told_of_nodes(self, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
+        """An account about the nodes that were running."""
+        return self.told(kind, what, why, fix, nodes=self.nodes, **more)
 
-def _work_of(frames: list[FrameType]) -> Work | None:
-    """The work of a compile by torch's own functions, from the frames of the error; None before lowering."""
-    work: Work | None = None
-    for frame in frames:
-        own = frame.f_locals.get("self")
-        if type(own).__name__ == "GraphLowering":
-            work = work or Work("", getattr(own, "module", None), ())
-            work.lowering = own
-            if (code := frame.f_locals.get("wrapper_code")) is not None:
-                work.wrapper_code = code
-    return work
+    def told_of_kernel(self, kernel: str, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
+        """An account about a kernel, with the nodes behind it."""
+        return self.told(kind, what, why, fix, nodes=of_kernel(self, kernel), kernel=kernel, **more)
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
@@ -244,9 +252,7 @@ _BUFFER = re.compile(r"\b(buf\d+)\b")
 def at(node: Any) -> NodeAt:
     """The `NodeAt` record of a node of torch.fx."""
     target = node.target
-    own = (
-        isinstance(target, str) or type(target).__module__ == "torch._ops"
-    )  # such an operator prints as aten.add.Tensor
+    own = isinstance(target, str) or type(target).__module__ == "torch._ops"  # prints as aten.add.Tensor
     op = str(target) if own else str(getattr(target, "__name__", target))
     line, code = user_frame(node.stack_trace or "")
     return NodeAt(node.name, node.op if node.op in ("placeholder", "output") else op, line, code)
@@ -281,28 +287,23 @@ def interpreter(frames: Sequence[FrameType]) -> Any:
     return None
 
 
-def of_kernel(work: Work | None, kernel: str) -> list[NodeAt]:
+def of_kernel(case: ErrorContext, kernel: str) -> list[NodeAt]:
     """The nodes that a kernel was made of, by Inductor's comment above it, else by the buffers that it writes."""
-    text = generated(work)
-    if work is None or not kernel or not text:
+    if not kernel or not case.code:
         return []
-    comment = _comment_above(text, kernel)
-    graph_nodes = {node.name: node for node in work.gm.graph.nodes} if hasattr(work.gm, "graph") else {}
+    comment = _comment_above(case.code, kernel)
+    graph_nodes = {node.name: node for node in case.gm.graph.nodes} if hasattr(case.gm, "graph") else {}
     named = [(match[1], match[3] or "") for match in _GRAPH_LINE.finditer(comment) if match[2] != "PlaceHolder"]
     if named:
         return [
             at(graph_nodes[name]) if name in graph_nodes else NodeAt(name, op.removeprefix("torch.ops."))
             for name, op in named
         ]
-    return [at(node) for node in _writing(work, text, kernel)]
+    return [at(node) for node in _writing(case, kernel)]
 
 
-def generated(work: Work | None) -> str:
-    """The text of the generated wrapper with its kernels, "" before there is one."""
-    code = work.wrapper_code if work is not None else None
-    value = getattr(code, "value", None)
-    kernels = getattr(work.kernel_code, "value", None) if work is not None else None
-    return "\n".join(text for text in (value, kernels) if isinstance(text, str))
+def _text(*codes: Any) -> str:
+    return "\n".join(text for code in codes if isinstance(text := getattr(code, "value", None), str))
 
 
 def _interpreted(frame: FrameType) -> Any:
@@ -349,7 +350,7 @@ def _comment_above(text: str, kernel: str) -> str:
     return match[1] if match else ""
 
 
-def _writing(work: Work, text: str, kernel: str) -> list[Any]:
+def _writing(case: ErrorContext, kernel: str) -> list[Any]:
     """Nodes behind the buffers that calls of a kernel name first: whatever is named by an earlier call was made
     there."""
     seen: set[str] = set()
@@ -357,7 +358,7 @@ def _writing(work: Work, text: str, kernel: str) -> list[Any]:
     calls = re.compile(
         rf"^\s*(?:{re.escape(kernel)}\b|extern_kernels\.|torch\.ops\.|\w*_fused_\w+\().*\(.*$|^\s*\w+ = torch\.ops\..*$"
     )
-    for line in text.splitlines():
+    for line in case.code.splitlines():
         if not calls.match(line) or " = async_compile" in line:
             continue
         named = set(_BUFFER.findall(line))
@@ -365,15 +366,10 @@ def _writing(work: Work, text: str, kernel: str) -> list[Any]:
             mine |= named - seen
         seen |= named
     nodes: set[Any] = set()
-    for group in getattr(getattr(work.lowering, "scheduler", None), "nodes", ()):
+    for group in getattr(getattr(case.lowering, "scheduler", None), "nodes", ()):
         parts = [part for part in group.get_nodes() if not part.is_extern()]  # calls of libraries are no kernel of ours
         outputs = {output.get_name() for part in parts for output in part.get_outputs()}
         if outputs & mine:
             nodes.update(node for part in parts for node in _origins_of_ir(getattr(part, "node", None)))
-    return in_order(work, nodes)
-
-
-def in_order(work: Work, nodes: Iterable[Any]) -> list[Any]:
-    """Nodes in the order of the graph; those of other graphs last."""
-    place = {node: index for index, node in enumerate(work.gm.graph.nodes)}
+    place = {node: index for index, node in enumerate(case.gm.graph.nodes)}  # nodes of other graphs go last
     return sorted(nodes, key=lambda node: place.get(node, len(place)))

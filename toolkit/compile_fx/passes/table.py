@@ -50,76 +50,36 @@ _AUTO_FUNCTIONALIZED = ("auto_functionalized", "auto_functionalized_v2")
 _RANDOM = ("aten.rand.default", "aten.randn.default", "aten.native_dropout.default")
 _PAD_MM = ("mm_pattern*", "addmm_pattern*", "bmm_pattern*")
 
-PRE_GRAD_PATTERNS = (
-    "normalization_pass",
-    "remove_split_with_size_one_pass",
-    "merge_getitem_cat_pass",
-    "merge_stack_tahn_unbind_pass",
-    "merge_splits_pass",
-    "mutate_cat_pass",
-    "split_cat_pass",
-    "unbind_stack_pass",
-    "split_cat_to_slices_pass",
-    "unbind_cat_to_view_pass",
-    "split_stack_to_cats_pass",
-    "unbind_stack_to_slices_pass",
-    "move_reshape_out_of_split_stack_pass",
-    "einsum_to_pointwise_pass",
-)
-PRE_GRAD_FUSIONS = (
-    "batch_linear_lhs",
-    "batch_linear",
-    "batch_layernorm",
-    "batch_tanh",
-    "batch_sigmoid",
-    "batch_relu",
-    "batch_detach",
-    "batch_nan_to_num",
-    "batch_clamp",
-    "batch_dropout",
-)
-POST_GRAD_PATTERNS = (
-    "normalization_aten_pass",
-    "decompose_mm_pass",
-    "unbind_stack_aten_pass",
-    "shape_padding_multiplier",
-    "pad_aten_mm_pass",
-    "split_cat_aten_pass",
-    "select_cat_aten_pass",
-    "move_view_after_cat_aten_pass",
-)
-POST_GRAD_FUSIONS = (
-    "batch_linear_post_grad",
-    "group_linear",
-    "batch_aten_tanh",
-    "batch_aten_sigmoid",
-    "batch_aten_relu",
-    "batch_aten_add",
-    "batch_aten_sub",
-    "batch_aten_div",
-    "batch_aten_mul",
-)
-PREDISPATCH = (
-    "normalization_pass_aten",
-    "normalize_node_kwargs_pass",
-    "remove_noop_pass",
-    "relu_nan_to_num",
-    "fuse_chunk_reshape_concat_pass",
-    "fuse_chunk_squeeze_cat_pass",
-    "merge_concats_pass",
-    "fuse_split_linear_add_pass",
-    "remove_reshape_pass",
-    "fuse_parallel_linear_pass",
-    "remove_split_ops_pass",
-    "stack_to_unsqueeze_pass",
-    "fuse_chunk_reshape_unsqueeze_concat_pass",
-    "fuse_split_getitem_squeeze_cat",
-    "use_triton_dot_compress",
-    "use_triton_lce_replace_simple_LCE",
-    "use_triton_lce_replace_normal_LCE",
-    "use_matmul_fuse_lce_replace_first_LCE",
-    "use_matmul_lce_replace_normal_LCE",
-)
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+PRE_GRAD_PATTERNS = _words("""
+    normalization_pass remove_split_with_size_one_pass merge_getitem_cat_pass merge_stack_tahn_unbind_pass
+    merge_splits_pass mutate_cat_pass split_cat_pass unbind_stack_pass split_cat_to_slices_pass
+    unbind_cat_to_view_pass split_stack_to_cats_pass unbind_stack_to_slices_pass move_reshape_out_of_split_stack_pass
+    einsum_to_pointwise_pass
+""")
+PRE_GRAD_FUSIONS = _words("""
+    batch_linear_lhs batch_linear batch_layernorm batch_tanh batch_sigmoid batch_relu batch_detach batch_nan_to_num
+    batch_clamp batch_dropout
+""")
+POST_GRAD_PATTERNS = _words("""
+    normalization_aten_pass decompose_mm_pass unbind_stack_aten_pass shape_padding_multiplier pad_aten_mm_pass
+    split_cat_aten_pass select_cat_aten_pass move_view_after_cat_aten_pass
+""")
+POST_GRAD_FUSIONS = _words("""
+    batch_linear_post_grad group_linear batch_aten_tanh batch_aten_sigmoid batch_aten_relu batch_aten_add
+    batch_aten_sub batch_aten_div batch_aten_mul
+""")
+PREDISPATCH = _words("""
+    normalization_pass_aten normalize_node_kwargs_pass remove_noop_pass relu_nan_to_num fuse_chunk_reshape_concat_pass
+    fuse_chunk_squeeze_cat_pass merge_concats_pass fuse_split_linear_add_pass remove_reshape_pass
+    fuse_parallel_linear_pass remove_split_ops_pass stack_to_unsqueeze_pass fuse_chunk_reshape_unsqueeze_concat_pass
+    fuse_split_getitem_squeeze_cat use_triton_dot_compress use_triton_lce_replace_simple_LCE
+    use_triton_lce_replace_normal_LCE use_matmul_fuse_lce_replace_first_LCE use_matmul_lce_replace_normal_LCE
+""")
 
 
 def _optional(stage: str, names: tuple[str, ...], does: str) -> tuple[NamedPass, ...]:

@@ -30,8 +30,7 @@ from ....dumps.walk import user_frame
 from ... import torch_private as t
 from ...live.spec import setting
 from ...torch_private.replacing import Function, Hooks, Replacement
-from . import Matched, PassReport
-from .names import REWRITING, known, pattern_name, same_pattern
+from . import GROUPS, REWRITING, Matched, PassReport, known, pattern_name, same_pattern
 from .table import PASSES, NamedPass
 
 _ALIASES = {(row.stage, alias): row.name for row in PASSES.values() for alias in row.aliases}
@@ -231,7 +230,7 @@ def _called(call: PassCall, watch: StageWatch, *args: Any, **_: Any) -> tuple[st
 
 
 def _observed(watch: StageWatch, observer: Any, pass_fn: Function) -> tuple[str, Any, Any] | None:
-    if stage_of(observer) not in (None, watch.stage):
+    if GROUPS.get(observer.subsystem or "") not in (None, watch.stage):
         return None
     return "group_batch_fusion_passes" if is_group_fusion(pass_fn) else observer.passname, observer.gm, None
 
@@ -257,9 +256,6 @@ def _matched(original: Function) -> Function:
         return watch.match(entry, match, graph, node, lambda: original(entry, match, graph, node))
 
     return run
-
-
-_SUBSYSTEMS = {"pre_grad_passes": "pre_grad", "joint_graph_passes": "joint", "post_grad_passes": "post_grad"}
 
 
 class PassCall(NamedTuple):
@@ -318,11 +314,6 @@ def calls() -> Iterator[tuple[PassCall, Any, str]]:
 def entries() -> list[Any]:
     """What a pattern does when it matched: of each kind, `apply` is called once per match."""
     return [kind for kind in t.PatternEntry.__subclasses__() if "apply" in vars(kind)]
-
-
-def stage_of(observer: Any) -> str | None:
-    """The stage whose pass an observer of torch's is for; None where it does not tell."""
-    return _SUBSYSTEMS.get(observer.subsystem or "")
 
 
 def applied_bare() -> dict[int, tuple[str, str]]:

@@ -12,23 +12,14 @@ For example:
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-
-from ...isolation import Answer, ForkServer, ask
-from ...kernels.records import CompileFailure, CompileRecord, StageRow
-
-if TYPE_CHECKING:
-    from ....dumps.store import SavedGraph
-
-
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ....dumps.errors import (
     BadValueError,
@@ -39,19 +30,15 @@ from ....dumps.errors import (
     WrongKindError,
 )
 from ....dumps.store import SavedGraph
+from ...isolation import Answer, ForkServer, ask
+from ...kernels.records import CompileFailure, CompileRecord, StageRow
 from ...triton.targets import CHIPS, DEFAULT, FORMS, target_of
 from ...verdicts.ladder_words import address
 from ...verdicts.verdict import with_flags
-from ..stage import NAMES, STAGES, first_stage, order, reaches
+from ..passes import asked as stages_and_passes
+from ..passes import resolve
+from ..stage import NAMES, REWRITING, STAGES, first_stage, order, reaches
 
-REWRITING = tuple(name for name, stage in STAGES.items() if stage.rewrites)
-_GRAPHS = {
-    "pre_grad": ("dynamo",),
-    "capture": ("pre_grad", "dynamo"),
-    "joint": ("joint", "inference", "pre_grad", "dynamo"),
-    "partition": ("joint", "joint_passed", "pre_grad", "dynamo"),
-    "post_grad": ("forward", "backward", "inference", "joint", "dynamo"),
-}
 _BEHIND_GRAPHS = "it makes no graph"
 _RECORDED_ON = re.compile(r"DeviceProperties\(type='cuda'[^)]*\bcc=(\d+)")
 
@@ -88,7 +75,7 @@ def check_stage(saved: SavedGraph, name: str, option: str) -> None:
         raise WrongKindError(f"{address(saved)} is not partitioned", "it is an inference graph, without a backward")
     if order(name) >= order(entered) and not applied:
         return
-    earlier = sibling(saved, _GRAPHS.get(name, ()))
+    earlier = sibling(saved, STAGES[name].graphs)
     asked_for = option if option.startswith("--skip ") else f"{option} {name}"
     fix = (
         f"try {with_flags(f'graphdbg compile {earlier} {asked_for}')}"
@@ -116,9 +103,7 @@ def check_diff(saved: SavedGraph, stage: str, until: str | None) -> None:
 
 def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
     """Raises UsageError for what is no stage and no pass, cannot be skipped, or lies behind this graph."""
-    from ..passes.names import asked, resolve
-
-    stages, _ = asked(names)
+    stages, _ = stages_and_passes(names)
     for name in sorted(stages):
         if needed := STAGES[name].needed:
             before = [

@@ -30,8 +30,19 @@ from ...verdicts.verdict import with_flags
 from ..stage import NAMES, order, reaches
 from . import asking
 from .asking import DEATH, INTERRUPTED, entry_of, not_run_after, sibling
-from .kernel_table import buffer_table, compiled_table, failed_kernels, forms_of, kernel_table, named, notes_of
-from .stage_rows import StageRows, difference_data, difference_text, differences
+from .tables import (
+    StageRows,
+    buffer_table,
+    compiled_table,
+    difference_data,
+    difference_text,
+    differences,
+    failed_kernels,
+    forms_of,
+    kernel_table,
+    named,
+    notes_of,
+)
 
 if TYPE_CHECKING:
     from ....dumps.store import SavedGraph

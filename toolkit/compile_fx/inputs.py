@@ -1,17 +1,24 @@
-"""Inputs whose elements share memory: with each other inside one tensor (expanded, windows of as_strided), or between
-tensors.
+"""The inputs of a compiled graph: what they are called, which share memory, and the copy of those that are misaligned.
 
-Such inputs cannot be written element by element in any order, and copies of two that overlap part them: CUDA graphs and
+Names are those of the graph (primals_3) and of the user's program (model.fc.weight), from metadata alone, of Dynamo's
+sources and AOTAutograd's descriptors; an input that nothing more is known about has its placeholder's name. They are
+kept on the nodes, which are no part of a cache key.
+
+Elements share memory with each other inside one tensor (expanded, windows of as_strided), or between tensors. Such
+inputs cannot be written element by element in any order, and copies of two that overlap part them: CUDA graphs and
 alignment have to know. Decided exactly, as whether a sum of strides is zero, with a limit on the work: beyond it the
 answer is True. Reads sizes as integers (hints of symbolic ones), adds no guards, touches no memory.
 
+>>> [str(name) for name in names_of(gm)]
+['primals_1', 'primals_2', 'primals_3', 'primals_4', 'primals_5']
 >>> overlaps_itself(torch.empty(9).as_strided((3, 3), (2, 1)))
 True
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -19,7 +26,88 @@ import torch
 
 from ...dumps.torchside.values import storage_key
 from ...dumps.wording import counted
-from .input_names import name_at
+from .. import torch_private as t
+
+_KEPT = "_graphdbg_user_name"
+_INDEXED = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
+_LOCAL = re.compile(r"^[LG]\['([^']*)'\]")
+
+
+class InputName(NamedTuple):
+    """`placeholder` of the graph; `user`: what the program calls it, empty when unknown."""
+
+    placeholder: str
+    user: str = ""
+
+    def __str__(self) -> str:
+        known = self.user and self.user != self.placeholder
+        return f"{self.placeholder} ({self.user})" if known else self.placeholder
+
+
+def readable(source: str) -> str:
+    """Dynamo's source expression as a user writes it: L['self']._modules['fc']._parameters['weight'] is
+    self.fc.weight."""
+    return _LOCAL.sub(r"\1", _INDEXED.sub(r".\1", source))
+
+
+def keep_names(gm: Any, original: Any) -> None:
+    """Keeps, on the placeholders of a graph of AOTAutograd's, the names from the graph that it was traced from."""
+    if not hasattr(original, "graph"):
+        return
+    arguments = [_from_dynamo(node) for node in original.graph.find_nodes(op="placeholder")]
+    for node in gm.graph.find_nodes(op="placeholder"):
+        described = node.meta.get("desc")
+        index = getattr(described, "idx", None)
+        if type(described).__name__ == "PlainAOTInput" and isinstance(index, int) and index < len(arguments):
+            setattr(node, _KEPT, arguments[index])
+
+
+def names_of(gm: Any) -> list[InputName]:
+    """The name of each input, in order; empty for something that is no graph."""
+    if not hasattr(gm, "graph"):
+        return []
+    return [InputName(node.name, _user_name(node)) for node in gm.graph.find_nodes(op="placeholder")]
+
+
+def name_of(node: Any) -> InputName:
+    """The name of one placeholder, of Dynamo's graph or one of AOTAutograd's."""
+    return InputName(node.name, _user_name(node) or _from_dynamo(node))
+
+
+def names_for(work: Any) -> list[InputName]:
+    """The names of a part's inputs; of a graph from AOTAutograd's cache torch keeps those of the placeholders for CUDA
+    graphs."""
+    kept = getattr(getattr(work.compiled, "cudagraph_info", None), "placeholders", None) or ()
+    return names_of(work.gm) or [InputName(placeholder.name) for placeholder in kept]
+
+
+def name_at(names: Sequence[Any], index: int) -> str:
+    """The name of one input, by its number where the graph gave none."""
+    return str(names[index]) if index < len(names) else f"input {index}"
+
+
+def listed(names: Iterable[Any], most: int = 8) -> str:
+    """The names as a list in words, cut after the first few."""
+    known = [str(name) for name in names]
+    more = len(known) - most
+    return ", ".join(known[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def _user_name(node: Any) -> str:
+    if kept := getattr(node, _KEPT, ""):
+        return kept
+    described = node.meta.get("desc")
+    for asked in ("is_param", "is_buffer"):
+        if hasattr(described, asked) and getattr(described, asked)():
+            return str(getattr(described, "target", ""))
+    return ""
+
+
+def _from_dynamo(node: Any) -> str:
+    source = getattr(node, "_dynamo_source", None)
+    name = getattr(source, "name", "")
+    return readable(str(name() if callable(name) else name)) or node.name
+
 
 _STEPS = 20_000
 """Tried values before an overlap is taken for granted; layouts that occur need a few."""
@@ -231,3 +319,49 @@ def _storage_id(tensor: torch.Tensor) -> int | None:
         return storage_key(tensor)
     except (NotImplementedError, RuntimeError):  # sparse, opaque
         return None
+
+
+BYTES = 16
+Call = Callable[[list[Any]], Any]
+Tell = Callable[[str], None]
+
+
+def in_wrapper(to_check: Sequence[int], mutated: Collection[int], deferred: bool) -> list[int]:
+    """The inputs that are checked before the call. Where the generated code copies by itself (2.13), only those that
+    are written to."""
+    return [index for index in to_check if not deferred or index in mutated]
+
+
+def aligning(
+    call: Call,
+    to_check: Sequence[int],
+    mutated: Collection[int] = (),
+    names: Sequence[Any] = (),
+    tell: Tell | None = None,
+) -> Call:
+    """Wraps `call` in a check of the inputs `to_check`: a misaligned one is copied, and written back if it is one of
+    `mutated`.
+
+    `tell` gets a sentence for each input when it is copied for the first time.
+    """
+    if not to_check:
+        return call
+    indices, written, reported = tuple(to_check), frozenset(mutated), set[int]()
+
+    def run(inputs: list[Any]) -> Any:
+        back: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for index in indices:
+            given = inputs[index]
+            if given.data_ptr() % BYTES:
+                copy = inputs[index] = t.clone_preserve_strides(given)
+                if index in written:
+                    back.append((given, copy))
+                if tell is not None and index not in reported:
+                    reported.add(index)
+                    tell(f"{name_at(names, index)} did not start on {BYTES} bytes: copied where that is so")
+        outputs = call(inputs)
+        for given, copy in back:
+            given.copy_(copy)
+        return outputs
+
+    return run

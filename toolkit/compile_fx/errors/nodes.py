@@ -1,15 +1,24 @@
-"""Operators that cannot be compiled: no fake kernel, no lowering, no call in their place; values known at run time
-alone; operands on different devices, with the inputs from which they come.
+"""Errors that come from a node or a pass.
+
+Operators that cannot be compiled: no fake kernel, no lowering, no call in their place; values known at run time alone;
+operands on different devices, with the inputs from which they come. An exception inside a pass, a lowering, or any
+other part of a stage: which pass, which node, raised where.
 
 For example: `no_fake(case, None).fix` gives `'register a fake kernel: @torch.library.register_fake("mylib::foo")'`.
 """
 
 from __future__ import annotations
 
+import linecache
 import re
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from ....dumps.errors import GraphdbgError
+from ..passes import GROUPS, NamedPass, known, resolve
 from .case import ErrorContext, Explained, interpreter
+from .compilers import excerpt
 
 _UNSUPPORTED = "unsupported operator"
 _NO_FAKE = re.compile(
@@ -25,12 +34,11 @@ def depends_on_data(case: ErrorContext, error: Any) -> Explained:
         "DynamicOutputShapeException": "set torch._dynamo.config.capture_dynamic_output_shape_ops = True",
         "DataDependentOutputException": "set torch._dynamo.config.capture_scalar_outputs = True",
     }
-    return case.told(
+    return case.told_of_nodes(
         "depends on data",
         f"{case.op} cannot be compiled{case.where}",
         f"its result depends on values that are known at run time alone: {_first(error)}",
         settings.get(type(error).__name__, "say what is known of the value by torch._check(...)"),
-        nodes=case.nodes,
     )
 
 
@@ -54,7 +62,7 @@ def not_lowered(case: ErrorContext, error: Any) -> Explained:
             "set torch._inductor.config.implicit_fallbacks = True, register a decomposition, "
             f"or a lowering: @torch._inductor.lowering.register_lowering(torch.ops.{op})"
         )
-    return case.told(_UNSUPPORTED, f"{op} has no lowering{case.where}", why, fix, nodes=case.nodes)
+    return case.told_of_nodes(_UNSUPPORTED, f"{op} has no lowering{case.where}", why, fix)
 
 
 def no_fake(case: ErrorContext, _: Any) -> Explained | None:
@@ -63,13 +71,12 @@ def no_fake(case: ErrorContext, _: Any) -> Explained | None:
     plain = case.find("NotImplementedError")
     if error is None and (plain is None or not _NO_FAKE.search(str(plain))):
         return None
-    return case.told(
+    return case.told_of_nodes(
         _UNSUPPORTED,
         f"{case.op} has no fake kernel{case.where}",
         "tracing needs the shape, dtype and strides of its result without running it",
         f'register one: @torch.library.register_fake("{_schema_name(case.op)}"), or a decomposition into '
         "operators that have one",
-        nodes=case.nodes,
     )
 
 
@@ -78,12 +85,11 @@ def aliases(case: ErrorContext, _: Any) -> Explained | None:
     error = next((link for link in case.chain if _ALIAS in str(link)), None)
     if error is None:
         return None
-    return case.told(
+    return case.told_of_nodes(
         _UNSUPPORTED,
         f"{case.op} cannot be made functional{case.where}",
         _first(error),
         "define it with torch.library.custom_op(..., mutates_args=...), which returns nothing that aliases an argument",
-        nodes=case.nodes,
     )
 
 
@@ -91,13 +97,12 @@ def no_fallback(case: ErrorContext, _: Any) -> Explained | None:
     """Inductor would call the operator from generated code, and cannot."""
     if not any(_makes_fallback(frame) for frame in case.frames):
         return None
-    return case.told(
+    return case.told_of_nodes(
         _UNSUPPORTED,
         f"{case.op} cannot be called from generated code{case.where}",
         f"it has no lowering, and a fallback is not possible: {case.said()}",
         "give it a functional form (torch.library.custom_op), a decomposition, "
         f"or a lowering: @torch._inductor.lowering.register_lowering(torch.ops.{case.op})",
-        nodes=case.nodes,
     )
 
 
@@ -106,12 +111,11 @@ def no_operator(case: ErrorContext, _: Any) -> Explained | None:
     match = re.match(r"(.+) is not an OpOverload", str(case.cause()))
     if match is None:
         return None
-    return case.told(
+    return case.told_of_nodes(
         _UNSUPPORTED,
         f"{match[1]} has no lowering{case.where}",
         "it is no ATen operator, and Inductor has no rule for it",
         "trace the graph to ATen operators first (rung or stage capture), or register a lowering for it",
-        nodes=case.nodes,
     )
 
 
@@ -151,14 +155,13 @@ def mixed(case: ErrorContext, _: Any) -> Explained | None:
     where = [(operand, device) for operand in node.all_input_nodes if (device := _device(operand, run_by))]
     places = [f"{operand.name} is on {device}{_from(operand, device, run_by)}" for operand, device in where]
     devices = list(dict.fromkeys(device for _, device in where))
-    return case.told(
+    return case.told_of_nodes(
         "device mismatch",
         f"{case.op} cannot be compiled (node {node.name}): its operands are on different devices",
         ", ".join(places) if len(devices) > 1 else f"{case.said()} ({', '.join(places)})",
         f"move them to one device before the model is compiled, {' or '.join(devices)}"
         if len(devices) > 1
         else "move all of them to one device before the model is compiled",
-        nodes=case.nodes,
     )
 
 
@@ -177,7 +180,7 @@ def _device(node: Any, run_by: Any) -> str:
 
 def _from(node: Any, device: str, run_by: Any) -> str:
     """Which inputs of the graph it comes from, those on the same device if there are any."""
-    from ..input_names import name_of
+    from ..inputs import name_of
 
     if node.op == "placeholder":
         user = name_of(node).user
@@ -195,3 +198,111 @@ def _from(node: Any, device: str, run_by: Any) -> str:
         return ""
     names = ", ".join(str(name_of(placeholder)) for placeholder in there[:4]) + (" ..." if len(there) > 4 else "")
     return f" (from the input {names})" if len(there) == 1 else f" (from the inputs {names})"
+
+
+_GROUPS = {**GROUPS, "_run_pre_dispatch_passes": "pre_grad"}
+
+
+def of_a_pass(case: ErrorContext, _: Any) -> Explained | None:
+    """A pass of pre_grad, joint or post_grad raised, one of torch's or one of the configuration."""
+    named = pass_named(case)
+    if not named:
+        return None
+    name, function = named
+    at = _at(case.nodes)
+    own = f" ({function})" if function and function not in name else ""
+    return case.told_of_nodes(
+        "pass failed", f"the pass {name}{own} failed{at}", case.said(), _way_out(name), pass_name=name, **_raised(case)
+    )
+
+
+def anything(case: ErrorContext) -> Explained:
+    """An error that no other family explains: the stage, the node, where it was raised; or an error that tells
+    itself."""
+    cause = case.cause()
+    if isinstance(cause, GraphdbgError):
+        return case.told("refused", cause.what, cause.why, cause.fix)
+    kind, what = "stage failed", f"the stage {case.stage}"
+    fix = "ask graphdbg bisect for the pass or setting behind it, minify for the smallest graph that fails"
+    if case.find("LoweringException") is not None and case.nodes:
+        kind, what = "lowering failed", f"the lowering of {case.op}"
+        fix = (
+            "ask graphdbg bisect whether a fallback of this operator avoids it; minify makes the smallest graph that "
+            "fails"
+        )
+    return case.told_of_nodes(kind, f"{what} failed{_at(case.nodes)}", case.said(), fix, **_raised(case))
+
+
+def pass_named(case: ErrorContext) -> tuple[str, str] | None:
+    """(group.pass, function) of the innermost pass that was running; None where none was."""
+    group, name, function, expected = "", "", "", False
+    for frame in case.frames:
+        code, own = frame.f_code, frame.f_locals.get("self")
+        if code.co_name in _GROUPS and "fx_passes" in code.co_filename:
+            group, name, function, expected = _GROUPS[code.co_name], "", "", True
+        elif not group:
+            continue
+        elif type(own).__name__ == "StageWatch" and code.co_name == "around":
+            name, expected = str(frame.f_locals.get("name", name)), False
+        elif type(own).__name__ == "GraphTransformObserver":
+            name = name or str(getattr(own, "passname", ""))
+            function, expected = _given(frame.f_locals.get("pass_fn")), False
+        elif expected and "compile_fx/passes" not in code.co_filename:
+            name, expected = _function(frame), False
+    if not group:
+        return None
+    row = _row(f"{group}.{name}")
+    return (row.full_name if row is not None else f"{group}.{name or 'a pass without a name'}"), function
+
+
+def _row(name: str) -> NamedPass | None:
+    """The row of a pass in the table of passes."""
+    try:
+        stage, pass_name = resolve(name)[0]
+    except GraphdbgError:
+        return None
+    return known(stage, pass_name)
+
+
+def _way_out(name: str) -> str:
+    row = _row(name)
+    if row is None:
+        return "mend it where it raised; graphdbg bisect says whether the compile works without"
+    if row.always_needed:
+        return f"mend it where it raised; it cannot be left out: {row.needed}"
+    return f"leave it out to go on (graphdbg compile ... --skip {name}), or mend it where it raised"
+
+
+def _given(function: Any) -> str:
+    """The name of a user's pass: of the function behind partials, or of an object's class."""
+    while hasattr(function, "func"):
+        function = function.func
+    own = getattr(function, "__self__", None)
+    if own is not None and not isinstance(own, type(linecache)):
+        return type(own).__name__
+    return getattr(function, "__name__", type(function).__name__) if function is not None else ""
+
+
+def _function(frame: FrameType) -> str:
+    return "" if frame.f_code.co_name.startswith("<") else frame.f_code.co_name
+
+
+def _at(nodes: list[Any]) -> str:
+    return f" at the node {nodes[0].node} ({nodes[0].line or 'no user line is known'})" if nodes else ""
+
+
+def _raised(case: ErrorContext) -> dict[str, Any]:
+    """File and line that raised; outside torch with the source around it."""
+    cause = case.cause()
+    trace = cause.__traceback__ or case.error.__traceback__
+    if trace is None:
+        return {}
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+    details: dict[str, Any] = {"file": file, "line": line}
+    name = trace.tb_frame.f_code.co_name
+    details["compiler_line"] = f"raised at {file}:{line} in {name}"
+    if "torch" not in Path(file).parts:
+        details["excerpt"] = excerpt("".join(linecache.getlines(file)), line)
+    return details

@@ -1,1 +1,0 @@
-"""One module for each stage, `run(work, pipeline)`; the list is `stage.STAGES`."""
