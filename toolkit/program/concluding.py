@@ -64,8 +64,7 @@ class Repro(msgspec.Struct, frozen=True):
         if self.says == "shows":
             return f"A repro{modules}: {self.path} (fails in fresh processes: {self.rate}); {WITHOUT} it passes."
         return (
-            f"The repro that was written is no proof: {self.path} (fails in fresh processes: {self.rate}; "
-            f"{self.why})."
+            f"The repro that was written is no proof: {self.path} (fails in fresh processes: {self.rate}; {self.why})."
         )
 
     def plain(self) -> dict[str, Any]:

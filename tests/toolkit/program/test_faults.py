@@ -83,7 +83,10 @@ def test_what_aot_autograd_does_around_the_graphs(tmp_path: Path, name: str) -> 
     rung, verdict = around(tmp_path, name, "aot_eager")
     assert (rung, verdict.layer) == ("aot_eager", "aot_autograd")
     assert called_programs.AROUND[name].says in verdict.reason
-    assert "the fault is in what AOTAutograd does around the graphs (its saved graphs are right by themselves)" in verdict.reason
+    assert (
+        "the fault is in what AOTAutograd does around the graphs (its saved graphs are right by themselves)"
+        in verdict.reason
+    )
 
 
 @pytest.mark.slow
