@@ -68,7 +68,7 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     else:
         return
     line = shlex.join(["graphdbg", "triage", *options, "--", *command])
-    raise CommandLineError(what, "a command needs -- before it", line)
+    raise CommandLineError(what, "a command needs -- before it", f"run `{line}`")
 
 
 @click.command(cls=_Command)
