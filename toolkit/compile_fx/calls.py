@@ -275,10 +275,8 @@ def _why(node: Any) -> str:
         return "its author has marked it cudagraph_unsafe"
     if str(target) in _PUTS:
         indices = node.kwargs.get("indices", node.args[1] if len(node.args) > 1 else ())
-        masks = [
-            index for index in indices if index is not None and index.meta["val"].dtype in (torch.bool, torch.uint8)
-        ]
-        if masks:
+        given = [index.meta["val"].dtype for index in indices if index is not None]
+        if not {torch.bool, torch.uint8}.isdisjoint(given):
             return "how many elements a mask picks is known on the GPU alone"
     values = list(_values(node))
     if any(isinstance(value, torch.Tensor) and value.is_sparse for value in values):

@@ -46,13 +46,9 @@ def compile_frozen(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     fakes = [inputs[index] for index in frozen.kept]
     show_outputs(work.gm, all_of_them=True)
     fake_mode = t.detect_fake_mode(fakes)
-    real_constants = (
-        mock.patch.object(fake_mode, "allow_non_fake_inputs", True) if fake_mode else contextlib.nullcontext()
-    )
-    with real_constants:
-        compiled = compilers.compile_inner(
-            work.gm, fakes, frozen.static, is_inference=True, layout_opt=frozen.channels_last
-        )
+    with mock.patch.object(fake_mode, "allow_non_fake_inputs", True) if fake_mode else contextlib.nullcontext():
+        layout = {"is_inference": True, "layout_opt": frozen.channels_last}
+        compiled = compilers.compile_inner(work.gm, fakes, frozen.static, **layout)
     if t.V.aot_compilation:
         return compiled  # a library takes the remaining inputs alone
     return _dropping(compiled, frozen.places)
@@ -321,12 +317,11 @@ def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
     first = 0
     if context is not None and context.fw_metadata and not is_inference:
         first = context.fw_metadata.num_mutated_inp_runtime_indices
-    assert first + count <= len(returned), (
+    last = first + count
+    assert last <= len(returned), (
         f"the graph returns {counted(len(returned), 'value')}, the model {count} behind {first}"
     )
-    output.meta["user_visible_output_idxs"] = [
-        i for i in range(first, first + count) if isinstance(returned[i], fx.Node)
-    ]
+    output.meta["user_visible_output_idxs"] = [i for i in range(first, last) if isinstance(returned[i], fx.Node)]
 
 
 def _extra(gm: Any) -> Any:
@@ -371,9 +366,7 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
 
     def export(work: Work) -> None:
         nonlocal fake_mode
-        with t.functorch_config.patch(
-            unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose
-        ):
+        with capture_settings():
             traced, signature = t.aot_export_module(
                 gm, inputs, trace_joint=False, decompositions=compilers.decompositions
             )
@@ -393,6 +386,13 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     # Patterns that are traced now would hold autocast's casts, and match what they must not.
     with t.V.set_fake_mode(fake_mode), t.compiled_autograd_off(), _autocast_off():
         return compilers.for_inference()(work.gm, inputs)
+
+
+def capture_settings() -> contextlib.AbstractContextManager[None]:
+    """Settings of AOTAutograd under which Inductor captures."""
+    return t.functorch_config.patch(
+        unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose
+    )
 
 
 def _give_constants_values(gm: Any, fake_mode: Any) -> None:

@@ -38,7 +38,7 @@ from ..live.spec import ReplaySpec
 from ..rungs import inductor
 from ..rungs.cpp_library import refuse_its_own
 from .calls import finished_by_us
-from .capturing import Compilers, compile_ahead, partitioned_by
+from .capturing import Compilers, capture_settings, compile_ahead, partitioned_by
 from .errors import told
 from .inner import apart, compile_inner
 from .inputs import listed, name_of
@@ -191,9 +191,7 @@ def _main(
             t.V.set_fake_mode(fake_mode),
             t.tracing(tracing),
             t.compiled_autograd_off(),
-            t.functorch_config.patch(
-                unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose
-            ),
+            capture_settings(),
             partitioned_by(compilers.partition),
             finished_by_us(pipeline),
         ):
@@ -357,25 +355,21 @@ def _graph_of(
     program: Any, args: Sequence[Any] | None, kwargs: dict[str, Any] | None
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
     """A graph that may be changed, and the example inputs."""
-    if isinstance(program, torch.export.ExportedProgram):
-        gm = program.module(check_guards=False)
-        if args is None:
-            if program.example_inputs is None:
-                raise CannotCompileError(
-                    "the program cannot be compiled", "it has no example inputs", "give them as args"
-                )
+    exported, what = isinstance(program, torch.export.ExportedProgram), "the graph cannot be compiled ahead of time"
+    if exported:
+        what = "the program cannot be compiled"
+        if args is None and program.example_inputs is not None:
             args, kwargs = program.example_inputs
-        return gm, args, kwargs or {}
-    if not isinstance(program, torch.fx.GraphModule):
+    elif not isinstance(program, torch.fx.GraphModule):
         raise CannotCompileError(
             f"a {type(program).__name__} cannot be compiled ahead of time",
             "only an ExportedProgram or a GraphModule can",
             "torch.export.export(model, args) makes one",
         )
     if args is None:
-        raise CannotCompileError(
-            "the graph cannot be compiled ahead of time", "it has no example inputs", "give them as args"
-        )
+        raise CannotCompileError(what, "it has no example inputs", "give them as args")
+    if exported:
+        return program.module(check_guards=False), args, kwargs or {}
     values = (*program.parameters(), *program.buffers())
     if any(t.is_traceable_wrapper_subclass(value) for value in values):
         return copy.deepcopy(program), args, kwargs or {}  # its submodules will be changed

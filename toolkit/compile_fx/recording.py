@@ -90,12 +90,9 @@ def put_on_partitions(compiled: Any, facts: CallFacts, tell: Tell) -> int:
     """A recording of each partition; what lies between them stays as it is. Returns how many."""
     parts = [part_of(facts, partition) for partition in compiled.partition_maps]
     titles = [f"graph {number} of {len(parts)}" if len(parts) > 1 else "1 graph" for number in range(1, len(parts) + 1)]
-    compiled.recursively_apply_fns(
-        [
-            partial(recording, compiled=compiled, facts=part, title=title, tell=tell)
-            for part, title in zip(parts, titles, strict=True)
-        ]
-    )
+    of_one = partial(recording, compiled=compiled, tell=tell)
+    pairs = zip(parts, titles, strict=True)
+    compiled.recursively_apply_fns([partial(of_one, facts=part, title=title) for part, title in pairs])
     return len(parts)
 
 

@@ -305,10 +305,9 @@ _CALLS = (
 def calls() -> Iterator[tuple[PassCall, Any, str]]:
     """Passes called by name, as far as this torch has them, each with the module or class and the attribute."""
     for call in _CALLS:
-        if (not call.switch or setting("inductor", call.switch)[1]) and t.optional(
-            call.torchs or call.name
-        ) is not None:
-            yield call, *t.home(call.torchs or call.name)
+        name = call.torchs or call.name
+        if (not call.switch or setting("inductor", call.switch)[1]) and t.optional(name) is not None:
+            yield call, *t.home(name)
 
 
 def entries() -> list[Any]:

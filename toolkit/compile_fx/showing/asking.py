@@ -106,9 +106,7 @@ def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
     stages, _ = stages_and_passes(names)
     for name in sorted(stages):
         if needed := STAGES[name].needed:
-            before = [
-                stage for stage in REWRITING if order(stage) < order(name) and order(stage) >= order(entry_of(saved))
-            ]
+            before = [stage for stage in REWRITING if order(entry_of(saved)) <= order(stage) < order(name)]
             fix = f"--until {before[-1]} stops before it" if before else "leave it in"
             raise CannotSkipError(f"cannot skip {name}", needed, fix)
         check_stage(saved, name, "--skip")
@@ -168,9 +166,7 @@ def _has_backward(saved: SavedGraph) -> bool:
 
 
 def _recorded(stage: str) -> str:
-    return ",".join(
-        dict.fromkeys(("dynamo" if stage == "pre_grad" else stage if stage == "joint" else "forward", "dynamo"))
-    )
+    return {"pre_grad": "dynamo", "joint": "joint,dynamo"}.get(stage, "forward,dynamo")
 
 
 def not_run_after(until: str) -> list[str]:

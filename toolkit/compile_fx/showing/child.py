@@ -260,14 +260,8 @@ class Teller(Observer):
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
 
     def _tell_kernels(self, part: str) -> None:
-        watch = self.kernels
-        tell(
-            "kernels",
-            part=part,
-            kernels=watch.rows[part],
-            node_to_kernel=watch.maps[part],
-            without_kernel=watch.without[part],
-        )
+        rows, maps, without = self.kernels.rows, self.kernels.maps, self.kernels.without
+        tell("kernels", part=part, kernels=rows[part], node_to_kernel=maps[part], without_kernel=without[part])
 
 
 def _texts(work: Work) -> tuple[str | None, str | None]:

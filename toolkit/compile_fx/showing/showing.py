@@ -27,7 +27,7 @@ from ...kernels.records import MISSING_DEVICE, CompileRecord, PartRow, StageRow
 from ...verdicts.ladder_words import address
 from ...verdicts.own_passes import dropped_words, still_to_run
 from ...verdicts.verdict import with_flags
-from ..stage import NAMES, order, reaches
+from ..stage import NAMES, REWRITING, order, reaches
 from . import asking
 from .asking import DEATH, INTERRUPTED, entry_of, not_run_after, sibling
 from .tables import (
@@ -267,12 +267,7 @@ class _Showing:
         elif self.request.skip:
             words = [f"replay {self.name}", f"bisect {self.name}"]
         elif not self.request.diff and not self.request.package:
-            stages = [
-                row.stage
-                for part in record.parts
-                for row in part.stages
-                if row.stage in ("post_grad", "joint", "pre_grad")
-            ]
+            stages = [row.stage for part in record.parts for row in part.stages if row.stage in REWRITING]
             diff = (
                 f" --diff {stages[-1]}" if stages and not self.saved.stage.startswith("post_grad") else " --skip list"
             )
