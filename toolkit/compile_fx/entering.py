@@ -355,8 +355,8 @@ def _graph_of(
     program: Any, args: Sequence[Any] | None, kwargs: dict[str, Any] | None
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
     """A graph that may be changed, and the example inputs."""
-    exported, what = isinstance(program, torch.export.ExportedProgram), "the graph cannot be compiled ahead of time"
-    if exported:
+    what = "the graph cannot be compiled ahead of time"
+    if isinstance(program, torch.export.ExportedProgram):
         what = "the program cannot be compiled"
         if args is None and program.example_inputs is not None:
             args, kwargs = program.example_inputs
@@ -368,7 +368,7 @@ def _graph_of(
         )
     if args is None:
         raise CannotCompileError(what, "it has no example inputs", "give them as args")
-    if exported:
+    if isinstance(program, torch.export.ExportedProgram):
         return program.module(check_guards=False), args, kwargs or {}
     values = (*program.parameters(), *program.buffers())
     if any(t.is_traceable_wrapper_subclass(value) for value in values):
