@@ -288,12 +288,8 @@ def _why(node: Any) -> str:
 
 def _on_cpu(node: Any) -> str:
     devices = {value.device.type for value in _values(node) if isinstance(value, torch.Tensor)}
-    taken = {
-        value.device.type
-        for operand in node.all_input_nodes
-        for value in _values(operand)
-        if isinstance(value, torch.Tensor) and value.dim()
-    }
+    given = [value for operand in node.all_input_nodes for value in _values(operand)]
+    taken = {value.device.type for value in given if isinstance(value, torch.Tensor) and value.dim()}
     if "cpu" in devices:
         return "it copies to the CPU" if "cuda" in taken else "it runs on the CPU"
     return "it copies from the CPU" if "cpu" in taken and "cuda" in devices else ""

@@ -206,14 +206,8 @@ def _library(lowered: Lowered, coded: Coded) -> tuple[Any, list[str]]:
         shared_standard_library() as linked,
         t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True),
     ):
-        built = t.AotCodeCompiler.compile(
-            lowering,
-            coded.wrapper.value,
-            coded.kernels.value,
-            serialized,
-            device_type=lowering.device_type,
-            additional_files=list(dict.fromkeys(files)),
-        )
+        beside = {"device_type": lowering.device_type, "additional_files": list(dict.fromkeys(files))}
+        built = t.AotCodeCompiler.compile(lowering, coded.wrapper.value, coded.kernels.value, serialized, **beside)
     return built, linked
 
 
@@ -324,9 +318,5 @@ def _refuse_cudagraphs(work: Work, lowering: t.GraphLowering) -> None:
 
 def _symbolic(node: Any) -> bool:
     value = node.meta.get("val")
-    return (
-        node.op != "placeholder"
-        and isinstance(value, torch.Tensor)
-        and t.any_is_symbolic(value)
-        and bool(node.meta.get("stack_trace"))
-    )
+    made = node.op != "placeholder" and isinstance(value, torch.Tensor)
+    return made and t.any_is_symbolic(value) and bool(node.meta.get("stack_trace"))

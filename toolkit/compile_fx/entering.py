@@ -76,12 +76,8 @@ def compile_fx(
     torch.Size([3, 2])
     """
     observers, skip = list(observers), (skip,) if isinstance(skip, str) else tuple(skip)
-    if pipeline is not None and (observers or skip or replace or until):
-        raise OptionsExcludeError(
-            "a pipeline was given, and observers, skip, replace or until beside it",
-            "it has its own of these",
-            "name them where the Pipeline is made",
-        )
+    given = "observers, skip, replace or until" if observers or skip or replace or until else ""
+    _refuse_beside(pipeline, given, "it has its own of these")
     pipeline = pipeline or Pipeline(observers, skip, replace, until)
     inner = inner_compile or functools.partial(compile_inner, pipeline=pipeline)
     patches = config_patches or {}
@@ -96,6 +92,12 @@ def compile_fx(
             return _configured(gm, example_inputs, inner, main)
     except Stopped:
         return Unfinished(pipeline.until or "")
+
+
+def _refuse_beside(pipeline: Pipeline | None, given: str, why: str) -> None:
+    if pipeline is not None and given:
+        fix = "name them where the Pipeline is made"
+        raise OptionsExcludeError(f"a pipeline was given, and {given} beside it", why, fix)
 
 
 @contextlib.contextmanager
@@ -238,12 +240,7 @@ def compile_graph(
     settings = {name.replace("-", "_"): value for name, value in (options or {}).items()}
     ours = {name: settings.pop(name) for name in _OURS if name in settings}
     pipeline = ours.pop("pipeline", None)
-    if pipeline is not None and ours:
-        raise OptionsExcludeError(
-            f"a pipeline was given, and {', '.join(ours)} beside it",
-            "it has its own",
-            "name them where the Pipeline is made",
-        )
+    _refuse_beside(pipeline, ", ".join(ours), "it has its own")
     pipeline = pipeline or Pipeline(**ours)
     try:
         patches = (dict(t.list_mode_options(mode)) if mode not in (None, "default") else {}) | settings

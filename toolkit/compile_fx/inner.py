@@ -116,13 +116,8 @@ def _may_cache(work: Work, remote: bool) -> bool:
         for device in t.get_all_devices(work.gm)
     )
     supported = all(wrapper.supports_caching for wrapper in wrappers if wrapper is not None)
-    used = (
-        not t.inductor_config.force_disable_caches
-        and bool(t.inductor_config.fx_graph_cache or remote)
-        and not t.V.aot_compilation
-        and supported
-        and not t.functorch_config.bundled_autograd_cache
-    )
+    asked = bool(t.inductor_config.fx_graph_cache or remote) and not t.inductor_config.force_disable_caches
+    used = asked and supported and not t.V.aot_compilation and not t.functorch_config.bundled_autograd_cache
     t.set_feature_use("fx_cache", used)
     return used
 

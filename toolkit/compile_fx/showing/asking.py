@@ -239,15 +239,9 @@ class Interrupted(Exception):
 class _Telling:
     def __init__(self, saved: SavedGraph, request: Request, watch: Watch) -> None:
         self.watch, self.request = watch, request
-        record, entered = saved.record, entry_of(saved, request.package)
-        self.document = CompileRecord(
-            saved.name,
-            saved.stage,
-            entered,
-            recorded_with=record.versions.get("torch", ""),
-            until=request.until or "",
-            skip=list(request.skip),
-        )
+        recorded, until, skip = saved.record.versions.get("torch", ""), request.until or "", list(request.skip)
+        entered = entry_of(saved, request.package)
+        self.document = CompileRecord(saved.name, saved.stage, entered, recorded_with=recorded, until=until, skip=skip)
         self.open: list[tuple[str, str]] = []
 
     def take(self, event: dict[str, Any]) -> None:

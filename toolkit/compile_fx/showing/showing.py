@@ -316,11 +316,8 @@ def emitted(folder: Path, work: Path, record: CompileRecord) -> list[dict[str, A
         if record.error is not None:
             text = record.error.excerpt or record.error.message
             (fresh / "error.txt").write_text(f"{text}\n\n{record.error.traceback}".rstrip() + "\n", encoding="utf-8")
-        record.files = [
-            {"path": str(folder / path.relative_to(fresh)), "bytes": path.stat().st_size}
-            for path in sorted(fresh.rglob("*"))
-            if path.is_file()
-        ]
+        files = [path for path in sorted(fresh.rglob("*")) if path.is_file()]
+        record.files = [{"path": str(folder / path.relative_to(fresh)), "bytes": path.stat().st_size} for path in files]
         (fresh / "compile.json").write_bytes(msgspec.json.encode(record))
         size = (fresh / "compile.json").stat().st_size
     record.files.insert(0, {"path": str(folder / "compile.json"), "bytes": size})
