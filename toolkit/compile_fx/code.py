@@ -31,13 +31,9 @@ def lower(work: Work, options: InnerOptions, prepared: Prepared) -> Lowered:
     ahead, arguments = bool(t.V.aot_compilation), options.arguments
     common: dict[str, Any] = {
         "shape_env": prepared.shape_env,
-        "graph_id": arguments.get("graph_id"),
-        "cpp_wrapper": arguments.get("cpp_wrapper", False),
         "aot_mode": ahead,
-        "extern_node_serializer": arguments.get("extern_node_serializer"),
-        "is_inference": arguments.get("is_inference", False),
-        "is_backward": arguments.get("is_backward", False),
-        "fx_wrapper": arguments.get("fx_wrapper", False),
+        **{name: arguments.get(name) for name in ("graph_id", "extern_node_serializer")},
+        **{name: arguments.get(name, False) for name in ("cpp_wrapper", "is_inference", "is_backward", "fx_wrapper")},
     }
     if t.takes("GraphLowering", "get_decomp_fn"):
         common["get_decomp_fn"] = arguments.get("get_decomp_fn", t.select_decomp_table)

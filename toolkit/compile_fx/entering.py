@@ -456,16 +456,9 @@ def _settings(asked: dict[str, Any], specs: dict[str, str], folder: str) -> dict
         raise CannotCompileError(
             "no package can be made", "aot_inductor.output_path asks for a library", "give path instead"
         )
-    return t.maybe_aoti_standalone_config(
-        {
-            **asked,
-            **specs,
-            "cpp_wrapper": True,
-            "enable_autograd_for_aot": False,
-            "aot_inductor.package": True,
-            "aot_inductor.output_path": str(Path(folder) / "model"),
-        }
-    )
+    package = {"aot_inductor.package": True, "aot_inductor.output_path": str(Path(folder) / "model")}
+    settings = {**asked, **specs, "cpp_wrapper": True, "enable_autograd_for_aot": False, **package}
+    return t.maybe_aoti_standalone_config(settings)
 
 
 def _library(gm: Any, inputs: list[Any], inner: Any, pipeline: Pipeline, settings: dict[str, Any]) -> Any:

@@ -134,11 +134,8 @@ class StageWatch:
             return
         in_way = [node.name for node in nodes if str(node.target) in row.needed_for]
         if in_way:
-            raise CannotSkipError(
-                f"the pass {row.full_name} cannot be skipped for this graph",
-                f"{row.needed} (node {in_way[0]})",
-                "leave it in",
-            )
+            what = f"the pass {row.full_name} cannot be skipped for this graph"
+            raise CannotSkipError(what, f"{row.needed} (node {in_way[0]})", "leave it in")
 
 
 def compare(report: PassReport, before: Snapshot, after: Snapshot) -> None:
