@@ -26,7 +26,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -85,7 +84,7 @@ def cudagraphs(work: Work, options: InnerOptions, compiled: t.OutputCode) -> boo
         split: Any = compiled
         count = len(split.compiled_fn_runner.partitions)
         facts = [t.CUDAGraphWrapperMetadata(count, index) for index in range(count)]
-        split.recursively_apply_fns([partial(_call_wrapper, wrapper, metadata) for metadata in facts])
+        split.recursively_apply_fns([lambda call, about=about: wrapper(call, about) for about in facts])
         work.notes.append(f"left to the customized partition wrapper, for {counted(count, 'partition')}")
     elif (why := _refused(work, options, compiled)) is not None:
         work.notes.append(f"not used: {why}")
@@ -95,10 +94,6 @@ def cudagraphs(work: Work, options: InnerOptions, compiled: t.OutputCode) -> boo
         _put_on(work, options, compiled)
         return True
     return False
-
-
-def _call_wrapper(wrapper: Any, facts: Any, call: Any) -> Any:
-    return wrapper(call, facts)
 
 
 def _refused(work: Work, options: InnerOptions, compiled: t.CompiledFxGraph) -> str | None:

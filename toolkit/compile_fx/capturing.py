@@ -182,7 +182,9 @@ class Compilers:
         self.pipeline = pipeline
         self.model = model
         self.input_count = len(inputs)  # not the inputs: AOTAutograd keeps this object as long as its callable
-        self.extra = _extra(model)
+        # what the compiles of one graph share: the cudagraphs box, the graph's number, the forward's device
+        whole = t.takes("create_compiler_config_extra", "gm")
+        self.extra = t.create_compiler_config_extra(model if whole else t.inductor_config)
         self.decompositions = make_decompositions()
         takes = t.takes("GraphLowering", "get_decomp_fn")
         self.inner = functools.partial(inner, get_decomp_fn=make_decompositions) if takes else inner
@@ -324,12 +326,6 @@ def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
     output.meta["user_visible_output_idxs"] = [i for i in range(first, last) if isinstance(returned[i], fx.Node)]
 
 
-def _extra(gm: Any) -> Any:
-    """What the compiles of one graph share: the cudagraphs box, the graph's number, the forward's device."""
-    whole = t.takes("create_compiler_config_extra", "gm")
-    return t.create_compiler_config_extra(gm if whole else t.inductor_config)
-
-
 def _annotated(cudagraphs: Any) -> contextlib.AbstractContextManager[None]:
     """CUDA graphs that an annotation of the model turns on, where the configuration has them off."""
     make = t.optional("cudagraph_annotation_context")
@@ -383,8 +379,10 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     for name in ("dynamo_flat_name_to_original_fqn", "dynamo_compile_id"):
         if name in gm.meta:
             work.gm.meta[name] = gm.meta[name]
-    # Patterns that are traced now would hold autocast's casts, and match what they must not.
-    with t.V.set_fake_mode(fake_mode), t.compiled_autograd_off(), _autocast_off():
+    # Patterns that are traced now would hold autocast's casts, and match what they must not. Off for all devices at
+    # once: public contexts know one each.
+    autocast_off = t.DisableAutocast() if t.is_any_autocast_enabled() else contextlib.nullcontext()
+    with t.V.set_fake_mode(fake_mode), t.compiled_autograd_off(), autocast_off:
         return compilers.for_inference()(work.gm, inputs)
 
 
@@ -407,8 +405,3 @@ def _give_constants_values(gm: Any, fake_mode: Any) -> None:
             node.meta["val"] = t.maybe_to_fake_obj(fake_mode, target)
         elif isinstance(target, t.FakeScriptObject):
             node.meta["val"] = target
-
-
-def _autocast_off() -> contextlib.AbstractContextManager[None]:
-    """Autocast off for all devices at once; public contexts know one device each."""
-    return t.DisableAutocast() if t.is_any_autocast_enabled() else contextlib.nullcontext()

@@ -260,7 +260,7 @@ def _compile(
     if t.optional("use_pipelined_autotuning", lambda: False)():  # torch's pool of autotuning processes
         t.AutotuneProcessPool.get_instance().warm_up()
     clear()  # futures of a former compile may not be valid any more
-    if _is_empty(gm):
+    if t.count_calls(gm.graph) == 0 and not t.V.aot_compilation and not t.functorch_config.bundled_autograd_cache:
         t.LazyGraphModule.force_recompile(gm)
         return t.make_boxed_func(gm.forward)
     _refuse_single_output(gm)
@@ -339,10 +339,6 @@ def _write_code(work: Work, pipeline: Pipeline) -> None:
             codegen()
     finally:
         del lowering.codegen  # it would keep the whole compile alive
-
-
-def _is_empty(gm: Any) -> bool:
-    return t.count_calls(gm.graph) == 0 and not t.V.aot_compilation and not t.functorch_config.bundled_autograd_cache
 
 
 def _refuse_single_output(gm: Any) -> None:

@@ -95,10 +95,7 @@ def check_diff(saved: SavedGraph, stage: str, until: str | None) -> None:
         }.get(stage, f"{_BEHIND_GRAPHS}: --emit source shows what comes of it")
         raise BadValueError(f"--diff {stage} has nothing to compare", why, f"--diff takes {', '.join(REWRITING)}")
     check_stage(saved, stage, "--diff")
-    if not reaches(until, stage):
-        raise OptionsExcludeError(
-            f"--diff {stage} needs {stage} to run", f"--until {until} stops before it", "leave --until out"
-        )
+    _must_reach(until, stage, f"--diff {stage} needs {stage} to run", "it")
 
 
 def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
@@ -176,10 +173,12 @@ def not_run_after(until: str) -> list[str]:
 
 def check_code(until: str, emit: str) -> None:
     """Raises UsageError where a compile stops before there is code to print."""
-    if not reaches(until, "codegen"):
-        raise OptionsExcludeError(
-            f"--emit {emit} needs the code", f"--until {until} stops before codegen", "leave --until out"
-        )
+    _must_reach(until, "codegen", f"--emit {emit} needs the code", "codegen")
+
+
+def _must_reach(until: str | None, stage: str, what: str, it: str) -> None:
+    if not reaches(until, stage):
+        raise OptionsExcludeError(what, f"--until {until} stops before {it}", "leave --until out")
 
 
 TASK = f"{__package__}.child:task"
