@@ -84,7 +84,7 @@ def cudagraphs(work: Work, options: InnerOptions, compiled: t.OutputCode) -> boo
         split: Any = compiled
         count = len(split.compiled_fn_runner.partitions)
         facts = [t.CUDAGraphWrapperMetadata(count, index) for index in range(count)]
-        split.recursively_apply_fns([lambda call, about=about: wrapper(call, about) for about in facts])
+        split.recursively_apply_fns([lambda call, by=wrapper, of=of: by(call, of) for of in facts])
         work.notes.append(f"left to the customized partition wrapper, for {counted(count, 'partition')}")
     elif (why := _refused(work, options, compiled)) is not None:
         work.notes.append(f"not used: {why}")
