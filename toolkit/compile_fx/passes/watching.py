@@ -169,8 +169,9 @@ def replacements() -> Iterator[Replacement]:
     yield t.PatternMatcherPass, "apply", partial(_seen, partial(_applied, applied_bare()))
     yield *t.home("apply_group_batch_fusion"), partial(_seen, _fused)
     yield *t.home("pass_execution_and_save"), partial(_seen, _predispatched)
-    for kind in entries():
-        yield kind, "apply", _matched
+    for kind in t.PatternEntry.__subclasses__():
+        if "apply" in vars(kind):  # what a pattern does when it matched, once per match
+            yield kind, "apply", _matched
 
 
 _hooks = Hooks(replacements)
@@ -262,11 +263,6 @@ def calls() -> Iterator[tuple[NamedPass, Any, str]]:
         switched_on = not row.switch or setting("inductor", row.switch)[1]
         if row.called is not None and switched_on and t.optional(name) is not None:
             yield row, *t.home(name)
-
-
-def entries() -> list[Any]:
-    """What a pattern does when it matched: of each kind, `apply` is called once per match."""
-    return [kind for kind in t.PatternEntry.__subclasses__() if "apply" in vars(kind)]
 
 
 def applied_bare() -> dict[int, tuple[str, str]]:

@@ -166,11 +166,6 @@ def _recorded(stage: str) -> str:
     return {"pre_grad": "dynamo", "joint": "joint,dynamo"}.get(stage, "forward,dynamo")
 
 
-def not_run_after(until: str) -> list[str]:
-    """The stages that a compile leaves out."""
-    return list(NAMES[order(until) + 1 :])
-
-
 def check_code(until: str, emit: str) -> None:
     """Raises UsageError where a compile stops before there is code to print."""
     _must_reach(until, "codegen", f"--emit {emit} needs the code", "codegen")

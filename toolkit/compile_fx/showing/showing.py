@@ -29,7 +29,7 @@ from ...verdicts.own_passes import dropped_words, still_to_run
 from ...verdicts.verdict import with_flags
 from ..stage import NAMES, REWRITING, order, reaches
 from . import asking, tables
-from .asking import DEATH, INTERRUPTED, entry_of, not_run_after, sibling
+from .asking import DEATH, INTERRUPTED, entry_of, sibling
 
 if TYPE_CHECKING:
     from ....dumps.store import SavedGraph
@@ -211,7 +211,7 @@ class _Showing:
         for note in tables.notes_of(record) if record.error is None else ():
             say(f"note: {note}")
         if record.error is None and not self.request.diff and not record.lacking:
-            left = not_run_after(self.request.until) if self.request.until else []
+            left = NAMES[order(self.request.until) + 1 :] if self.request.until else ()
             if left:
                 asked = "as asked" if not self.options.code else "where the code is"
                 say(f"stopped after {self.request.until}, {asked}; not run: {', '.join(left)}")
