@@ -10,7 +10,12 @@ has a readable name here and torch's is its alias. Read on torch 2.11.0 and 2.13
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+from ... import torch_private as t
+from ...live.spec import setting
 
 
 @dataclass(frozen=True)
@@ -238,3 +243,12 @@ PASSES = {(row.stage, row.name): row for row in (*_PRE_GRAD, *_JOINT, *_POST_GRA
 """(stage, name) -> pass, in order."""
 FAMILIES = {"pad_mm": _PAD_MM, "attention": ("_sfdp_pattern_*",)}
 """Words for patterns that belong together, as they can be asked for."""
+
+
+def calls() -> Iterator[tuple[NamedPass, Any, str]]:
+    """Passes called by name, as far as this torch has them, each with the module or class and the attribute."""
+    for row in PASSES.values():
+        name = row.torchs or row.name
+        switched_on = not row.switch or setting("inductor", row.switch)[1]
+        if row.called is not None and switched_on and t.optional(name) is not None:
+            yield row, *t.home(name)

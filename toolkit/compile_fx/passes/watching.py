@@ -31,7 +31,7 @@ from ... import torch_private as t
 from ...live.spec import setting
 from ...torch_private.replacing import Function, Hooks, Replacement
 from . import GROUPS, REWRITING, Matched, PassReport, known, pattern_name, same_pattern
-from .table import PASSES, NamedPass
+from .table import PASSES, NamedPass, calls
 
 _ALIASES = {(row.stage, alias): row.name for row in PASSES.values() for alias in row.aliases}
 _LINES = 3
@@ -254,15 +254,6 @@ def _matched(original: Function) -> Function:
         return watch.match(entry, match, graph, node, lambda: original(entry, match, graph, node))
 
     return run
-
-
-def calls() -> Iterator[tuple[NamedPass, Any, str]]:
-    """Passes called by name, as far as this torch has them, each with the module or class and the attribute."""
-    for row in PASSES.values():
-        name = row.torchs or row.name
-        switched_on = not row.switch or setting("inductor", row.switch)[1]
-        if row.called is not None and switched_on and t.optional(name) is not None:
-            yield row, *t.home(name)
 
 
 def applied_bare() -> dict[int, tuple[str, str]]:
