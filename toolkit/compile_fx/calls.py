@@ -26,7 +26,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -85,7 +84,7 @@ def cudagraphs(work: Work, options: InnerOptions, compiled: t.OutputCode) -> boo
         split: Any = compiled
         count = len(split.compiled_fn_runner.partitions)
         facts = [t.CUDAGraphWrapperMetadata(count, index) for index in range(count)]
-        split.recursively_apply_fns([partial(_call_wrapper, wrapper, metadata) for metadata in facts])
+        split.recursively_apply_fns([lambda call, by=wrapper, of=of: by(call, of) for of in facts])
         work.notes.append(f"left to the customized partition wrapper, for {counted(count, 'partition')}")
     elif (why := _refused(work, options, compiled)) is not None:
         work.notes.append(f"not used: {why}")
@@ -95,10 +94,6 @@ def cudagraphs(work: Work, options: InnerOptions, compiled: t.OutputCode) -> boo
         _put_on(work, options, compiled)
         return True
     return False
-
-
-def _call_wrapper(wrapper: Any, facts: Any, call: Any) -> Any:
-    return wrapper(call, facts)
 
 
 def _refused(work: Work, options: InnerOptions, compiled: t.CompiledFxGraph) -> str | None:
@@ -275,10 +270,8 @@ def _why(node: Any) -> str:
         return "its author has marked it cudagraph_unsafe"
     if str(target) in _PUTS:
         indices = node.kwargs.get("indices", node.args[1] if len(node.args) > 1 else ())
-        masks = [
-            index for index in indices if index is not None and index.meta["val"].dtype in (torch.bool, torch.uint8)
-        ]
-        if masks:
+        given = [index.meta["val"].dtype for index in indices if index is not None]
+        if not {torch.bool, torch.uint8}.isdisjoint(given):
             return "how many elements a mask picks is known on the GPU alone"
     values = list(_values(node))
     if any(isinstance(value, torch.Tensor) and value.is_sparse for value in values):
@@ -290,12 +283,8 @@ def _why(node: Any) -> str:
 
 def _on_cpu(node: Any) -> str:
     devices = {value.device.type for value in _values(node) if isinstance(value, torch.Tensor)}
-    taken = {
-        value.device.type
-        for operand in node.all_input_nodes
-        for value in _values(operand)
-        if isinstance(value, torch.Tensor) and value.dim()
-    }
+    given = [value for operand in node.all_input_nodes for value in _values(operand)]
+    taken = {value.device.type for value in given if isinstance(value, torch.Tensor) and value.dim()}
     if "cpu" in devices:
         return "it copies to the CPU" if "cuda" in taken else "it runs on the CPU"
     return "it copies from the CPU" if "cpu" in taken and "cuda" in devices else ""

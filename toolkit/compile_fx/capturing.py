@@ -46,13 +46,9 @@ def compile_frozen(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     fakes = [inputs[index] for index in frozen.kept]
     show_outputs(work.gm, all_of_them=True)
     fake_mode = t.detect_fake_mode(fakes)
-    real_constants = (
-        mock.patch.object(fake_mode, "allow_non_fake_inputs", True) if fake_mode else contextlib.nullcontext()
-    )
-    with real_constants:
-        compiled = compilers.compile_inner(
-            work.gm, fakes, frozen.static, is_inference=True, layout_opt=frozen.channels_last
-        )
+    with mock.patch.object(fake_mode, "allow_non_fake_inputs", True) if fake_mode else contextlib.nullcontext():
+        layout = {"is_inference": True, "layout_opt": frozen.channels_last}
+        compiled = compilers.compile_inner(work.gm, fakes, frozen.static, **layout)
     if t.V.aot_compilation:
         return compiled  # a library takes the remaining inputs alone
     return _dropping(compiled, frozen.places)
@@ -186,7 +182,9 @@ class Compilers:
         self.pipeline = pipeline
         self.model = model
         self.input_count = len(inputs)  # not the inputs: AOTAutograd keeps this object as long as its callable
-        self.extra = _extra(model)
+        # what the compiles of one graph share: the cudagraphs box, the graph's number, the forward's device
+        whole = t.takes("create_compiler_config_extra", "gm")
+        self.extra = t.create_compiler_config_extra(model if whole else t.inductor_config)
         self.decompositions = make_decompositions()
         takes = t.takes("GraphLowering", "get_decomp_fn")
         self.inner = functools.partial(inner, get_decomp_fn=make_decompositions) if takes else inner
@@ -321,18 +319,11 @@ def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
     first = 0
     if context is not None and context.fw_metadata and not is_inference:
         first = context.fw_metadata.num_mutated_inp_runtime_indices
-    assert first + count <= len(returned), (
+    last = first + count
+    assert last <= len(returned), (
         f"the graph returns {counted(len(returned), 'value')}, the model {count} behind {first}"
     )
-    output.meta["user_visible_output_idxs"] = [
-        i for i in range(first, first + count) if isinstance(returned[i], fx.Node)
-    ]
-
-
-def _extra(gm: Any) -> Any:
-    """What the compiles of one graph share: the cudagraphs box, the graph's number, the forward's device."""
-    whole = t.takes("create_compiler_config_extra", "gm")
-    return t.create_compiler_config_extra(gm if whole else t.inductor_config)
+    output.meta["user_visible_output_idxs"] = [i for i in range(first, last) if isinstance(returned[i], fx.Node)]
 
 
 def _annotated(cudagraphs: Any) -> contextlib.AbstractContextManager[None]:
@@ -371,9 +362,7 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
 
     def export(work: Work) -> None:
         nonlocal fake_mode
-        with t.functorch_config.patch(
-            unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose
-        ):
+        with capture_settings():
             traced, signature = t.aot_export_module(
                 gm, inputs, trace_joint=False, decompositions=compilers.decompositions
             )
@@ -390,9 +379,18 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     for name in ("dynamo_flat_name_to_original_fqn", "dynamo_compile_id"):
         if name in gm.meta:
             work.gm.meta[name] = gm.meta[name]
-    # Patterns that are traced now would hold autocast's casts, and match what they must not.
-    with t.V.set_fake_mode(fake_mode), t.compiled_autograd_off(), _autocast_off():
+    # Patterns that are traced now would hold autocast's casts, and match what they must not. Off for all devices at
+    # once: public contexts know one each.
+    autocast_off = t.DisableAutocast() if t.is_any_autocast_enabled() else contextlib.nullcontext()
+    with t.V.set_fake_mode(fake_mode), t.compiled_autograd_off(), autocast_off:
         return compilers.for_inference()(work.gm, inputs)
+
+
+def capture_settings() -> contextlib.AbstractContextManager[None]:
+    """Settings of AOTAutograd under which Inductor captures."""
+    return t.functorch_config.patch(
+        unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose
+    )
 
 
 def _give_constants_values(gm: Any, fake_mode: Any) -> None:
@@ -407,8 +405,3 @@ def _give_constants_values(gm: Any, fake_mode: Any) -> None:
             node.meta["val"] = t.maybe_to_fake_obj(fake_mode, target)
         elif isinstance(target, t.FakeScriptObject):
             node.meta["val"] = target
-
-
-def _autocast_off() -> contextlib.AbstractContextManager[None]:
-    """Autocast off for all devices at once; public contexts know one device each."""
-    return t.DisableAutocast() if t.is_any_autocast_enabled() else contextlib.nullcontext()

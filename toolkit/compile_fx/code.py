@@ -31,13 +31,9 @@ def lower(work: Work, options: InnerOptions, prepared: Prepared) -> Lowered:
     ahead, arguments = bool(t.V.aot_compilation), options.arguments
     common: dict[str, Any] = {
         "shape_env": prepared.shape_env,
-        "graph_id": arguments.get("graph_id"),
-        "cpp_wrapper": arguments.get("cpp_wrapper", False),
         "aot_mode": ahead,
-        "extern_node_serializer": arguments.get("extern_node_serializer"),
-        "is_inference": arguments.get("is_inference", False),
-        "is_backward": arguments.get("is_backward", False),
-        "fx_wrapper": arguments.get("fx_wrapper", False),
+        **{name: arguments.get(name) for name in ("graph_id", "extern_node_serializer")},
+        **{name: arguments.get(name, False) for name in ("cpp_wrapper", "is_inference", "is_backward", "fx_wrapper")},
     }
     if t.takes("GraphLowering", "get_decomp_fn"):
         common["get_decomp_fn"] = arguments.get("get_decomp_fn", t.select_decomp_table)
@@ -206,14 +202,8 @@ def _library(lowered: Lowered, coded: Coded) -> tuple[Any, list[str]]:
         shared_standard_library() as linked,
         t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True),
     ):
-        built = t.AotCodeCompiler.compile(
-            lowering,
-            coded.wrapper.value,
-            coded.kernels.value,
-            serialized,
-            device_type=lowering.device_type,
-            additional_files=list(dict.fromkeys(files)),
-        )
+        beside = {"device_type": lowering.device_type, "additional_files": list(dict.fromkeys(files))}
+        built = t.AotCodeCompiler.compile(lowering, coded.wrapper.value, coded.kernels.value, serialized, **beside)
     return built, linked
 
 
@@ -324,9 +314,5 @@ def _refuse_cudagraphs(work: Work, lowering: t.GraphLowering) -> None:
 
 def _symbolic(node: Any) -> bool:
     value = node.meta.get("val")
-    return (
-        node.op != "placeholder"
-        and isinstance(value, torch.Tensor)
-        and t.any_is_symbolic(value)
-        and bool(node.meta.get("stack_trace"))
-    )
+    made = node.op != "placeholder" and isinstance(value, torch.Tensor)
+    return made and t.any_is_symbolic(value) and bool(node.meta.get("stack_trace"))

@@ -38,7 +38,7 @@ from ..live.spec import ReplaySpec
 from ..rungs import inductor
 from ..rungs.cpp_library import refuse_its_own
 from .calls import finished_by_us
-from .capturing import Compilers, compile_ahead, partitioned_by
+from .capturing import Compilers, capture_settings, compile_ahead, partitioned_by
 from .errors import told
 from .inner import apart, compile_inner
 from .inputs import listed, name_of
@@ -76,12 +76,8 @@ def compile_fx(
     torch.Size([3, 2])
     """
     observers, skip = list(observers), (skip,) if isinstance(skip, str) else tuple(skip)
-    if pipeline is not None and (observers or skip or replace or until):
-        raise OptionsExcludeError(
-            "a pipeline was given, and observers, skip, replace or until beside it",
-            "it has its own of these",
-            "name them where the Pipeline is made",
-        )
+    given = "observers, skip, replace or until" if observers or skip or replace or until else ""
+    _refuse_beside(pipeline, given, "it has its own of these")
     pipeline = pipeline or Pipeline(observers, skip, replace, until)
     inner = inner_compile or functools.partial(compile_inner, pipeline=pipeline)
     patches = config_patches or {}
@@ -96,6 +92,12 @@ def compile_fx(
             return _configured(gm, example_inputs, inner, main)
     except Stopped:
         return Unfinished(pipeline.until or "")
+
+
+def _refuse_beside(pipeline: Pipeline | None, given: str, why: str) -> None:
+    if pipeline is not None and given:
+        fix = "name them where the Pipeline is made"
+        raise OptionsExcludeError(f"a pipeline was given, and {given} beside it", why, fix)
 
 
 @contextlib.contextmanager
@@ -191,9 +193,7 @@ def _main(
             t.V.set_fake_mode(fake_mode),
             t.tracing(tracing),
             t.compiled_autograd_off(),
-            t.functorch_config.patch(
-                unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose
-            ),
+            capture_settings(),
             partitioned_by(compilers.partition),
             finished_by_us(pipeline),
         ):
@@ -240,12 +240,7 @@ def compile_graph(
     settings = {name.replace("-", "_"): value for name, value in (options or {}).items()}
     ours = {name: settings.pop(name) for name in _OURS if name in settings}
     pipeline = ours.pop("pipeline", None)
-    if pipeline is not None and ours:
-        raise OptionsExcludeError(
-            f"a pipeline was given, and {', '.join(ours)} beside it",
-            "it has its own",
-            "name them where the Pipeline is made",
-        )
+    _refuse_beside(pipeline, ", ".join(ours), "it has its own")
     pipeline = pipeline or Pipeline(**ours)
     try:
         patches = (dict(t.list_mode_options(mode)) if mode not in (None, "default") else {}) | settings
@@ -357,25 +352,21 @@ def _graph_of(
     program: Any, args: Sequence[Any] | None, kwargs: dict[str, Any] | None
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
     """A graph that may be changed, and the example inputs."""
+    what = "the graph cannot be compiled ahead of time"
     if isinstance(program, torch.export.ExportedProgram):
-        gm = program.module(check_guards=False)
-        if args is None:
-            if program.example_inputs is None:
-                raise CannotCompileError(
-                    "the program cannot be compiled", "it has no example inputs", "give them as args"
-                )
+        what = "the program cannot be compiled"
+        if args is None and program.example_inputs is not None:
             args, kwargs = program.example_inputs
-        return gm, args, kwargs or {}
-    if not isinstance(program, torch.fx.GraphModule):
+    elif not isinstance(program, torch.fx.GraphModule):
         raise CannotCompileError(
             f"a {type(program).__name__} cannot be compiled ahead of time",
             "only an ExportedProgram or a GraphModule can",
             "torch.export.export(model, args) makes one",
         )
     if args is None:
-        raise CannotCompileError(
-            "the graph cannot be compiled ahead of time", "it has no example inputs", "give them as args"
-        )
+        raise CannotCompileError(what, "it has no example inputs", "give them as args")
+    if isinstance(program, torch.export.ExportedProgram):
+        return program.module(check_guards=False), args, kwargs or {}
     values = (*program.parameters(), *program.buffers())
     if any(t.is_traceable_wrapper_subclass(value) for value in values):
         return copy.deepcopy(program), args, kwargs or {}  # its submodules will be changed
@@ -465,16 +456,9 @@ def _settings(asked: dict[str, Any], specs: dict[str, str], folder: str) -> dict
         raise CannotCompileError(
             "no package can be made", "aot_inductor.output_path asks for a library", "give path instead"
         )
-    return t.maybe_aoti_standalone_config(
-        {
-            **asked,
-            **specs,
-            "cpp_wrapper": True,
-            "enable_autograd_for_aot": False,
-            "aot_inductor.package": True,
-            "aot_inductor.output_path": str(Path(folder) / "model"),
-        }
-    )
+    package = {"aot_inductor.package": True, "aot_inductor.output_path": str(Path(folder) / "model")}
+    settings = {**asked, **specs, "cpp_wrapper": True, "enable_autograd_for_aot": False, **package}
+    return t.maybe_aoti_standalone_config(settings)
 
 
 def _library(gm: Any, inputs: list[Any], inner: Any, pipeline: Pipeline, settings: dict[str, Any]) -> Any:

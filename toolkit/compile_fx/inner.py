@@ -116,13 +116,8 @@ def _may_cache(work: Work, remote: bool) -> bool:
         for device in t.get_all_devices(work.gm)
     )
     supported = all(wrapper.supports_caching for wrapper in wrappers if wrapper is not None)
-    used = (
-        not t.inductor_config.force_disable_caches
-        and bool(t.inductor_config.fx_graph_cache or remote)
-        and not t.V.aot_compilation
-        and supported
-        and not t.functorch_config.bundled_autograd_cache
-    )
+    asked = bool(t.inductor_config.fx_graph_cache or remote) and not t.inductor_config.force_disable_caches
+    used = asked and supported and not t.V.aot_compilation and not t.functorch_config.bundled_autograd_cache
     t.set_feature_use("fx_cache", used)
     return used
 
@@ -265,7 +260,7 @@ def _compile(
     if t.optional("use_pipelined_autotuning", lambda: False)():  # torch's pool of autotuning processes
         t.AutotuneProcessPool.get_instance().warm_up()
     clear()  # futures of a former compile may not be valid any more
-    if _is_empty(gm):
+    if t.count_calls(gm.graph) == 0 and not t.V.aot_compilation and not t.functorch_config.bundled_autograd_cache:
         t.LazyGraphModule.force_recompile(gm)
         return t.make_boxed_func(gm.forward)
     _refuse_single_output(gm)
@@ -344,10 +339,6 @@ def _write_code(work: Work, pipeline: Pipeline) -> None:
             codegen()
     finally:
         del lowering.codegen  # it would keep the whole compile alive
-
-
-def _is_empty(gm: Any) -> bool:
-    return t.count_calls(gm.graph) == 0 and not t.V.aot_compilation and not t.functorch_config.bundled_autograd_cache
 
 
 def _refuse_single_output(gm: Any) -> None:

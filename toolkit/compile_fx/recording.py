@@ -90,12 +90,9 @@ def put_on_partitions(compiled: Any, facts: CallFacts, tell: Tell) -> int:
     """A recording of each partition; what lies between them stays as it is. Returns how many."""
     parts = [part_of(facts, partition) for partition in compiled.partition_maps]
     titles = [f"graph {number} of {len(parts)}" if len(parts) > 1 else "1 graph" for number in range(1, len(parts) + 1)]
-    compiled.recursively_apply_fns(
-        [
-            partial(recording, compiled=compiled, facts=part, title=title, tell=tell)
-            for part, title in zip(parts, titles, strict=True)
-        ]
-    )
+    of_one = partial(recording, compiled=compiled, tell=tell)
+    pairs = zip(parts, titles, strict=True)
+    compiled.recursively_apply_fns([partial(of_one, facts=part, title=title) for part, title in pairs])
     return len(parts)
 
 
@@ -236,6 +233,9 @@ Capture = Callable[[Call, list[Any]], tuple[Callable[[], None], Sequence[Any]]]
 """Warms up and records a call; gives its replay and the outputs, whose memory each replay fills."""
 
 
+_REFUSED = "the recorded CUDA graph cannot be replayed"
+
+
 def on_cuda(call: Call, inputs: list[Any]) -> tuple[Callable[[], None], Sequence[Any]]:
     """The warm-up, in which kernels are chosen, and the recording, both beside the current stream of the device."""
     here, beside = torch.cuda.current_stream(), torch.cuda.Stream()
@@ -343,15 +343,11 @@ class Recording:
 
     def _check(self, inputs: list[Any]) -> None:
         if len(inputs) != self.count:
-            raise CannotCompileError(
-                "the recorded CUDA graph cannot be replayed",
-                f"it takes {counted(self.count, 'input')} and got {len(inputs)}",
-                "",
-            )
+            raise CannotCompileError(_REFUSED, f"it takes {counted(self.count, 'input')} and got {len(inputs)}", "")
         for index, place in zip(self.static, self._places, strict=True):
             if inputs[index].data_ptr() != place:
                 raise CannotCompileError(
-                    "the recorded CUDA graph cannot be replayed",
+                    _REFUSED,
                     f"{name_at(self.names, index)} was recorded as staying in place, and its memory has moved since",
                     "write to it in place (copy_), or set triton.cudagraph_trees to True, where it is recorded again, "
                     "or compile again after torch.compiler.reset()",
@@ -422,7 +418,7 @@ class Targets:
             given = inputs[target.index]
             if given.size() != target.size or (target.as_memory and given.stride() != target.buffer.stride()):
                 raise CannotCompileError(
-                    "the recorded CUDA graph cannot be replayed",
+                    _REFUSED,
                     f"{name_at(self._names, target.index)} has sizes {_layout(given)}, "
                     f"and was recorded with {_layout(target.buffer)}",
                     "call it with inputs of the recorded sizes, or compile it again",

@@ -112,11 +112,8 @@ def order(name: str) -> int:
     if name in STAGES:
         return NAMES.index(name)
     near = difflib.get_close_matches(name, NAMES, 1)
-    raise UnknownWordError(
-        f"no stage is called {name!r}",
-        f"the stages are {', '.join(NAMES)}",
-        f"did you mean {near[0]!r}?" if near else "",
-    )
+    fix = f"did you mean {near[0]!r}?" if near else ""
+    raise UnknownWordError(f"no stage is called {name!r}", f"the stages are {', '.join(NAMES)}", fix)
 
 
 def first_stage(recorded: str, *, training_joint: bool = False) -> str:

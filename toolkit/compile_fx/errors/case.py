@@ -233,18 +233,8 @@ def chain_of(error: BaseException) -> list[BaseException]:
     return chain
 
 
-_LOCALS = (
-    "n",
-    "node",
-    "snode",
-    "scheduler_node",
-    "template_node",
-    "current_node",
-    "fx_node",
-    "match",
-    "m",
-    "node_schedule",
-)
+_OF_SCHEDULER = ("snode", "scheduler_node", "template_node", "current_node", "fx_node")
+_LOCALS = ("n", "node", *_OF_SCHEDULER, "match", "m", "node_schedule")
 _GRAPH_LINE = re.compile(r"^#\s+%(\w+) : .*?= (call_\w+|PlaceHolder)(?:\[target=([\w.]+)\])?", re.MULTILINE)
 _BUFFER = re.compile(r"\b(buf\d+)\b")
 
@@ -292,13 +282,10 @@ def of_kernel(case: ErrorContext, kernel: str) -> list[NodeAt]:
     if not kernel or not case.code:
         return []
     comment = _comment_above(case.code, kernel)
-    graph_nodes = {node.name: node for node in case.gm.graph.nodes} if hasattr(case.gm, "graph") else {}
+    known = {node.name: node for node in case.gm.graph.nodes} if hasattr(case.gm, "graph") else {}
     named = [(match[1], match[3] or "") for match in _GRAPH_LINE.finditer(comment) if match[2] != "PlaceHolder"]
     if named:
-        return [
-            at(graph_nodes[name]) if name in graph_nodes else NodeAt(name, op.removeprefix("torch.ops."))
-            for name, op in named
-        ]
+        return [at(known[name]) if name in known else NodeAt(name, op.removeprefix("torch.ops.")) for name, op in named]
     return [at(node) for node in _writing(case, kernel)]
 
 

@@ -424,15 +424,11 @@ def bf16(case: ErrorContext, error: Any) -> Explained | None:
         return None
     gpu = _gpu(case)
     values = _values(case)
-    held = (
-        f"{', '.join(values)} {'is' if len(values) == 1 else 'are'} bfloat16"
-        if values
-        else "it takes or returns bfloat16"
-    )
+    held = f"{', '.join(values)} {'is' if len(values) == 1 else 'are'}" if values else "it takes or returns"
     return case.told(
         "bfloat16 on an old GPU",
         f"bfloat16 cannot be compiled for {gpu}",
-        f"{held}, and this GPU has no bfloat16 of its own, so torch gives the graph up (SkipFrame) and runs "
+        f"{held} bfloat16, and this GPU has no bfloat16 of its own, so torch gives the graph up (SkipFrame) and runs "
         "it uncompiled",
         "use float16 or float32 on it, or a GPU of compute capability 8.0 or more",
         nodes=_nodes(case, values),
@@ -472,9 +468,5 @@ def _is_bf16(value: Any) -> bool:
 
 
 def _nodes(case: ErrorContext, names: list[str]) -> list[NodeAt]:
-    graph = getattr(case.gm, "graph", None)
-    return (
-        [at(node) for node in graph.nodes if node.op == "placeholder" and node.name in names]
-        if graph is not None
-        else []
-    )
+    nodes = case.gm.graph.nodes if hasattr(case.gm, "graph") else ()
+    return [at(node) for node in nodes if node.op == "placeholder" and node.name in names]

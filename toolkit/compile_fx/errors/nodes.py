@@ -44,20 +44,15 @@ def depends_on_data(case: ErrorContext, error: Any) -> Explained:
 
 def not_lowered(case: ErrorContext, error: Any) -> Explained:
     """Inductor has no lowering for the operator and does not fall back to it."""
-    op = case.op
+    op, why = case.op, "Inductor has no lowering for it and calls none as it is"
     if type(error).__name__ == "MissingOperatorWithDecomp":
-        why = (
-            "Inductor has no lowering for it and calls none as it is (implicit_fallbacks is off), but torch can "
-            "decompose it"
-        )
+        why += " (implicit_fallbacks is off), but torch can decompose it"
         fix = (
             "add it to torch._inductor.decomposition.decompositions, or give compile_fx a table with it "
             "(decompositions=)"
         )
     else:
-        why = (
-            "Inductor has no lowering for it and calls none as it is (torch._inductor.config.implicit_fallbacks is off)"
-        )
+        why += " (torch._inductor.config.implicit_fallbacks is off)"
         fix = (
             "set torch._inductor.config.implicit_fallbacks = True, register a decomposition, "
             f"or a lowering: @torch._inductor.lowering.register_lowering(torch.ops.{op})"

@@ -39,11 +39,7 @@ def told(skip: Collection[tuple[str, str]], reports: Collection[PassReport]) -> 
 
 def _told(stage: str, name: str, reports: Collection[PassReport]) -> str:
     group, _, pattern = name.partition("/")
-    mine = [
-        report
-        for report in reports
-        if report.stage == stage and (report.name == group or _of_family(stage, group, report.name))
-    ]
+    mine = [run for run in reports if run.stage == stage and (run.name == group or _of_family(stage, group, run.name))]
     if pattern:
         count = sum(match.skipped for report in mine for match in report.matched if same_pattern(match.name, pattern))
         met = f"kept from {counted(count, 'match')}"

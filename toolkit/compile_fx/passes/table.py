@@ -10,7 +10,12 @@ has a readable name here and torch's is its alias. Read on torch 2.11.0 and 2.13
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+from ... import torch_private as t
+from ...live.spec import setting
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,10 @@ class NamedPass:
 
     `when`: what turns it on, "" where it always runs. `patterns`: names of the patterns that a group of them tries,
     with `*`. `only`: the torch that has it, "" for all that were checked.
+
+    Of a pass that is called by name from a module, with no observer, and is replaced there: `called`: what it returns
+    when it is skipped, "graph" for the first argument, "count" for 0. `inside`: the pass that calls it. `torchs`: its
+    row of private names, where that has another name. `switch`: the setting without which torch does not import it.
     """
 
     stage: str
@@ -30,6 +39,10 @@ class NamedPass:
     when: str = ""
     patterns: tuple[str, ...] = ()
     only: str = ""
+    called: str | None = None
+    inside: str = ""
+    torchs: str = ""
+    switch: str = ""
 
     @property
     def full_name(self) -> str:
@@ -87,17 +100,20 @@ def _optional(stage: str, names: tuple[str, ...], does: str) -> tuple[NamedPass,
 
 
 _PRE_GRAD = (
-    NamedPass("pre_grad", "numpy_compat_normalization", "numpy's argument names (axis, keepdims) to torch's"),
-    NamedPass("pre_grad", "sink_cat_after_pointwise", "pointwise operators on the inputs of cat go behind it"),
+    NamedPass("pre_grad", "numpy_compat_normalization", "numpy's argument names (axis, keepdims) to torch's",
+              called=""),
+    NamedPass("pre_grad", "sink_cat_after_pointwise", "pointwise operators on the inputs of cat go behind it",
+              called="graph"),
     NamedPass("pre_grad", "linear_permute_fusion", "a permute behind a linear into one operator",
-              when="permute_fusion, on a GPU"),
+              when="permute_fusion, on a GPU", called="graph"),
     NamedPass("pre_grad", "permute_linear_fusion", "a permute before a linear into one operator",
-              when="permute_fusion, on a GPU"),
+              when="permute_fusion, on a GPU", called="graph"),
     NamedPass("pre_grad", "permute_matmul_fusion", "a permute before a matmul into one operator",
-              when="permute_fusion, on a GPU"),
-    NamedPass("pre_grad", "remove_identity", "takes nn.Identity out", when="freezing, on a CPU without gradients"),
+              when="permute_fusion, on a GPU", called="graph"),
+    NamedPass("pre_grad", "remove_identity", "takes nn.Identity out", when="freezing, on a CPU without gradients",
+              called="graph"),
     NamedPass("pre_grad", "fuse_conv_bn", "batch norm into the weights of the convolution before it",
-              when="freezing, on a CPU without gradients"),
+              when="freezing, on a CPU without gradients", called="graph"),
     NamedPass("pre_grad", "group_batch_fusion_passes", "runs the fusions that pre_grad_fusion_options names"),
     *_optional("pre_grad", PRE_GRAD_PATTERNS, "patterns of split, cat, stack and unbind"),
     *_optional("pre_grad", PRE_GRAD_FUSIONS, "many operators of one kind into a batched one"),
@@ -106,20 +122,22 @@ _PRE_GRAD = (
     NamedPass("pre_grad", "apply_gumbel_max_trick_pass", "sampling by the Gumbel-max trick, without a sum"),
     *(NamedPass("pre_grad", name, "a pass on ATen before dispatch", when="is_predispatch") for name in PREDISPATCH),
     NamedPass("pre_grad", "pre_grad_custom_pass", "the user's own", when="pre_grad_custom_pass"),
-    NamedPass("pre_grad", "stable_topological_sort", "puts nodes behind what they use", needed=_SORTS),
-    NamedPass("pre_grad", "quant_lift_up", "moves quantised views ahead, for int8 attention"),
+    NamedPass("pre_grad", "stable_topological_sort", "puts nodes behind what they use", needed=_SORTS,
+              called="", torchs="pre_grad_sort"),
+    NamedPass("pre_grad", "quant_lift_up", "moves quantised views ahead, for int8 attention", called=""),
 )  # fmt: skip
 
 _JOINT = (
     NamedPass("joint", "canonicalize_aten_ir_passes", "invoke_quant_packed to the form that lowering knows",
-              needed=_NO_RULE.format("invoke_quant_packed"), needed_for=("invoke_quant_packed",)),
+              needed=_NO_RULE.format("invoke_quant_packed"), needed_for=("invoke_quant_packed",), called=""),
     NamedPass("joint", "joint_custom_pre_pass", "the user's own", when="joint_custom_pre_pass"),
     NamedPass("joint", "remove_noop_ops", "takes out views, slices and copies that change nothing"),
     NamedPass("joint", "constant_fold_uniform_value", "values that are one number everywhere become full",
               when="joint_graph_constant_folding"),
     NamedPass("joint", "early_patterns", "views and permutes that cancel out",
               patterns=("pointless_view", "pointless_view_pair", "pointless_permute_pair")),
-    NamedPass("joint", "auto_chunker", "splits large operators to save memory", when="auto_chunker.enable"),
+    NamedPass("joint", "auto_chunker", "splits large operators to save memory", when="auto_chunker.enable",
+              called="graph", torchs="auto_chunk", switch="auto_chunker.enable"),
     NamedPass("joint", "attention_patterns", "attention to one operator, matmuls padded, casts and scatters simplified",
               aliases=("pass_pattern_0",),
               patterns=("fix_iota_device", "pointless_convert", "bmm_to_mm", "scatter_upon_const_tensor",
@@ -129,30 +147,32 @@ _JOINT = (
     NamedPass("joint", "replace_random_passes", "random operators to Inductor's own generator",
               needed="lowering has no rule for random operators of eager; fallback_random=True keeps them in both "
               "places",
-              needed_for=_RANDOM, patterns=("replace_random", "replace_randint")),
+              needed_for=_RANDOM, patterns=("replace_random", "replace_randint"), called="count"),
     NamedPass("joint", "fuse_seed_creation_pass", "one tensor for all seeds, inside replace_random_passes",
-              needed=_NO_RULE.format("a single seed"), needed_for=("prims.inductor_seed.default",)),
+              needed=_NO_RULE.format("a single seed"), needed_for=("prims.inductor_seed.default",),
+              called="count", inside="replace_random_passes"),
     NamedPass("joint", "fuse_offset_creation_pass", "one tensor for all offsets, inside replace_random_passes",
               needed=_NO_RULE.format("a single offset"), needed_for=("prims.inductor_rand_eager_offset.default",),
-              only="2.13", when="align_random_eager"),
+              only="2.13", when="align_random_eager", called="count", inside="replace_random_passes"),
     NamedPass("joint", "joint_custom_post_pass", "the user's own", when="joint_custom_post_pass"),
     NamedPass("joint", "stable_topological_sort", "puts nodes behind what they use", needed=_SORTS,
-              when="a pass before it changed something"),
+              when="a pass before it changed something", called="", torchs="joint_sort"),
 )  # fmt: skip
 
 _POST_GRAD = (
     NamedPass("post_grad", "view_to_reshape", "views to reshapes, as layouts may change",
-              needed="a layout that Inductor chooses may have no such view"),
+              needed="a layout that Inductor chooses may have no such view", called=""),
     NamedPass("post_grad", "fake_tensor_prop", "a fake value for each node",
-              needed="lowering takes shapes, strides and devices from these values"),
+              needed="lowering takes shapes, strides and devices from these values", called=""),
     NamedPass("post_grad", "remove_fsdp2_unsharded_param_graph_input_usage", "FSDP's parameters, read without a copy",
-              when="skip_fsdp_hooks off", only="2.11"),
+              when="skip_fsdp_hooks off", only="2.11", called=""),
     NamedPass("post_grad", "dce", "takes out nodes that nobody uses", when="dce"),
     NamedPass("post_grad", "reorder_for_locality", "nodes next to their users", when="inference"),
     NamedPass("post_grad", "post_grad_custom_pre_pass", "the user's own", when="post_grad_custom_pre_pass"),
-    NamedPass("post_grad", "grouped_gemm_pass", "matmuls of one input as one group", when="max_autotune with CPP"),
+    NamedPass("post_grad", "grouped_gemm_pass", "matmuls of one input as one group", when="max_autotune with CPP",
+              called="", switch="cpp.enable_grouped_gemm_template"),
     NamedPass("post_grad", "concat_linear_woq_int4", "int4 linears of one input side by side",
-              when="cpp.enable_concat_linear"),
+              when="cpp.enable_concat_linear", called=""),
     NamedPass("post_grad", "remove_profiler_ops", "takes record_function out"),
     NamedPass("post_grad", "group_batch_fusion_passes", "runs the fusions that post_grad_fusion_options names",
               aliases=("post_grad_custom_pre_pass",)),
@@ -174,7 +194,8 @@ _POST_GRAD = (
     *_optional("post_grad", POST_GRAD_PATTERNS, "patterns of split, cat, select and mm"),
     NamedPass("post_grad", "b2b_gemm_pass", "two matmuls in a row as one kernel", when="b2b_gemm_pass",
               patterns=("b2b_gemm_handler",)),
-    NamedPass("post_grad", "micro_pipeline_tp_pass", "collectives in pieces beside matmuls", when="_micro_pipeline_tp"),
+    NamedPass("post_grad", "micro_pipeline_tp_pass", "collectives in pieces beside matmuls", when="_micro_pipeline_tp",
+              called=""),
     NamedPass("post_grad", "fuse_ddp_communication", "DDP's all-reduces in buckets", when="_fuse_ddp_communication"),
     NamedPass("post_grad", "post_grad_custom_post_pass", "the user's own", when="post_grad_custom_post_pass"),
     NamedPass("post_grad", "chain_random_ops_ordering", "random operators keep their order", when="fallback_random",
@@ -182,10 +203,12 @@ _POST_GRAD = (
     NamedPass("post_grad", "stable_sort", "puts nodes behind what they use", needed=_SORTS),
     NamedPass("post_grad", "move_constructors_to_cuda", "tensors made on the CPU for a GPU are made there"),
     NamedPass("post_grad", "incremental_update", "new fake values where passes changed nodes",
-              needed="changed nodes would keep the shapes and strides of others, and get wrong layouts"),
+              needed="changed nodes would keep the shapes and strides of others, and get wrong layouts",
+              called="", torchs="FakeTensorUpdater.incremental_update"),
     NamedPass("post_grad", "custom_backend_passes_*", "a device's own, by its type", when="a backend registered one"),
     NamedPass("post_grad", "spmd_check", "compares the graphs of all ranks", only="2.13",
-              when="aten_distributed_optimizations.spmd_check"),
+              when="aten_distributed_optimizations.spmd_check",
+              called="", switch="aten_distributed_optimizations.spmd_check"),
     NamedPass("post_grad", "decomp_comms", "collectives around a product of a matrix with itself", only="2.13",
               when="aten_distributed_optimizations.allow_comms_decompositions"),
     NamedPass("post_grad", "dedup_reduce_scatters", "equal reduce-scatters once", when="dedup_reduce_scatters",
@@ -194,7 +217,7 @@ _POST_GRAD = (
     NamedPass("post_grad", "bucket_all_reduce", "all-reduces in buckets", when="bucket_all_reduces_fx"),
     NamedPass("post_grad", "bucket_all_gathers", "all-gathers in buckets", when="bucket_all_gathers_fx"),
     NamedPass("post_grad", "stable_topological_sort", "puts nodes behind what they use", needed=_SORTS,
-              when="collectives were put in buckets"),
+              when="collectives were put in buckets", called="", torchs="post_grad_sort"),
     NamedPass("post_grad", "overlap_scheduling", "collectives beside what does not wait for them",
               when="aten_distributed_optimizations.enable_overlap_scheduling"),
     NamedPass("post_grad", "replace_collectives_with_low_contention", "collectives by copies between GPUs", only="2.13",
@@ -220,3 +243,12 @@ PASSES = {(row.stage, row.name): row for row in (*_PRE_GRAD, *_JOINT, *_POST_GRA
 """(stage, name) -> pass, in order."""
 FAMILIES = {"pad_mm": _PAD_MM, "attention": ("_sfdp_pattern_*",)}
 """Words for patterns that belong together, as they can be asked for."""
+
+
+def calls() -> Iterator[tuple[NamedPass, Any, str]]:
+    """Passes called by name, as far as this torch has them, each with the module or class and the attribute."""
+    for row in PASSES.values():
+        name = row.torchs or row.name
+        switched_on = not row.switch or setting("inductor", row.switch)[1]
+        if row.called is not None and switched_on and t.optional(name) is not None:
+            yield row, *t.home(name)

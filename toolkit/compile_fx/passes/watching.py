@@ -21,7 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import fx
 
@@ -31,7 +31,7 @@ from ... import torch_private as t
 from ...live.spec import setting
 from ...torch_private.replacing import Function, Hooks, Replacement
 from . import GROUPS, REWRITING, Matched, PassReport, known, pattern_name, same_pattern
-from .table import PASSES, NamedPass
+from .table import PASSES, NamedPass, calls
 
 _ALIASES = {(row.stage, alias): row.name for row in PASSES.values() for alias in row.aliases}
 _LINES = 3
@@ -134,11 +134,8 @@ class StageWatch:
             return
         in_way = [node.name for node in nodes if str(node.target) in row.needed_for]
         if in_way:
-            raise CannotSkipError(
-                f"the pass {row.full_name} cannot be skipped for this graph",
-                f"{row.needed} (node {in_way[0]})",
-                "leave it in",
-            )
+            what = f"the pass {row.full_name} cannot be skipped for this graph"
+            raise CannotSkipError(what, f"{row.needed} (node {in_way[0]})", "leave it in")
 
 
 def compare(report: PassReport, before: Snapshot, after: Snapshot) -> None:
@@ -165,15 +162,16 @@ def _operator(row: tuple[Any, Any, Any, Any]) -> str:
 
 def replacements() -> Iterator[Replacement]:
     """What passes are called through. A setting of a compile can turn more of them on."""
-    for call, owner, attribute in calls():
-        yield owner, attribute, partial(_seen, partial(_called, call))
+    for row, owner, attribute in calls():
+        yield owner, attribute, partial(_seen, partial(_called, row))
     for method in ("apply_gm_pass", "apply_graph_pass"):
         yield t.GraphTransformObserver, method, partial(_seen, _observed)
     yield t.PatternMatcherPass, "apply", partial(_seen, partial(_applied, applied_bare()))
     yield *t.home("apply_group_batch_fusion"), partial(_seen, _fused)
     yield *t.home("pass_execution_and_save"), partial(_seen, _predispatched)
-    for kind in entries():
-        yield kind, "apply", _matched
+    for kind in t.PatternEntry.__subclasses__():
+        if "apply" in vars(kind):  # what a pattern does when it matched, once per match
+            yield kind, "apply", _matched
 
 
 _hooks = Hooks(replacements)
@@ -222,11 +220,11 @@ def _seen(asks: Callable[..., tuple[str, Any, Any] | None], original: Function) 
     return run
 
 
-def _called(call: PassCall, watch: StageWatch, *args: Any, **_: Any) -> tuple[str, Any, Any] | None:
-    if watch.stage != call.stage or watch.inside != call.inside:
+def _called(row: NamedPass, watch: StageWatch, *args: Any, **_: Any) -> tuple[str, Any, Any] | None:
+    if watch.stage != row.stage or watch.inside != row.inside:
         return None
     gm = args[0] if hasattr(args[0], "nodes") or isinstance(args[0], fx.GraphModule) else watch.gm
-    return call.name, gm, {"graph": args[0], "count": 0}.get(call.gives)
+    return row.name, gm, {"graph": args[0], "count": 0}.get(row.called or "")
 
 
 def _observed(watch: StageWatch, observer: Any, pass_fn: Function) -> tuple[str, Any, Any] | None:
@@ -256,64 +254,6 @@ def _matched(original: Function) -> Function:
         return watch.match(entry, match, graph, node, lambda: original(entry, match, graph, node))
 
     return run
-
-
-class PassCall(NamedTuple):
-    """A pass that is called by name from a module, with no observer: replaced there.
-
-    `gives`: what it returns when it is skipped, "graph" for the first argument, "count" for 0. `inside`: the pass that
-    calls it. `torchs`: its row of the table, where that has another name. `switch`: the setting without which torch
-    does not import it.
-    """
-
-    stage: str
-    name: str
-    gives: str = ""
-    inside: str = ""
-    torchs: str = ""
-    switch: str = ""
-
-
-_CALLS = (
-    PassCall("post_grad", "view_to_reshape"),
-    PassCall("post_grad", "fake_tensor_prop"),
-    PassCall("post_grad", "incremental_update", torchs="FakeTensorUpdater.incremental_update"),
-    PassCall("pre_grad", "numpy_compat_normalization"),
-    PassCall("pre_grad", "sink_cat_after_pointwise", "graph"),
-    PassCall("pre_grad", "linear_permute_fusion", "graph"),
-    PassCall("pre_grad", "permute_linear_fusion", "graph"),
-    PassCall("pre_grad", "permute_matmul_fusion", "graph"),
-    PassCall("pre_grad", "remove_identity", "graph"),
-    PassCall("pre_grad", "fuse_conv_bn", "graph"),
-    PassCall("pre_grad", "stable_topological_sort", torchs="pre_grad_sort"),
-    PassCall("pre_grad", "quant_lift_up"),
-    PassCall("joint", "canonicalize_aten_ir_passes"),
-    PassCall("joint", "replace_random_passes", "count"),
-    PassCall("joint", "fuse_seed_creation_pass", "count", "replace_random_passes"),
-    PassCall("joint", "fuse_offset_creation_pass", "count", "replace_random_passes"),
-    PassCall("joint", "stable_topological_sort", torchs="joint_sort"),
-    PassCall("post_grad", "remove_fsdp2_unsharded_param_graph_input_usage"),
-    PassCall("post_grad", "concat_linear_woq_int4"),
-    PassCall("post_grad", "micro_pipeline_tp_pass"),
-    PassCall("post_grad", "stable_topological_sort", torchs="post_grad_sort"),
-    PassCall("joint", "auto_chunker", "graph", torchs="auto_chunk", switch="auto_chunker.enable"),
-    PassCall("post_grad", "grouped_gemm_pass", switch="cpp.enable_grouped_gemm_template"),
-    PassCall("post_grad", "spmd_check", switch="aten_distributed_optimizations.spmd_check"),
-)
-
-
-def calls() -> Iterator[tuple[PassCall, Any, str]]:
-    """Passes called by name, as far as this torch has them, each with the module or class and the attribute."""
-    for call in _CALLS:
-        if (not call.switch or setting("inductor", call.switch)[1]) and t.optional(
-            call.torchs or call.name
-        ) is not None:
-            yield call, *t.home(call.torchs or call.name)
-
-
-def entries() -> list[Any]:
-    """What a pattern does when it matched: of each kind, `apply` is called once per match."""
-    return [kind for kind in t.PatternEntry.__subclasses__() if "apply" in vars(kind)]
 
 
 def applied_bare() -> dict[int, tuple[str, str]]:

@@ -95,10 +95,7 @@ def check_diff(saved: SavedGraph, stage: str, until: str | None) -> None:
         }.get(stage, f"{_BEHIND_GRAPHS}: --emit source shows what comes of it")
         raise BadValueError(f"--diff {stage} has nothing to compare", why, f"--diff takes {', '.join(REWRITING)}")
     check_stage(saved, stage, "--diff")
-    if not reaches(until, stage):
-        raise OptionsExcludeError(
-            f"--diff {stage} needs {stage} to run", f"--until {until} stops before it", "leave --until out"
-        )
+    _must_reach(until, stage, f"--diff {stage} needs {stage} to run", "it")
 
 
 def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
@@ -106,9 +103,7 @@ def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
     stages, _ = stages_and_passes(names)
     for name in sorted(stages):
         if needed := STAGES[name].needed:
-            before = [
-                stage for stage in REWRITING if order(stage) < order(name) and order(stage) >= order(entry_of(saved))
-            ]
+            before = [stage for stage in REWRITING if order(entry_of(saved)) <= order(stage) < order(name)]
             fix = f"--until {before[-1]} stops before it" if before else "leave it in"
             raise CannotSkipError(f"cannot skip {name}", needed, fix)
         check_stage(saved, name, "--skip")
@@ -168,22 +163,17 @@ def _has_backward(saved: SavedGraph) -> bool:
 
 
 def _recorded(stage: str) -> str:
-    return ",".join(
-        dict.fromkeys(("dynamo" if stage == "pre_grad" else stage if stage == "joint" else "forward", "dynamo"))
-    )
-
-
-def not_run_after(until: str) -> list[str]:
-    """The stages that a compile leaves out."""
-    return list(NAMES[order(until) + 1 :])
+    return {"pre_grad": "dynamo", "joint": "joint,dynamo"}.get(stage, "forward,dynamo")
 
 
 def check_code(until: str, emit: str) -> None:
     """Raises UsageError where a compile stops before there is code to print."""
-    if not reaches(until, "codegen"):
-        raise OptionsExcludeError(
-            f"--emit {emit} needs the code", f"--until {until} stops before codegen", "leave --until out"
-        )
+    _must_reach(until, "codegen", f"--emit {emit} needs the code", "codegen")
+
+
+def _must_reach(until: str | None, stage: str, what: str, it: str) -> None:
+    if not reaches(until, stage):
+        raise OptionsExcludeError(what, f"--until {until} stops before {it}", "leave --until out")
 
 
 TASK = f"{__package__}.child:task"
@@ -243,15 +233,9 @@ class Interrupted(Exception):
 class _Telling:
     def __init__(self, saved: SavedGraph, request: Request, watch: Watch) -> None:
         self.watch, self.request = watch, request
-        record, entered = saved.record, entry_of(saved, request.package)
-        self.document = CompileRecord(
-            saved.name,
-            saved.stage,
-            entered,
-            recorded_with=record.versions.get("torch", ""),
-            until=request.until or "",
-            skip=list(request.skip),
-        )
+        recorded, until, skip = saved.record.versions.get("torch", ""), request.until or "", list(request.skip)
+        entered = entry_of(saved, request.package)
+        self.document = CompileRecord(saved.name, saved.stage, entered, recorded_with=recorded, until=until, skip=skip)
         self.open: list[tuple[str, str]] = []
 
     def take(self, event: dict[str, Any]) -> None:

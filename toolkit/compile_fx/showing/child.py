@@ -13,6 +13,7 @@ For example: `ask("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "ru
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -260,14 +261,8 @@ class Teller(Observer):
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
 
     def _tell_kernels(self, part: str) -> None:
-        watch = self.kernels
-        tell(
-            "kernels",
-            part=part,
-            kernels=watch.rows[part],
-            node_to_kernel=watch.maps[part],
-            without_kernel=watch.without[part],
-        )
+        rows, maps, without = self.kernels.rows, self.kernels.maps, self.kernels.without
+        tell("kernels", part=part, kernels=rows[part], node_to_kernel=maps[part], without_kernel=without[part])
 
 
 def _texts(work: Work) -> tuple[str | None, str | None]:
@@ -357,17 +352,10 @@ def _value(value: Any) -> str:
     return ""
 
 
-_NO_DEVICE = (
-    "not compiled with CUDA",
-    "NVIDIA driver",
-    "No CUDA GPUs",
-    "CUDA driver",
-    "active drivers",
-    "no GPU",
-    "re-initialize CUDA",  # a build with CUDA, in a forked child
-    "triton",
+_NO_DEVICE = re.compile(
+    "not compiled with CUDA|NVIDIA driver|No CUDA GPUs|CUDA driver|active drivers|no GPU|re-initialize CUDA|triton"
 )
-"""What torch and Triton say where there is no device."""
+"""What torch and Triton say where there is no device; a build with CUDA in a forked child: re-initialize."""
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
@@ -492,7 +480,7 @@ def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> Co
     trouble.lines = list(dict.fromkeys(node.line for node in nodes if node.line))
     trouble.kernel, trouble.excerpt, trouble.advice = account.kernel, account.text(), account.fix
     trouble.traceback = failure.traceback
-    if lacking and any(word in str(inner) for word in _NO_DEVICE):
+    if lacking and _NO_DEVICE.search(str(inner)):
         trouble.kind, device = MISSING_DEVICE, ", ".join(lacking)
         trouble.message = f"{teller.failed} asks the device itself, and there is no {device} device here"
         trouble.advice = "--target cuda:90 writes the code for a GPU that is not here; --device cpu moves the graph"

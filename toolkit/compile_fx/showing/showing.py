@@ -27,22 +27,9 @@ from ...kernels.records import MISSING_DEVICE, CompileRecord, PartRow, StageRow
 from ...verdicts.ladder_words import address
 from ...verdicts.own_passes import dropped_words, still_to_run
 from ...verdicts.verdict import with_flags
-from ..stage import NAMES, order, reaches
-from . import asking
-from .asking import DEATH, INTERRUPTED, entry_of, not_run_after, sibling
-from .tables import (
-    StageRows,
-    buffer_table,
-    compiled_table,
-    difference_data,
-    difference_text,
-    differences,
-    failed_kernels,
-    forms_of,
-    kernel_table,
-    named,
-    notes_of,
-)
+from ..stage import NAMES, REWRITING, order, reaches
+from . import asking, tables
+from .asking import DEATH, INTERRUPTED, entry_of, sibling
 
 if TYPE_CHECKING:
     from ....dumps.store import SavedGraph
@@ -77,7 +64,7 @@ class _Showing:
         self.saved, self.request, self.options, self.server, self.work = saved, request, options, server, work
         aside = options.code and options.folder is None
         terminal = on_terminal() and not aside
-        self.rows = StageRows(shutil.get_terminal_size().columns if terminal else 0, terminal=terminal)
+        self.rows = tables.StageRows(shutil.get_terminal_size().columns if terminal else 0, terminal=terminal)
         self.terminal = terminal
         self.say_row: Callable[[str], None] = (
             (lambda _: None) if options.as_json or request.diff else say if aside else _print
@@ -95,8 +82,8 @@ class _Showing:
         self._complete(record)
         if code is None and self.request.skip and record.error is None and reaches(self.request.until, "codegen"):
             self._compare_code(record)
-        diffs = differences(self.work / "asked", record, self.request.diff) if self.request.diff else []
-        record.diff = difference_data(diffs)
+        diffs = tables.differences(self.work / "asked", record, self.request.diff) if self.request.diff else []
+        record.diff = tables.difference_data(diffs)
         if self.options.folder is not None:
             emitted(self.options.folder, self.work / "asked", record)
         if self.request.package and record.error is None:
@@ -104,7 +91,7 @@ class _Showing:
         if self.options.as_json:
             emit(msgspec.to_builtins(record), as_json=True, next=self._steps(record))
         else:
-            self._tell(record, difference_text(diffs, terminal=self.terminal) if diffs else "")
+            self._tell(record, tables.difference_text(diffs, terminal=self.terminal) if diffs else "")
         return _exit_code(record) if code is None else code
 
     def watch(self, kind: str, event: dict[str, Any]) -> None:
@@ -188,12 +175,12 @@ class _Showing:
         for part in record.parts if not self.request.diff else ():
             if part.kernels:
                 out(f"\n{part.part}, kernels as called:" if len(record.parts) > 1 else "\nkernels as called:")
-                out(kernel_table(part, terminal=self.terminal))
+                out(tables.kernel_table(part, terminal=self.terminal))
                 if part.compiled:
                     out(f"\nTriton kernels for {record.target}:")
-                    out(compiled_table(part, terminal=self.terminal))
+                    out(tables.compiled_table(part, terminal=self.terminal))
             elif part.buffers and self.request.until == "lower":
-                out(f"\n{part.part}, buffers:\n{buffer_table(part.buffers)}")
+                out(f"\n{part.part}, buffers:\n{tables.buffer_table(part.buffers)}")
         self._notes(record)
         if self.options.code and self.options.folder is None and record.error is None:
             self._code(record)
@@ -212,19 +199,19 @@ class _Showing:
 
     def _code(self, record: CompileRecord) -> None:
         options, work = self.options, self.work / "asked"
-        if options.kernel and not named(record, options.kernel):
-            known = ", ".join(named(record, "")) or "none"
+        if options.kernel and not tables.named(record, options.kernel):
+            known = ", ".join(tables.named(record, "")) or "none"
             raise NoSuchNodeError(f"no kernel is called {options.kernel!r}", f"there are {known}")
         if "source" in options.kinds:
             _print(source_of(work, record, options.kernel))
-        if text := forms_of(work, record, options.kinds, options.kernel):
+        if text := tables.forms_of(work, record, options.kinds, options.kernel):
             _print(text)
 
     def _notes(self, record: CompileRecord) -> None:
-        for note in notes_of(record) if record.error is None else ():
+        for note in tables.notes_of(record) if record.error is None else ():
             say(f"note: {note}")
         if record.error is None and not self.request.diff and not record.lacking:
-            left = not_run_after(self.request.until) if self.request.until else []
+            left = NAMES[order(self.request.until) + 1 :] if self.request.until else ()
             if left:
                 asked = "as asked" if not self.options.code else "where the code is"
                 say(f"stopped after {self.request.until}, {asked}; not run: {', '.join(left)}")
@@ -267,12 +254,7 @@ class _Showing:
         elif self.request.skip:
             words = [f"replay {self.name}", f"bisect {self.name}"]
         elif not self.request.diff and not self.request.package:
-            stages = [
-                row.stage
-                for part in record.parts
-                for row in part.stages
-                if row.stage in ("post_grad", "joint", "pre_grad")
-            ]
+            stages = [row.stage for part in record.parts for row in part.stages if row.stage in REWRITING]
             diff = (
                 f" --diff {stages[-1]}" if stages and not self.saved.stage.startswith("post_grad") else " --skip list"
             )
@@ -312,7 +294,7 @@ def _normal(source: str) -> str:
 
 
 def _exit_code(record: CompileRecord) -> int:
-    if record.error is None and failed_kernels(record):
+    if record.error is None and tables.failed_kernels(record):
         return 1
     if record.error is None:
         return LACK_EXIT if record.lacking and reaches(record.until, "load") else 0
@@ -334,11 +316,8 @@ def emitted(folder: Path, work: Path, record: CompileRecord) -> list[dict[str, A
         if record.error is not None:
             text = record.error.excerpt or record.error.message
             (fresh / "error.txt").write_text(f"{text}\n\n{record.error.traceback}".rstrip() + "\n", encoding="utf-8")
-        record.files = [
-            {"path": str(folder / path.relative_to(fresh)), "bytes": path.stat().st_size}
-            for path in sorted(fresh.rglob("*"))
-            if path.is_file()
-        ]
+        files = [path for path in sorted(fresh.rglob("*")) if path.is_file()]
+        record.files = [{"path": str(folder / path.relative_to(fresh)), "bytes": path.stat().st_size} for path in files]
         (fresh / "compile.json").write_bytes(msgspec.json.encode(record))
         size = (fresh / "compile.json").stat().st_size
     record.files.insert(0, {"path": str(folder / "compile.json"), "bytes": size})

@@ -34,6 +34,7 @@ from ....dumps.schema import GraphRecord
 from ....dumps.tables import Column, plain, render
 from ....dumps.wording import count_text, counted, size_text
 from ...kernels.records import Amount, BufferRow, CompiledRow, CompileRecord, KernelRow, PartRow, PassRow, StageRow
+from ..stage import REWRITING
 
 _WIDTHS = (10, 12, 13, 13, 10)
 _MOST_OPERATORS = 6
@@ -90,7 +91,7 @@ def change_text(row: StageRow) -> str:
         parts.append(f"by {', '.join(named[:_MOST_PASSES])}{more}")
     if row.replaced:
         parts.append("replaced by another function")
-    if not parts and row.status == "ok" and row.stage in ("pre_grad", "joint", "post_grad"):
+    if not parts and row.status == "ok" and row.stage in REWRITING:
         ran = len(row.passes)
         parts.append(f"nothing ({counted(ran, 'pass')} ran)" if ran else "nothing")
     fused = _fused(row)
@@ -202,9 +203,8 @@ def difference_text(diffs: list[StageDifference], *, terminal: bool) -> str:
 
 def _details(view: GraphView, terminal: bool) -> str:
     """The view of `graphdbg diff`, without the hint at its option: what differs stands line by line below."""
-    return "\n".join(
-        line for line in details(view, terminal=terminal).split("\n") if not line.startswith("--all")
-    ).rstrip()
+    lines = details(view, terminal=terminal).split("\n")
+    return "\n".join(line for line in lines if not line.startswith("--all")).rstrip()
 
 
 def difference_data(diffs: list[StageDifference]) -> list[dict[str, Any]]:
@@ -270,9 +270,8 @@ def summary(node_to_kernel: Mapping[str, Sequence[str]], without: Mapping[str, s
 def buffer_table(buffers: list[BufferRow]) -> str:
     """The table of buffers that lowering made."""
     columns = [Column("buffer"), Column("kind"), Column("dtype"), Column("size"), Column("nodes")]
-    return render(
-        columns, [(row.name, row.kind, row.dtype, f"[{', '.join(row.size)}]", ", ".join(row.nodes)) for row in buffers]
-    )
+    rows = [(row.name, row.kind, row.dtype, f"[{', '.join(row.size)}]", ", ".join(row.nodes)) for row in buffers]
+    return render(columns, rows)
 
 
 def _row(row: KernelRow, terminal: bool) -> list[str]:
@@ -280,17 +279,9 @@ def _row(row: KernelRow, terminal: bool) -> list[str]:
     names = ", ".join(row.nodes[:_NAMES]) + (f", ... (+{len(row.nodes) - _NAMES})" if len(row.nodes) > _NAMES else "")
     label = _cut(row.label) if terminal else row.label
     flops = "-" if row.flops == 0 else _about(count_text(row.flops), row)
-    return [
-        label,
-        row.kind,
-        str(len(row.nodes)),
-        _about(size_text(row.bytes_read), row),
-        _about(size_text(row.bytes_written), row),
-        flops,
-        rate,
-        row.lines[0] if row.lines else "",
-        names,
-    ]
+    read, written = (_about(size_text(size), row) for size in (row.bytes_read, row.bytes_written))
+    line = row.lines[0] if row.lines else ""
+    return [label, row.kind, str(len(row.nodes)), read, written, flops, rate, line, names]
 
 
 def _about(amount: str, row: KernelRow) -> str:
@@ -317,9 +308,8 @@ def compiled_table(part: PartRow, *, terminal: bool = False) -> str:
     if compared:
         columns.append(Column("recorded", expendable=2))
     columns.append(Column("line", style="green", expendable=3))
-    return render(columns, [_compiled(row, part.kernels, compared) for row in part.compiled], terminal=terminal).rstrip(
-        "\n"
-    )
+    rows = [_compiled(row, part.kernels, compared) for row in part.compiled]
+    return render(columns, rows, terminal=terminal).rstrip("\n")
 
 
 def _compiled(row: CompiledRow, kernels: Sequence[KernelRow], compared: bool) -> list[str]:
