@@ -20,15 +20,14 @@ from .names import NAMES
 from .replacing import Hooks, Replaced, all_replaced, replaced
 
 if TYPE_CHECKING:  # what a type checker follows through isinstance, and types of the compile path
-    from torch._inductor.graph import GraphLowering as GraphLowering
-    from torch._inductor.output_code import CompiledFxGraph as CompiledFxGraph
-    from torch._inductor.output_code import OutputCode as OutputCode
-
     from ...dumps.torchside.torch_private import FakeTensor as FakeTensor
     from ...dumps.torchside.torch_private import FakeTensorMode as FakeTensorMode
     from ...dumps.torchside.torch_private import HigherOrderOperator as HigherOrderOperator
     from ...dumps.torchside.torch_private import OpOverload as OpOverload
     from ...dumps.torchside.torch_private import OpOverloadPacket as OpOverloadPacket
+    from .names import CompiledFxGraph as CompiledFxGraph
+    from .names import GraphLowering as GraphLowering
+    from .names import OutputCode as OutputCode
 
 __all__ = [
     "NAMES",

@@ -3,8 +3,15 @@
 Each row's comment has the public alternative that is missing, or falls short; checked on torch 2.13.0.
 """
 
+from typing import TYPE_CHECKING
+
 from ...dumps.private_names import Names, Row
 from ...dumps.torchside.torch_private import NAMES as BELOW
+
+if TYPE_CHECKING:  # types that annotations name
+    from torch._inductor.graph import GraphLowering as GraphLowering
+    from torch._inductor.output_code import CompiledFxGraph as CompiledFxGraph
+    from torch._inductor.output_code import OutputCode as OutputCode
 
 _INDUCTOR, _COMPILE = "the rungs of Inductor", "the rungs of Inductor, compile and graphdbg's backends"
 _TRITON = "triton_interpret and kernel"
