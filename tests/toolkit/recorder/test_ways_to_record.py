@@ -52,8 +52,8 @@ def test_module_and_python_words(runner):
     [
         (["--inputs", "some", "x.py"], "unknown inputs policy"),
         (["--stages", "frontend", "x.py"], "unknown stage"),
-        (["--when", "nan,often", "x.py"], "unknown occasion 'often' for --when: there are nan and error"),
-        (["--held-limit", "much", "x.py"], "'much' is no size"),
+        (["--when", "nan,often", "x.py"], "unknown word 'often' for --when: it takes nan and error"),
+        (["--held-limit", "much", "x.py"], "'much' is not a size"),
         (["nowhere.py"], "cannot run nowhere.py: there is no such script"),
         (["nowhere"], "there is no such script or program"),
         ([], "nothing to run"),
