@@ -98,9 +98,7 @@ def fails(**kwargs: Any) -> str:
 
 def test_options_and_modes_that_a_backend_does_not_have_are_told() -> None:
     assert fails(options={"depth": 3}) == "the backend graphdbg_nop has no option 'depth': it has none"
-    assert fails(mode="max-autotune").startswith(
-        "the backend graphdbg_nop has no modes: mode='max-autotune' was given"
-    )
+    assert fails(mode="max-autotune").startswith("the backend graphdbg_nop has no modes: mode='max-autotune' was given")
     with pytest.raises(Exception, match="has no option 'path': it has file, graph_id, coloured"):
         Backend("graphdbg_print").arguments({"path": "x"})
 
