@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 from .blocks import ROOT, Block, Command, blocks, pages
@@ -67,7 +68,7 @@ def environment(folder: Path) -> dict[str, str]:
     kept.pop("CI", None)
     return kept | {
         "PATH": os.pathsep.join([str(COMPILER), str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
-        "PAGES_CXX": str(cache / "cxx"),
+        "PAGES_CXX": str(cache / f"cxx-{version('torch')}"),  # its headers are part of what is compiled
         "HOME": str(folder),
         "XDG_STATE_HOME": str(folder / ".state"),
         "XDG_CACHE_HOME": str(cache),
