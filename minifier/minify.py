@@ -38,6 +38,7 @@ from ..toolkit.isolation import ForkServer, Servers, default_memory_bytes, fork_
 from ..toolkit.isolation.processes import owned
 from ..toolkit.replaying import replay
 from ..toolkit.replaying.replay import How, own, own_pass
+from ..toolkit.rungs import known
 from ..toolkit.triage.ladder import eased
 from ..toolkit.verdicts.signature import VERSION as SIGNATURE_VERSION
 from ..toolkit.verdicts.signature import Signature
@@ -359,12 +360,8 @@ def minify_saved(
                 life=own,
                 executor=executor,
             )
-    from ..toolkit.rungs import NAMES
-    from ..toolkit.rungs import rung as known
-
     options = (options or MinifyOptions()).checked()
-    if options.rung not in NAMES:  # else its module would bring torch into this process
-        known(options.rung)
+    known(options.rung)
     if options.slower_than is not None and options.jobs > 1:
         options = replace(options, jobs=1)
         narrate("-j is 1: what is timed runs alone (--slower-than)")

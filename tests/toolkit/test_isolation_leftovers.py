@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.toolkit.isolation import ForkServer, ask, child, default_memory_bytes, processes
+from graphdbg.toolkit.isolation import ForkServer, ask, child, default_memory_bytes, processes, warming
 from graphdbg.toolkit.isolation import server as server_module
 
 HERE = Path(__file__).parent
@@ -208,3 +208,24 @@ sys.exit(os.wait()[1])
 """
     environment = os.environ | {"OMP_NUM_THREADS": "2"}
     assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False).returncode == 0
+
+
+def test_the_header_is_named_once_for_all_processes(tmp_path: Path) -> None:
+    """A child of the next server passes other objects, whose repr holds an address, for the same header."""
+    asked: list[str] = []
+
+    class Isa:
+        def __str__(self) -> str:
+            return "AVX512"
+
+    def precompile(header: str, words: str, **command: object) -> str:
+        asked.append(header)
+        (tmp_path / "made.h").touch()
+        return str(tmp_path / "made.h")
+
+    for isa in [Isa(), Isa()]:
+        remembering = warming._remembering(precompile, tmp_path)
+        assert remembering("prefix.h", "g++ -O3", vec_isa=isa, shared=True) == str(tmp_path / "made.h")
+    assert asked == ["prefix.h"]
+    warming._remembering(precompile, tmp_path)("prefix.h", "g++ -O3", vec_isa=isa, shared=False)
+    assert len(asked) == 2

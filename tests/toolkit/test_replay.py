@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,6 +133,19 @@ def test_the_command_ranks_a_run(recorded: Path, monkeypatch: pytest.MonkeyPatch
     rows = json.loads(done.stdout)["graphs"]
     assert {row["id"] for row in rows} >= {"0_0/forward", "0_0/backward", "0_0/joint"}
     assert all(row["verdict"] == "ok" for row in rows)
+
+
+def test_the_process_of_a_command_imports_no_torch(recorded: Path) -> None:
+    """It would cost a second, beside the fork server's."""
+    graph = str(recorded / "0_0/forward")
+    code = (
+        "import atexit, os, sys, graphdbg.cli\n"
+        "atexit.register(lambda: 'torch' in sys.modules and os._exit(9))\n"
+        "sys.exit(graphdbg.cli.run(sys.argv[1:]))"
+    )
+    for words in (["replay", graph], ["triage", graph], ["bisect", graph]):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
 
 
 def test_the_command_tells_verdict_seconds_and_exit_code(recorded: Path) -> None:

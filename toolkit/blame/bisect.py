@@ -29,8 +29,7 @@ from ...dumps.wording import size_text
 from ..isolation import Answer, ForkServer, opened
 from ..live.rung import LADDER
 from ..replaying.replay import DEFAULT_LIMIT_S, How, outcome_of
-from ..rungs import rung as known
-from ..rungs import warmth
+from ..rungs import known, warmth
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import Signature, from_answer
 from ..verdicts.verdict import Verdict, Where, abandoned, cannot_tell, fails

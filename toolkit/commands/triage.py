@@ -217,8 +217,7 @@ def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: d
 
 def chosen(text: str | None) -> tuple[str, ...]:
     """The rungs that `--rungs` names, none without it. Raises UsageError for a name that is none."""
-    from ..rungs import NAMES
-    from ..rungs import rung as known
+    from ..rungs import NAMES, known
 
     if text is None:
         return ()

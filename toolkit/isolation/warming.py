@@ -52,9 +52,8 @@ def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., 
     """Keeps in a file the compiler's answers by which torch names its header, so that children share them."""
 
     def remembering(header: str, hashable_cmd_line: str, **command: Any) -> str:
-        key = hashlib.blake2b(
-            f"{header}\n{hashable_cmd_line}\n{sorted(command.items())}".encode(), digest_size=16
-        ).hexdigest()
+        words = sorted(f"{name} {value}" for name, value in command.items())  # a repr may hold an address
+        key = hashlib.blake2b(f"{header}\n{hashable_cmd_line}\n{words}".encode(), digest_size=16).hexdigest()
         note = folder / f"{key}.path"
         with contextlib.suppress(OSError):
             known = folder / note.read_text()

@@ -29,7 +29,7 @@ from ..isolation import Answer, ForkServer, ask, opened
 from ..isolation.child import TERMINAL, Terminal
 from ..replaying.after_failure import saw_nan
 from ..replaying.replay import DEFAULT_LIMIT_S, How, replay
-from ..rungs import WHOLE, warmth
+from ..rungs import WHOLE, known, warmth
 from ..verdicts.ladder_words import address
 from ..verdicts.outcome import Outcome
 from ..verdicts.own_passes import passes
@@ -74,8 +74,6 @@ def node_values(
     `limit_s` bounds each child. Raises UsageError for a rung of another name, and GraphdbgError for a graph that cannot
     be loaded or where the fork server itself ended.
     """
-    from ..rungs import rung as known
-
     known(rung)
     with ExitStack() as stack:
         used = stack.enter_context(opened(server, warmth(rung), VALUES_TASK))

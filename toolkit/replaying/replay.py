@@ -37,6 +37,7 @@ from ...dumps.written import put_at, taken_at
 from ..isolation import Answer, ForkServer, Servers, ask, opened
 from ..live.process_groups import peers
 from ..live.rung import LADDER
+from ..rungs import known as known_rung
 from ..rungs import warmth
 from ..verdicts.identity import known_id
 from ..verdicts.ladder_records import REAL, inputs_given
@@ -272,9 +273,7 @@ def replay(
     >>> outcome.ok, outcome.verdict.verdict, outcome.outputs[0].shape
     (True, 'ok', torch.Size([2, 4]))
     """
-    from ..rungs import rung as named
-
-    named(rung)  # a wrong name is the caller's mistake, reported before anything starts
+    known_rung(rung)  # a wrong name is the caller's mistake, reported before anything starts
     plain = not (device or imports or own_nan or measured or anyway)
     if known and plain and not outputs and (before := known_outcome(saved, rung, check, seed)) is not None:
         return before

@@ -24,8 +24,13 @@ WHOLE = frozenset(name for name, facts in LADDER.items() if facts.is_whole)
 
 def rung(name: str) -> Rung:
     """The rung of that name; UsageError with the nearest names for another."""
+    return import_module(f".{known(name)}", __name__).RUNG
+
+
+def known(name: str) -> str:
+    """A name that is a rung's, without its module and torch; UsageError with the nearest names for another."""
     if name in NAMES:
-        return import_module(f".{name}", __name__).RUNG
+        return name
     near = difflib.get_close_matches(name, NAMES, 1)
     fix = nearest_to(name) or (f"did you mean {near[0]!r}?" if near else "")
     raise UnknownWordError(f"no rung is called {name!r}", f"the rungs are {', '.join(NAMES)}", fix)
@@ -46,4 +51,4 @@ def warmth(*rungs: str) -> str:
     return "torch" if set(rungs) <= WHOLE else "inductor"
 
 
-__all__ = ["BACKENDS", "NAMES", "WHOLE", "CannotRun", "Rung", "nearest_to", "rung", "warmth"]
+__all__ = ["BACKENDS", "NAMES", "WHOLE", "CannotRun", "Rung", "known", "nearest_to", "rung", "warmth"]
