@@ -38,6 +38,7 @@ from ..live.eager import (
     copy_graph,
     draws_from_generator,
     draws_unrepeatably,
+    eager_draws,
     grows,
     is_uninitialised,
     recomputes_random,
@@ -413,7 +414,7 @@ class _Judgement:
         self.step = ""
         gm = copy_graph(self.gm)
         began = self.began = time.perf_counter()
-        drawing = t.inductor_config.patch(fallback_random=True) if fallback_random else nullcontext()
+        drawing = eager_draws() if fallback_random else nullcontext()
         with drawing, self.rung.around(self.gm, self.spec), nullcontext() if fallback_random else self.watch():
             self._enter("compile")
             fakes = shared_fakes(gm, self.inputs, self.spec.dynamic, known)[0]

@@ -16,7 +16,9 @@ flat list. The graph stays as it is; inputs are changed as the graph says, so pa
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -197,6 +199,25 @@ def draws_from_generator(gm: fx.GraphModule) -> bool:
     prims are not meant.
     """
     return has_random(gm) and not any("inductor_" in str(node.target) and is_random(node) for node in nodes_in(gm))
+
+
+@contextlib.contextmanager
+def eager_draws() -> Iterator[None]:
+    """While entered, compiled code draws torch's own numbers (`fallback_random`) in eager's order, which torch itself
+    keeps from 2.13 on: before, the scheduler may exchange the draws of a graph."""
+    sort = t.look_up("post_grad_sort")
+
+    def sort_chained(graph: fx.Graph) -> None:
+        draws = [node for node in graph.nodes if is_random(node)]
+        t.preserve_node_ordering(graph, {after: [before] for before, after in itertools.pairwise(draws)})
+        sort(graph)
+
+    lacks = t.optional("chain_random_ops") is None
+    with (
+        t.inductor_config.patch(fallback_random=True),
+        t.swapped("post_grad_sort", sort_chained) if lacks else contextlib.nullcontext(),
+    ):
+        yield
 
 
 def recomputes_random(gm: fx.GraphModule) -> bool:

@@ -28,6 +28,7 @@ import torch
 
 from ...dumps.atomic import write_file
 from .. import torch_private as t
+from ..live.eager import eager_draws
 from .reach import argument_names, callable_of, own_modules
 from .records import ALONE, LABELS, MODULES, WITH_MODULES, Call, CallRung
 from .source import CannotSayError, Source, settings_of
@@ -139,7 +140,7 @@ def stance(eager: bool) -> Iterator[None]:
         if eager:
             yield
             return
-        with t.inductor_config.patch({"fallback_random": True, "triton.cudagraphs": False}), roomy():
+        with eager_draws(), t.inductor_config.patch({"triton.cudagraphs": False}), roomy():
             yield
 
 

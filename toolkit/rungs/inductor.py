@@ -18,7 +18,7 @@ from torch import fx
 from ...dumps.wording import error_line
 from .. import torch_private as t
 from ..live import entries, gpu_only
-from ..live.eager import draws_from_generator, nodes_in
+from ..live.eager import draws_from_generator, eager_draws, nodes_in
 from ..live.entries import compiling, has_cpp_compiler, mode_of, propagate
 from ..live.rung import CannotRun, Compiled, Rung
 from ..live.spec import FULL_STAGES, ReplaySpec
@@ -64,7 +64,7 @@ class Inductor(Rung):
         # A joint pass would have replaced torch's random functions; a graph that enters behind it keeps them.
         draws = needs_decomposing(gm, spec) and not spec.training_joint and draws_from_generator(gm)
         # `torch.compile(options=...)` is public, but starts from the top.
-        return t.inductor_config.patch(fallback_random=True) if draws else nullcontext()
+        return eager_draws() if draws else nullcontext()
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         return enter(gm, fake_inputs, spec)

@@ -12,7 +12,7 @@ from typing import Any
 from torch import fx
 
 from .. import torch_private as t
-from ..live.eager import has_kernel_draws
+from ..live.eager import eager_draws, has_kernel_draws
 from ..live.spec import ReplaySpec
 from .inductor import Inductor
 
@@ -46,9 +46,8 @@ class InductorNofuse(Inductor):
 
         off = {name: None for name in _CUSTOM_PASSES if hasattr(t.inductor_config, name)}
         settings: dict[str, Any] = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, **off}
-        if not has_kernel_draws(gm):
-            settings["fallback_random"] = True
         with (
+            contextlib.nullcontext() if has_kernel_draws(gm) else eager_draws(),
             t.swapped("GraphLowering.run_node", run_node),
             t.swapped("Scheduler.fuse_nodes", lambda self, nodes: nodes),
             t.swapped("GraphTransformObserver._check_disable_pass", skip),
