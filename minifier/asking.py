@@ -15,7 +15,6 @@ For example:
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
@@ -271,7 +270,7 @@ class Querying:
         if slow is not None or first or (self.hangs and self._cuda):  # a kernel that never ends takes the device
             with self._gate.alone():
                 reply = once()
-                if first and reply.status == "timeout" and (fair := self._fair_s()) > self.limit_s:
+                if first and reply.status == "timeout" and (fair := self._fair_s(reply.seconds)) > self.limit_s:
                     self.limit_s = fair
                     reply = once()
                 for _ in range(MEASURED - 1):
@@ -287,9 +286,10 @@ class Querying:
                 reply = once()
         return reply
 
-    def _fair_s(self) -> float:
-        """The limit of a query that is fair now: more than what was asked for on a busy machine."""
-        return longer(self.limit_s, slowed(self.server.home, NODES), math.inf)
+    def _fair_s(self, waited_s: float) -> float:
+        """The limit of a query that is fair now: more than what was asked for on a busy machine, where a query that
+        was given `waited_s` ran out of time."""
+        return longer(self.limit_s, slowed(self.server.home, NODES), DEFAULT_LIMIT_S, waited_s)
 
     @property
     def hangs(self) -> bool:

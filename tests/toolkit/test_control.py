@@ -14,6 +14,12 @@ def test_only_a_busy_machine_raises_a_limit() -> None:
     assert replay.longer(10.0, 1.1, 600.0) == 10.0
     assert replay.longer(10.0, 4.0, 600.0) == 50.0
     assert replay.longer(10.0, float("inf"), 600.0) == 600.0
+    assert replay.longer(900.0, 4.0, 600.0) == 900.0
+
+
+def test_what_the_server_added_for_others_is_not_added_again() -> None:
+    assert replay.longer(20.0, 6.0, 600.0, waited_s=80.0) == 37.5  # which the server makes 150 s, as 20 s times 6 are
+    assert replay.longer(20.0, 3.0, 600.0, waited_s=80.0) == 20.0
 
 
 def test_waiting_counts_and_work_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

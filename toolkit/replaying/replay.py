@@ -70,9 +70,11 @@ def slowed(server: Servers, nodes: int) -> float:
     return answer.value["factor"] if answer.status == "done" else float("inf")
 
 
-def longer(limit_s: float, factor: float, most_s: float) -> float:
-    """The limit that is fair on a machine with that factor; the limit itself where it is not busy."""
-    return min(most_s, limit_s * factor * MARGIN) if factor >= BUSY else limit_s
+def longer(limit_s: float, factor: float, most_s: float, waited_s: float = 0.0) -> float:
+    """The limit that is fair on a machine with that factor; the limit itself where it is not busy, and where what a
+    child was given (`waited_s`: its server adds what the machine spent on others) was fair already."""
+    fair_s = limit_s * factor * MARGIN * limit_s / max(limit_s, waited_s)
+    return max(limit_s, min(most_s, fair_s)) if factor >= BUSY else limit_s
 
 
 def control_task(payload: dict[str, Any]) -> dict[str, float]:
@@ -301,7 +303,8 @@ def replay(
             question.answer()
         outcome = outcome_of(asked.end(), rung)
         if outcome.verdict.kind == "hang" and patient and not others and limit_s < DEFAULT_LIMIT_S:
-            fair_s = longer(limit_s, slowed(used, len(saved.record.graph.nodes)), DEFAULT_LIMIT_S)
+            slow = slowed(used, len(saved.record.graph.nodes))
+            fair_s = longer(limit_s, slow, DEFAULT_LIMIT_S, outcome.seconds)
             if fair_s > limit_s:
                 outcome = outcome_of(ask(TASK, payload, fair_s, server=used).end(), rung)
                 outcome.notes.append(f"the machine is busy: it was given {fair_s:.0f} s in place of {limit_s:.0f}")
