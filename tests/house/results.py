@@ -75,6 +75,7 @@ def run_model(name: str) -> None:
     """Compiles one of the healthy models and runs it, its backward too where it trains."""
     import torch
 
+    sys.path.append(str(HERE.parents[2]))
     from tests.models.healthy_models import PROGRAMS
 
     torch.manual_seed(0)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+from pathlib import Path
 
 from .source_tree import ROOMS, ROOT
 
@@ -12,6 +15,7 @@ SEARCHED = {
     "bench/bench_by_node.py": "modules for --import, which commands of this process look for",
     "bench/bench_pytest.py": "in the text of a user's test",
     "hostile/corpus.py": "a checkout that is not installed",
+    "house/results.py": "its models are programs that a checkout without these tests may record",
     "house/walk.py": "walks another checkout",
     "matrix/minify_matrix.py": "modules for --import, which commands of this process look for",
     "matrix/planted_repros.py": "in the text that runs a repro under -I",
@@ -60,3 +64,10 @@ def test_benches_are_alone_in_their_folder() -> None:
         "peers_page.py",
         "self_time.py",
     }
+
+
+def test_a_program_of_results_finds_its_models_from_anywhere(tmp_path: Path) -> None:
+    """Behind a name that is none: the models were imported, and none was compiled."""
+    command = [sys.executable, str(TESTS / "house/results.py"), "model", "no such model"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr.rstrip().endswith("KeyError: 'no such model'"), done.stderr
