@@ -63,7 +63,9 @@ def asked(words: list[str], folder: Path, name: str, limit_s: float = 600) -> tu
 def judged(name: str, case: Case, folder: Path, minify: bool) -> dict[str, Any]:
     """The row of one case."""
     began, graphdbg = time.monotonic(), [sys.executable, "-m", "graphdbg"]
-    code, told = asked([*graphdbg, "triage", "--json", "--full", "-o", "found", "--", *laid(case, folder)], folder, "triage")
+    code, told = asked(
+        [*graphdbg, "triage", "--json", "--full", "-o", "found", "--", *laid(case, folder)], folder, "triage"
+    )
     row: dict[str, Any] = {
         "case": name,
         "code": code,
