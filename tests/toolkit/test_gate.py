@@ -138,4 +138,4 @@ def test_it_is_minified_where_that_is_asked_for(runs: tuple[Path, Path], tmp_pat
     assert done.exit_code == 4
     assert not (tmp_path / "out").exists()
     done = CliRunner().invoke(minify, [graph, "-o", str(tmp_path / "out"), "--anyway"])
-    assert (tmp_path / "out" / "case").exists()
+    assert (tmp_path / "out" / "case").exists(), done.output
