@@ -159,7 +159,7 @@ def _command(row: Row, work: Path, *words: str, limit_s: float = STEP_S) -> tupl
 def _dump(row: Row, bug: dict[str, Any], work: Path) -> None:
     limit_s = HANG_S if bug.get("CHECK") == "hang" else DUMP_S
     kept = ["--inputs", bug["INPUTS"]] if "INPUTS" in bug else []
-    _command(row, work, "dump", "-o", "r", *kept, "--", "python", "x.py", limit_s=limit_s)
+    _command(row, work, "dump", "-o", "r", *kept, "--", sys.executable, "x.py", limit_s=limit_s)
     out, err = _command(row, work, "ls", "r", "--json", "--full")
     row.recorded = len(json.loads(out)["graphs"]) if out else 0
     if not row.recorded:
