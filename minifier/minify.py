@@ -439,8 +439,7 @@ def _ease(
     how = How(options.seed, None, EASING_S, options.imports)
     case, users = load_graph(minified.path), own(saved)
     record = own_pass(case, minified.verdict, options.rung, how, server, users)
-    if record.fault == "compiler":
-        record = eased(case, server, how, record, 0.0, EASING_S, report=say)
+    record = eased(case, server, how, record, 0.0, EASING_S, report=say)
     if record != minified.verdict:
         minified.verdict = record
         path = minified.path / CASE_FILE

@@ -27,7 +27,7 @@ OUTSIDE = ("sanity", "measuring")
 
 def begins(graphdbg: str, run: str, out: str, environment: dict[str, str], max_time_s: float) -> tuple[float, str]:
     """Seconds until the search's first query, and the failure; the minification is ended there."""
-    command = [graphdbg, "minify", run, "-o", out, "--json", "--max-time", str(max_time_s)]
+    command = [graphdbg, "minify", run, "-o", out, "--json", "--full", "--max-time", str(max_time_s)]
     began = time.monotonic()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
@@ -74,7 +74,7 @@ def main() -> None:
                 alone, failure = begins(graphdbg, run, f"{folder}/a", environment, arguments.max_time)
                 asked = json.loads(
                     subprocess.run(
-                        [graphdbg, "triage", run, "--json"],
+                        [graphdbg, "triage", run, "--json", "--full"],
                         capture_output=True,
                         text=True,
                         env=environment,

@@ -86,7 +86,20 @@ def case_of(kind: str, options: argparse.Namespace, folder: Path) -> Path:
 
 def measure(case: Path, out: Path, kind: str, jobs: int, *more: str) -> Run:
     """One run of the command."""
-    words = [sys.executable, "-m", "graphdbg", "minify", str(case), "-o", str(out), "-j", str(jobs), "--json", *more]
+    words = [
+        sys.executable,
+        "-m",
+        "graphdbg",
+        "minify",
+        str(case),
+        "-o",
+        str(out),
+        "-j",
+        str(jobs),
+        "--json",
+        "--full",
+        *more,
+    ]
     path = os.pathsep.join([str(PLANTED), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
     if kind in MARKS:

@@ -90,7 +90,7 @@ def prepare(home: Path, checks: tuple[str, ...]) -> dict[str, Any]:
         if not file.exists():
             with _folder() as place:
                 begun = time.monotonic()
-                done = _asked(["minify", case, "-o", place / "out", *CHECKS[name], "--json"], place)
+                done = _asked(["minify", case, "-o", place / "out", *CHECKS[name], "--json", "--full"], place)
                 ended = json.loads(done.stdout.splitlines()[-1])
                 lines = (place / "out" / "events.jsonl").read_bytes().count(b"\n")
             known = {"seconds": time.monotonic() - begun, "lines": lines, "ended": {one: ended[one] for one in SAME}}
@@ -245,7 +245,7 @@ def of_minify(seed: int, known: dict[str, Any], number: int) -> Told:
             if out.exists() and not again:
                 break
             words = ["--resume", "-o", out] if again else [known["case"], "-o", out]
-            asked = [sys.executable, "-m", "graphdbg", "minify", *map(str, words), *CHECKS[name], "--json"]
+            asked = [sys.executable, "-m", "graphdbg", "minify", *map(str, words), *CHECKS[name], "--json", "--full"]
             with (place / "said").open("wb") as said:
                 process = subprocess.Popen(asked, stdout=said, stderr=said, cwd=place, start_new_session=True)
             moment = _moment(random, calm["seconds"], calm["lines"])
@@ -263,7 +263,7 @@ def of_minify(seed: int, known: dict[str, Any], number: int) -> Told:
             return {"number": number, "stage": "it had ended before", "codes": {}, "wrong": found}
         begun = _begun(journal)
         if begun:
-            done = _asked(["minify", "--resume", "-o", out, *CHECKS[name], "--json"], place)
+            done = _asked(["minify", "--resume", "-o", out, *CHECKS[name], "--json", "--full"], place)
             found += _differs(done, calm["ended"], journal)
         else:
             done = _asked(["minify", "--resume", "-o", out, "--json"], place)

@@ -131,7 +131,7 @@ def judged(model: str, kind: str, module: str, folder: Path, seconds: int) -> di
     # a program that hangs is ended by the limit, and what it recorded is there
     dump = [*graphdbg, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, str(PROGRAM), model, module]
     row["dump"], ends = ran(dump, folder, "dump", 40 if kind == "hang" else 300, kind)
-    words = ["--import", module, "--max-time", str(seconds), *FLAGS.get(kind, []), "--json", "-o", "out"]
+    words = ["--import", module, "--max-time", str(seconds), *FLAGS.get(kind, []), "--json", "--full", "-o", "out"]
     row["minify"], told = ran([*graphdbg, "minify", *words, "run"], folder, "minify", seconds + 600, kind)
     done: dict[str, Any] = {}
     for line in told.splitlines():

@@ -76,12 +76,14 @@ def recorded(program: Program, run: Path, inputs: str) -> str:
 
 
 def said(row: dict[str, Any], *words: str) -> dict[str, Any]:
-    """The document that a command prints with --json. Raises RuntimeError for exit codes other than 0, 1 and 4."""
+    """The document that a command prints with --json --full.
+
+    Raises RuntimeError for exit codes other than 0, 1 and 4."""
     out, err = io.StringIO(), io.StringIO()
     began = time.monotonic()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = command([*words, "--json"])
+            code = command([*words, "--json", "--full"])
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 70
     row["commands"][words[0]] = time.monotonic() - began

@@ -12,6 +12,7 @@ from torch._higher_order_ops import while_loop
 
 from graphdbg.minifier.minify import minify
 from graphdbg.minifier.passes import pass_of
+from graphdbg.minifier.passes.symbolic import bodies as bodies_of
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 
@@ -112,5 +113,5 @@ def test_a_bug_in_the_body_of_a_loop_leaves_its_node(tmp_path: Path) -> None:
     with inductor_config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"}), torch.no_grad():
         result = minify(given.gm, given.inputs, out=tmp_path / "out")
     assert result.verified == (3, 3)
-    (path,) = (path for path in inside.bodies(result.module) if "body" in path)
+    (path,) = (path for path in bodies_of(result.module) if "body" in path)
     assert [name for name in calls(Live(result.module, []), path) if name != "add"] == ["relu"]

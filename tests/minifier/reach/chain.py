@@ -184,7 +184,7 @@ def _record(row: Row, bug: dict[str, Any], work: Path) -> str:
     for number in range(bug.get("RECORDED", 1)):  # of a flaky one until it failed
         run = f"run{number or ''}"
         _command(row, work, "dump", "-o", run, "--", sys.executable, "x.py", limit_s=limit_s)
-        out, err = _command(row, work, "ls", run, "--json", limit_s=60)
+        out, err = _command(row, work, "ls", run, "--json", "--full", limit_s=60)
         graphs = json.loads(out)["graphs"] if out else []
         if not graphs:
             raise Trouble(f"nothing was recorded: {err[-300:]} {(work / 'dump.err').read_text()[-300:]}")

@@ -159,8 +159,8 @@ def _command(row: Row, work: Path, *words: str, limit_s: float = STEP_S) -> tupl
 def _dump(row: Row, bug: dict[str, Any], work: Path) -> None:
     limit_s = HANG_S if bug.get("CHECK") == "hang" else DUMP_S
     kept = ["--inputs", bug["INPUTS"]] if "INPUTS" in bug else []
-    _command(row, work, "dump", "-o", "r", *kept, "--", "python", "x.py", limit_s=limit_s)
-    out, err = _command(row, work, "ls", "r", "--json")
+    _command(row, work, "dump", "-o", "r", *kept, "--", sys.executable, "x.py", limit_s=limit_s)
+    out, err = _command(row, work, "ls", "r", "--json", "--full")
     row.recorded = len(json.loads(out)["graphs"]) if out else 0
     if not row.recorded:
         raise Trouble(f"nothing was recorded: {err[-300:]}")
@@ -168,7 +168,7 @@ def _dump(row: Row, bug: dict[str, Any], work: Path) -> None:
 
 def _triage(row: Row, bug: dict[str, Any], work: Path) -> None:
     more = ["--limit", "40"] if bug.get("CHECK") == "hang" else []
-    out, err = _command(row, work, "triage", "r", "--json", *more)
+    out, err = _command(row, work, "triage", "r", "--json", "--full", *more)
     found = json.loads(out) if out else {"ladders": []}
     rungs = [ladder["first_failing"] for ladder in found["ladders"]]
     row.rung = ",".join(str(rung) for rung in rungs) or f"none: {found.get('summary', err[-200:])}"

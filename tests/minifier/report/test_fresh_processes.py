@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,10 @@ def laid(folder: Path, script: Script) -> Path:
     return path
 
 
-def scripts(record: GraphRecord, failure: Signature) -> dict[str, Script]:
+def scripts(record: GraphRecord, failure: Signature, *, trust: bool = False) -> dict[str, Script]:
     """The seeded programs by how they enter."""
-    return {script.entry: script for script in candidates(case_of(record, failure)) if script.way == "seeded"}
+    case = replace(case_of(record, failure), trust=trust)
+    return {script.entry: script for script in candidates(case) if script.way == "seeded"}
 
 
 @pytest.fixture(scope="module")
@@ -74,5 +76,7 @@ def test_a_missing_op_or_device_is_no_bug(tmp_path: Path) -> None:
 def test_a_setting_that_this_torch_lacks_is_no_bug(tmp_path: Path) -> None:
     record = relu_record(None)
     record.config["inductor"] = {"no_such_setting": 1}
-    trial = verify.run_once(laid(tmp_path, scripts(record, ACCURACY)["torch.compile"]))
+    script = scripts(record, ACCURACY, trust=True)["torch.compile"]  # else what is unknown is left out
+    assert "no_such_setting" in script.text.partition('"""')[2].partition('"""')[2]
+    trial = verify.run_once(laid(tmp_path, script))
     assert trial.code == verify.UNSURE, trial.output

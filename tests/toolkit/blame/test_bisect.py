@@ -227,7 +227,7 @@ def test_the_command_touches_nothing_of_the_users(recorded: Path, tmp_path: Path
         "TORCH_BISECT_SUBSYSTEM": "lowerings",
         "TORCH_BISECT_MAX": "0",
     }
-    command = [sys.executable, "-m", "graphdbg", "bisect", str(recorded / "0_0/joint_passed"), "--json"]
+    command = [sys.executable, "-m", "graphdbg", "bisect", str(recorded / "0_0/joint_passed"), "--json", "--full"]
     done = subprocess.run(
         [*command, "--import", "planted_post_grad_pass"],
         env=env,

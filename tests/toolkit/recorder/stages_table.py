@@ -92,7 +92,9 @@ def reasons(runs: dict[str, Path]) -> Iterator[str]:
 def replays(folder: Path, run: Path) -> Iterator[str]:
     """How many graphs of a run of Inductor's give the same numbers and compile to the same code; then those that do
     not."""
-    rows = json.loads(python(folder, "-m", "graphdbg", "replay", str(run), "--json", fails=True).stdout)["graphs"]
+    rows = json.loads(python(folder, "-m", "graphdbg", "replay", str(run), "--json", "--full", fails=True).stdout)[
+        "graphs"
+    ]
     bad = [row for row in rows if not row["ok"] or row["fidelity"] != "same"]
     yield f"{'replayed the same':24}{f'{len(rows) - len(bad)} of {len(rows)}':>18}"
     for row in bad:

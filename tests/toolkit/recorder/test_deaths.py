@@ -108,7 +108,7 @@ def test_a_full_disk_is_told_and_changes_nothing(runner):
 def test_a_small_disk_and_a_read_only_one(runner):
     """Real file systems, mounted where nobody else sees them."""
     (runner.folder / "disk").mkdir()
-    small, closed = "mount -t tmpfs -o size=200k none disk", "mount -t tmpfs -o ro none disk"
+    small, closed = "mount -t tmpfs -o size=100k none disk", "mount -t tmpfs -o ro none disk"
     dump = f"{sys.executable} -m graphdbg dump -o disk/run {SCRIPT} many; code=$?; cp -r disk/run copy; exit $code"
     done = runner._run(["unshare", "-m", "sh", "-c", f"{small} || exit 77; {dump}"])
     if done.returncode == 77:
