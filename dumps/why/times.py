@@ -2,7 +2,7 @@
 beside it what one execution takes in the steady state, where that was measured (`triage RUN --symptom slow`). Imports
 no torch.
 
->>> [found.id for found in of_run(open_run("myrun"))]
+>>> sorted(found.id for found in of_run(open_run("myrun")))  # it gives the longest first
 ['0_0/dynamo', '0_1/dynamo']
 """
 
