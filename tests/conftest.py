@@ -114,3 +114,14 @@ def pytest_runtest_call() -> Iterator[None]:
         return (yield)
     finally:
         sys.path[:] = before
+
+
+@pytest.fixture
+def no_order_of_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch as it was before 2.13, which kept several random operators of a graph in no order."""
+    from graphdbg.toolkit import torch_private as t
+
+    look = t.optional
+    monkeypatch.setattr(t, "optional", lambda name, *other: None if name == "chain_random_ops" else look(name, *other))
+    if look("chain_random_ops") is not None:
+        monkeypatch.setattr(*t.home("chain_random_ops"), lambda graph: None)

@@ -86,20 +86,8 @@ def case_of(kind: str, options: argparse.Namespace, folder: Path) -> Path:
 
 def measure(case: Path, out: Path, kind: str, jobs: int, *more: str) -> Run:
     """One run of the command."""
-    words = [
-        sys.executable,
-        "-m",
-        "graphdbg",
-        "minify",
-        str(case),
-        "-o",
-        str(out),
-        "-j",
-        str(jobs),
-        "--json",
-        "--full",
-        *more,
-    ]
+    words = [sys.executable, "-m", "graphdbg", "minify", str(case), "-o", str(out), f"-j{jobs}", "--json", "--full"]
+    words += more
     path = os.pathsep.join([str(PLANTED), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
     if kind in MARKS:

@@ -18,7 +18,6 @@ from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.walk import plain
-from graphdbg.toolkit import torch_private as t
 from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live import eager
 from graphdbg.toolkit.live.case import Case, Live
@@ -302,8 +301,9 @@ def test_inductors_random_numbers_are_drawn_eagerly() -> None:
         assert (outcome.ok, outcome.text) == (True, "ok"), outcome.text
 
 
-def test_draws_are_in_eagers_order_where_torch_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As torch before 2.13 has it, whose scheduler takes the smaller draw first here."""
+@pytest.mark.usefixtures("no_order_of_draws")
+def test_draws_are_in_eagers_order_where_torch_keeps_none() -> None:
+    """The scheduler takes the smaller draw first here."""
     rand = partial(torch.ops.aten.rand.default, dtype=torch.float32, device="cpu")
 
     def masks(x: torch.Tensor) -> list[torch.Tensor]:
@@ -311,10 +311,6 @@ def test_draws_are_in_eagers_order_where_torch_keeps_none(monkeypatch: pytest.Mo
         return [((x @ x) * small).square().sum(), large.sum(0), small]
 
     gm = traced(masks, torch.randn(16, 16))
-    look = t.optional
-    monkeypatch.setattr(t, "optional", lambda name, *other: None if name == "chain_random_ops" else look(name, *other))
-    if look("chain_random_ops") is not None:
-        monkeypatch.setattr(*t.home("chain_random_ops"), lambda graph: None)
     for name in ("inductor", "inductor_nofuse"):
         outcome = judge(Live(gm, [torch.randn(16, 16)], ReplaySpec("inference")), name)
         assert (outcome.ok, outcome.text) == (True, "ok"), outcome.text

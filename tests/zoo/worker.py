@@ -76,9 +76,7 @@ def recorded(program: Program, run: Path, inputs: str) -> str:
 
 
 def said(row: dict[str, Any], *words: str) -> dict[str, Any]:
-    """The document that a command prints with --json --full.
-
-    Raises RuntimeError for exit codes other than 0, 1 and 4."""
+    """The document that a command prints with --json --full. Raises RuntimeError for exit codes other than 0, 1, 4."""
     out, err = io.StringIO(), io.StringIO()
     began = time.monotonic()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -33,7 +33,7 @@ from ..judging.judge import judge
 from ..judging.missing import missing
 from ..judging.nan_origins import nan_origins
 from ..live.case import Case, Live
-from ..live.eager import clone_inputs, copy_graph, draws_from_generator, is_uninitialised
+from ..live.eager import clone_inputs, copy_graph, draws_from_generator, eager_draws, is_uninitialised
 from ..live.entries import shared_fakes
 from ..live.execution import Attributes, execute, returned
 from ..live.spec import ReplaySpec, in_force, no_caches, settings
@@ -223,14 +223,15 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
     case = _live(payload)
     case = replace(case, spec=_drawing_like_eager(case.spec, case.gm))
     raised: list[str] = []
-    outcome = judge(
-        case,
-        payload["rung"],
-        payload.get("check", "auto"),
-        seed=payload["seed"],
-        keep_outputs=True,
-        watch=lambda: noticed(raised, case.gm, kernels=False),
-    )
+    with _eager_draws(case.gm):
+        outcome = judge(
+            case,
+            payload["rung"],
+            payload.get("check", "auto"),
+            seed=payload["seed"],
+            keep_outputs=True,
+            watch=lambda: noticed(raised, case.gm, kernels=False),
+        )
     wrong: list[Departure] = []
     outputs, outcome.outputs = outcome.outputs, None
     signature = outcome.signature
@@ -257,10 +258,10 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
         piece = _part(payload)
     except Invalid as error:
         return {"invalid": str(error), "departures": [], "signature": None}
-    gm, inputs, spec = piece.gm, piece.inputs, _drawing_like_eager(piece.spec, piece.gm).forward_only
+    gm, inputs, spec = piece.gm, piece.inputs, piece.spec.forward_only
     rung = rung_named(payload["rung"])
     step = "compile"
-    with settings(spec.config), no_caches(), in_force(spec):
+    with settings(spec.config), no_caches(), in_force(spec), _eager_draws(gm):
         try:
             mark("compile")
             copied = copy_graph(gm)
@@ -299,7 +300,12 @@ def _part(payload: dict[str, Any]) -> Live:
     return part_of(Case.at(payload["path"]), work, set(keep), returned=returned, device=payload["device"])
 
 
+def _eager_draws(gm: fx.GraphModule) -> contextlib.AbstractContextManager[None]:
+    return eager_draws() if draws_from_generator(gm) else contextlib.nullcontext()
+
+
 def _drawing_like_eager(spec: ReplaySpec, gm: fx.GraphModule) -> ReplaySpec:
+    """The same for `judge`, which applies the spec's settings itself and then compiles once."""
     if not draws_from_generator(gm):
         return spec
     inductor = {**spec.config.get("inductor", {}), "fallback_random": True}

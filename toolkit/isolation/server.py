@@ -406,7 +406,8 @@ class Server:
         self.open = False
 
     def _prepare(self, settings: ServerSettings) -> None:
-        gc.disable()  # a fifth of the time of these imports
+        collects = gc.isenabled()
+        gc.disable()  # collections are a fifth of the time of these imports
         if self.bwrap:
             settings.client = 0  # who started it watches the client
         if settings.wall is not None:
@@ -428,7 +429,8 @@ class Server:
 
             warm_patterns()
         gc.freeze()  # children then do not touch, and copy, every page that holds an object
-        gc.enable()
+        if collects:
+            gc.enable()
         if self.seed is None:
             self._be_ready()
 

@@ -3,18 +3,23 @@ output."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch._inductor.config as inductor_config
+from msgspec import convert
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.dumps.live import save_graph
+from graphdbg.toolkit.blame import node_tasks
 from graphdbg.toolkit.blame.node_tasks import first_wrong, noticed
 from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
+from graphdbg.toolkit.verdicts.outcome import Outcome
 
 BUG = "cpp.inject_relu_bug_TESTING_ONLY"
 
@@ -35,6 +40,20 @@ def named(gm: fx.GraphModule, inputs: list[Any]) -> tuple[list[str], Any]:
     found: list[str] = []
     outcome = judge(Live(gm, inputs, ReplaySpec("inference")), "inductor", watch=lambda: noticed(found, gm))
     return found, outcome
+
+
+@pytest.mark.usefixtures("no_order_of_draws")
+def test_a_healthy_graph_with_several_draws_departs_nowhere(tmp_path: Path) -> None:
+    def masks(x: torch.Tensor) -> list[torch.Tensor]:
+        large, small = torch.rand(256, 16) > 0.5, torch.rand(16, 16) > 0.5
+        return [((x @ x) * small).square().sum(), large.sum(0), small]
+
+    x = torch.randn(16, 16)
+    path = save_graph(make_fx(masks)(x), [x], tmp_path / "case")
+    payload = {"path": str(path), "rung": "inductor", "seed": 0, "device": None, "atoms": None, "returned": None}
+    assert node_tasks.part(payload) == {"departures": [], "signature": None}
+    answer = node_tasks.whole(payload)
+    assert (convert(answer["outcome"], Outcome).ok, answer["departures"]) == (True, [])
 
 
 @pytest.mark.slow
