@@ -155,7 +155,9 @@ def triage_run(
             interrupted = True
         result = run_concluded(work.result(), run, imports)
         result.interrupted = interrupted
-        if not interrupted:
+        if interrupted:
+            result.summary = f"Interrupted, so not all was judged. {result.summary}"
+        else:
             result.verdict = work.eased(result.verdict, thorough=workaround)
         return result
 

@@ -85,6 +85,17 @@ def test_a_run_without_time_judges_nothing_and_says_so(recorded: Path) -> None:
     assert "1 cannot be judged (0_0/dynamo)" in found.summary
 
 
+def test_a_run_that_was_interrupted_says_so_first(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: Any, **more: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphdbg.toolkit.triage.ladder.replay", interrupted)
+    with ForkServer(warm="nothing") as bare:
+        found = triage_run(open_run(recorded), server=bare)
+    assert found.interrupted
+    assert found.summary.startswith("Interrupted, so not all was judged. Nothing was judged.")
+
+
 def test_a_graph_without_time_is_skipped_and_never_ok(recorded: Path) -> None:
     with ForkServer(warm="nothing") as bare:
         ladder = Ladder(load_graph(recorded / "0_0/dynamo"), bare, How(), max_time_s=0.5)
