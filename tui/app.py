@@ -40,11 +40,12 @@ from ._terminal import Colours
 from ._textual import Sturdy, mouse_reports
 from .base_screen import BaseScreen, in_thread
 from .here import Here
+from .job_files import state_folder, writable
 from .jobs import Job
 from .outs import running_search
 from .registry import ROOMS, SCREENS, room_of
 from .room import Room
-from .settings import OURS, THEMES, Settings, named_colours, state_folder, writable
+from .settings import OURS, THEMES, Settings, named_colours
 from .sheet import Choose
 from .widgets.trouble import ShownError, described
 

@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
+from platformdirs import user_state_path
 
 from ..dumps.atomic import cannot_write, write_file
 from ..dumps.errors import GraphdbgError
@@ -37,7 +38,6 @@ from ..dumps.opening import opened
 from ..dumps.process import ProcessRecord, boot_and_namespace, host_name, liveness, start_ticks
 from ..dumps.reading import read_record
 from ..dumps.schema import FORMAT, Record
-from .settings import state_folder
 
 KEPT = 50
 """How many ended jobs, and how many typed in a shell, are kept; a new one drops the oldest of its sort beyond."""
@@ -92,6 +92,24 @@ class JobFile(msgspec.Struct):
     def age_s(self) -> float:
         """Seconds since the job ended, or else since it started."""
         return max(0.0, time.time() - (self.ended or self.record.started))
+
+
+def state_folder() -> Path:
+    """The folder of copies, crash texts and the like."""
+    return user_state_path("graphdbg")
+
+
+def writable(folder: Path) -> Path:
+    """The folder, created; where it cannot be written, one for this user in the temporary folder. Raises OSError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    except OSError:
+        pass  # the other place is named wherever a file in it is named
+    other = Path(tempfile.gettempdir()) / f"graphdbg-{os.getuid()}" / folder.name
+    other.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return other
 
 
 def homes() -> list[Path]:

@@ -24,7 +24,7 @@ from textual.app import App, SuspendNotSupported
 
 from ..dumps.atomic import free_path
 from ..dumps.errors import CannotWriteError, EnvironmentLackError, ScreenError
-from .settings import state_folder, writable
+from .job_files import state_folder, writable
 
 COLON = frozenset(("code", "codium", "cursor", "hx", "helix", "subl", "zed"))
 """Editors that take FILE:LINE; all others take +LINE."""

@@ -46,6 +46,10 @@ def test_every_command_module_is_light(tmp_path: Path) -> None:
     assert run_light(body, tmp_path)[2] == []
 
 
+def test_keeping_what_a_command_found_is_light(tmp_path: Path) -> None:
+    assert run_light("import graphdbg.tui.job_files", tmp_path)[2] == []
+
+
 def test_help_imports_no_command(tmp_path: Path) -> None:
     body = (
         COMMAND.format(args=["--help"])

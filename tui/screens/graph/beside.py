@@ -277,7 +277,7 @@ class GraphTabs:
 
 def free_path(stem: str, suffix: str) -> Path:
     """A new name in the current folder; where that cannot be written, in the folder of copies."""
-    from ...settings import state_folder, writable
+    from ...job_files import state_folder, writable
 
     folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else writable(state_folder() / "copies")
     return atomic.free_path(str(folder / stem), suffix)
