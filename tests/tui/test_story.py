@@ -64,9 +64,9 @@ class Terminal:
             assert time.monotonic() < ends, f"never came: {wanted}\n{seen}"
             time.sleep(0.1)
 
-    def below(self) -> str:
-        """The last lines."""
-        return "\n".join(self.screen().rstrip().split("\n")[-3:])
+    def says(self) -> str:
+        """The line in which Home says what enter does on the row of the cursor."""
+        return next((line for line in self.screen().splitlines() if ": enter shows" in line), "")
 
     def changed(self, before: str, seen: Callable[[], str] | None = None, limit_s: float = 30.0) -> None:
         """Waits until something else is seen (there)."""
@@ -113,14 +113,16 @@ def terminal(recorded: Path) -> Iterator[Terminal]:
 
 @pytest.mark.slow
 def test_from_the_run_to_the_report(terminal: Terminal, recorded: Path) -> None:
-    terminal.until("[1 Home", "myrun", "0_0/forward", "0_0/backward", "? all")
+    terminal.until("[1 Home", "myrun", "forward+backward", "0_0: enter shows its graphs", "? all")
+    terminal.keys("Enter")
+    terminal.gone("0_0: enter shows its graphs")
 
     for _ in range(12):
-        before = terminal.below()  # what Home says of the row of the cursor; ages of runs change elsewhere
-        if " 0_0/forward" in before:
+        before = terminal.says()  # what Home says of the row of the cursor; ages of runs change elsewhere
+        if "0_0/forward:" in before:
             break
         terminal.keys("j")
-        terminal.changed(before, terminal.below)
+        terminal.changed(before, terminal.says)
     terminal.keys("Enter")
     terminal.until("[2 Graph]", "myrun/0_0/forward", "float32")
 

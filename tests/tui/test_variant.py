@@ -193,7 +193,7 @@ def test_from_the_failing_graph_to_a_variant_that_passes(frame: str, tmp_path: P
         terminal.keys("!")
         terminal.until(f"› {node}")
         terminal.keys("V")
-        terminal.until("[3 Diff", f"✗ {wrong} at {node}, program.py", "-> ▶ triage runs", limit_s=120)
+        terminal.until("[3 Diff", f"✗ {wrong} at {node}, program.py", "B ▶ triage runs", limit_s=120)
         seen = terminal.until(f"A ✗ {wrong} at {node}, program.py", ", B ✓ ok", "B graphdbg-variant-1", limit_s=180)
         assert "only B" in seen or "~ changed" in seen
     finally:

@@ -80,6 +80,10 @@ def test_a_result_that_requires_grad_though_eager_s_does_not(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["written inputs", "an output's alias", "a backward's gradients"])
 def test_what_aot_autograd_does_around_the_graphs(tmp_path: Path, name: str) -> None:
+    from torch._functorch._aot_autograd import runtime_wrappers
+
+    if not hasattr(runtime_wrappers, "_codegen_epilogue"):
+        pytest.skip("these faults are in functions of a newer torch")
     rung, verdict = around(tmp_path, name, "aot_eager")
     assert (rung, verdict.layer) == ("aot_eager", "aot_autograd")
     assert called_programs.AROUND[name].says in verdict.reason
