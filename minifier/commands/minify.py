@@ -19,7 +19,7 @@ from ...dumps.errors import BadValueError, CommandLineError, GraphdbgError, Opti
 from ...dumps.output import emit, say
 from ...dumps.wording import shown_path
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
-from ...toolkit.isolation.imports import run_line
+from ...toolkit.isolation.imports import TRUST, run_line
 from ...toolkit.recorder.options import size_of
 from ...toolkit.verdicts.verdict import with_flags
 from ..events import STEPS, Stepped
@@ -241,7 +241,7 @@ def _beginning(saved: SavedGraph, options: MinifyOptions) -> AbstractContextMana
     """The processes that will run repro.py; they import torch while the search goes on."""
     from ..report.trying import beginning
 
-    return nullcontext() if options.command is not None else beginning(saved)
+    return nullcontext() if options.command is not None else beginning(saved, TRUST in options.imports)
 
 
 def _typed() -> set[str]:

@@ -96,19 +96,20 @@ class ChosenProgram:
 
 
 @contextlib.contextmanager
-def beginning(saved: SavedGraph) -> Generator[ForkServer | None]:
-    """Starts, while other work goes on, the processes that `search` will need; None for a graph on a GPU."""
+def beginning(saved: SavedGraph, given: bool) -> Generator[ForkServer | None]:
+    """Starts, while other work goes on, the processes that `search` will need; None for a graph on a GPU. `given`:
+    whether the command was given --trust."""
     values = [node.value for node in saved.record.graph.nodes if node.op == "placeholder"]
     if any(isinstance(value, TensorValue) and value.device != "cpu" for value in values):
         yield None
         return
-    with programs(wall_for(saved)) as bare:
+    with programs(wall_for(saved, given)) as bare:
         yield bare
 
 
-def wall_for(saved: SavedGraph) -> Collection[str] | None:
+def wall_for(saved: SavedGraph, given: bool) -> Collection[str] | None:
     """The wall around programs of a graph; None where the user recorded it here, or trusts it."""
-    return None if trust.trusted(saved.path.absolute()) else PARTS
+    return None if given or trust.trusted(saved.path.absolute()) else PARTS
 
 
 @contextlib.contextmanager
@@ -122,10 +123,9 @@ def asking(
 ) -> Generator[ReportRuns]:
     """How programs of the case are run, `times` times once one shows it. `bare`: where they begin; started here where
     there is none."""
-    with beginning(saved) if bare is None else contextlib.nullcontext(bare) as begin:
+    with beginning(saved, case.trust) if bare is None else contextlib.nullcontext(bare) as begin:
         path = homes_of(case.imports) if case.imports else []
-        wall = None if case.trust else wall_for(saved)
-        how = {"seed": toolchain_seed(), "path": path, "bare": begin, "wall": wall}
+        how = {"seed": toolchain_seed(), "path": path, "bare": begin, "wall": wall_for(saved, case.trust)}
         yield ReportRuns(saved, times, redactor, narrate, how, environment.versions_text())
 
 

@@ -93,6 +93,7 @@ class Started:
             self.out,
             "--import",
             module,
+            "--trust",  # behind the wall nothing can be noted in strays
             "--json",
             *flags,
         ]

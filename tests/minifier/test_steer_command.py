@@ -73,10 +73,11 @@ def hung(place: Path) -> int:
 
 def test_a_running_minification_is_steered_killed_and_resumed(place: Path) -> None:
     check = f"cmd: {shlex.quote(sys.executable)} check.py {{case}}"
+    again = ("minify", "--resume", "-o", "out", "--check", check)
     first = subprocess.Popen(words("minify", "case", "-o", "out", "--check", check), cwd=place, stderr=subprocess.PIPE)
     try:
         pid = hung(place)
-        refused = subprocess.run(words("minify", "--resume", "-o", "out"), cwd=place, capture_output=True, text=True)
+        refused = subprocess.run(words(*again), cwd=place, capture_output=True, text=True)
         assert refused.returncode == 2
         assert f"out is in use: process {first.pid} on " in refused.stderr
         code, told, _ = steer(place, "skip")
@@ -98,9 +99,7 @@ def test_a_running_minification_is_steered_killed_and_resumed(place: Path) -> No
     assert code == 2
     assert "nothing is minified in out" in said
     assert "graphdbg minify --resume -o out" in said
-    done = subprocess.run(
-        words("minify", "--resume", "-o", "out", "--json", "--full"), cwd=place, capture_output=True, text=True
-    )
+    done = subprocess.run(words(*again, "--json", "--full"), cwd=place, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(line["what"], line["state"]) for line in lines if line["event"] == "steered"] == [

@@ -246,7 +246,7 @@ def test_a_notebook_records_what_the_script_does_and_finds_a_planted_fault(
     assert command(["diff", "cell", "script"]) == 0, capsys.readouterr().out
     capsys.readouterr()
     with pytest.raises(SystemExit, match=r"^1$"):
-        command(["replay", "cell", "--json"])
+        command(["replay", "cell", "--json", "--full"])
     judged = json.loads(capsys.readouterr().out)["graphs"]
     assert len(judged) == 5 and {one["verdict"] for one in judged} <= {"fails", "ok", "rounding"}
     assert {one["kind"] for one in judged if one["verdict"] == "fails"} == {"wrong_numbers"}

@@ -28,7 +28,8 @@ _FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT")
 
 
 def command_line(words: Sequence[str]) -> list[str]:
-    """The words to execute: a script or `-m module` gets this Python in front, anything else is found on PATH.
+    """The words to execute: a script or `-m module` gets this Python in front, anything else is found on PATH or
+    beside this Python (torchrun, say, where the environment is not activated).
 
     Raises UsageError when there is no such script, module flag or program.
     """
@@ -49,6 +50,8 @@ def command_line(words: Sequence[str]) -> list[str]:
             raise CannotStartError(f"cannot run {first}", "there is no such script", "check the path")
         return [sys.executable, first, *rest]
     if shutil.which(first) is None:
+        if beside := shutil.which(first, path=str(Path(sys.executable).parent)):
+            return [beside, *rest]
         if path.is_file():
             raise CannotStartError(
                 f"cannot run {first}",

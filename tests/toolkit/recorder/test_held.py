@@ -92,7 +92,9 @@ def test_usual_nan_and_infinite_masks_hide_nothing(runner):
         "inputs.1.json",
         "inputs.37.json",
     }
-    assert graphdbg.open_run(done.run).graph("0_0/backward").inputs_record.execution == 1  # of the first that went wrong
+    assert (
+        graphdbg.open_run(done.run).graph("0_0/backward").inputs_record.execution == 1
+    )  # of the first that went wrong
 
 
 @pytest.mark.slow

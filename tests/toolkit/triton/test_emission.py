@@ -129,7 +129,7 @@ def test_a_graph_of_dynamo_gives_both_halves(tmp_path: Path, capsys: pytest.Capt
     graph = fx.symbolic_trace(step)
     inputs = [torch.randn(16, 32), torch.randn(32, 8, requires_grad=True)]
     graphdbg.save_graph(graph, inputs, tmp_path / "case", stage="dynamo")
-    assert command(["compile", str(tmp_path / "case"), "--emit", "ptx", "--target", "cuda:90", "--json"]) == 0
+    assert command(["compile", str(tmp_path / "case"), "--emit", "ptx", "--target", "cuda:90", "--json", "--full"]) == 0
     told = json.loads(capsys.readouterr().out)
     made = {part["part"]: part["compiled"] for part in told["parts"] if part["compiled"]}
     assert set(made) == {"forward", "backward"}
