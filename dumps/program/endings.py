@@ -33,7 +33,7 @@ def ending_of(
     """
     failure, ending = case.failure, _ending_of(case, compiled, inner, wide)
     if failure.kind in ("crash", "missing_error"):
-        words = ", ".join(map(quoted, sorted(words_of(failure.message), key=failure.message.lower().find)))
+        words = ", ".join(map(quoted, sorted(sorted(words_of(failure.message)), key=failure.message.lower().find)))
         ending.expected = [
             f"ERROR, WORDS = {quoted(failure.error.rpartition('.')[2])}, {f'{{{words}}}' if words else 'set()'}"
         ]

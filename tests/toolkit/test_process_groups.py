@@ -81,5 +81,5 @@ def test_the_graphs_of_two_ranks_are_replayed_together(tmp_path: Path) -> None:
     assert outcome.ok and outcome.notes == ["replayed together with the graphs of 1 other rank"]
     sums = [graphdbg.open_run(tmp_path / "run").graph(f"{rank}:0_0/inference").inputs()[0] * 2 for rank in (0, 1)]
     assert outcome.outputs is not None and outcome.outputs[0].equal((sums[0] + sums[1]).sin())
-    with pytest.raises(EnvironmentLackError, match="communicates with 1 other ranks"):
+    with pytest.raises(EnvironmentLackError, match="communicates with 1 other rank"):
         join(saved.record)

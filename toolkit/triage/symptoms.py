@@ -120,9 +120,10 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         return "No graph's steady state was measured.", None
     name, worst = max(times.items(), key=lambda item: item[1].compiled_s - item[1].eager_s)
     both = f"{1000 * worst.compiled_s:.2f} ms compiled, {1000 * worst.eager_s:.2f} ms in eager"
+    unsure = "" if worst.clear else ", which vary too much to say which is faster"
     text = (
-        f"Measured: one execution of {counted(len(times), 'graph')} in the steady state; the smallest gain is at "
-        f"{name}: {both}."
+        f"Measured: one execution of {counted(len(times), 'graph')} in the steady state; the slowest beside eager is "
+        f"{name}: {both}{unsure}."
     )
     if not worst.slow:
         return text, compiled
