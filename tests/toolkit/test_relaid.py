@@ -13,6 +13,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps import live
+from graphdbg.dumps.errors import DeviceMissingError
 from graphdbg.dumps.schema import InputRecord
 from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.cutting.parts import keep_values, part_of
@@ -83,3 +84,11 @@ def test_a_wrong_size_on_record_is_still_found() -> None:
     run = checked(gm)
     run(list(inputs))
     assert [(one.node, one.mismatches[0].property) for one in run.findings] == [(total.name, "size")]
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:99"])
+def test_a_device_that_is_not_here_is_named(device: str, tmp_path: Path) -> None:
+    gm = fx.symbolic_trace(lambda x: x * 2)
+    live.save_graph(gm, [torch.ones(2)], tmp_path / "case")
+    with pytest.raises(DeviceMissingError, match=f"cannot be moved to {device}: .*Name a device"):
+        Case.at(tmp_path / "case").live(device=device)

@@ -24,6 +24,7 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ...dumps import live
+from ...dumps.errors import DeviceMissingError
 from ...dumps.names import of_module
 from ...dumps.relocate import names_device, relocated
 from ...dumps.schema import GraphRecord, InputsRecord, TensorValue
@@ -88,7 +89,7 @@ class Case:
         notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
         notes += _plain_here(gm, inputs_record)
         if device is not None and not from_gpu:
-            gm, inputs = moved(gm, inputs, torch.device(device))
+            gm, inputs = moved(gm, inputs, _here(device))
             spec.dynamic = False
         if from_gpu and (fused := gpu_only.used(gm)):
             gpu_only.register()
@@ -180,6 +181,19 @@ def warm() -> None:
     targets.name_of(operator.getitem)
     for name in ("operator.getitem", "aten.relu.default", "prims.convert_element_type.default"):
         targets.resolve(name, "warm-up")
+
+
+def _here(name: str) -> torch.device:
+    """A device of this machine. Raises DeviceMissingError."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        why = str(error).partition("\n")[0]
+        raise DeviceMissingError(
+            f"the graph cannot be moved to {name}", why, "name a device of this machine"
+        ) from error
+    return device
 
 
 def moved(gm: fx.GraphModule, inputs: list[Any], device: torch.device) -> tuple[fx.GraphModule, list[Any]]:

@@ -25,7 +25,7 @@ import torch
 
 from ....dumps import kernels as generated
 from ....dumps import live
-from ....dumps.errors import DeviceMissingError, GraphdbgError
+from ....dumps.errors import GraphdbgError
 from ....dumps.store import SavedGraph, load_graph
 from ....dumps.wording import counted
 from ... import torch_private as t
@@ -402,10 +402,7 @@ def _case(saved: SavedGraph, device: str | None) -> Live:
         users = [len(node.users) for node in gm.graph.nodes if node.op == "placeholder"]
         if all(value is not None or not used for value, used in zip(fakes, users, strict=True)):
             return Live(gm, list(fakes), ReplaySpec.of(saved.record), notes)
-    try:
-        case = Case(saved).live(device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise DeviceMissingError(f"the graph cannot be moved to {device}", str(error).splitlines()[0]) from error
+    case = Case(saved).live(device=device)
     gm = copy_graph(case.gm)
     fakes = shared_fakes(gm, case.inputs, case.spec.dynamic)[0]
     return Live(gm, fakes, case.spec, case.notes)
