@@ -1,12 +1,11 @@
 """What each part of a finished case is needed for: others are put in its place, one at a time, and judged as any
 candidate is. And the passing case that is nearest to it.
 
-Knows no FX: what could be asked comes as rows from `passes.probes`. Must never change the case, nor claim more than was
-asked:
-"needed" only where something in its place passed and nothing failed the same way. Most single cuts were asked by the
-search;
-`certify` asks those that are missing, the smallest and cheapest queries of all, and so finds one that was believed by
-mistake.
+Knows no FX: what could be asked comes as rows from `passes.probes`. Must never change the case (where it fails the same
+way without a part after all, `less` names that case, and the session goes on from there), nor claim more than was
+asked: "needed" only where something in its place passed and nothing failed the same way. Most single cuts were asked by
+the search; `certify` asks those that are missing, the smallest and cheapest queries of all, and so finds one that was
+believed by mistake.
 
 For example:
 
@@ -87,6 +86,15 @@ class Needs:
     def candidate(self, probe: Probe) -> Candidate:
         """The case with one part changed."""
         return replace(self.base, edits=(*self.base.edits, probe.edit))
+
+    def less(self, engine: Engine) -> Candidate | None:
+        """The smallest case with a part left out that failed the same way: shapes or values that were changed after the
+        parts were tried let it go."""
+        cuts = [self.candidate(probe) for probe in self.probes if probe.what == "node" and probe.tried == LEFT_OUT]
+        known = [(answer.size, case) for case in cuts if (answer := engine.answer(case)) and answer.verdict.accepted]
+        size, case = min(known, key=lambda row: row[0], default=(None, None))
+        before = engine.answer(engine.case)
+        return case if size is not None and before is not None and size < before.size else None
 
     def changed(self, edit: str) -> str:
         """An edit of a probe in words; empty where it is none."""

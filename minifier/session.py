@@ -304,6 +304,11 @@ class Minification:
         left = RESTARTS
         while True:
             result = engine.run(self._steps(), state)
+            needs = self.needs[1] if self.needs and self.needs[0] == engine.best and not result.stopped else None
+            if needs is not None and (less := needs.less(engine)) is not None:
+                engine.take(less)
+                state, self.needs = less, None
+                continue
             try:
                 shown, times = self._verify(engine)
             except Restarted as again:
@@ -373,7 +378,7 @@ class Minification:
             return None
 
     def _needs(self, engine: Engine, state: Candidate) -> Candidate:
-        """Asks what each part of a small case is needed for; the case stays as it is."""
+        """Asks what each part of a small case is needed for; the case stays as it is (see `_search`)."""
         case = engine.best
         if case is None or len(case.keep) > MOST_EXPLAINED:
             return state

@@ -1,5 +1,5 @@
 """Probes: one part of a finished case is changed, to see whether it still fails. No pass of the search: nothing of it
-is kept.
+is kept, but of a part that was left out (see `Needs.less`).
 
 Sizes grow and shrink, one input dimension alone or all that must move together; arguments, values, layouts and
 operators become others. What eager refuses alone is "tied". Where another pass has an edit for it, that is the probe:

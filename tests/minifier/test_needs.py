@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,36 @@ def test_what_is_asked_never_changes_the_case(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "case" / "case").read_text())["edits"] == ["names canonical"]
     assert not any("probes" in event.case or "dtypes" in event.case for event in told if isinstance(event, Best))
     assert plain.needs == [] and plain.queries == result.queries - 7
+
+
+@dataclass
+class LetsGo(Explained):
+    """Once shapes have changed, one of the two needed atoms can be left out."""
+
+    def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
+        rows = super().propose(name, replace(candidate, edits=candidate.edits[1:]) if name == "names" else candidate)
+        return rows[:1] if name == "probes" and CUT in candidate.edits else rows
+
+    def test(self, candidate: Candidate) -> Answer:
+        answer = super().test(candidate)
+        return replace(answer, nodes=answer.nodes - 1) if CUT in candidate.edits else answer
+
+
+CUT = "probes cut n30"
+
+
+def test_from_a_part_that_was_left_out_after_all_the_search_goes_on(tmp_path: Path) -> None:
+    def without(shape: Shape, candidate: Candidate) -> bool:
+        return fails(shape, replace(candidate, edits=tuple(edit for edit in candidate.edits if edit != CUT)))
+
+    rows = [ROWS[0], ["0", CUT, "node", "{n30}", "aten.relu.default", "left out"]]
+    _, plain = explained(tmp_path / "plain", rows=[])
+    problem = LetsGo(transformer(300), without, rows=rows)
+    result = run(problem, tmp_path / "out")
+    assert problem.asked_for == [Candidate.of(CORE), replace(Candidate.of(CORE), edits=(CUT,))]
+    assert result.nodes == plain.nodes - 1
+    assert json.loads((tmp_path / "out" / "case" / "case").read_text())["edits"] == [CUT, "names canonical"]
+    assert not any(part["verdict"] == "replaceable" for part in result.needs)
 
 
 @pytest.mark.parametrize("jobs", [1, 4])

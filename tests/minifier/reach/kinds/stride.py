@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 KIND, HOST, MODE = "stride", "unet", "no_grad"
 SAYS, CORE, MOST = "stride", ("batch_norm",), 4
+FLAGS = ("--check", "metadata")  # strides as traced, though not eager's, are else a note
 
 
 def f(x):
