@@ -1,11 +1,11 @@
 """How long `minify` takes until its search begins, beside one compile of the failing graph.
 
-    python -m tests.bench.bench_begin "python prog.py" ["python other.py"] [--graphdbg PATH,PATH] [--max-time 60]
+    python -m tests.bench.bench_begin ["python prog.py" "python other.py"] [--graphdbg PATH,PATH] [--max-time 60]
 
-Records each program and minifies its run twice: with nothing judged before, and after a `triage` of the run. Prints
-seconds until the first query of the search over the seconds of one compile and first run of the failing graph
-(`replay`), measured between the two. `--graphdbg` names the commands of several trees, for before and after. Exits with
-1 where a run has no failing graph.
+Records each program (where none is given: five nodes with a planted fault) and minifies its run twice: with nothing
+judged before, and after a `triage` of the run. Prints seconds until the first query of the search over the seconds of
+one compile and first run of the failing graph (`replay`), measured between the two. `--graphdbg` names the commands of
+several trees, for before and after. Exits with 1 where a run has no failing graph.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from tests.house.five_nodes import PROGRAM
 
 HERE = str(Path(sys.executable).with_name("graphdbg"))
 OUTSIDE = ("sanity", "measuring")
@@ -56,7 +58,7 @@ def compile_s(graphdbg: str, graph: str, environment: dict[str, str]) -> float:
 def main() -> None:
     """Measures each program under each tree."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="+")
+    parser.add_argument("programs", nargs="*", default=[shlex.join([sys.executable, "-c", PROGRAM])])
     parser.add_argument("--graphdbg", default=HERE, help="commands with commas; default: the one beside this Python")
     parser.add_argument("--max-time", type=float, default=120.0)
     arguments = parser.parse_args()

@@ -1,11 +1,11 @@
 """What recording a tiny graph costs, two checkouts beside each other in one run: compiles in turn, as ratios.
 
-    python -m tests.bench.bench_tiny_graph OLD/graphdbg [--rounds 40]
+    python -m tests.bench.bench_tiny_graph [OLD/graphdbg] [--rounds 40]
 
 Three processes compile the same function of three nodes again and again, with warm kernels and torch's caches of graphs
-off, one compile each in turn: not recorded, recorded by this checkout, recorded by the other one. Cost: the median
-recorded compile less the median plain one, and the same with the end of the recording (files that are written late)
-shared among the compiles.
+off, one compile each in turn: not recorded, recorded by this checkout, recorded by the other one (where none is given:
+by this one again, which shows the noise). Cost: the median recorded compile less the median plain one, and the same
+with the end of the recording (files that are written late) shared among the compiles.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Child:
 def main() -> int:
     """Prints the costs and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("other", type=Path)
+    parser.add_argument("other", type=Path, nargs="?", default=HERE.parents[2])
     parser.add_argument("--rounds", type=int, default=40)
     arguments = parser.parse_args()
     this, other = HERE.parents[2], arguments.other.resolve()
