@@ -164,7 +164,7 @@ _INFIX = {
     "ge": ">=",
 }  # fmt: skip
 _WORDS = """torch sys os math operator subprocess traceback resource time graph compiled make_inputs run f expected
-actual
+actual tempfile
     bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex getattr
     divmod pow
     tuple list held mode fakes gm plain like text widened memory name value leaf device"""
@@ -172,7 +172,8 @@ _SETITEM = ("operator.setitem", "_operator.setitem")
 _OF_TORCH = re.compile(r"prims\.(?!_|inductor_|fma|mul_rn|prepare_softmax)")
 """Primitives that `import torch` registers; the others are Inductor's own."""
 _PLAIN = {
-    name: f"import {name}" for name in ("math", "operator", "os", "resource", "subprocess", "sys", "time", "traceback")
+    name: f"import {name}"
+    for name in ("math", "operator", "os", "resource", "subprocess", "sys", "tempfile", "time", "traceback")
 } | {"Path": "from pathlib import Path"}
 _INSIDE = {
     "compile_fx_inner": "from torch._inductor.compile_fx import compile_fx_inner",

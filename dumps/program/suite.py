@@ -252,18 +252,20 @@ def _out_of_memory(run: Runs) -> DyingProgram:
         f"        limit = int(file.read().split()[0]) * resource.getpagesize() + {OUT_OF_MEMORY_BYTES}",
         "    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))",
     ]
-    output = "capture_output=True, text=True, check=False"
     return DyingProgram(
         [
             *_child(
                 run, *limited, why=f"  # the compiled run, where no more than {OUT_OF_MEMORY_BYTES} bytes can be mapped"
             ),
             *run.eager(),
-            f"end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, {output})",
+            'with tempfile.TemporaryFile("w+") as log:  # no pipe: processes that it leaves would keep it open',
+            f"    end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, stdout=log, stderr=log, check=False)",
+            "    log.seek(0)",
+            "    told = log.read()",
             'words = ("memoryerror", "can\'t allocate memory", "std::bad_alloc", "out of memory")',
-            "short = end.returncode != 0 and any(word in end.stderr.lower() for word in words)",
+            "short = end.returncode != 0 and any(word in told.lower() for word in words)",
             'says = "BUG: it runs out of memory" if short else "cannot tell" if end.returncode else "gone"',
-            'print(f"{end.stderr}\\n{says}: the compiled run ended with {end.returncode}")',
+            'print(f"{told}\\n{says}: the compiled run ended with {end.returncode}")',
             "sys.exit(1 if short else UNSURE if end.returncode else 0)",
         ]
     )
