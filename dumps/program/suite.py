@@ -259,14 +259,12 @@ def _out_of_memory(run: Runs) -> DyingProgram:
             ),
             *run.eager(),
             'with tempfile.TemporaryFile("w+") as log:  # no pipe: processes that it leaves would keep it open',
-            f"    end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, stdout=log, stderr=log, check=False)",
-            "    log.seek(0)",
-            "    told = log.read()",
-            'words = ("memoryerror", "can\'t allocate memory", "std::bad_alloc", "out of memory")',
-            "short = end.returncode != 0 and any(word in told.lower() for word in words)",
-            'says = "BUG: it runs out of memory" if short else "cannot tell" if end.returncode else "gone"',
-            'print(f"{told}\\n{says}: the compiled run ended with {end.returncode}")',
-            "sys.exit(1 if short else UNSURE if end.returncode else 0)",
+            f"    end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, stderr=log, check=False).returncode",
+            "    told = log.seek(0) or log.read()",
+            'short = end and any(x in told for x in ("MemoryError", "allocate memory", "bad_alloc", "out of memory"))',
+            "print(f\"{told}\\n{'BUG: out of memory' if short else 'cannot tell' if end else 'gone'}: it ended "
+            'with {end}")',
+            "sys.exit(1 if short else UNSURE if end else 0)",
         ]
     )
 
