@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import shlex
 import signal
+import time
 import traceback
 from collections import deque
 from collections.abc import Sequence
@@ -52,6 +53,7 @@ from .widgets.trouble import ShownError, described
 if TYPE_CHECKING:
     from textual.driver import Driver
     from textual.filter import LineFilter
+    from textual.message_pump import MessagePump
 
     from ..toolkit.node_values.seen import ValuesSeen
     from .screens.tour import Tour
@@ -112,8 +114,10 @@ def contrast(first: Color, other: Color) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-PATIENCE_S = 0.5
-"""How long a key whose widget went away, or takes its time, can hold up the next ones."""
+LOOK_AGAIN_S = 0.5
+"""How often it is looked whether the widget of the key under way is still there."""
+PATIENCE_S = 10.0
+"""How long a key whose widget takes its time can hold up the next ones."""
 
 
 class InTurn(App[None]):
@@ -124,6 +128,8 @@ class InTurn(App[None]):
         self._typed: deque[events.Key] = deque()
         self._turn = 0
         self._under_way = False
+        self._at: MessagePump = self
+        """In whose queue the key under way is."""
 
     async def on_event(self, event: events.Event) -> None:
         """Holds a key back while an earlier one is under way."""
@@ -131,7 +137,6 @@ class InTurn(App[None]):
             await super().on_event(event)
         elif self._under_way:
             self._typed.append(event)
-            self.set_timer(PATIENCE_S, partial(self._next, self._turn))
         else:
             await self._hand_on(event)
 
@@ -140,17 +145,36 @@ class InTurn(App[None]):
         await super().on_event(event)
         first = self.focused or self.screen
         self._follow(first, self._turn, (first,))
+        self._watch(self._turn, time.monotonic() + PATIENCE_S)
 
     def _follow(self, node: DOMNode | None, turn: int, again: Sequence[DOMNode] = ()) -> None:
         """Follows the key from queue to queue: from the widget up to the app, which looks for its action; then what the
         action made the widget post (a field: that it was entered)."""
+        self._at = node or self
         if node is None or node is self:
-            if again:
-                self._follow(again[0], turn)
-            else:  # what was asked for "later", as the focus, comes before the next key
-                self.call_later(self.call_later, self._next, turn)
+            self.call_later(self._through, turn, again)
         elif not node.call_later(self._follow, node.parent, turn, again):
             self._follow(None, turn, again)
+
+    def _through(self, turn: int, again: Sequence[DOMNode]) -> None:
+        """The app has done the key, too."""
+        if again:
+            self._follow(again[0], turn)
+        else:  # what was asked for "later", as the focus, comes before the next key
+            self.call_later(self.call_later, self._next, turn)
+
+    def _watch(self, turn: int, until: float) -> None:
+        """Lets the next key pass where the widget of the one under way went away with it. That time went by alone is no
+        reason: on a busy machine keys would be led elsewhere than where they were typed."""
+
+        async def look() -> None:
+            if self._at.is_running and time.monotonic() < until:
+                self._watch(turn, until)
+            else:
+                await self._next(turn)
+
+        if turn == self._turn and self._under_way:
+            self.set_timer(LOOK_AGAIN_S, look)
 
     async def _next(self, turn: int) -> None:
         if turn == self._turn and self._under_way:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -18,7 +19,7 @@ from textual.widgets import Input
 
 from graphdbg.dumps.errors import EnvironmentLackError
 from graphdbg.tui import outside
-from graphdbg.tui.app import Workbench
+from graphdbg.tui.app import LOOK_AGAIN_S, Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.jobs import Job
 from graphdbg.tui.outside import command
@@ -296,7 +297,16 @@ def test_q_in_a_text_is_a_letter_and_esc_leaves_the_text(work: Any) -> None:
     play(story, room)
 
 
-def test_a_key_right_after_enter_goes_where_enter_led(work: Any) -> None:
+def test_a_key_right_after_enter_goes_where_enter_led(work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    home: Any = ROOMS["home"]()
+    submitted = type(home).on_input_submitted
+
+    async def slowly(room: Room, event: Input.Submitted) -> None:
+        await asyncio.sleep(1.5 * LOOK_AGAIN_S)  # as on a busy machine
+        submitted(room, event)
+
+    monkeypatch.setattr(type(home), "on_input_submitted", slowly)
+
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         room: Any = app.room
         await until(pilot, lambda: room.lines, "the list")
@@ -305,7 +315,7 @@ def test_a_key_right_after_enter_goes_where_enter_led(work: Any) -> None:
         await until(pilot, lambda: room._zoom == "none", "both z")
         assert room.words == "0"  # the field is typed over
 
-    play(story, ROOMS["home"]())
+    play(story, home)
 
 
 def test_rooms_stay_as_they_were_left_and_esc_goes_back_the_way_we_came(work: Any) -> None:
