@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import BadValueError, CommandLineError, UsageError
 from ..dumps.output import say
+from ..dumps.torchside.node_meta import fake_of
 from ..dumps.wording import counted
 from ..toolkit.live.case import Live
 from ..toolkit.live.values import input_bytes
@@ -32,7 +33,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..toolkit.cutting.atoms import fake_of, symbols_in
+from ..toolkit.cutting.atoms import symbols_in
 from ..toolkit.cutting.eager_values import record_values
 from ..toolkit.cutting.subgraph import Atoms, build, candidate_spec, output_nodes
 from ..toolkit.live.eager import clone_inputs, copy_graph

@@ -30,9 +30,9 @@ import torch
 from ..dumps import live
 from ..dumps.errors import NoGraphError
 from ..dumps.store import load_graph
+from ..dumps.torchside.node_meta import fake_of
 from ..dumps.wording import size_text
 from ..toolkit.blame.node_tasks import first_wrong, noticed
-from ..toolkit.cutting.atoms import fake_of
 from ..toolkit.cutting.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fakes, one_operator, part_of
 from ..toolkit.cutting.spill import load_values
 from ..toolkit.isolation.child import mark, report

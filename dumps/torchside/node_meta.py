@@ -77,6 +77,11 @@ _MAX_LENGTH = 4_000
 """The most characters of the text of a descriptor."""
 
 
+def fake_of(node: torch.fx.Node) -> Any:
+    """The value that a tracer noted, or None."""
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
 class _Name(str):
     """The name of a function as Inductor takes it into the names of kernels, and the `whole` name as recorded."""
 

@@ -18,8 +18,9 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
+from ...dumps.torchside.node_meta import fake_of
 from ...toolkit import torch_private as t
-from ...toolkit.cutting.atoms import fake_of, is_symbolic
+from ...toolkit.cutting.atoms import is_symbolic
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from ...toolkit.live.gpu_only import is_tied

@@ -16,7 +16,8 @@ from typing import Any
 
 from torch import fx
 
-from ...toolkit.cutting.atoms import fake_of, is_symbolic, target_name
+from ...dumps.torchside.node_meta import fake_of
+from ...toolkit.cutting.atoms import is_symbolic, target_name
 from ...toolkit.cutting.subgraph import candidate_spec
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph

@@ -15,7 +15,8 @@ import torch
 from torch import fx
 
 from ...dumps.schema import Ambient
-from ...toolkit.cutting.atoms import fake_of, is_symbolic, symbols_in, target_name
+from ...dumps.torchside.node_meta import fake_of
+from ...toolkit.cutting.atoms import is_symbolic, symbols_in, target_name
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from ...toolkit.live.inlining import inlinable, inlined

@@ -21,9 +21,10 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, compute_unbacked_bindings
 
 from ...dumps.schema import GraphBody, GraphRecord
+from ...dumps.torchside.node_meta import fake_of
 from ...dumps.torchside.symbols import Symbols, SymbolWriter
 from ...toolkit import torch_private as t
-from ...toolkit.cutting.atoms import SYMBOLIC, bound_by, fake_of, is_symbolic, symbols_in
+from ...toolkit.cutting.atoms import SYMBOLIC, bound_by, is_symbolic, symbols_in
 from ...toolkit.cutting.subgraph import candidate_spec
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import attribute

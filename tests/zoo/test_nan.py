@@ -12,12 +12,12 @@ import pytest
 
 PROGRAMS = Path(__file__).parent / "nan"
 OWN = {
-    "own": "NaN first at log of scale = -0.02, own.py:10",
-    "backward": "NaN first at mul_2, backward.py:14, whose input expand_1 is infinite since div (backward.py:14)",
+    "own": "NaN first at log of scale = -0.02, own.py:11",
+    "backward": "NaN first at mul_2, backward.py:16, whose input expand_1 is infinite since div (backward.py:16)",
     "overflow": "NaN first at div, overflow.py:11, whose input mul_1 is infinite since exp (overflow.py:8)",
-    "branch": "NaN first at sqrt, branch.py:14",
-    "masked": "NaN first at sub, masked.py:16, whose input where is infinite (masked.py:15)",
-    "later": "NaN first at log, later.py:13",
+    "branch": "NaN first at sqrt, branch.py:16",
+    "masked": "NaN first at sub, masked.py:18, whose input where is infinite (masked.py:17)",
+    "later": "NaN first at log, later.py:15",
     "optimizer": "NaN first at div, rmsprop.py:",
 }
 

@@ -28,6 +28,7 @@ import torch
 from torch import fx
 
 from ...dumps.errors import BadValueError, CannotCompileError, NoSuchRunError, OptionsExcludeError, UnknownWordError
+from ...dumps.torchside.node_meta import fake_of
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live import entries
@@ -210,7 +211,7 @@ def refuse_moved(gm: Any, inputs: Sequence[Any]) -> None:
         return
     moved: list[tuple[str, torch.device, torch.device]] = []
     for index, (node, given) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False)):
-        traced = node.meta.get("val", node.meta.get("example_value"))
+        traced = fake_of(node)
         if not isinstance(traced, torch.Tensor) or not isinstance(given, torch.Tensor):
             continue
         if traced.device.type != given.device.type or (traced.device.index or 0) != (given.device.index or 0):

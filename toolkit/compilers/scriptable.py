@@ -22,6 +22,7 @@ from torch import fx
 from torch.fx.graph import CodeGen
 from torch.fx.node import map_aggregate
 
+from ...dumps.torchside.node_meta import fake_of
 from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
 from ..live.eager import copy_graph
@@ -86,7 +87,7 @@ def _annotate(graph: fx.Graph, inps: Sequence[Any]) -> None:
     """TorchScript takes every argument for a tensor unless told otherwise."""
     placeholders = graph.find_nodes(op="placeholder")
     for place, node in enumerate(placeholders):
-        value = inps[place] if place < len(inps) else node.meta.get("val", node.meta.get("example_value"))
+        value = inps[place] if place < len(inps) else fake_of(node)
         node.type = _kind(value)
 
 

@@ -25,6 +25,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
+from ...dumps.torchside.node_meta import fake_of
 from ..live.case import reshapes
 from ..live.values import Held, Values, leaves, opaque
 
@@ -113,11 +114,6 @@ class Carried:
                 needed.add(name)
                 now = mode
         return needed
-
-
-def fake_of(node: fx.Node) -> Any:
-    """The value that a tracer noted, or None."""
-    return node.meta.get("val", node.meta.get("example_value"))
 
 
 def is_symbolic(value: Any) -> bool:

@@ -22,6 +22,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.torchside import torch_private as t
+from ...dumps.torchside.node_meta import fake_of
 from ...dumps.torchside.wrappers import is_wrapper, parts, type_name
 from ..live.eager import clone_inputs, is_random
 from ..live.execution import leaves
@@ -88,7 +89,7 @@ class Recorder(fx.Interpreter):
         self.values.raised = n.name
         self.values.memory[n.name] = frozenset()
         self.values.produced[n.name] = self.values.read["output", n.name] = 0
-        self.values.trees[n.name, 0] = self._hold(_zeros(n.meta.get("val", n.meta.get("example_value"))), f"{n.name}.0")
+        self.values.trees[n.name, 0] = self._hold(_zeros(fake_of(n)), f"{n.name}.0")
 
     def run_node(self, n: fx.Node) -> Any:
         before: dict[fx.Node, int] = {}

@@ -20,11 +20,11 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
+from ...dumps.torchside.node_meta import fake_of
 from ...dumps.torchside.values import storage_key
 from ...dumps.walk import user_frame
 from ...dumps.wording import counted
 from .. import torch_private as t
-from ..cutting.atoms import fake_of
 from ..live.eager import attribute
 from ..live.values import reach
 from ..verdicts.mismatches import Mismatch, NodeMismatch
@@ -196,9 +196,7 @@ def _alone_mode() -> Any:
 def _quietly(graph: fx.Graph) -> Iterator[Any]:
     """The fake mode of a graph's recorded values with no guard added to its shapes; None when the values are of
     none."""
-    values = (
-        leaf for node in graph.nodes for leaf in t.tree_leaves(node.meta.get("val", node.meta.get("example_value")))
-    )
+    values = (leaf for node in graph.nodes for leaf in t.tree_leaves(fake_of(node)))
     mode = next((leaf.fake_mode for leaf in values if isinstance(leaf, t.FakeTensor)), None)
     if mode is None or mode.shape_env is None:
         yield mode

@@ -25,6 +25,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
+from ...dumps.torchside.node_meta import fake_of
 from ...dumps.torchside.wrappers import whole
 from ..live.eager import GraphRunError, attribute, clone_inputs, copy_graph, drawn, is_random, run_graph
 from ..live.execution import Execution
@@ -224,7 +225,7 @@ def _widen_tensor(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _dtype_of(node: fx.Node) -> torch.dtype | None:
-    value = node.meta.get("val", node.meta.get("example_value"))
+    value = fake_of(node)
     return value.dtype if isinstance(value, torch.Tensor) else None
 
 

@@ -22,6 +22,7 @@ import torch
 from torch import fx
 
 from ...dumps.names import of_module
+from ...dumps.torchside.node_meta import fake_of
 from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
 from ..live.execution import Attributes, Execution, held, leaves, returned, same_bits
 from ..live.spec import FULL_STAGES, ReplaySpec
@@ -206,7 +207,7 @@ class Comparing:
 
 
 def _traced(node: Any) -> Any:
-    return node.meta.get("val", node.meta.get("example_value")) if isinstance(node, fx.Node) else None
+    return fake_of(node) if isinstance(node, fx.Node) else None
 
 
 def _as_traced(traced: Any, value: Any) -> bool:

@@ -23,6 +23,7 @@ import torch
 from torch import fx
 
 from ...dumps.allowlist import TRITON_CALLS
+from ...dumps.torchside.node_meta import fake_of
 from ...dumps.torchside.triton_kernels import name_of_kernel
 from .. import torch_private as t
 from .eager import nodes_in
@@ -191,7 +192,7 @@ def on_cpu(gm: fx.GraphModule) -> list[str]:
 
 
 def _is_on_cpu(node: fx.Node) -> bool:
-    values = [source.meta.get("val", source.meta.get("example_value")) for source in node.all_input_nodes]
+    values = [fake_of(source) for source in node.all_input_nodes]
     devices = {value.device.type for value in values if isinstance(value, torch.Tensor)}
     return devices == {"cpu"} or (not devices and not torch.cuda.is_available())
 

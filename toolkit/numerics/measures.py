@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import fx
 
+from ...dumps.torchside.node_meta import fake_of
 from ...dumps.wording import counted
 from ..live.execution import leaves
 from ..verdicts.signature import Form
@@ -423,7 +424,7 @@ def shapes_of(node: fx.Node) -> list[tuple[int, ...]]:
 
 
 def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    value = node.meta.get("val", node.meta.get("example_value"))
+    value = fake_of(node)
     parts = value if isinstance(value, (list, tuple)) else [value]
     return [part for part in parts if isinstance(part, torch.Tensor)]
 

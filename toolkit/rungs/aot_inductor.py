@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...dumps.torchside.node_meta import fake_of
 from .. import torch_private as t
 from ..live import gpu_only
 from ..live.entries import is_number, mode_of
@@ -70,7 +71,7 @@ def _is_trained(values: Sequence[Any], spec: ReplaySpec) -> bool:
 
 def _tensors(nodes: Any) -> Iterator[torch.Tensor]:
     for node in nodes:
-        value = node.meta.get("val", node.meta.get("example_value"))
+        value = fake_of(node)
         values = value if isinstance(value, (list, tuple)) else [value]
         yield from (item for item in values if isinstance(item, torch.Tensor))
 

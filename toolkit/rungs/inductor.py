@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...dumps.torchside.node_meta import fake_of
 from ...dumps.wording import error_line
 from .. import torch_private as t
 from ..live import entries, gpu_only
@@ -49,7 +50,7 @@ class Inductor(Rung):
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
         nodes = gm.graph.find_nodes(op="placeholder")
-        values = [(node.name, node.meta.get("val", node.meta.get("example_value"))) for node in nodes]
+        values = [(node.name, fake_of(node)) for node in nodes]
         sparse = [
             name for name, value in values if isinstance(value, torch.Tensor) and value.layout is not torch.strided
         ]

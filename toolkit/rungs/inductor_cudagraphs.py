@@ -14,6 +14,7 @@ import msgspec
 import torch
 from torch import fx
 
+from ...dumps.torchside.node_meta import fake_of
 from .. import torch_private as t
 from ..live.eager import clone_inputs
 from ..live.entries import mode_of
@@ -37,7 +38,7 @@ class InductorCudagraphs(Inductor):
         return super().unavailable(spec)
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        values = [node.meta.get("val", node.meta.get("example_value")) for node in gm.graph.nodes]
+        values = [fake_of(node) for node in gm.graph.nodes]
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         if spec.device is None and not any(value.is_cuda for value in tensors):
             return "no value of the graph is on a CUDA device"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from ...dumps.torchside.node_meta import fake_of
 from ..live.eager import has_kernel_draws
 from ..live.entries import mode_of, patterns_without_device
 from ..live.rung import Compiled
@@ -39,9 +40,7 @@ class TritonInterpret(Inductor):
         return lacks_interpreter()
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        values = [
-            node.meta.get("val", node.meta.get("example_value")) for node in gm.graph.nodes if node.op == "placeholder"
-        ]
+        values = [fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
         if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values):
             return "the graph is on a GPU, and kernels are interpreted on the CPU: add --device cpu"
         own = sorted(

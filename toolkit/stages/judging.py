@@ -22,6 +22,7 @@ import torch
 from torch import fx
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.torchside.node_meta import fake_of
 from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..isolation.child import mark
@@ -338,7 +339,7 @@ def _parameters(gm: fx.GraphModule) -> dict[str, torch.nn.Parameter]:
 
 def _narrowest(gm: fx.GraphModule) -> int:
     """Bytes of the narrowest float that the graph makes."""
-    values = [node.meta.get("val", node.meta.get("example_value")) for node in nodes_in(gm)]
+    values = [fake_of(node) for node in nodes_in(gm)]
     sizes = [
         tensor.dtype.itemsize for value in values for tensor in tensors_in(value) if tensor.dtype.is_floating_point
     ]

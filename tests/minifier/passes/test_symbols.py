@@ -11,11 +11,11 @@ import torch
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.schema import Ambient, TensorValue
 from graphdbg.dumps.store import load_graph
+from graphdbg.dumps.torchside.node_meta import fake_of
 from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.symbolic import symbols_of
-from graphdbg.toolkit.cutting.atoms import fake_of
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from ....dumps.errors import GraphdbgError
+from ....dumps.torchside.node_meta import fake_of
 from ..passes import GROUPS, NamedPass, known, resolve
 from .case import ErrorContext, Explained, interpreter
 from .compilers import excerpt
@@ -164,7 +165,7 @@ def _device(node: Any, run_by: Any) -> str:
     """The device of a node's value: as it was run, else as it was traced; "" where it has none."""
     value: Any = getattr(run_by, "env", {}).get(node)
     if value is None:
-        value = node.meta.get("val", node.meta.get("example_value"))
+        value = fake_of(node)
     if isinstance(value, (list, tuple)):
         value = next((part for part in value if part is not None), None)  # pyright: ignore[reportUnknownVariableType]
     device = getattr(value, "device", None)

@@ -27,6 +27,7 @@ from ....dumps import kernels as generated
 from ....dumps import live
 from ....dumps.errors import GraphdbgError
 from ....dumps.store import SavedGraph, load_graph
+from ....dumps.torchside.node_meta import fake_of
 from ....dumps.wording import counted
 from ... import torch_private as t
 from ...isolation.child import failure_of, is_memory_error, mark, report
@@ -330,7 +331,7 @@ def fingerprint(gm: Any) -> Fingerprint:
         if isinstance(part, torch.fx.GraphModule):
             for node in part.graph.nodes:
                 call = f"{node.op} {node.target} {node.args} {node.kwargs}"
-                calls[f"{name}/{node.name}"] = (call, _value(node.meta.get("val", node.meta.get("example_value"))))
+                calls[f"{name}/{node.name}"] = (call, _value(fake_of(node)))
     return calls
 
 
