@@ -19,7 +19,7 @@ from ...dumps.worst import keep
 from ..isolation.imports import option_words
 from ..verdicts.ladder_records import number
 from ..verdicts.verdict import NO_TIME, NOT_JUDGED, with_flags
-from ..verdicts.verdict_words import AROUND, first_line, known, said, word
+from ..verdicts.verdict_words import AROUND, all_known, first_line, known, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -264,7 +264,8 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
     )
     judged = [row for row in triaged.graphs if row.verdict.detail not in (NOT_JUDGED, NO_TIME)]
     at = triaged.verdict.where.graph if triaged.verdict.where is not None else ""
-    keep(run, {row.id: known(row.verdict) for row in sorted(judged, key=lambda row: row.address != at)})
+    rows = sorted(judged, key=lambda row: row.address != at)
+    keep(run, all_known(run, [(row.id, row.verdict) for row in rows]))
     both = zip(triaged.ladders, triaged.boundaries, strict=True)
     climbed = [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both]
     tables = [times_table(triaged.times)] if triaged.times else []

@@ -29,6 +29,7 @@ from ..isolation.imports import TRUST, option_words
 from ..replaying.replay import replay
 from ..triage.run import triage_run
 from ..verdicts.verdict import OK, Verdict
+from ..verdicts.verdict_words import minified
 from .records import PROGRAM, RUNGS, Call
 
 Report = Callable[[str], object]
@@ -118,9 +119,7 @@ def _likely(modules: Mapping[str, str]) -> list[str]:
 def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: Report) -> Verdict:
     """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail
     there, too."""
-    graph = _graph_of(run, verdict)
-    minify = next((line for line in verdict.next if line.startswith("graphdbg minify ")), "")
-    named = next((other for other in run.graphs() if minify.endswith(f"/{other.id}")), graph)
+    named = minified(verdict, run) or _graph_of(run, verdict)
     if named is None or not verdict.next:
         return verdict
     report(f"looking for what a process of graphdbg's own has to import, that {named.id} fails there")

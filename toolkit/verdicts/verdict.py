@@ -196,6 +196,11 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         """1 where something fails, 4 where that could not be judged, else 0."""
         return 1 if self.failed else 4 if self.verdict in _UNDECIDED else 0
 
+    @property
+    def minify(self) -> str:
+        """The command, among those to go on with, that shrinks the failure; "" where none does."""
+        return next((command for command in self.next if command.startswith("graphdbg minify ")), "")
+
     def then(self, *commands: str) -> Verdict:
         """The verdict with the commands to go on with, under the flags that are in force now; an empty command is
         none."""

@@ -11,12 +11,16 @@ Decides nothing: what was found is in the record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...dumps.wording import counted, size_text
 from .signature import Signature
 from .verdict import KINDS, NO_REFERENCE, WHOLE, Fault, Verdict
+
+if TYPE_CHECKING:
+    from ...dumps.store import Run, SavedGraph
 
 Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
 
@@ -158,6 +162,24 @@ def word(record: Verdict) -> str:
 def known(record: Verdict) -> tuple[int, str, str]:
     """The part of a verdict that is kept (see `dumps.worst`)."""
     return record.exit_code, word(record), record.reason.partition("\n")[0][:300]
+
+
+def all_known(run: Run, verdicts: Iterable[tuple[str, Verdict]]) -> dict[str, tuple[int, str, str]]:
+    """What is kept of verdicts on graphs of a run, by id: each under the graph that its next command shrinks, too, and
+    there first."""
+    kept: dict[str, tuple[int, str, str]] = {}
+    for name, verdict in verdicts:
+        smaller = minified(verdict, run)
+        for graph in (smaller.id if smaller else name, name):
+            kept.setdefault(graph, known(verdict))
+    return kept
+
+
+def minified(record: Verdict, run: Run) -> SavedGraph | None:
+    """The graph of the run that a verdict's next command shrinks: for a wrong pass that before it, which fails by
+    itself."""
+    named = shlex.split(record.minify)[2:3]
+    return next((graph for graph in run.graphs() for name in named if name.endswith(f"/{graph.id}")), None)
 
 
 def _said(name: str) -> str:

@@ -20,6 +20,7 @@ from graphdbg.toolkit.stages.asking import judge_stages
 from graphdbg.toolkit.triage.run import triage_run
 from graphdbg.toolkit.verdicts.own_passes import WITHOUT
 from graphdbg.toolkit.verdicts.verdict import Verdict
+from graphdbg.toolkit.verdicts.verdict_words import all_known
 
 PASS = """
 import torch
@@ -117,7 +118,8 @@ def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
         text = "import torch\nfrom my_passes import Mine\n"
     run = dumped(tmp_path / "script.py", text + program)
     began = time.monotonic()
-    judged = triage_run(open_run(run)).verdict
+    triaged = triage_run(open_run(run))
+    judged = triaged.verdict
     assert time.monotonic() - began < 30
     if not node:
         assert found(run) is None
@@ -126,6 +128,9 @@ def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
     assert f"Mine in {home}:6 ({hook})" in judged.reason
     assert judged.where is not None
     assert judged.where.node.startswith(node)
+    kept = list(all_known(open_run(run), [(row.id, row.verdict) for row in triaged.graphs]))
+    assert f"/{kept[0]} " in f"{judged.minify} "  # what `minify` of the run takes
+    assert judged.where.graph.endswith(kept[1])
     where = (text + program).splitlines().index(next(one for one in program.splitlines() if WORDS[node] in one)) + 1
     assert judged.where.line == f"script.py:{where}"
 

@@ -340,7 +340,7 @@ def _next(line: ListingLine, row: ListedGraph, judged: Judged | None) -> list[tu
     if row.status in IN_FLIGHT and not row.lost:
         return []
     if judged is not None and judged.bad:
-        shrink = [command for command in judged.record.next if command.startswith("graphdbg minify ")][:1]
+        shrink = [judged.record.minify] if judged.record.minify else []
         if not shrink and judged.rung in NAMES:
             shrink = [
                 shlex.join(
