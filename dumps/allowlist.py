@@ -83,6 +83,11 @@ EXTRA_FUNCTIONS = tuple(
         ("torch._functorch.vmap", "lazy_load_decompositions"),
         ("torch._functorch.eager_transforms", "_set_tensor_requires_grad _autograd_grad"),
         ("torch.autograd", "grad"),
+        (
+            "torch",
+            "Tensor BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor "
+            "LongTensor ShortTensor",
+        ),
         ("torch.autograd.forward_ad", "_maybe_load_decompositions make_dual unpack_dual"),
         ("torch._refs", "tensor"),
         ("torch._dynamo.variables.torch", "untyped_storage_size"),

@@ -76,6 +76,16 @@ def numbers(record: GraphRecord, seen: InputsRecord | None = None) -> dict[str, 
     return by_symbol
 
 
+def inputs_known(record: GraphRecord, seen: InputsRecord | None) -> dict[str, InputRecord]:
+    """What is known of each input: as seen in an execution, with the statistics of the graph itself where it has some
+    (see `roles`)."""
+    known = {item.name: item for item in record.inputs}
+    for item in seen.inputs if seen is not None else ():
+        told = known[item.name].statistics if item.name in known else None
+        known[item.name] = msgspec.structs.replace(item, statistics=item.statistics or told)
+    return known
+
+
 def _learn(node: NodeRecord, item: InputRecord, by_symbol: dict[str, int | float | bool]) -> None:
     if isinstance(node.value, SymValue):
         if node.value.expr in by_symbol and item.scalar is not None:

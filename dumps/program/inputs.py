@@ -22,7 +22,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ..arguments import KINDS
-from ..hints import Numbers, numbers_and_bounds, size
+from ..hints import Numbers, inputs_known, numbers_and_bounds, size
 from ..schema import (
     Arg,
     ConstValue,
@@ -98,7 +98,7 @@ def slots_of(
 
     `grad`: inputs keep requires_grad.
     """
-    seen = {item.name: item for item in record.inputs} | {item.name: item for item in (inputs.inputs if inputs else [])}
+    seen = inputs_known(record, inputs)
     known, limits = numbers_and_bounds(record, inputs)
     slots: list[Slot] = []
     for node in placeholders(record.graph):

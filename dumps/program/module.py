@@ -68,6 +68,8 @@ def stored(name):
 def made_up(spec, count, key):
     """`count` elements of the dtype of `spec`, the same in every run."""
     dtype = getattr(torch, spec["dtype"])
+    if "filled" in spec:
+        return torch.full((count,), spec["filled"], dtype=dtype)
     source = torch.Generator().manual_seed(sum(ord(c) * 31**i for i, c in enumerate(key)) % 2**63)
     if dtype is torch.bool:
         return torch.rand(count, generator=source) < 0.5
@@ -126,7 +128,8 @@ def inputs():
         if item.get("scalar") is not None:
             return item["scalar"]
         if item.get("value", {}).get("value_kind") == "tensor":
-            spec = {**item["value"], "bound": (spec or {}).get("bound", 2)}
+            known = {key: spec[key] for key in ("bound", "filled") if key in (spec or ())}
+            spec = {"bound": 2, **item["value"], **known}
         if isinstance(spec, list):
             return [one(f"{name}.{i}", part) for i, part in enumerate(spec)]
         return tensor(spec, "input " + name) if isinstance(spec, dict) else spec
@@ -212,12 +215,16 @@ def _inputs(record: GraphRecord) -> list[str]:
     """`INPUTS = {name: specification}` in placeholder order.
 
     A specification is a number, None, a list of specifications, or a dict: the fields of TensorValue with numbers for
-    all symbols, and `bound` for an integer tensor that holds indices.
+    all symbols, `bound` for an integer tensor that holds indices, and `filled` for one whose only number is known.
     """
     known, limits = numbers_and_bounds(record)
+    told = {item.name: item.statistics or {} for item in record.inputs}
     lines: list[str] = []
     for node in placeholders(record.graph):
         specification = _specification(node.value, known, limits.get(node.name), f"input {node.name}")
+        seen = told.get(node.name, {})
+        if isinstance(specification, dict) and seen.get("min") is not None and seen["min"] == seen.get("max"):
+            specification["filled"] = seen["min"]
         lines.append(f"    {node.name!r}: {specification!r},")
     return ["INPUTS = {", *lines, "}"]
 

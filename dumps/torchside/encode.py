@@ -69,7 +69,7 @@ def encode(
     `roles` are what is known of inputs: role and source count. Tensors that the graph holds go to `sink`; without one,
     and for those it declines, only their metadata is written.
     """
-    known = {item.name: item for item in roles}
+    known = {item.name: InputRecord(item.name, item.role, item.source, statistics=item.statistics) for item in roles}
     with torch.no_grad(), t.modes_off():
         encoder = _Encoder(gm, sink)
         body = encoder.whole()
@@ -81,8 +81,7 @@ def encode(
         symbols, guards, shape_env = encoder.symbols.finish()
         kernels = encoder.kernels.finish() if "kernels" in vars(encoder) else []
     inputs = [
-        InputRecord(name, known[name].role, known[name].source) if name in known else InputRecord(name)
-        for name in (node.name for node in body.nodes if node.op == "placeholder")
+        known.get(name) or InputRecord(name) for name in (node.name for node in body.nodes if node.op == "placeholder")
     ]
     record = GraphRecord(
         format=FORMAT,

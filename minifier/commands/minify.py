@@ -294,9 +294,13 @@ def _run(
         return 130
     if saved.status == "failed" and result.signature is not None:
         result.notes += [unlike] if (unlike := unlike_the_record(saved.error, result.signature.text())) else []
+    report = None
     if not code:
         life.log.tell(Stepped("report", result.queries))
-    report = None if code else _report(result, out, options, bare)
+        try:
+            report = _report(result, out, options, bare)
+        except KeyboardInterrupt:
+            code = 130
     about: dict[str, Any] = {"repro": "none", "repro_path": None, "issue": None}
     if report is not None:
         result.verdict = result.verdict.in_layer(report.verdict.layer)

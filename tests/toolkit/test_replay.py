@@ -20,6 +20,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.toolkit.commands.replay import rank
 from graphdbg.toolkit.commands.replay import replay as command
+from graphdbg.toolkit.compilers.get_inputs import get_inputs
 from graphdbg.toolkit.isolation import JUDGING, ForkServer, raise_refusal
 from graphdbg.toolkit.isolation.protocol import Answer, ChildError
 from graphdbg.toolkit.replaying import fidelity
@@ -35,6 +36,30 @@ model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Dr
 compiled = torch.compile(model)
 for batch in (4, 6):
     compiled(torch.randn(batch, 8)).square().mean().backward()
+"""
+
+
+NUMBERS = """
+import torch
+import torch._inductor.config as config
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.scale = torch.nn.LayerNorm(8), 0.125
+
+    def forward(self, x):
+        return self.norm(x) * self.scale
+
+def broken(graph):
+    raise RuntimeError("no such pass")
+
+config.post_grad_custom_pre_pass = broken
+with torch.no_grad():
+    try:
+        torch.compile(Net(), dynamic=True)(torch.randn(4, 8))
+    except Exception as error:
+        assert "no such pass" in str(error)
 """
 
 
@@ -194,3 +219,16 @@ call(cpp_fused_relu_0)
     assert fidelity.code_lines(one) == fidelity.code_lines(other)
     assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("+ 1", "+ 2"))
     assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("num_threads(2)", "num_threads(3)"))
+
+
+def test_floats_that_dynamo_hands_in_as_tensors_are_known_before_the_graph_runs(
+    recorded_script: Callable[..., Path],
+) -> None:
+    run = recorded_script(NUMBERS)
+    for graph in ("0_0/dynamo", "0_0_a1/inference"):
+        given = [float(value) for value in get_inputs(run / graph) if getattr(value, "shape", None) == ()]
+        assert 0.125 in given
+        program = (load_graph(run / graph).path / "graph.py").read_text()
+        assert all(f"'filled': {number}" in program for number in given)
+        if graph.endswith("dynamo"):
+            assert 1e-05 in given

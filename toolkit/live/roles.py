@@ -10,6 +10,7 @@ For example:
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from ...dumps.names import at
@@ -31,8 +32,20 @@ def _dynamo_input(node: Any) -> InputRecord:
     value = node.meta.get("example_value")
     if not isinstance(value, torch.nn.Parameter) and "_buffers[" in source:
         return InputRecord(node.name, "buffer", source)
-    is_parameter = isinstance(value, torch.nn.Parameter) or "_parameters[" in source
-    return InputRecord(node.name, "parameter" if is_parameter else "user", source)
+    if isinstance(value, torch.nn.Parameter) or "_parameters[" in source:
+        return InputRecord(node.name, "parameter", source)
+    return InputRecord(node.name, "user", source, statistics=_of_number(node))
+
+
+def _of_number(node: Any) -> dict[str, float | int | None] | None:
+    """Statistics of a float of the program's (a layer's eps), which Dynamo hands in as a tensor and takes out again;
+    None for any other input. It is known before the graph runs."""
+    for user in node.users:
+        taken = user.meta.get("example_value") if (user.op, user.target) == ("call_method", "item") else None
+        number = getattr(getattr(taken, "node", None), "hint", taken)
+        if isinstance(number, float) and math.isfinite(number):
+            return {"min": number, "max": number, "mean": number, "std": 0.0}
+    return None
 
 
 def _source(node: Any) -> str:
@@ -117,7 +130,8 @@ def _aot_input(node: Any, dynamo: list[InputRecord], stage: str) -> InputRecord:
     kind = type(described).__name__
     index = getattr(described, "idx", None)
     if kind == "PlainAOTInput" and isinstance(index, int) and index < len(dynamo):
-        return InputRecord(node.name, dynamo[index].role, dynamo[index].source or text)
+        given = dynamo[index]
+        return InputRecord(node.name, given.role, given.source or text, statistics=given.statistics)
     if hasattr(described, "is_param") and described.is_param():
         return InputRecord(node.name, "parameter", text)
     if hasattr(described, "is_buffer") and described.is_buffer():

@@ -111,8 +111,10 @@ class CompiledArtifacts:
             )
             if not graphs or graphs[0].stage.endswith("backward"):
                 return text  # which of them is which cannot be said
-            if len(graphs) > len(self.graphs):  # more of them is a backward that the run did not run
+            if len(graphs) > len(self.graphs):
                 self.apart, self.said = "graph", text.removeprefix("different: ")
+            else:  # the run did not come to its backward
+                text = f"same as far as the run got, which compiled {len(graphs)} of {len(self.graphs)} graphs"
         for graph, lines in zip(graphs, self.graphs, strict=False):
             recorded = graph_lines(graph.record)
             if recorded != lines:

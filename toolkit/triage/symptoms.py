@@ -263,6 +263,10 @@ def _absent(run: Run, name: str) -> str:
     return f"{'rank' if len(missing) == 1 else 'ranks'} {', '.join(map(str, missing))}" if missing else ""
 
 
+_ITS_OWN = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
+"""Signals that a process raises by what it does."""
+
+
 def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """The graph that was being compiled or run at the end, where judging it again shows nothing."""
     rows = [row for row in run.rows if row.lost or row.status in IN_FLIGHT or "KeyboardInterrupt" in (row.error or "")]
@@ -272,7 +276,12 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
     row = rows[0]
     state = row.status if row.lost or row.status in IN_FLIGHT else "compiling"
     text = f"{row.id} was {state} when its process ended" if row.lost or row.error else f"{row.id} is {state}"
-    verdict = cannot_tell(f"{text}, but here it ends and is right: what it waited for is outside the graph")
+    end = next((end for end in deaths.endings(run.processes) if end.process.name == row.process), None)
+    why = "what it waited for is outside the graph"
+    if end is not None and end.signal in _ITS_OWN:
+        text += f" by {end.signal}"
+        why = "the inputs of the run, or what is outside the graph, made it fail there"
+    verdict = cannot_tell(f"{text}, but here it ends and is right: {why}")
     return f"{text}.", verdict.then(whole_program(run))
 
 
