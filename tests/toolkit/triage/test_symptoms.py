@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -245,6 +246,21 @@ def test_a_program_that_was_ended_may_have_been_in_a_later_execution_of_a_graph(
     text, verdict = in_flight(open_run(tmp_path / "run"))
     assert "run for the first time" in text and verdict is not None
     assert verdict.reason.endswith("outside of graphs, or in a later execution of a graph")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(-11, "ended by SIGSEGV, but here it ends and is right: the inputs"), (-9, "right: what it waited for is")],
+)
+def test_a_graph_in_flight_at_a_death_waited_only_where_it_was_killed_from_outside(recorded, tmp_path, code, said):
+    whole = open_run(shutil.copytree(recorded, tmp_path / "run"))
+    graph = whole.graphs()[0]
+    for process in whole.processes:
+        write_exit(process.path, process.record.pid, code)
+        with (process.path / "journal.jsonl").open("a") as journal:
+            journal.write(json.dumps({"t": 2e9, "kind": "running", "graph": graph.local_id}) + "\n")
+    _, verdict = in_flight(open_run(tmp_path / "run"))
+    assert verdict is not None and said in verdict.reason
 
 
 def test_rounding_is_no_answer_to_a_nan_on_inputs_that_were_made_up(limited):
