@@ -265,7 +265,8 @@ def _off_text(case: ReproFacts) -> str:
     if case.off == "eager":
         return "nothing is compared" if case.checked else "backend eager"
     if case.off == "work-around":
-        return f"with the work-around {'; '.join(_one_line(line, 100) for line in case.workaround.splitlines())}"
+        lines = case.workaround.splitlines()
+        return f"with the work-around {_one_line(lines[0], 100) if len(lines) == 1 else 'under `if not FAULT`'}"
     return "without what `if FAULT` guards"
 
 

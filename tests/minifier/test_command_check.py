@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.cli import run as command
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
@@ -105,6 +106,24 @@ def test_each_query_keeps_what_the_command_printed(folder: Path) -> None:
     assert len(texts) == queries
     assert texts[0].startswith("# exit code 1 after ")
     assert all("seen " in text for text in texts)
+
+
+@pytest.mark.slow
+@pytest.mark.own_server
+def test_an_interrupted_repro_leaves_the_case_and_says_how_to_go_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("graphdbg.minifier.commands.minify._report", interrupted)
+    check, out = f"cmd: {shlex.quote(sys.executable)} check.py {{case}}", str(tmp_path / "out")
+    with pytest.raises(SystemExit, match="130"):
+        command(["minify", "case", "-o", out, "--check", check, "--max-queries", "4"])
+    said = capsys.readouterr()
+    assert f"the best case so far is kept. Go on with: graphdbg minify --resume -o {out} --check" in said.err
+    assert said.out.strip() == f"{out}/case"
 
 
 def test_the_repro_runs_the_command(folder: Path) -> None:
