@@ -114,7 +114,7 @@ class CompiledArtifacts:
             if len(graphs) > len(self.graphs):
                 self.apart, self.said = "graph", text.removeprefix("different: ")
             else:  # the run did not come to its backward
-                text = f"same as far as the run got, which compiled {len(graphs)} of {len(self.graphs)} graphs"
+                text = f"same as far as the run got: {counted(len(graphs), 'graph')} of {len(self.graphs)}"
         for graph, lines in zip(graphs, self.graphs, strict=False):
             recorded = graph_lines(graph.record)
             if recorded != lines:

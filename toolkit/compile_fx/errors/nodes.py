@@ -16,7 +16,6 @@ from types import FrameType
 from typing import Any
 
 from ....dumps.errors import GraphdbgError
-from ....dumps.torchside.node_meta import fake_of
 from ..passes import GROUPS, NamedPass, known, resolve
 from .case import ErrorContext, Explained, interpreter
 from .compilers import excerpt
@@ -165,6 +164,8 @@ def _device(node: Any, run_by: Any) -> str:
     """The device of a node's value: as it was run, else as it was traced; "" where it has none."""
     value: Any = getattr(run_by, "env", {}).get(node)
     if value is None:
+        from ....dumps.torchside.node_meta import fake_of  # late: it imports torch
+
         value = fake_of(node)
     if isinstance(value, (list, tuple)):
         value = next((part for part in value if part is not None), None)  # pyright: ignore[reportUnknownVariableType]
