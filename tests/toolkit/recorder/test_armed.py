@@ -56,7 +56,8 @@ def test_a_call_that_raised_is_written_with_its_own_inputs(ring: Armed) -> None:
         compiled(x, torch.tensor([1, 77]))
     compiled(x, torch.tensor([3, 4]))
     saved = saving.save(ring, None, None)
-    assert saved.path.name == "graphdbg-armed-1" and "raised" in saved.why and saved.notes == []
+    assert saved.path.name == "graphdbg-armed-1" and "raised" in saved.why
+    assert all("its calls are short" in note for note in saved.notes)  # which of them are looked at hangs on the time
     kept, words = first_inputs(saved.path)
     assert torch.equal(kept, x) and words.tolist() == [1, 77]
     (row,) = graphdbg.open_run(saved.path).graphs()
