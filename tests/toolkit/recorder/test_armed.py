@@ -22,7 +22,7 @@ import graphdbg
 from graphdbg.dumps import trust
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.isolation import cache, client
-from graphdbg.toolkit.recorder.armed import entry, rings, saving
+from graphdbg.toolkit.recorder.armed import calls, entry, rings, saving
 from graphdbg.toolkit.recorder.armed import entry as armed_session
 from graphdbg.toolkit.recorder.armed.entry import Armed
 
@@ -48,7 +48,8 @@ def scaled(x: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
     return (x * 2)[words]
 
 
-def test_a_call_that_raised_is_written_with_its_own_inputs(ring: Armed) -> None:
+def test_a_call_that_raised_is_written_with_its_own_inputs(ring: Armed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls.Allowance, "may", lambda self, what: True)  # time for each look, on any machine
     compiled = torch.compile(scaled, backend="eager")
     x = torch.randn(5)
     compiled(x, torch.tensor([1, 2]))
@@ -56,8 +57,7 @@ def test_a_call_that_raised_is_written_with_its_own_inputs(ring: Armed) -> None:
         compiled(x, torch.tensor([1, 77]))
     compiled(x, torch.tensor([3, 4]))
     saved = saving.save(ring, None, None)
-    assert saved.path.name == "graphdbg-armed-1" and "raised" in saved.why
-    assert all("its calls are short" in note for note in saved.notes)  # which of them are looked at hangs on the time
+    assert saved.path.name == "graphdbg-armed-1" and "raised" in saved.why and saved.notes == []
     kept, words = first_inputs(saved.path)
     assert torch.equal(kept, x) and words.tolist() == [1, 77]
     (row,) = graphdbg.open_run(saved.path).graphs()
