@@ -55,6 +55,9 @@ HINTS = 2
 
 PROBES = 3
 """Single atoms that are tried for a first notion of how long a candidate takes."""
+MOST_DEATHS = 12
+"""Edits of one step of which eager may die before the step is left out."""
+
 PREPARED = "prepared.json"
 """In the work folder, once all that candidates are built from is there."""
 CULPRITS = "culprits.json"
@@ -398,14 +401,22 @@ class Oracle:
                 )
 
     def ask(self, task: str, candidate: Candidate | None, **more: Any) -> dict[str, Any]:
-        """Another task of `tasks` about a candidate that is known to fail."""
-        reply = self.asking.task(task, self._payload(candidate) | more)
-        if reply.status != "done":
-            raise_refusal(reply)
-            why = reply.error.traceback if reply.error else reply.status
-            case = candidate.text() if candidate else "the original"
-            raise errors.EnvironmentLackError(f"the step {task!r} of the case {case} failed", why)
-        return reply.value
+        """Another task of `tasks` about a candidate that is known to fail. Where the process dies in an eager run of
+        an edited case (see `passes.forms.numbered`), it is asked again without that run."""
+        deadly: list[int] = []
+        while True:
+            reply = self.asking.task(task, self._payload(candidate) | more | {"deadly": deadly})
+            if reply.status == "done":
+                return reply.value
+            if reply.status != "signal" or not isinstance(reply.told, int) or len(deadly) == MOST_DEATHS:
+                break
+            deadly.append(reply.told)
+        raise_refusal(reply)
+        if deadly:
+            tried = f"eager died on {len(deadly) + 1} of the edits that were tried"
+            raise errors.EnvironmentLackError(tried, f"the last by {reply.signal}")
+        why = reply.error.traceback if reply.error else f"it ended by {reply.signal or reply.status}"
+        raise errors.EnvironmentLackError("the process that works out what to try failed", why)
 
     def outputs(self, candidate: Candidate) -> tuple[Sequence[int], Sequence[int]]:
         """Positions that a candidate returns, and those that it could do without."""

@@ -54,6 +54,7 @@ from ..toolkit.verdicts.verdict import judged as of
 from .asking import RUNNING
 from .dropin import loose_outputs
 from .passes import NAMES, pass_of
+from .passes.forms import numbered
 from .passes.names import RENAMED
 from .passes.switches import early
 from .passes.symbolic import Renewing
@@ -151,14 +152,14 @@ def outputs(payload: dict[str, Any]) -> dict[str, Any]:
 def propose(payload: dict[str, Any]) -> dict[str, Any]:
     """The edits that one pass proposes for a candidate, in rounds."""
     case = _load(Case.at(payload["case"]), payload)
-    with in_force(case.spec), _mode(payload, case):
+    with in_force(case.spec), _mode(payload, case), numbered(payload["deadly"]):
         return {"rounds": pass_of(payload["pass"]).propose(case)}
 
 
 def together(payload: dict[str, Any]) -> dict[str, Any]:
     """The plainest edits on several axes at once, and the passes that propose more after them."""
     case = _load(Case.at(payload["case"]), payload)
-    with in_force(case.spec):
+    with in_force(case.spec), numbered(payload["deadly"]):
         edits, left = plainest(case)
     return {"edits": edits, "left": left}
 

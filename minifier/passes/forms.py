@@ -6,19 +6,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import reduce
+from itertools import count
 from typing import Any, cast
 
 import torch
 from torch import fx
 
 from ...toolkit import torch_private as t
+from ...toolkit.isolation.child import report
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import GraphRunError, clone_inputs, run_graph
 
 REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
 """What an edit raises where it does not fit."""
+
+_NUMBERED: ContextVar[tuple[count[int], Collection[int]] | None] = ContextVar("_NUMBERED", default=None)
+
+
+@contextmanager
+def numbered(deadly: Collection[int]) -> Generator[None]:
+    """Numbers the eager runs inside. Each is reported as it begins, so that a process that dies of one names it; those
+    that are known to kill it raise RuntimeError in their place.
+    """
+    token = _NUMBERED.set((count(), deadly))
+    try:
+        yield
+    finally:
+        _NUMBERED.reset(token)
+
+
+def _begin() -> None:
+    if (runs := _NUMBERED.get()) is not None:
+        number = next(runs[0])
+        if number in runs[1]:
+            raise RuntimeError("the process died of this run")
+        report(number)
 
 
 def forms(case: Live) -> dict[str, list[Any]] | None:
@@ -51,6 +77,7 @@ def alike(after: dict[str, list[Any]] | None, known: dict[str, list[Any]]) -> bo
 
 def run(case: Live) -> Any:
     """What eager returns. Raises whatever it raises."""
+    _begin()
     with torch.no_grad():
         return fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
 
@@ -72,6 +99,7 @@ def fitting(
 
 def watched(case: Live, look: Callable[[fx.Node, Any], Any]) -> list[Any]:
     """What eager returns; each node's value passes through `look`. Raises GraphRunError."""
+    _begin()
     with cast(Any, torch.random).fork_rng(devices=[]):
         return run_graph(case.gm, clone_inputs(case.inputs), hook=look)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from ...dumps.torchside.node_meta import fake_of
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from . import Pass
@@ -55,7 +56,7 @@ def apply(case: Live, edit: str) -> Live:
 
 def _kind(node: fx.Node, value: torch.Tensor) -> Hashable:
     """What two inputs must have in common; symbolic sizes count as the symbols that they are."""
-    known: Any = next((node.meta[key] for key in ("val", "example_value") if key in node.meta), None)
+    known = fake_of(node)
     symbols = str(tuple(known.shape)) if isinstance(known, torch.Tensor) else ""
     return (
         tuple(value.shape),

@@ -20,10 +20,15 @@ import torch._inductor.config as inductor_config
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.dumps.errors import EnvironmentLackError
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
+from graphdbg.minifier import oracle as oracle_module
 from graphdbg.minifier.minify import _with_settings, minify
-from graphdbg.toolkit.isolation import processes
+from graphdbg.minifier.options import MinifyOptions
+from graphdbg.minifier.oracle import Oracle
+from graphdbg.minifier.search.problem import Candidate
+from graphdbg.toolkit.isolation import ForkServer, processes
 
 PLANTED = Path(__file__).parent.parent / "planted"
 CULPRIT = "planted_death.culprit.default"
@@ -65,6 +70,23 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gm, inputs = network()
     assert len(gm.graph.nodes) >= 300
     return save_graph(gm, inputs, tmp_path_factory.mktemp("deaths") / "case")
+
+
+def test_a_step_goes_on_without_the_edits_of_which_eager_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes are 8 and 6, and eager dies of fewer than 3 rows: of all edits at once, and of one alone."""
+    import planted_size_death  # noqa: F401  # pyright: ignore[reportMissingImports]
+
+    gm = make_fx(lambda x: (torch.ops.planted_size_death.culprit(x).relu(),))(torch.randn(8, 6))
+    case = save_graph(gm, [torch.randn(8, 6)], tmp_path / "case")
+    (tmp_path / "work").mkdir()
+    with ForkServer(preload=("graphdbg.minifier.tasks",)) as server:
+        oracle = Oracle(case, tmp_path / "work", server, MinifyOptions(imports=("planted_size_death",)))
+        oracle.prepare()
+        whole = Candidate.of(range(len(oracle.atoms["nodes"])))
+        assert oracle.propose("dims", whole) == [["dims 6 2"], ["dims 6 1"], ["dims 8 4", "dims 6 3"]]
+        monkeypatch.setattr(oracle_module, "MOST_DEATHS", 1)
+        with pytest.raises(EnvironmentLackError, match="eager died on 2 of the edits that were tried: the last by SIG"):
+            oracle.propose("dims", whole)
 
 
 def shared_memory() -> set[str]:
