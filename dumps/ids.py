@@ -26,7 +26,7 @@ _TORCH_COMPILE = re.compile(
     r"(?:!(?P<ca>\d+)(?:/|$))?(?:(?P<frame>\d+)/(?P<recompile>\d+)(?:_(?P<attempt>\d+))?)?", re.ASCII
 )
 _STAGE = re.compile(rf"(?:{'|'.join(STAGES)})(?:\.[1-9]\d*)?", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", re.ASCII)
+_PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 _MAX_NAME = 200
 
 
@@ -68,10 +68,10 @@ def number_of(local: str) -> int:
 
 
 def check_file_name(name: str, what: str = "file name") -> str:
-    """Returns a name of one path component made of letters, digits, `_ . + -`; raises RefusedError for anything
-    else."""
+    """Returns a name of one path component made of letters, digits and `_`, after the first also `. + -`; raises
+    RefusedError for anything else."""
     if len(name) > _MAX_NAME or not _PLAIN.fullmatch(name):
-        raise NameRefusedError(f"{name!r} is not a {what}", "only letters, digits and _ . + - are allowed, and no path")
+        raise NameRefusedError(f"{name!r} is not a {what}", "it is made of letters, digits and _ . + -, the first no sign")
     return name
 
 

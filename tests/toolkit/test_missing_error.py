@@ -58,6 +58,21 @@ def test_a_rung_that_does_not_raise_is_told() -> None:
     assert (outcome.verdict.kind, where and where.node) == ("missing_error", "add_tensor")
 
 
+def test_beside_a_kernel_that_ended_the_device_nothing_is_judged() -> None:
+    def dying(x: torch.Tensor) -> torch.Tensor:
+        raise torch.AcceleratorError("CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert'")
+
+    graph = fx.Graph()
+    graph.output(graph.call_function(dying, (graph.placeholder("x"),)))
+    outcome = judge(Live(fx.GraphModule(torch.nn.Module(), graph), [torch.ones(2)], INFERENCE), "inductor")
+    assert outcome.verdict.verdict == "cannot_tell"
+    assert outcome.verdict.reason == (
+        "error in eager: AcceleratorError: eager itself fails, at node dying: AcceleratorError: CUDA error: device-side "
+        "assert triggered; nothing can run on the device after it, so the rung was not run. A kernel's error shows "
+        "late: set CUDA_LAUNCH_BLOCKING=1 to see at which node it is"
+    )
+
+
 @pytest.mark.parametrize("check", ["crash", "accuracy"])
 def test_it_is_looked_for_only_where_asked(check: str) -> None:
     gm, inputs = sums()

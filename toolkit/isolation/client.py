@@ -149,7 +149,7 @@ class Pending(PendingTask):
 
     def answer(self, timeout_s: float | None = None) -> Answer:
         if timeout_s is None:
-            waited(self._done, self.query.function, self.query.payload, self.query.limit_s)
+            waited(self._done, self._process.ready, self.query.function, self.query.payload, self.query.limit_s)
         elif not self._done.wait(timeout_s):
             raise TimeoutError(f"no answer from the fork server after {timeout_s} s")
         assert self._answer is not None

@@ -21,6 +21,7 @@ from typing import Any
 from ...dumps.graph_folder import GRAPHS_FOLDER
 
 BEAT_S = 15.0
+STARTING = "starting the server of the runs (the first on a machine also compiles what all share)"
 
 Listener = Callable[[str], object]
 _beating: list[Listener] = []
@@ -53,12 +54,18 @@ def listening(listener: Listener) -> Iterator[None]:
         _listening.remove(listener)
 
 
-def waited(done: threading.Event, function: str, payload: Mapping[str, Any], limit_s: float) -> None:
-    """Waits for a question's end, however long that takes, and sends the lines in between."""
-    began = time.monotonic()
+def waited(
+    done: threading.Event, ready: threading.Event, function: str, payload: Mapping[str, Any], limit_s: float
+) -> None:
+    """Waits for a question's end, however long that takes, and sends the lines in between. The question's own time
+    begins when the server is `ready`."""
+    began, was_ready = time.monotonic(), ready.is_set()
     while not done.wait(BEAT_S if _beating else None):
+        if not was_ready and ready.is_set():
+            began, was_ready = time.monotonic(), True
+        what, most = (_what(function, payload), f", {limit_s:.0f} s at most") if was_ready else (STARTING, "")
         for listener in _beating[-1:]:
-            listener(f"{_what(function, payload)}: {time.monotonic() - began:.0f} s so far, {limit_s:.0f} s at most")
+            listener(f"{what}: {time.monotonic() - began:.0f} s so far{most}")
 
 
 def _what(function: str, payload: Mapping[str, Any]) -> str:

@@ -311,11 +311,13 @@ class _Judgement:
                 return first
             poisoned = self._execute(partial(run_graph, self.gm, poison=True))
         except (GraphRunError, RuntimeError) as error:
+            cause = error.__cause__ or error
+            if isinstance(cause, torch.AcceleratorError):
+                return Signature("error", "eager", type(cause).__name__, raw=_device_lost(error))
             if "error" in self.compared:
                 self.raised = missing_error(error, self.gm, self.spec)
                 raising = [node for node in self.gm.graph.nodes if node.name == getattr(error, "node", "")]
                 self.raised_at = _at(raising[0]) if raising else None
-            cause = error.__cause__ or error
             kind = "memory" if is_memory_error(cause) else "error"
             return Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails at {error}"[:1000])
         for index, (value, other) in enumerate(zip(first.results(changed), poisoned.results(changed), strict=True)):
@@ -526,6 +528,15 @@ _RESTARTS = frozenset({"TensorifyScalarRestartAnalysis", "DataDependentOutputExc
 """What compilers raise where they need the value of an input that they took for variable: Dynamo begins again with the
 value."""
 WAITS = "it was not needed: the numbers are eager's"
+
+
+def _device_lost(error: Exception) -> str:
+    """What is said where a kernel of eager's ended the device's context: whatever follows would raise the same."""
+    said = str(error).partition("\n")[0][:600]
+    return (
+        f"eager itself fails, at {said}; nothing can run on the device after it, so the rung was not run. A kernel's "
+        "error shows late: set CUDA_LAUNCH_BLOCKING=1 to see at which node it is"
+    )
 
 
 def _output_at(gm: fx.GraphModule, place: int, name: str) -> Where | None:

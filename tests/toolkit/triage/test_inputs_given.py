@@ -50,6 +50,14 @@ def test_lines_come_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         if len(lines) == 2:
             done.set()
 
-    with heartbeat.beating(tell):
-        heartbeat.waited(done, "package.task:run", {"path": "/r/pid1/graphs/0_0/forward", "rung": "inductor"}, 300.0)
-    assert lines == ["inductor of 0_0/forward: 0 s so far, 300 s at most"] * 2
+    for begun in (True, False):
+        ready = threading.Event()
+        if begun:
+            ready.set()
+        with heartbeat.beating(tell):
+            asked = {"path": "/r/pid1/graphs/0_0/forward", "rung": "inductor"}
+            heartbeat.waited(done, ready, "package.task:run", asked, 300.0)
+        done.clear()
+        said = "inductor of 0_0/forward: 0 s so far, 300 s at most" if begun else f"{heartbeat.STARTING}: 0 s so far"
+        assert lines == [said] * 2
+        lines.clear()
