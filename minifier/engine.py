@@ -310,6 +310,13 @@ class Engine:
         self.monotone = self.local = True
         self.anchor = None
 
+    def step_back(self) -> bool:
+        """Takes the case half way back in the history for the best; False where that is the original already."""
+        if self.best is None:
+            return False
+        self.best = self.bests[self.bests.index(self.best) // 2]
+        return True
+
     def take(self, candidate: Candidate) -> None:
         """Makes a case that failed the best one, though its inputs may take more bytes: edits made it plainer."""
         answer = self._answers[candidate]

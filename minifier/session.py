@@ -38,6 +38,10 @@ from .steering import Steering
 
 T = TypeVar("T")
 
+UNSTEADY = (
+    "the wrong numbers differ from run to run: compiled code races with itself, adds in any order, or reads memory that "
+    "nobody wrote"
+)
 SANITY = 2
 """Runs of the original before anything else."""
 UNDISTURBED = ("crash", "accuracy", "nan", "metadata")
@@ -215,6 +219,10 @@ class Minification:
             if self.rate.failing == 0:
                 raise self.subject.refusal(self.originals)
         whole = self.whole
+        kinds = {answer.signature for answer in self.originals if answer.verdict is Ruling.SAME}
+        signature = self.subject.signature
+        if len(kinds) > 1 and signature is not None and signature.kind == "accuracy":
+            self.notes.append(UNSTEADY)
         self.narrate(f"it fails: {whole.signature} ({self.rate} runs of the original)")
         if place := self.subject.place():
             self.narrate(place)
@@ -311,6 +319,10 @@ class Minification:
                 continue
             try:
                 shown, times = self._verify(engine)
+                while times and not shown and (result.stopped or not left) and engine.step_back():
+                    self.narrate("the saved case did not fail again: a larger one of before is taken")
+                    shown, times = self._verify(engine)
+                    result = engine.result(result.stopped)
             except Restarted as again:
                 engine.restart(again.number)
                 state = engine.case

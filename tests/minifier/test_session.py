@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graphdbg.minifier.search.problem import Answer, Candidate, DoesNotFailError, Ruling
+from graphdbg.minifier.session import UNSTEADY
+from graphdbg.toolkit.verdicts.signature import Signature
 from tests.minifier.abstract import Abstract, core, run
 from tests.minifier.generated import needs, transformer, unless
 
@@ -135,6 +138,28 @@ def test_an_edit_does_not_keep_atoms_that_a_flaky_failure_left(tmp_path: Path) -
     assert any("flaky" in note for note in result.notes)
     assert '\\"inputs one other\\"' in (tmp_path / "out" / "events.jsonl").read_text()
     assert core(result) == {117}
+
+
+class Racing(Abstract):
+    """The wrong numbers of each run are others, and a saved case of fewer than 20 atoms never fails again."""
+
+    def settle(self, answers: Sequence[Answer]) -> list[Answer]:
+        super().settle(answers)
+        self.signature = Signature("accuracy", "compare", size=0.3)
+        return [replace(answer, signature=f"{number} elements far off") for number, answer in enumerate(answers)]
+
+    def saved(self, path: Path) -> Answer:
+        answer = super().saved(path)
+        few = len(json.loads((path / "case").read_text())["keep"]) < 20
+        return replace(answer, verdict=Ruling.PASS) if few else answer
+
+
+def test_a_case_that_never_fails_again_gives_way_to_a_larger_one(tmp_path: Path) -> None:
+    result = run(Racing(transformer(200), needs([117])), tmp_path / "out")
+    assert result.verified[0] == result.verified[1] > 0
+    assert 117 in core(result)
+    assert 20 <= len(core(result)) == result.nodes < 200
+    assert UNSTEADY in result.notes
 
 
 def test_a_failure_that_is_not_monotone_is_not_taken_for_a_flaky_one(tmp_path: Path) -> None:
