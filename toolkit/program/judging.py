@@ -128,13 +128,15 @@ def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: R
         if fails():
             return verdict
         likely = _likely(modules)
-        wanted = next(([file] for file in likely if fails(file)), likely if len(likely) > 1 and fails(*likely) else [])
+        ways = [[TRUST], *([file] for file in likely), likely if len(likely) > 1 else []]
+        wanted = next((files for files in ways if files and fails(*files)), [])
     return _with_words(verdict, wanted, modules) if wanted else msgspec.structs.replace(verdict, next=[])
 
 
 def _with_words(verdict: Verdict, files: Sequence[str], modules: Mapping[str, str]) -> Verdict:
     """The verdict with commands that import the needed modules, as the user names them."""
-    by_file, by_name = option_words(files), option_words([_spelled(file, modules[file]) for file in files])
+    names = [file if file == TRUST else _spelled(file, modules[file]) for file in files]
+    by_file, by_name = option_words(files), option_words(names)
     lines = [line.replace(f" {shlex.join(by_file)}", "") for line in verdict.next]
     takes = re.compile("graphdbg (bisect|minify|replay|triage|values) (?!-- )").match
     return msgspec.structs.replace(

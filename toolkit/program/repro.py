@@ -165,6 +165,7 @@ def unsure(*error):
 
 
 sys.excepthook = unsure
+os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # what another program compiled is no proof
 HERE = pathlib.Path(__file__).resolve().parent
 {imports}
 

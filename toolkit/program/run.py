@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -104,6 +105,9 @@ def triage_program(
         report("running the program that shows it, 3 times in fresh processes") if triaged.at.repro else None
         triaged.repro = verified(triaged.at, words[0] if python else sys.executable)
         triaged.summary += f" {triaged.repro.sentence}"
+    elif triaged.at is not None and triaged.at.repro and program.graphs.failed:
+        shutil.rmtree(triaged.at.repro, ignore_errors=True)  # the graph shows it; whether this does was not looked at
+        triaged.at.repro = ""
     triaged.seconds = round(time.monotonic() - began, 1)
     return triaged
 
