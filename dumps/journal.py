@@ -44,8 +44,9 @@ KINDS = (
 reader passes over kinds that it does not know."""
 
 STATES = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped")
-DECOMPOSITION = "decomposition "
-"""How the name of a decomposition of the user's begins, in a note of what has no saved form."""
+DECOMPOSITION, LOWERING, BACKEND = "decomposition ", "lowering ", "backend"
+"""How the name of a decomposition, a lowering or a backend of the user's begins, in a note of what has no saved
+form."""
 IN_FLIGHT = ("compiling", "running")
 
 

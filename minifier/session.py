@@ -39,8 +39,8 @@ from .steering import Steering
 T = TypeVar("T")
 
 UNSTEADY = (
-    "the wrong numbers differ from run to run: compiled code races with itself, adds in any order, or reads memory that "
-    "nobody wrote"
+    "the wrong numbers differ from run to run: compiled code races with itself, adds in any order, or reads memory "
+    "that nobody wrote"
 )
 SANITY = 2
 """Runs of the original before anything else."""

@@ -67,9 +67,9 @@ def test_beside_a_kernel_that_ended_the_device_nothing_is_judged() -> None:
     outcome = judge(Live(fx.GraphModule(torch.nn.Module(), graph), [torch.ones(2)], INFERENCE), "inductor")
     assert outcome.verdict.verdict == "cannot_tell"
     assert outcome.verdict.reason == (
-        "error in eager: AcceleratorError: eager itself fails, at node dying: AcceleratorError: CUDA error: device-side "
-        "assert triggered; nothing can run on the device after it, so the rung was not run. A kernel's error shows "
-        "late: set CUDA_LAUNCH_BLOCKING=1 to see at which node it is"
+        "error in eager: AcceleratorError: eager itself fails, at node dying: AcceleratorError: CUDA error: "
+        "device-side assert triggered; nothing can run on the device after it, so the rung was not run. A kernel's "
+        "error shows late: set CUDA_LAUNCH_BLOCKING=1 to see at which node it is"
     )
 
 

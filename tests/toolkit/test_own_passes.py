@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import DefinitionRecord
-from graphdbg.dumps.store import load_graph
+from graphdbg.dumps.store import load_graph, open_run
+from graphdbg.toolkit.replaying.replay import replay
 from graphdbg.toolkit.verdicts.own_passes import dropped_words, still_to_run, without_passes
 from tests.dumps.graphs import chain
 
@@ -33,3 +36,44 @@ def test_a_pass_that_had_still_to_run_is_named_with_what_brings_it_back(tmp_path
     write_graph_folder(tmp_path / "other", record)
     other = load_graph(tmp_path / "other")
     assert dropped_words(other, still_to_run(other))[1] == "--import team"
+
+
+PROGRAM = """\
+import torch
+from torch._inductor.lowering import lowerings, make_pointwise
+from torch._inductor.virtualized import ops
+
+
+def own_tanh(x):
+    return make_pointwise(ops.sigmoid)(x)
+
+
+lowerings[torch.ops.aten.tanh.default] = own_tanh
+torch.compile(torch.tanh)(torch.ones(4))
+"""
+
+
+def test_a_graph_that_is_right_without_a_lowering_of_the_run_is_not_said_to_be_right(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    command = [
+        sys.executable,
+        "-m",
+        "graphdbg",
+        "dump",
+        "-o",
+        "run",
+        "--inputs",
+        "first",
+        "--",
+        sys.executable,
+        "train.py",
+    ]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    name = "lowering aten.tanh.default"
+    assert f"{name} (own_tanh, train.py:6) cannot be saved: replays run torch's own" in said
+    verdict = replay(open_run(tmp_path / "run").graph("0_0/inference"), "inductor").verdict
+    assert (verdict.verdict, verdict.reason) == (
+        "cannot_tell",
+        f"right, but without the run's own own_tanh in train.py:6 ({name})",
+    )
+    assert verdict.next[0].endswith("train.py")

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...dumps.graph_folder import JOURNAL_FILE
+from ...dumps.journal import DECOMPOSITION, LOWERING
 from ...dumps.wording import counted
 from ..live.spec import FULL_STAGES
+from ..verdicts.own_passes import Pass, of_the_run, registered_for
 from ..verdicts.verdict import ROUNDING, Layer, Where, cannot_tell
 from ..verdicts.verdict import Verdict as Record
 from .bisect_asking import Setting
@@ -185,6 +187,19 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
         other = _again(name, "node") if by == "pass" else f"graphdbg minify {name}"
         go_on = _again(name, by) if result.stopped else other
         result.verdict = cannot_tell(f"it fails ({result.failure}), but {why}").then(go_on)
+    if result.verdict.failed and (own := _registered(result, saved)) is not None:
+        result.sentence = f"{own.text} is the run's own. {result.sentence}"
+        result.verdict = of_the_run(result.verdict, own)
+
+
+def _registered(result: Bisection, saved: SavedGraph) -> Pass | None:
+    """What the run itself registered for the operator that is to blame."""
+    if result.findings:
+        first = result.findings[0]
+        kind = {"decomposition": DECOMPOSITION, "lowering": LOWERING}.get(first.kind)
+        return registered_for(saved, kind, [one.name for one in first.applications]) if kind else None
+    node = result.by_node.node if result.by_node is not None else None
+    return registered_for(saved, LOWERING, [node.target]) if node is not None else None
 
 
 def next_for(saved: SavedGraph) -> str:

@@ -63,6 +63,7 @@ def waited(
     while not done.wait(BEAT_S if _beating else None):
         if not was_ready and ready.is_set():
             began, was_ready = time.monotonic(), True
+            continue
         what, most = (_what(function, payload), f", {limit_s:.0f} s at most") if was_ready else (STARTING, "")
         for listener in _beating[-1:]:
             listener(f"{what}: {time.monotonic() - began:.0f} s so far{most}")

@@ -191,7 +191,7 @@ class Flight:
         if stage != "compiled_autograd":
             self._call(record)
         summary.note_settings(session, config, record)
-        summary.note_decompositions(session)
+        summary.note_registered(session)
         return record
 
     def _call(self, record: GraphRecord) -> None:

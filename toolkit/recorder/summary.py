@@ -13,6 +13,7 @@ Reads the run from disk, like any reader; never prints itself and never imports 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from collections import Counter
@@ -25,7 +26,7 @@ import msgspec
 from ...dumps import deaths, index, journal, why
 from ...dumps.errors import GraphdbgError
 from ...dumps.graph_folder import JOURNAL_FILE
-from ...dumps.journal import DECOMPOSITION
+from ...dumps.journal import BACKEND, DECOMPOSITION, LOWERING
 from ...dumps.lines import append, objects
 from ...dumps.permitted import of_the_process
 from ...dumps.process import start_ticks
@@ -56,16 +57,18 @@ def note_backend(session: Session, backend: Any) -> None:
     """Journals a backend that belongs to neither torch nor graphdbg: a replay runs one of graphdbg's."""
     inner = innermost_backend(backend)
     if _home(inner).__module__.partition(".")[0] not in _NOT_THE_USERS:
-        _note(session, "backend", inner)
+        _note(session, BACKEND, inner)
 
 
-def note_decompositions(session: Session) -> None:
-    """Journals the decompositions of torch's own operators that are the user's."""
-    module = sys.modules.get("torch._inductor.decomposition")
-    for operator, function in list(getattr(module, "decompositions", {}).items()):
-        home = str(getattr(_home(function), "__module__", None) or "torch")
-        if home.partition(".")[0] not in _NOT_THE_USERS and str(operator).startswith(("aten.", "prims.")):
-            _note(session, f"{DECOMPOSITION}{operator}", function)
+def note_registered(session: Session) -> None:
+    """Journals the decompositions and lowerings of torch's own operators that are the user's."""
+    for kind, name in ((DECOMPOSITION, "decomposition"), (LOWERING, "lowering")):
+        table: Mapping[Any, Any] = getattr(sys.modules.get(f"torch._inductor.{name}"), f"{name}s", {})
+        for operator, wrapped in list(table.items()):
+            function = _home(inspect.unwrap(wrapped))
+            home = str(getattr(function, "__module__", None) or "torch")
+            if home.partition(".")[0] not in _NOT_THE_USERS and str(operator).startswith(("aten.", "prims.")):
+                _note(session, f"{kind}{operator}", function)
 
 
 def _note(session: Session, unsaved: str, value: Any) -> None:
@@ -116,10 +119,10 @@ def _sentence(note: Mapping[str, Any]) -> str:
     file, line = str(note.get("file") or ""), note.get("line")
     place = f", {Path(file).name}" + (f":{line}" if line else "") if file else ""
     named = f"{note['unsaved']} ({str(note.get('what', '')).removeprefix('__main__.')}{place})"
-    if note["unsaved"] == "backend":
+    if note["unsaved"] == BACKEND:
         return f"{named} cannot be saved: a replay runs Inductor, or another rung, in its place"
     module = str(note.get("module") or "")
-    if note["unsaved"].startswith(DECOMPOSITION):
+    if note["unsaved"].startswith((DECOMPOSITION, LOWERING)):
         but = "" if module in ("", "__main__") else f", unless --import {module} registers it"
         return f"{named} cannot be saved: replays run torch's own{but}"
     imported = "" if module in ("", "__main__") else f" or --import {module} sets it"

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ... import __version__
-from ...dumps.journal import DECOMPOSITION
 from ...dumps.reading import read_bytes, stored
 from ...dumps.wording import counted
 from ...dumps.written import put_at, taken_at
 from ..isolation import Answer, ForkServer, Servers, ask, opened
+from ..isolation.imports import without_trust
 from ..live.process_groups import peers
 from ..live.rung import LADDER
 from ..rungs import known as known_rung
@@ -43,7 +43,7 @@ from ..verdicts.identity import known_id
 from ..verdicts.ladder_records import REAL, inputs_given
 from ..verdicts.mismatches import TORCHS
 from ..verdicts.outcome import Outcome
-from ..verdicts.own_passes import Pass, decompositions, passes, without_passes
+from ..verdicts.own_passes import HOOKS, Pass, of_the_run, passes, registered, without_passes
 from ..verdicts.signature import from_answer
 from ..verdicts.verdict import WHOLE, Verdict, Where, cannot_tell, died, fails
 from .gate import with_next
@@ -313,7 +313,11 @@ def replay(
         outcome.verdict = with_next(saved, outcome.verdict)
         if LADDER[rung].has_passes and not without:
             about = How(seed, device, limit_s, imports)
-            lacking = without_passes(saved, outcome.notes) if outcome.verdict.verdict == "ok" else None
+            lacking = (
+                without_passes(saved, outcome.notes, without_trust(imports))
+                if outcome.verdict.verdict == "ok"
+                else None
+            )
             outcome.verdict = lacking or own_pass(saved, outcome.verdict, rung, about, used)
         if outcome.verdict.failed:
             outcome.signature_id = known_id(outcome.signature, saved)
@@ -429,16 +433,15 @@ def own_pass(
     users = own(saved) if users is None else users
     if not (users and how.imports and verdict.failed and verdict.fault == "compiler"):
         return verdict
-    hooks = [user.hook for user in users if not user.hook.startswith(DECOMPOSITION)]
+    hooks = [user.hook for user in users if any(user.hook in some for some in HOOKS.values())]
     plain = how._replace(anyway=True, imports=how.imports if hooks else ())._asdict()
     if replay(saved, rung, **plain, outputs=False, server=server, without=hooks).verdict.verdict != "ok":
         return verdict
     mine = " and ".join(user.text for user in users)
     reason = f"{verdict.reason}; it is right without the run's own {'pass ' * bool(hooks)}{mine}"
-    where = Where(users[0].name, verdict.where.graph if verdict.where else "", users[0].place, users[0].hook)
-    return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, reason=reason, where=where)
+    return of_the_run(msgspec.structs.replace(verdict, reason=reason), users[0])
 
 
 def own(saved: SavedGraph) -> list[Pass]:
-    """The user's passes in a graph's compile; the user's decompositions where there are none."""
-    return passes(saved, all=True) or decompositions(saved)
+    """The user's passes in a graph's compile; the user's decompositions and lowerings where there are none."""
+    return passes(saved, all=True) or registered(saved)

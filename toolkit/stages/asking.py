@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.journal import DECOMPOSITION
 from ..blame.partners import compile_of
 from ..isolation import Servers, ask
 from ..replaying.replay import How
-from ..verdicts.own_passes import Pass, decomposition, passes
+from ..verdicts.own_passes import Pass, passes, registered_for
 from ..verdicts.verdict import WHOLE, Fault, Layer, Verdict, Where, with_trust_for
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
 def _go_on(pair: Pair, after: SavedGraph, fault: Fault, difference: dict[str, Any]) -> list[str]:
     """The commands that make the failure smaller, with the user's pass in force, that name the node which makes a NaN,
     and that show the change."""
-    known = decomposition(pair.after, difference["op"]) if pair.traced and difference["op"] else None
+    known = registered_for(pair.after, DECOMPOSITION, [difference["op"]]) if pair.traced and difference["op"] else None
     minify, values = f"graphdbg minify {pair.before.name}", f"graphdbg replay {after.name} --values --rung eager"
     if fault == "custom_pass" and known is not None and known.module not in ("", "__main__"):
         minify += f" --import {known.module}"
@@ -223,7 +224,7 @@ def _blamed(pair: Pair, users: Sequence[Pass], difference: dict[str, Any]) -> tu
     if pair.traced:
         what = f"the decomposition of {difference['op']}" if difference["op"] else "AOTAutograd's tracing"
         if difference["built_in"] is False and difference["op"]:  # torch's own is right
-            known = decomposition(pair.after, difference["op"])
+            known = registered_for(pair.after, DECOMPOSITION, [difference["op"]])
             place = f", {known.name} in {known.place}" if known is not None else ""
             return f"{what}{place}, registered by the run (torch's own is right),", "custom_pass", None
         return what, "compiler", "decomposition" if difference["op"] else "aot_autograd"

@@ -7,15 +7,17 @@ without them. No torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from ...dumps import journal
 from ...dumps.errors import GraphdbgError
 from ...dumps.graph_folder import JOURNAL_FILE
-from ...dumps.journal import DECOMPOSITION
-from .verdict import Verdict, cannot_tell
+from ...dumps.journal import BACKEND, DECOMPOSITION, LOWERING
+from .verdict import Verdict, Where, cannot_tell
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
@@ -66,15 +68,22 @@ def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
     return [_named(after, hook, settings[hook]) for hook in hooks if settings.get(hook) is not None]
 
 
-def decompositions(saved: SavedGraph) -> list[Pass]:
-    """The user's own decompositions of torch's operators, as the journal describes them."""
+def registered(saved: SavedGraph) -> list[Pass]:
+    """The user's own decompositions and lowerings of torch's operators, and backend, as the journal describes them."""
     named = [(str(note.get("unsaved") or ""), note) for note in _notes(saved)]
-    return [_noted(unsaved, note) for unsaved, note in named if unsaved.startswith(DECOMPOSITION)]
+    return [_noted(unsaved, note) for unsaved, note in named if unsaved.startswith((DECOMPOSITION, LOWERING, BACKEND))]
 
 
-def decomposition(saved: SavedGraph, operator: str) -> Pass | None:
-    """The one of an operator ("aten.gelu_backward.default")."""
-    return next((known for known in decompositions(saved) if known.hook == f"{DECOMPOSITION}{operator}"), None)
+def registered_for(saved: SavedGraph, kind: str, operators: Collection[str]) -> Pass | None:
+    """The first of a kind (DECOMPOSITION, LOWERING) for one of these operators ("aten.gelu_backward.default")."""
+    wanted = {f"{kind}{operator}" for operator in operators}
+    return next((known for known in registered(saved) if known.hook in wanted), None)
+
+
+def of_the_run(verdict: Verdict, own: Pass) -> Verdict:
+    """The verdict on a failure of which something that the run registered is to blame."""
+    where = Where(own.name, verdict.where.graph if verdict.where else "", own.place, own.hook)
+    return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, where=where)
 
 
 def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
@@ -108,19 +117,32 @@ def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
     return [event.fields for event in journal.read(process.path / JOURNAL_FILE).events if event.kind == "note"]
 
 
-def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
+def without_passes(saved: SavedGraph, notes: Sequence[str], imports: Sequence[str] = ()) -> Verdict | None:
     """The verdict that a graph was compiled without passes of the user's that had still to run on it in the run, as the
-    notes of a replay say; None where all were applied."""
+    notes of a replay say, or without lowerings or a backend of the user's; None where all were applied."""
     lost = [
         dropped
         for dropped in still_to_run(saved)
         if any(f"inductor.{dropped.hook} is not applied" in note for note in notes)
     ]
     if not lost:
-        return None
+        return None if imports else _without_registered(saved)
     without, how = dropped_words(saved, lost)
     verdict = cannot_tell(f"right, but {without}", WITHOUT)
     return verdict.then(f"graphdbg triage {saved.name} {how}")
+
+
+def _without_registered(saved: SavedGraph) -> Verdict | None:
+    from .ladder_words import whole_program
+
+    lost = [known for known in registered(saved) if known.hook.startswith((LOWERING, BACKEND))]
+    if not lost:
+        return None
+    modules = dict.fromkeys(known.module for known in lost if known.module not in ("", "__main__"))
+    flags = "".join(f" --import {module}" for module in modules)
+    verdict = cannot_tell(f"right, but without the run's own {' and '.join(known.text for known in lost)}", WITHOUT)
+    again = f"graphdbg triage {saved.name}{flags}" if flags else whole_program(saved.run) if saved.run else ""
+    return verdict.then(again)
 
 
 def still_to_run(saved: SavedGraph) -> list[Pass]:
