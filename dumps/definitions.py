@@ -214,14 +214,18 @@ class _Cutting:
         return text if len(again) == 1 and ast.dump(again[0]) == ast.dump(node) else ast.unparse(node)
 
 
-def _units(body: Sequence[ast.stmt], around: tuple[tuple[ast.stmt, ...], ...]) -> Iterator[_Unit]:
-    """Every statement that is reached through functions, classes, conditions and blocks."""
+def _units(
+    body: Sequence[ast.stmt], around: tuple[tuple[ast.stmt, ...], ...], *, in_class: bool = False
+) -> Iterator[_Unit]:
+    """Every statement that is reached through functions, classes, conditions and blocks. What stands in the body of a
+    class is not seen from its methods."""
     scope = tuple(_flat(body))
     scopes = (*around, scope)
     for statement in scope:
         yield _Unit(statement, scopes)
         if isinstance(statement, _SCOPES):
-            yield from _units(statement.body, around if isinstance(statement, ast.ClassDef) and not around else scopes)
+            inside = around if in_class else scopes
+            yield from _units(statement.body, inside, in_class=isinstance(statement, ast.ClassDef))
 
 
 def _flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -272,7 +276,8 @@ def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collecti
         while isinstance(function, ast.Call):  # torch.library.impl(...)(function)
             given, function = [*given, *function.args], function.func
         word = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if word not in _REGISTERS and not word.startswith("register_"):
+        by_name = word.startswith("register_")  # with the whole name of an operator; nn.Module has such methods, too
+        if word not in _REGISTERS and not by_name:
             continue
         owner = function.value if isinstance(function, ast.Attribute) else None
         listed = [
@@ -282,15 +287,16 @@ def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collecti
         ]
         named = [argument for argument in (owner, *listed) if argument is not None]
         if any(isinstance(argument, ast.Name) and argument.id in variables for argument in named) or any(
-            _means(argument, spaces) for argument in listed
+            _means(argument, spaces, whole=by_name) for argument in listed
         ):
             return True
     return False
 
 
-def _means(argument: ast.expr, spaces: Collection[str]) -> bool:
+def _means(argument: ast.expr, spaces: Collection[str], *, whole: bool) -> bool:
     if isinstance(argument, ast.Constant):
-        return str(argument.value).partition("::")[0] in spaces
+        space, colons, _ = str(argument.value).partition("::")
+        return space in spaces and bool(colons or not whole)
     return isinstance(argument, ast.Attribute) and ast.unparse(argument).startswith(
         tuple(f"torch.ops.{space}." for space in spaces)
     )

@@ -95,6 +95,39 @@ def test_what_is_computed_by_training_is_missing() -> None:
     assert made.missing == ["LOSS, which the program computes by training (line 16)"]
 
 
+BUFFERED = """\
+import torch
+
+@torch.library.custom_op("bank::turn", mutates_args=("kept",))
+def turn(kept: torch.Tensor) -> None:
+    kept.copy_(kept.flip(0))
+
+class Net(torch.nn.Module):
+    scale = 2.0
+    def __init__(self, size):
+        super().__init__()
+        self.register_buffer("bank", torch.ones(size))
+        torch._inductor.config.post_grad_custom_post_pass = tidy
+
+def tidy(graph):
+    graph.lint()
+"""
+
+
+def test_a_buffer_of_the_name_of_a_namespace_registers_no_operator() -> None:
+    known = cut(BUFFERED, {"bank"})
+    assert known is not None
+    assert (known.missing, len(known.statements)) == ([], 1)
+    assert known.statements[0].startswith('@torch.library.custom_op("bank::turn"')
+
+
+def test_a_method_sees_the_names_of_its_module_and_not_those_of_its_class() -> None:
+    known = cut(BUFFERED, (), {"inductor.post_grad_custom_post_pass": "tidy"})
+    assert known is not None
+    assert (known.missing, len(known.statements)) == ([], 1)
+    assert known.values == {"inductor.post_grad_custom_post_pass": "tidy"}
+
+
 def test_text_without_any() -> None:
     assert cut(PROGRAM, {"other"}) is None
     assert cut("def f(:", {"mine"}) is None
