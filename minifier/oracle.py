@@ -27,6 +27,7 @@ import msgspec
 
 from ..dumps import errors
 from ..dumps.atomic import write_file
+from ..dumps.journal import DECOMPOSITION
 from ..dumps.opening import read, read_text
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
@@ -37,7 +38,7 @@ from ..toolkit.replaying.gate import with_next
 from ..toolkit.replaying.replay import own
 from ..toolkit.verdicts import verdict, verdict_words
 from ..toolkit.verdicts.outcome import Outcome
-from ..toolkit.verdicts.own_passes import Pass, decompositions, flags_for, passes
+from ..toolkit.verdicts.own_passes import Pass, flags_for, passes, registered
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature, from_answer
 from ..toolkit.verdicts.verdict import with_flags
 from . import made_up
@@ -338,11 +339,12 @@ class Oracle:
         was recorded, or not here; None where they ran here and it is right all the same."""
         from ..toolkit.blame.partners import stages_of
         from ..toolkit.stages.asking import pairs
-        from ..toolkit.verdicts.ladder_words import address
+        from ..toolkit.verdicts.ladder_words import address, whole_program
 
         saved, imports = load_graph(self.case), self.options.imports
         before = next((pair.before for pair in pairs(stages_of(saved)) if pair.after.id == saved.id), saved)
-        ran = passes(saved) or (decompositions(saved) if saved.stage in ("joint", "inference") else [])
+        traced = [own for own in registered(saved) if own.hook.startswith(DECOMPOSITION)]
+        ran = passes(saved) or (traced if saved.stage in ("joint", "inference") else [])
         wider = address(before) if before is not saved and ran else ""
         if imports and not wider:
             return None
@@ -350,7 +352,9 @@ class Oracle:
         minify = f"graphdbg minify {shlex.quote(wider or named)}"
         why, go_on = f"{mine} ran before it was recorded", with_flags(minify, imports)
         if not imports:
-            why, go_on = f"it passed, without {mine}", f"{minify} {flags_for(saved, users)}"
+            flags = flags_for(saved, users)
+            program = whole_program(saved.run) if saved.run is not None else ""
+            why, go_on = f"it passed, without {mine}", f"{minify} {flags}" if flags or not program else program
         what = f"{named} does not fail under {self.options.rung}"
         error = CannotJudgeError(what, why, f"go on with: {go_on}", verdict.cannot_tell(why).then(go_on))
         error.wider = wider if imports else ""

@@ -26,7 +26,7 @@ from .verdict_words import phrase
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
 
-_PASSES = "The fault is in one of Inductor's passes or in fusion."
+_PASSES = "The fault is in one of Inductor's passes, in fusion, or in the code made for what is fused."
 _NEXT = {name: facts.command for name, facts in LADDER.items() if facts.command is not None}
 
 

@@ -138,10 +138,9 @@ def _without_registered(saved: SavedGraph) -> Verdict | None:
     lost = [known for known in registered(saved) if known.hook.startswith((LOWERING, BACKEND))]
     if not lost:
         return None
-    modules = dict.fromkeys(known.module for known in lost if known.module not in ("", "__main__"))
-    flags = "".join(f" --import {module}" for module in modules)
+    flags = flags_for(saved, lost)
     verdict = cannot_tell(f"right, but without the run's own {' and '.join(known.text for known in lost)}", WITHOUT)
-    again = f"graphdbg triage {saved.name}{flags}" if flags else whole_program(saved.run) if saved.run else ""
+    again = f"graphdbg triage {saved.name} {flags}" if flags else whole_program(saved.run) if saved.run else ""
     return verdict.then(again)
 
 
@@ -163,10 +162,13 @@ def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
 
 
 def flags_for(saved: SavedGraph, lost: Sequence[Pass]) -> str:
-    """The words of a command that bring passes back: `--trust` where their source is recorded."""
+    """The words of a command that bring them back: of passes `--trust` where their source is recorded; empty where only
+    the program itself has them."""
     mine = [dropped.module for dropped in lost if dropped.module not in ("", "__main__")]
     recorded = {name for definition in saved.record.definitions if not definition.missing for name in definition.values}
-    trusting = not mine or all(f"inductor.{dropped.hook}" in recorded for dropped in lost)
+    hooks = {f"inductor.{hook}" for some in HOOKS.values() for hook in some}
+    given = all(f"inductor.{dropped.hook}" in hooks for dropped in lost)  # to a setting, as only passes are
+    trusting = given and (not mine or all(f"inductor.{dropped.hook}" in recorded for dropped in lost))
     return "--trust" if trusting else " ".join(f"--import {module}" for module in dict.fromkeys(mine))
 
 
