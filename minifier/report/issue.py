@@ -213,7 +213,8 @@ def _parts(facts: IssueFacts) -> Iterator[str]:
 def _description(facts: IssueFacts) -> str:
     expected, got = verdict_words.expected(facts.verdict)
     report, known, has_program = facts.report, facts.case or CaseFile(), facts.report.repro is not None
-    size = f"{counted(report.nodes, 'node')}, placeholders and output included"
+    inside = ", with those of the graphs inside" if facts.graph.graph.subgraphs else ""
+    size = f"{counted(report.nodes, 'node')}, placeholders and output included{inside}"
     if report.original_nodes is None:
         reduced = f"The graph is as recorded, not minimised: {size}. `graphdbg minify` makes it smaller."
     else:
