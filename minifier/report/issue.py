@@ -240,7 +240,7 @@ def _description(facts: IssueFacts) -> str:
         asked = "`torch._dynamo.utils.same(eager, compiled, float64)`, at its default tolerances, says"
         lines.append(f"- {asked} {same}" + (": it calls equal what this report does not." if same else "."))
     if around := facts.verdict.workaround:
-        lines.append(f"- Seen to work instead, before the first compile:\n\n{_fenced(around, 'python')}")
+        lines.append(f"- {verdict_words.around(around)}\n\n{_fenced(around, 'python')}")
     beside = NEAREST if known.neighbour.get("diff") else "\n"
     lines += [
         f"- {_inline(sentence[:1].upper() + sentence[1:].rstrip('.'))}."
