@@ -194,11 +194,7 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
         ambient=spec.ambient,
     )
     reported = {"recorded_at": record.stage} if spec.stage != record.stage else {}
-    return {
-        "nodes": node_count(gm),
-        "input_bytes": input_bytes(inputs),
-        "spec": msgspec.to_builtins(spec) | reported,
-    }
+    return {"nodes": node_count(gm), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec) | reported}
 
 
 def cut(payload: dict[str, Any]) -> dict[str, Any]:
