@@ -40,6 +40,11 @@ def nodes(body: GraphBody) -> Iterator[NodeRecord]:
     return (node for inner in bodies(body) for node in inner.nodes)
 
 
+def node_count(body: GraphBody) -> int:
+    """How many nodes a graph and all graphs in it have: the size that minifying tells and makes smaller."""
+    return sum(len(inner.nodes) for inner in bodies(body))
+
+
 def tensors(body: GraphBody, prefix: str = "") -> Iterator[tuple[str, StoredTensor]]:
     """The tensors that a graph holds, and those of its modules and of all graphs in it, each with its dotted path."""
     for path, stored in body.attrs.items():

@@ -30,7 +30,8 @@ from typing import IO
 import msgspec
 
 from ..dumps.errors import GraphdbgError
-from ..dumps.store import SavedGraph, load_graph
+from ..dumps.store import load_graph
+from ..dumps.walk import node_count
 from ..dumps.wording import counted
 from ..examples import path_of
 
@@ -130,8 +131,7 @@ class Demo:
 
     def nodes(self, path: str) -> int:
         """How many nodes a saved graph has."""
-        saved: SavedGraph = load_graph(self.folder / path)
-        return len(saved.record.graph.nodes)
+        return node_count(load_graph(self.folder / path).record.graph)
 
     def step(
         self, arguments: Sequence[str], codes: Sequence[int] = (0,), *, show: bool = False, terse: bool = False

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 import torch
 
-from ..dumps import live
+from ..dumps import live, walk
 from ..dumps.errors import NoGraphError
 from ..dumps.store import load_graph
 from ..dumps.torchside.node_meta import fake_of
@@ -57,7 +57,7 @@ from .passes import NAMES, pass_of
 from .passes.forms import numbered
 from .passes.names import RENAMED
 from .passes.switches import early
-from .passes.symbolic import Renewing
+from .passes.symbolic import Renewing, node_count
 from .search.problem import Candidate
 
 
@@ -79,7 +79,7 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
         notes = [*case.notes, *lost]
     return {
         "atoms": atoms.to_json(),
-        "nodes": len(case.gm.graph.nodes),
+        "nodes": node_count(case.gm),
         "input_bytes": input_bytes(case.inputs),
         "notes": notes,
         "switches": early(case),
@@ -110,7 +110,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     except Invalid as error:
         return {"invalid": str(error)}
     cuda = any(isinstance(item, torch.Tensor) and item.is_cuda for item in case.inputs)
-    size: dict[str, Any] = {"nodes": len(case.gm.graph.nodes), "input_bytes": input_bytes(case.inputs), "cuda": cuda}
+    size: dict[str, Any] = {"nodes": node_count(case.gm), "input_bytes": input_bytes(case.inputs), "cuda": cuda}
     report(size)
     named: list[str] = []
     whole = payload["candidate"] is None
@@ -194,11 +194,7 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
         ambient=spec.ambient,
     )
     reported = {"recorded_at": record.stage} if spec.stage != record.stage else {}
-    return {
-        "nodes": len(gm.graph.nodes),
-        "input_bytes": input_bytes(inputs),
-        "spec": msgspec.to_builtins(spec) | reported,
-    }
+    return {"nodes": node_count(gm), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec) | reported}
 
 
 def cut(payload: dict[str, Any]) -> dict[str, Any]:
@@ -365,7 +361,7 @@ def run(payload: dict[str, Any]) -> dict[str, Any]:
         report({"nodes": emitted["nodes"], "input_bytes": emitted["input_bytes"]})
     else:
         shutil.copytree(payload["ready"], case)
-        report({"nodes": len(load_graph(case).record.graph.nodes), "input_bytes": payload["input_bytes"]})
+        report({"nodes": walk.node_count(load_graph(case).record.graph), "input_bytes": payload["input_bytes"]})
     command = payload["command"].replace("{case}", shlex.quote(str(case)))
     sys.stdout.flush()
     sys.stderr.flush()

@@ -187,7 +187,7 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
     if case.off == "left out" and state.settings:
         settings = ["if FAULT:", *indented(settings)]
     elif case.off == "work-around":
-        settings += ["if not FAULT:  # the work-around", *indented(case.workaround.splitlines())]
+        settings += ["if not FAULT:  # the work-around", *indented(_lines_of(case))]
     notes, remarks = state.left_out, state.remarks
     body = _blocks(
         *[definition.program.strip() for definition in sources(case)],
@@ -230,7 +230,7 @@ def _head(
     stage = case.recorded_at or record.stage
     lines = [
         f"{case.happens}: repro for stage {stage}, rung {case.rung}{where}.",
-        *_sizes_text(case, sizing),
+        *_sizes_text(case, entry, sizing),
         f"Shows: {_one_line(failure.error, 80) + ': ' if failure.error else ''}{shown}",
         *([flaky_sentence(case.rate)] if case.rate is not None and case.rate.flaky else []),
         f"Seen on torch {_one_line(torch, 40)}. {_one_line(case.made, 200)}".rstrip(),
@@ -270,14 +270,20 @@ def _off_text(case: ReproFacts) -> str:
     return "without what `if FAULT` guards"
 
 
-def _sizes_text(case: ReproFacts, sizing: Sizing | None) -> list[str]:
+def _lines_of(case: ReproFacts) -> list[str]:
+    """The work-around, in a program that has imported torch."""
+    return [line for line in case.workaround.splitlines() if line != "import torch"]
+
+
+def _sizes_text(case: ReproFacts, entry: Entry, sizing: Sizing | None) -> list[str]:
     """Which sizes are dynamic, where the graph was recorded with such."""
     if not case.record.symbols:
         return []
     if sizing is not None:
         return [_one_line(sizing.sentence(), 200)]
     marks = symbolic_dims(case.record, numbers(case.record, case.inputs))
-    sentence = f"{listing(tuple(marks))} were symbolic when recorded; all sizes are here."
+    now = "this compiles with dynamic=True" if entry == "torch.compile" and _varying(case) else "all sizes are here"
+    sentence = f"{listing(tuple(marks))} were symbolic when recorded; {now}."
     return [_one_line(sentence, 300)] if marks else []
 
 

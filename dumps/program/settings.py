@@ -61,7 +61,9 @@ def state_of(case: ReproFacts, config: Mapping[str, Mapping[str, Arg]]) -> State
         f"It holds code of {PurePath(definition.file).name}: {', '.join(definition.values)}."
         for definition in sources(case)
     ]
-    return State(settings, [*random_lines(case), *ambient_lines(case), *groups], left_out, remarks)
+    random = random_lines(case)
+    settings = [line for line in settings if line not in random]
+    return State(settings, [*random, *ambient_lines(case), *groups], left_out, remarks)
 
 
 _CHANGES = re.compile(

@@ -129,6 +129,11 @@ def bodies(gm: fx.GraphModule, prefix: str = "") -> list[str]:
     return paths
 
 
+def node_count(gm: fx.GraphModule) -> int:
+    """How many nodes a graph and all graphs in it have: `node_count` of `dumps.walk`, of a live graph."""
+    return len(gm.graph.nodes) + sum(len(attribute(gm, path).graph.nodes) for path in bodies(gm))
+
+
 class Renewing(fx.Interpreter):
     """Gives every node of an edited graph the fake value that it has now, under `key`."""
 

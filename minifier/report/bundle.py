@@ -46,7 +46,7 @@ from ...dumps.reading import read_bytes, stored
 from ...dumps.schema import GraphRecord
 from ...dumps.secrets import Secrets
 from ...dumps.store import SavedGraph
-from ...dumps.walk import nodes
+from ...dumps.walk import node_count
 from ...dumps.wording import counted, size_text
 from ...toolkit.isolation import ForkServer
 from ...toolkit.isolation.imports import TRUST, import_modules, without_trust
@@ -218,8 +218,8 @@ def emit_report(
     out.mkdir(parents=True, exist_ok=True)
     recorded = saved.run or (original.run if isinstance(original, SavedGraph) else None)
     redactor = Redactor(secrets=secrets_of(recorded))
-    before = len(list(nodes(original.record.graph))) if isinstance(original, SavedGraph) else original
-    report = issue.Report(out, out / "issue.md", nodes=len(list(nodes(record.graph))), original_nodes=before)
+    before = node_count(original.record.graph) if isinstance(original, SavedGraph) else original
+    report = issue.Report(out, out / "issue.md", nodes=node_count(record.graph), original_nodes=before)
     known = casefile.read(saved.path)
     report.verdict = verdict or (known.record if known and known.rung == rung else None) or judged(signature, rung)
     failure = of_record(signature, record, reduced=before is not None)

@@ -15,7 +15,7 @@ from ...dumps.atomic import write_file
 from ...dumps.errors import ExistsAlreadyError
 from ...dumps.pack.redact import Redactor
 from ...dumps.store import SavedGraph
-from ...dumps.walk import nodes
+from ...dumps.walk import node_count
 from ...toolkit.verdicts.identity import of_record
 from ...toolkit.verdicts.signature import Signature
 from ...toolkit.verdicts.verdict import Verdict
@@ -73,7 +73,7 @@ def write_report(
     report = issue.Report(out, out / "issue.md", out / "repro.py", entry=command, shown=shown, times=times)
     report.flaky = bool(known and known.rate and known.rate.flaky)
     report.verdict = (known.record if known else None) or Verdict("fails", reason=f"the command: {ending}")
-    report.nodes = len(list(nodes(saved.record.graph)))
+    report.nodes = node_count(saved.record.graph)
     report.original_nodes = known.original.nodes if known and known.original else None
     report.signature_id = of_record(signature, saved.record, reduced=report.original_nodes is not None).id
     program = PROGRAM.format(command=command, ending=ending, which=report.signature_id)

@@ -213,7 +213,8 @@ def _parts(facts: IssueFacts) -> Iterator[str]:
 def _description(facts: IssueFacts) -> str:
     expected, got = verdict_words.expected(facts.verdict)
     report, known, has_program = facts.report, facts.case or CaseFile(), facts.report.repro is not None
-    size = f"{counted(report.nodes, 'node')}, placeholders and output included"
+    inside = ", with those of the graphs inside" if facts.graph.graph.subgraphs else ""
+    size = f"{counted(report.nodes, 'node')}, placeholders and output included{inside}"
     if report.original_nodes is None:
         reduced = f"The graph is as recorded, not minimised: {size}. `graphdbg minify` makes it smaller."
     else:
@@ -239,7 +240,7 @@ def _description(facts: IssueFacts) -> str:
         asked = "`torch._dynamo.utils.same(eager, compiled, float64)`, at its default tolerances, says"
         lines.append(f"- {asked} {same}" + (": it calls equal what this report does not." if same else "."))
     if around := facts.verdict.workaround:
-        lines.append(f"- Seen to work instead, before the first compile:\n\n{_fenced(around, 'python')}")
+        lines.append(f"- {verdict_words.around(around)}\n\n{_fenced(around, 'python')}")
     beside = NEAREST if known.neighbour.get("diff") else "\n"
     lines += [
         f"- {_inline(sentence[:1].upper() + sentence[1:].rstrip('.'))}."

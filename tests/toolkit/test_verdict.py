@@ -105,3 +105,8 @@ def test_the_record_comes_back_from_json_as_it_was() -> None:
     assert verdict.read(plain) == found
     assert verdict.read(None) is None
     assert graphdbg.Verdict is Verdict
+
+
+def test_a_work_around_that_compiles_nothing_is_said_to_be_that() -> None:
+    assert verdict_words.around(verdict_words.EAGER).startswith("Only running it without the compiler")
+    assert verdict_words.around("import torch").startswith("Work-around, seen to work")

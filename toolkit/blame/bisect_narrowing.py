@@ -20,10 +20,11 @@ from ...dumps.wording import counted
 from ..isolation import ForkServer
 from ..replaying.replay import How
 from ..verdicts.verdict import ROUNDING, Verdict
+from ..verdicts.verdict_words import EAGER
 from . import bisect_words as words
 from .bisect_asking import BisectQuestions, Setting
 from .bisect_records import Application, Bisection, Clock, Culprit, Effect, Off, OutOfTime, Subsystem, Trial, Workaround
-from .uncompiled import EAGER, functions
+from .uncompiled import functions
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

@@ -305,6 +305,9 @@ def _meaning(first: Culprit, result: Bisection) -> str:
 def _unexplained(result: Bisection) -> tuple[str, str]:
     """Why nothing is convicted, as half a sentence, and what that means."""
     tried = [row.subsystem for row in result.rows if row.verdict is not None]
+    same = [row.subsystem.replace("_", " ") for row in result.rows if row.verdict == "same"]
+    stays = [name for name in same if not name.startswith("any of ")]
+    at_once = "; nor does it go away without all kinds of passes at once" if len(stays) < len(same) else ""
     undecided = [row.subsystem for row in result.rows if row.verdict == "other"]
     if result.stopped:
         return f"nothing was found before the search ended ({result.stopped})", ""
@@ -316,7 +319,8 @@ def _unexplained(result: Bisection) -> tuple[str, str]:
     if undecided:
         names = ", ".join(undecided)
         meaning = f"Undecided, because switching them off causes another failure: {names}. Otherwise: {meaning}"
-    return f"no pass, lowering or setting explains it: the failure stays without each of {', '.join(tried)}", meaning
+    why = f": the failure stays without any one of these: {', '.join(stays)}{at_once}" if stays else ""
+    return f"no pass, lowering or setting explains it{why}", meaning
 
 
 def _half(application: Application) -> str:

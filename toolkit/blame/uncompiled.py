@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps.walk import calls, string
 from ..live.rung import Around, Compiled, Rung
+from ..verdicts.verdict_words import EAGER
 
 if TYPE_CHECKING:
     from torch import fx
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from ...dumps.schema import NodeRecord
     from ...dumps.store import SavedGraph
     from ..live.spec import ReplaySpec
-
-EAGER = 'import torch\ntorch.compiler.set_stance("force_eager")'
-"""What leaves everything uncompiled; eager itself was seen to be right."""
 
 _FILE = re.compile(r"[\w.-]+")
 

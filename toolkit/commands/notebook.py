@@ -27,7 +27,7 @@ from ..recorder.starting import begin_block, end, print_summary
 from ..verdicts.ladder_records import Triage
 from ..verdicts.outcome import Outcome
 from ..verdicts.verdict import Verdict
-from ..verdicts.verdict_words import AROUND, first_line, tone
+from ..verdicts.verdict_words import around, first_line, tone
 
 _NAME = "graphdbg"
 _EMPTY = (
@@ -116,7 +116,7 @@ def _options(line: str) -> Options:
 
 
 def _of_verdict(verdict: Verdict, *inside: str) -> str:
-    said = lines([AROUND]) if verdict.workaround else ""
+    said = lines([around(verdict.workaround)]) if verdict.workaround else ""
     return shown(
         first_line(verdict), tone(verdict), *inside, said, code(verdict.workaround or ""), commands(verdict.next)
     )

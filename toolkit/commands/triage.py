@@ -19,7 +19,7 @@ from ...dumps.worst import keep
 from ..isolation.imports import option_words
 from ..verdicts.ladder_records import number
 from ..verdicts.verdict import NO_TIME, NOT_JUDGED, with_flags
-from ..verdicts.verdict_words import AROUND, all_known, first_line, known, said, word
+from ..verdicts.verdict_words import all_known, around, first_line, known, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -345,10 +345,9 @@ def program_table(triaged: ProgramTriage) -> str:
 
 def closing(summary: str, verdict: Verdict) -> str:
     """The finding, and what to do next."""
-    lines = (verdict.workaround or "").splitlines()
-    around = f"\n{AROUND}" if lines else ""
-    around += "".join(f"\n    {line}" for line in lines)
-    return summary + around + "".join(f"\nNext: {command}" for command in verdict.next)
+    lines = verdict.workaround or ""
+    said = "\n    ".join([f"\n{around(lines)}", *lines.splitlines()]) if lines else ""
+    return summary + said + "".join(f"\nNext: {command}" for command in verdict.next)
 
 
 def ladder_table(triaged: Triage) -> str:

@@ -37,7 +37,7 @@ Report = Callable[[str], object]
 _JUDGING_S, _BLAMING_S = 600.0, 240.0
 MEANS = {
     "dynamo": "Dynamo's own work: what it captures, resumes and puts back",
-    "aot_eager": "what AOTAutograd does around the graphs",
+    "aot_eager": "AOTAutograd's own work, in its tracing or around the graphs",
 }
 """Rung outside of the graphs -> what it adds."""
 _MOST = 8
@@ -122,26 +122,33 @@ def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: R
     named = minified(verdict, run) or _graph_of(run, verdict)
     if named is None or not verdict.next:
         return verdict
-    report(f"looking for what a process of graphdbg's own has to import, that {named.id} fails there")
+    report(f"looking whether {named.id} fails outside of the program, too, where the next commands run it")
     with opened(None) as own:
         fails = lambda *files: replay(named, outputs=False, imports=files, server=own).verdict.failed  # noqa: E731
         if fails():
+            report(f"{named.id} fails there, too")
             return verdict
         likely = _likely(modules)
         ways = [[TRUST], *([file] for file in likely), likely if len(likely) > 1 else []]
         wanted = next((files for files in ways if files and fails(*files)), [])
+    said = [shlex.join(option_words(_named(files, modules))) for files in (wanted, [TRUST], likely) if files]
+    unseen = f"was not seen to fail there, also not with {' or '.join(said)}: no next command"
+    report(f"{named.id} {f'fails there with {said[0]}' if wanted else unseen}")
     return _with_words(verdict, wanted, modules) if wanted else msgspec.structs.replace(verdict, next=[])
 
 
 def _with_words(verdict: Verdict, files: Sequence[str], modules: Mapping[str, str]) -> Verdict:
     """The verdict with commands that import the needed modules, as the user names them."""
-    names = [file if file == TRUST else _spelled(file, modules[file]) for file in files]
-    by_file, by_name = option_words(files), option_words(names)
+    by_file, by_name = option_words(files), option_words(_named(files, modules))
     lines = [line.replace(f" {shlex.join(by_file)}", "") for line in verdict.next]
     takes = re.compile("graphdbg (bisect|minify|replay|triage|values) (?!-- )").match
     return msgspec.structs.replace(
         verdict, next=[f"{line} {shlex.join(by_name)}" if takes(line) else line for line in lines]
     )
+
+
+def _named(files: Sequence[str], modules: Mapping[str, str]) -> list[str]:
+    return [file if file == TRUST else _spelled(file, modules[file]) for file in files]
 
 
 def _spelled(file: str, name: str) -> str:

@@ -25,7 +25,7 @@ from ..verdicts.ladder_records import RungResult, Triage, inputs_given, row_of
 from ..verdicts.ladder_words import address, concluded
 from ..verdicts.signature import RAISED_TOO
 from ..verdicts.verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
-from ..verdicts.verdict_words import word
+from ..verdicts.verdict_words import EAGER, word
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -198,7 +198,7 @@ def eased(
     unasked = msgspec.structs.replace(verdict, next=[*verdict.next, *command])
     if not thorough and COMPILES * compile_s > QUICK_S:
         return unasked
-    report("looking for what makes it go away")
+    report("looking for a work-around: settings, operators left to eager, functions left uncompiled")
     began = time.monotonic()
     limit = min(left_s, THOROUGH_S if thorough else QUICK_S)
     try:
@@ -208,7 +208,7 @@ def eased(
     except KeyboardInterrupt:  # the verdict is known, and is worth more than its work-around
         report("interrupted")
         return unasked
-    report(f"{'found' if lines else 'found nothing'} in {time.monotonic() - began:.1f} s")
+    report(f"found {'no such' if lines in (None, EAGER) else 'a'} work-around in {time.monotonic() - began:.1f} s")
     if verdict.verdict == ROUNDING and (place := parted(saved, server, how, limit - (time.monotonic() - began))):
         verdict = msgspec.structs.replace(verdict, reason=f"{verdict.reason}; compiled and eager part first at {place}")
     if lines is None and verdict.failed and not thorough:

@@ -44,7 +44,9 @@ def concluded(triage: Triage, saved: SavedGraph, imports: Sequence[str] = (), ea
     """Fills in `graph`, `summary` and `verdict`."""
     triage.graph = address(saved)
     verdict, command = _verdict(triage), _summed_up(triage, saved, imports, eager_nan)
-    triage.verdict = verdict if verdict.detail == UNLIKE else verdict.then(command)
+    bisect, minify = "graphdbg bisect ", "graphdbg minify "
+    smaller = command.replace(bisect, minify) if triage.first_failing and command.startswith(bisect) else ""
+    triage.verdict = verdict if verdict.detail == UNLIKE else verdict.then(command, smaller)
     return triage
 
 

@@ -148,7 +148,10 @@ _HEADS = {
 }
 """Kind, or the detail of one -> the first words of its text."""
 
-AROUND = "Work-around, seen to work on this graph (put it before the first compile):"
+EAGER = 'import torch\ntorch.compiler.set_stance("force_eager")'
+"""What leaves everything uncompiled; eager itself was seen to be right."""
+_AROUND = "Work-around, seen to work on this graph (put it before the first compile):"
+_UNCOMPILED = "Only running it without the compiler was seen to work (put this before the first compile):"
 _SHOWN_NAMES = 6
 
 
@@ -157,6 +160,11 @@ def word(record: Verdict) -> str:
     if record.skipped:
         return "skipped"
     return _said(record.verdict) + (f": {_said(record.kind)}" if record.kind else "")
+
+
+def around(lines: str) -> str:
+    """The sentence before the lines of a work-around."""
+    return _UNCOMPILED if lines == EAGER else _AROUND
 
 
 def known(record: Verdict) -> tuple[int, str, str]:

@@ -10,9 +10,12 @@ import torch
 import torch._inductor.config as inductor_config
 from torch._higher_order_ops import while_loop
 
+from graphdbg.dumps import live, walk
+from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.minify import minify
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.symbolic import bodies as bodies_of
+from graphdbg.minifier.passes.symbolic import node_count
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 
@@ -74,6 +77,17 @@ def test_each_branch_keeps_one_node() -> None:
     result = reduced(given)
     assert (calls(result, "cond_true_0"), calls(result, "cond_false_0")) == (["sin"], ["cos"])
     assert len(calls(given, "cond_true_0")) == 4, "the case itself is left alone"
+
+
+def test_nodes_inside_count_before_and_after(tmp_path: Path) -> None:
+    given = captured(branches, torch.ones(3))
+    less = reduced(given)
+    counts: list[int] = []
+    for number, case in enumerate((given, less)):
+        live.save_graph(case.gm, case.inputs, tmp_path / str(number), stage="dynamo")
+        counts.append(walk.node_count(load_graph(tmp_path / str(number)).record.graph))
+    assert counts == [node_count(given.gm), node_count(less.gm)]
+    assert len(given.gm.graph.nodes) < counts[1] == counts[0] - 4
 
 
 def test_no_body_is_left_with_a_view_of_its_input_or_a_list_for_its_item() -> None:

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from graphdbg.dumps.program.case import facts_of
@@ -206,10 +208,14 @@ def test_the_code_of_a_killed_child() -> None:
     assert death_of(FAILURES["hang"]) == "hang"
 
 
+SET: dict[str, Any] = {"inductor": {"fallback_random": True}}
+
+
 def test_random_ops_are_drawn_as_eager_draws_them() -> None:
     random = record_of({"x": tensor(2)}, [call("y", "aten.native_dropout.default", node("x"), 0.5, True)], ["y"])
     assert "torch._inductor.config.fallback_random = True" in first(random).text
     assert "import torch._inductor.config" in first(random).text
+    assert first(msgspec.structs.replace(random, config=SET)).text.count("fallback_random") == 1
     assert "fallback_random" not in first(random, CRASH).text
     assert "fallback_random" not in first(relu_record()).text
     own = record_of({"x": tensor(2)}, [call("y", "prims.inductor_random.default", [2], node("x"), "rand")], ["y"])

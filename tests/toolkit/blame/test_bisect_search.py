@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.toolkit.blame.bisect_narrowing import last_needed, single
-from graphdbg.toolkit.blame.bisect_records import Effect
+from graphdbg.toolkit.blame.bisect_records import Bisection, Effect, Subsystem
+from graphdbg.toolkit.blame.bisect_words import conclude
 
 
 @given(st.integers(1, 600).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count))))
@@ -65,3 +68,14 @@ def test_groups_that_fail_otherwise_are_searched_inside() -> None:
 def test_no_single_one_is_none() -> None:
     assert single(range(8), lambda group: "gone" if len(group) == 8 else "same") is None
     assert single([], lambda group: "gone") is None
+
+
+def test_what_the_failure_stays_without() -> None:
+    rows = [Subsystem("the run's own settings", 2, "same"), Subsystem("pre_grad_passes", 1, "same")]
+    rows += [Subsystem("any of pre_grad_passes, joint_graph_passes", 0, "same"), Subsystem("fusion", 0, "other")]
+    result = Bisection("0_0/dynamo", "dynamo", reproduced=True, rows=rows)
+    conclude(result, cast(Any, SimpleNamespace(name="run/0_0/dynamo")))
+    assert result.sentence == (
+        "No pass, lowering or setting explains it: the failure stays without any one of these: "
+        "the run's own settings, pre grad passes; nor does it go away without all kinds of passes at once."
+    )

@@ -12,6 +12,7 @@ from graphdbg.toolkit.isolation import ForkServer
 from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.triage import ladder
 from graphdbg.toolkit.verdicts.verdict import fails
+from graphdbg.toolkit.verdicts.verdict_words import EAGER
 
 
 def test_ctrl_c_leaves_the_verdict(recorded: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,3 +25,16 @@ def test_ctrl_c_leaves_the_verdict(recorded: Path, server: ForkServer, monkeypat
     found = ladder.eased(saved, server, How(), verdict, 0.1, 60.0, thorough=True)
     assert (found.verdict, found.reason, found.workaround) == ("fails", "it is wrong", None)
     assert found.next[-1].endswith("--workaround")
+
+
+@pytest.mark.parametrize(("lines", "said"), [(None, "found no such work-around in"), (EAGER, "found no such"), ("x = 1", "found a ")])
+def test_what_was_looked_for_and_whether_it_was_found(
+    recorded: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch, lines: str | None, said: str
+) -> None:
+    def tried(*given: Any, **more: Any) -> str | None:
+        return lines
+
+    monkeypatch.setattr(ladder, "work_around", tried)
+    saved, heard = open_run(recorded).graphs()[0], list[str]()
+    ladder.eased(saved, server, How(), fails("wrong_numbers", "inductor", ""), 0.1, 60.0, report=heard.append)
+    assert heard[0].startswith("looking for a work-around: ") and heard[1].startswith(said)

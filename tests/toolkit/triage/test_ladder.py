@@ -131,7 +131,7 @@ def test_the_command_prints_a_table_a_sentence_and_json(
     found = json.loads(CliRunner().invoke(command.triage, [graph, "--json"]).stdout)
     assert found["first_failing"] == "inductor"
     assert (found["verdict"], found["layer"], found["where"]["graph"]) == ("fails", "inductor", graph)
-    assert found["next"] == [f"graphdbg bisect {graph}"]
+    assert found["next"] == [f"graphdbg bisect {graph}", f"graphdbg minify {graph}"]
     assert [one.get("signature_id") for one in (found, *found["rows"])] == ["0123abcd", None, "0123abcd"]
     assert done.stdout.startswith("FAILS: wrong numbers (compiler: inductor)\n")
     assert [row["rung"] for row in found["rows"]] == ["eager", "inductor"]

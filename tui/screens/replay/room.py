@@ -27,6 +27,7 @@ from ....toolkit.node_values.seen import ValuesSeen
 from ....toolkit.replaying.occupied import occupied
 from ....toolkit.rungs import NAMES
 from ....toolkit.triage.seen import RungCells
+from ....toolkit.verdicts import verdict_words
 from ...here import Here
 from ...room import ViewsRoom
 from ...settings import mark
@@ -433,8 +434,8 @@ class ReplayRoom(ViewsRoom):
             else [str(slot.document.get(key) or "") for key in ("sentence", "meaning")]
         )
         record = self.jobs.ladder.end if ladder else slot.document
-        around = [f"    {plain(line)}" for line in str(record.get("workaround") or "").splitlines()]
-        around[:0] = ["Work-around, seen to work:"] if around else []
+        lines = str(record.get("workaround") or "")
+        around = [verdict_words.around(lines), *(f"    {plain(line)}" for line in lines.splitlines())] if lines else []
         go_on = [f"Next: {command}" for command in record.get("next") or ()]
         return [*(plain(text) for text in said if text), *around, *go_on] or [slot.state()]
 

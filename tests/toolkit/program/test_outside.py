@@ -1,0 +1,49 @@
+"""Whether a failing graph of a program fails outside of it, too, and with what: one line, and the commands say it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from graphdbg.dumps.store import open_run
+from graphdbg.toolkit.isolation.imports import TRUST
+from graphdbg.toolkit.program import judging
+from graphdbg.toolkit.verdicts.verdict import Verdict, Where
+from tests.dumps.graphs import chain, new_run
+
+COMMAND = "graphdbg minify run/0_0/forward"
+
+
+@pytest.mark.parametrize(
+    ("needed", "said", "following"),
+    [
+        ([], "fails there, too", [COMMAND]),
+        ([TRUST], "fails there with --trust", [f"{COMMAND} --trust"]),
+        (["/ops.py"], "fails there with --import /ops.py", [f"{COMMAND} --import /ops.py"]),
+        (None, "was not seen to fail there, also not with --trust or --import /ops.py: no next command", []),
+    ],
+)
+def test_the_outcome_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needed: list[str] | None, said: str, following: list[str]
+) -> None:
+    def replay(*_: Any, imports: Sequence[str], **more: Any) -> Any:
+        return SimpleNamespace(verdict=SimpleNamespace(failed=[*imports] == needed))
+
+    def opened(_: None) -> Any:
+        return nullcontext()
+
+    monkeypatch.setattr(judging, "replay", replay)
+    monkeypatch.setattr(judging, "opened", opened)
+    _, process = new_run(tmp_path / "run")
+    process.save_graph(chain())
+    process.close()
+    lines: list[str] = []
+    verdict = Verdict("fails", where=Where(graph="run/0_0/forward"), next=[COMMAND])
+    found = judging._importing(open_run(tmp_path / "run"), verdict, {"/ops.py": "ops"}, lines.append)  # pyright: ignore[reportPrivateUsage]
+    assert lines[1:] == [f"0_0/forward {said}"]
+    assert found.next == following
