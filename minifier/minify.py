@@ -37,6 +37,7 @@ from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import ForkServer, Servers, default_memory_bytes, fork_server, heartbeat, raise_refusal
 from ..toolkit.isolation.processes import owned
 from ..toolkit.replaying import replay
+from ..toolkit.replaying.checked import of_operator
 from ..toolkit.replaying.replay import How, own, own_pass
 from ..toolkit.rungs import known
 from ..toolkit.triage.ladder import eased
@@ -439,6 +440,7 @@ def _ease(
     how = How(options.seed, None, EASING_S, options.imports)
     case, users = load_graph(minified.path), own(saved)
     record = own_pass(case, minified.verdict, options.rung, how, server, users)
+    record = of_operator(case, record, how, server)
     record = eased(case, server, how, record, 0.0, EASING_S, report=say)
     if record != minified.verdict:
         minified.verdict = record

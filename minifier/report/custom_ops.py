@@ -14,15 +14,17 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
 from ...dumps.allowlist import TRITON_CALLS, is_custom
+from ...dumps.definitions import cut
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.program.case import Registered
 from ...dumps.program.inputs import HELPER, OpCall, results, stand_in
 from ...dumps.program.text import dotted
-from ...dumps.schema import Arg, GraphRecord, NodeRecord, SequenceValue, TensorValue, Value
+from ...dumps.schema import Arg, DefinitionRecord, GraphRecord, NodeRecord, SequenceValue, TensorValue, Value
 from ...dumps.walk import bodies, contents, given, nodes, tag_of, used
 
 _ROOTS = frozenset({"torch", "numpy", *sys.stdlib_module_names}) - {"__future__"}
@@ -52,6 +54,21 @@ def source_of(name: str) -> OpSource | None:
         return _cut(text, function, name)
     except (OSError, TypeError, SyntaxError, _Lost):
         return None
+
+
+def recorded_source(name: str, definitions: Sequence[DefinitionRecord]) -> OpSource | None:
+    """The source of `namespace::op` as the dump holds it; None where that is not whole, or needs a package."""
+    space = name.partition("::")[0]
+    for definition in definitions:
+        found = cut(definition.program, {space}) if space in definition.spaces and not definition.missing else None
+        if found is None:
+            continue
+        with suppress(_Lost):
+            for statement in ast.walk(ast.parse(found.program)):
+                if isinstance(statement, (ast.Import, ast.ImportFrom)):
+                    _allowed(statement)
+            return OpSource(tuple(found.statements), tuple(sorted({*found.imports} - {"import torch"})))
+    return None
 
 
 class _Lost(Exception):
@@ -192,8 +209,9 @@ def _allowed(statement: ast.Import | ast.ImportFrom) -> None:
             raise _Lost(name)
 
 
-def registered(record: GraphRecord) -> Registered | None:
-    """The registrations of all custom operators of a graph; None where it has none. Raises CannotExpressError."""
+def registered(record: GraphRecord, definitions: Sequence[DefinitionRecord] = ()) -> Registered | None:
+    """The registrations of all custom operators of a graph; None where it has none. `definitions`: those of the dump,
+    where it is trusted. Raises CannotExpressError."""
     calls = custom_targets(record)
     if not calls:
         return None
@@ -202,11 +220,11 @@ def registered(record: GraphRecord) -> Registered | None:
     remarks: list[str] = []
     made_up: list[str] = []
     for name, recorded_calls in calls.items():
-        source = source_of(name)
+        source = source_of(name) or recorded_source(name, definitions)
         if source is not None:
             blocks += source.statements
             imports |= set(source.imports)
-            remarks.append(f"torch.ops.{name.replace('::', '.')} is registered below as the user's module does.")
+            remarks.append(f"torch.ops.{name.replace('::', '.')} is registered below as the run's own program does.")
             continue
         made_up.append(
             stand_in(name, recorded_calls, schema=known_schema(name), grad=record.stage in ("dynamo", "pre_grad"))

@@ -158,7 +158,7 @@ def candidates(case: ReproFacts) -> Iterator[Script]:
 def _own_ops(case: ReproFacts) -> Registered | None:
     """Registrations of the graph's custom operators; None where there are none, or where they have to be imported."""
     try:
-        return custom_ops.registered(case.record)
+        return custom_ops.registered(case.record, case.record.definitions if case.trust else ())
     except CannotExpressError:
         if not case.imports:
             raise

@@ -35,10 +35,12 @@ from ..live import torch_state
 from ..live.eager import clone_inputs
 from ..live.execution import settle
 from ..torch_private import all_replaced
+from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict
 from . import comparing
 from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, watched_by
 from .comparing import Left, Rounding
+from .operators import Watching
 from .records import PROGRAM, Call, CallRung
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
@@ -249,10 +251,16 @@ class Beside:
 
     def _departs(self, part: str, compared: Callable[[Left], CallRung]) -> None:
         self.shadow.departed = True
+        self.call.operator = self._operator(part)
         self.shadow.write(self.call)
         anew = self._record(part)
         if anew is not None:
             self.call.anew = "departs" if compared(anew).verdict.failed else "agrees"
+
+    def _operator(self, part: str) -> NodeMismatch | None:
+        watching, run = Watching(), self._gradients if part else self._run
+        run("eager", function=self.compiled.rungs.call("eager"), mode=watching)
+        return watching.found
 
     # the program's own
 

@@ -29,6 +29,7 @@ from ...dumps import temporary
 from ...dumps.wording import counted
 from ..isolation import launch
 from ..node_values.seen import size_text
+from ..verdicts.mismatches import NodeMismatch, next_step, sentence
 from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdicts.verdict_words import word
 from .judging import MEANS, JudgedCall
@@ -328,6 +329,13 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     )
     where = Where(line=_line(call), name=row.value)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
+    if call.operator is not None:
+        again = shlex.join(["graphdbg", "triage", "--", *command]) if command else ""
+        reason += f". The fault is in an operator of the run's own: {sentence(call.operator)} {_advice(call.operator)}"
+        where = Where(call.operator.name, line=call.operator.line or where.line, name=row.value)
+        return msgspec.structs.replace(
+            verdict, fault="custom_op", layer=None, reason=f"{reason}, then judge it again", where=where
+        ).then(again)
     if judged is not None and judged.failed and not own and row.rung != "dynamo":
         at = judged.where or Where()
         graph = at.graph.rpartition("/run-")[2].partition("/")[2] or at.graph
@@ -369,6 +377,11 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     elif call.recorded:
         reason += f"; {call.recorded}"
     return msgspec.structs.replace(verdict, reason=reason).then(minify)
+
+
+def _advice(finding: NodeMismatch) -> str:
+    step = next_step(finding)
+    return step[:1].upper() + step[1:].partition(";")[0]
 
 
 def _shortened(sentence: str) -> str:

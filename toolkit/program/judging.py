@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...dumps.errors import GraphdbgError
+from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.store import Run, SavedGraph, resolve
 from ..blame.bisect import bisect
 from ..blame.partners import compile_of
@@ -28,7 +28,7 @@ from ..isolation import ForkServer, opened
 from ..isolation.imports import TRUST, option_words
 from ..replaying.replay import replay
 from ..triage.run import triage_run
-from ..verdicts.verdict import OK, Verdict
+from ..verdicts.verdict import OK, Verdict, with_trust_for
 from ..verdicts.verdict_words import minified
 from .records import PROGRAM, RUNGS, Call
 
@@ -61,8 +61,9 @@ class JudgedCall(msgspec.Struct):
 
 
 def judgeable(call: Call | None) -> bool:
-    """Whether its graphs were recorded and mean something: under a backend of the program's own they do not."""
-    failed = call.failed if call is not None else None
+    """Whether its graphs were recorded and mean something: under a backend of the program's own they do not, and where
+    an operator of the user's is at fault they need not be judged."""
+    failed = call.failed if call is not None and call.operator is None else None
     return call is not None and bool(call.run) and failed is not None and failed.rung in (*RUNGS, PROGRAM)
 
 
@@ -102,7 +103,8 @@ def _judge(
     with opened(server) as used:
         triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, report=report)
         judged.verdict, judged.text = triage.verdict, triage.summary
-        for graph in _widest_first(run, triage.verdict) if triage.verdict.failed and not outside else []:
+        unclear = triage.verdict.failed and triage.verdict.fault == "compiler" and not outside
+        for graph in _widest_first(run, triage.verdict) if unclear else []:
             report(f"looking for what is to blame in {graph.id}")
             blamed = bisect(graph, server=used, imports=imports, max_time_s=_BLAMING_S, narrate=lambda text: None)
             if blamed.reproduced:
@@ -124,24 +126,31 @@ def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: R
         return verdict
     report(f"looking whether {named.id} fails outside of the program, too, where the next commands run it")
     with opened(None) as own:
-        fails = lambda *files: replay(named, outputs=False, imports=files, server=own).verdict.failed  # noqa: E731
-        if fails():
-            report(f"{named.id} fails there, too")
-            return verdict
         likely = _likely(modules)
-        ways = [[TRUST], *([file] for file in likely), likely if len(likely) > 1 else []]
-        wanted = next((files for files in ways if files and fails(*files)), [])
-    said = [shlex.join(option_words(_named(files, modules))) for files in (wanted, [TRUST], likely) if files]
-    unseen = f"was not seen to fail there, also not with {' or '.join(said)}: no next command"
-    report(f"{named.id} {f'fails there with {said[0]}' if wanted else unseen}")
-    return _with_words(verdict, wanted, modules) if wanted else msgspec.structs.replace(verdict, next=[])
+        mine = [[TRUST]] if with_trust_for(named, "with") else []
+        tried = [[], *mine, *([file] for file in likely), *([likely] if len(likely) > 1 else [])]
+        wanted = next((files for files in tried if _fails(named, files, own)), None)
+    said = [shlex.join(option_words(_named(files, modules))) for files in (wanted, *mine, likely) if files]
+    if wanted is None:
+        besides = f", also not with {' or '.join(said)}" if said else ""
+        report(f"{named.id} was not seen to fail there{besides}: no next command")
+        return msgspec.structs.replace(verdict, next=[])
+    report(f"{named.id} fails there{f' with {said[0]}' if wanted else ', too'}")
+    return _with_words(verdict, wanted, modules) if wanted else verdict
+
+
+def _fails(graph: SavedGraph, files: Sequence[str], server: ForkServer) -> bool:
+    try:
+        return replay(graph, outputs=False, imports=files, server=server).verdict.failed
+    except EnvironmentLackError:  # an operator of the program's that these do not bring
+        return False
 
 
 def _with_words(verdict: Verdict, files: Sequence[str], modules: Mapping[str, str]) -> Verdict:
     """The verdict with commands that import the needed modules, as the user names them."""
     by_file, by_name = option_words(files), option_words(_named(files, modules))
     lines = [line.replace(f" {shlex.join(by_file)}", "") for line in verdict.next]
-    takes = re.compile("graphdbg (bisect|minify|replay|triage|values) (?!-- )").match
+    takes = re.compile("graphdbg (bisect|check|minify|replay|triage|values) (?!-- )").match
     return msgspec.structs.replace(
         verdict, next=[f"{line} {shlex.join(by_name)}" if takes(line) else line for line in lines]
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict
 
 FILE = "calls.jsonl"
@@ -47,7 +48,8 @@ class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung
     that was at work when the process ended; `run`: the recorded graphs; `anew`: what it does with nothing compiled
     before ("departs", "agrees"); `raises`: eager's exception; `repro`: the folder of a program that may show it,
-    `unsaid`: why there is none."""
+    `unsaid`: why there is none; `operator`: what an operator of the user's does otherwise than it says, where the call
+    departs."""
 
     key: str
     function: str
@@ -65,6 +67,7 @@ class Call(msgspec.Struct):
     raises: str = ""
     repro: str = ""
     unsaid: str = ""
+    operator: NodeMismatch | None = None
     seconds: dict[str, float] = {}
     compiled: bool = False
 

@@ -101,7 +101,13 @@ def triage_program(
     triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
     failed = triaged.at.failed if triaged.at is not None and not program.signals else None
-    if triaged.at is not None and failed is not None and (not program.graphs.failed or failed.rung in MEANS):
+    own = triaged.verdict.fault == "custom_op"
+    if (
+        triaged.at is not None
+        and failed is not None
+        and not own
+        and (not program.graphs.failed or failed.rung in MEANS)
+    ):
         report("running the program that shows it, 3 times in fresh processes") if triaged.at.repro else None
         triaged.repro = verified(triaged.at, words[0] if python else sys.executable)
         triaged.summary += f" {triaged.repro.sentence}"

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...dumps.allowlist import is_custom
+from ...dumps.walk import contents, given, nodes
 from ...dumps.wording import counted
 from ..isolation import ForkServer, ask
 from ..live.spec import rewritten
 from ..verdicts.mismatches import NodeMismatch, headline, next_step, origins, sentence, text_report
 from ..verdicts.signature import how_ended
-from ..verdicts.verdict import OK, Verdict, Where, cannot_tell, fails
-from .replay import How
+from ..verdicts.verdict import OK, OPERATOR, Verdict, Where, cannot_tell, fails
+from .how import How
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -114,6 +116,36 @@ def check(
     checkup = msgspec.convert(answer.value, Checkup) if answer.status == "done" else Checkup(cannot=how_ended(answer))
     checkup.peak_bytes = answer.peak_bytes
     return checkup
+
+
+_EXPLAINED = ("crash", "signal", "wrong_numbers", "nan", "metadata", "missing_error")
+
+
+def of_operator(saved: SavedGraph, verdict: Verdict, how: How, server: ForkServer) -> Verdict:
+    """The verdict on a failure of compiled code; an operator of the user's is at fault where it does otherwise than its
+    fake function or its schema says, which a checked run in eager shows: compilers rely on both. Asked of a graph with
+    such operators alone."""
+    if not (verdict.failed and verdict.fault == "compiler" and verdict.kind in _EXPLAINED and calls_custom(saved)):
+        return verdict
+    found = check(saved, server, seed=how.seed, device=how.device, limit_s=how.limit_s, imports=how.imports)
+    first = next((finding for finding in found.findings if finding.of_custom_op), None)
+    return verdict if first is None else blaming(verdict, first)
+
+
+def blaming(verdict: Verdict, first: NodeMismatch) -> Verdict:
+    """The verdict with the operator at fault that this finding is about."""
+    where = verdict.where or Where()
+    where = msgspec.structs.replace(where, node=first.name, line=first.line)
+    reason = f"{verdict.reason}; {OPERATOR}{sentence(first).removesuffix('.')}"
+    return msgspec.structs.replace(verdict, fault="custom_op", layer=None, reason=reason, where=where)
+
+
+def calls_custom(saved: SavedGraph) -> bool:
+    """Whether a graph calls an operator that is not torch's."""
+    called = nodes(saved.record.graph)
+    return any(
+        is_custom(str(target)) for node in called for target in (node.target, *contents(given(node), "function"))
+    )
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:

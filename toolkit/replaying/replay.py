@@ -25,7 +25,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -46,7 +46,9 @@ from ..verdicts.outcome import Outcome
 from ..verdicts.own_passes import HOOKS, Pass, of_the_run, passes, registered, without_passes
 from ..verdicts.signature import from_answer
 from ..verdicts.verdict import WHOLE, Verdict, Where, cannot_tell, died, fails
+from .checked import of_operator
 from .gate import with_next
+from .how import DEFAULT_LIMIT_S, How
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -210,33 +212,6 @@ def eager_task(payload: dict[str, Any]) -> None:
 
 
 TASK = f"{__name__}:task"
-DEFAULT_LIMIT_S = 600.0
-
-
-class How(NamedTuple):
-    """The settings of questions about a saved graph: `seed` for inputs that were not stored and for random ops,
-    `device` to move everything to first, `limit_s` of one question, `imports` to import first for the ops that they
-    register; `own_nan`: a NaN of the model's own is asked for, too; `measured`: the memory of compile and first run,
-    beside eager's; `known`: what an earlier command judged need not be judged again; `anyway`: what fails is a failure,
-    whether or not it is the run's program."""
-
-    seed: int = 0
-    device: str | None = None
-    limit_s: float = DEFAULT_LIMIT_S
-    imports: Sequence[str] = ()
-    own_nan: bool = False
-    measured: bool = False
-    known: bool = False
-    anyway: bool = False
-
-    def payload(self, saved: SavedGraph) -> dict[str, Any]:
-        """The payload that every task gets."""
-        return {
-            "path": str(saved.path.absolute()),
-            "seed": self.seed,
-            "device": self.device,
-            "imports": list(self.imports),
-        }
 
 
 def replay(
@@ -319,6 +294,7 @@ def replay(
                 else None
             )
             outcome.verdict = lacking or own_pass(saved, outcome.verdict, rung, about, used)
+        outcome.verdict = of_operator(saved, outcome.verdict, How(seed, device, limit_s, imports), used)
         if outcome.verdict.failed:
             outcome.signature_id = known_id(outcome.signature, saved)
         if plain and not others:

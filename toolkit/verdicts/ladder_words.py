@@ -20,7 +20,7 @@ from ...dumps.wording import shown_path
 from ..isolation.imports import option_words, without_trust
 from ..live.rung import LADDER, SIDE
 from .ladder_records import PLAIN, REAL, RungResult, Triage
-from .verdict import NO_REFERENCE, NO_TIME, UNLIKE, Verdict, Where, cannot_tell, worst
+from .verdict import NO_REFERENCE, NO_TIME, OPERATOR, UNLIKE, Verdict, Where, cannot_tell, worst
 from .verdict_words import phrase
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def _summed_up(triage: Triage, saved: SavedGraph, imports: Sequence[str], eager_
         row = triage.row(triage.first_failing)
         triage.summary = " ".join([_failing(triage, row), _meaning(triage, row), _imported(imports)]).strip()
         wanted = {} if row.verdict.kind == "missing_error" else _NEXT
+        if row.verdict.fault == "custom_op" and row.rung != "eager":
+            wanted = {row.rung: "graphdbg check {graph}"}
         if (row.verdict.kind, row.rung) == ("nan", "eager"):
             wanted = {"eager": "graphdbg replay {graph} --values --rung eager"}
         if (row.verdict.kind, row.rung) == ("signal", "eager") and row.verdict.where is not None:
@@ -116,7 +118,7 @@ def whole_program(run: Run) -> str:
 
 def _phrase(row: RungResult) -> str:
     """How a rung fails, in words."""
-    return phrase(row.verdict, row.signature, row.reason, row.error, row.eager_error)
+    return phrase(row.verdict, row.signature, row.reason.partition(f"; {OPERATOR}")[0], row.error, row.eager_error)
 
 
 def _failing(triage: Triage, row: RungResult) -> str:
@@ -134,6 +136,8 @@ def _meaning(triage: Triage, row: RungResult) -> str:
         at = row.verdict.where or Where()
         place = f" ({at.line})" if at.line else ""
         return f"Without the run's own pass {at.node or at.name}{place} it is right: the fault is there."
+    if said := row.verdict.reason.partition(OPERATOR)[2]:
+        return f"The fault is in an operator of the run's own: {said}."
     if row.rung != "inductor":
         return LADDER[row.rung].meaning if row.rung in LADDER else ""
     plain = next((other for other in triage.rows if other.rung == "inductor_nofuse"), None)

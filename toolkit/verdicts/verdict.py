@@ -106,6 +106,8 @@ UNLIKE = "unlike"
 """The detail of a `cannot_tell`: what fails is not the run's program."""
 ROUNDING = "rounding"
 """The word, and the check under which it is a failure."""
+OPERATOR = "a run in eager shows why: "
+"""What stands in the reason of a verdict before the sentence on an operator of the user's that is at fault."""
 WHOLE = "whole"
 """The detail of a verdict whose reason says by itself what happened."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -11,9 +12,9 @@ import pytest
 
 from graphdbg.dumps.errors import RefusedError
 from graphdbg.dumps.program.text import CannotExpressError
-from graphdbg.dumps.schema import GraphRecord, SequenceValue
+from graphdbg.dumps.schema import DefinitionRecord, GraphRecord, SequenceValue
 from graphdbg.minifier.report import verify
-from graphdbg.minifier.report.custom_ops import custom_targets, refuse_others, registered, source_of
+from graphdbg.minifier.report.custom_ops import custom_targets, recorded_source, refuse_others, registered, source_of
 from graphdbg.minifier.report.trying import candidates
 from graphdbg.toolkit.verdicts.signature import Signature
 
@@ -128,6 +129,19 @@ def test_what_needs_another_package_is_stood_in_for(ops: ModuleType) -> None:
     assert (
         'torch.library.define("report_tests::foreign", "(Tensor x) -> Tensor")' in text
     )  # the schema that this process knows
+
+
+def test_the_source_in_a_trusted_dump_comes_along() -> None:
+    text = 'import torch\nfrom math import pi\nBY = pi\n@torch.library.custom_op("kept::by", mutates_args=())\n'
+    text += "def by(x: torch.Tensor) -> torch.Tensor:\n    return x * BY\n"
+    record, failure = using("kept.by.default"), case_of(relu_record(), NEVER)
+    record.definitions = [DefinitionRecord("__main__", "train.py", text, ["kept"])]
+    for trust in (True, False):
+        program = next(candidates(replace(failure, record=record, trust=trust))).text
+        assert ("STAND-IN" in program) is not trust
+        assert ("    return x * BY\n" in program and "from math import pi" in program) is trust
+    record.definitions[0].program = f"import msgspec\n{text}".replace("BY\n", "msgspec.x\n")
+    assert recorded_source("kept::by", record.definitions) is None
 
 
 def test_a_stand_in_from_the_record_alone() -> None:

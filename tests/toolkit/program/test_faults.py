@@ -9,14 +9,22 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from graphdbg.dumps.errors import NotRegisteredError
+from graphdbg.toolkit.isolation.imports import TRUST
+from graphdbg.toolkit.program import judging
 from graphdbg.toolkit.program.concluding import departs
 from graphdbg.toolkit.program.judging import JudgedCall, judge_graphs
 from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Program, departing, read
 from graphdbg.toolkit.verdicts.verdict import Verdict
+from graphdbg.toolkit.verdicts.verdict_words import first_line
 from tests.matrix import planted_calls
 from tests.models import called_programs
 
@@ -119,3 +127,43 @@ def test_where_the_program_cannot_judge_its_graphs_its_modules_are_imported_else
     judged = judge_graphs(call, None, lambda text: None, program.modules)
     assert judged.failed and "The lowering of aten.cos.default" in judged.op and judged.verdict is not None
     assert judged.verdict.next[0].endswith("--import fault")
+
+
+OWN = """import torch
+@torch.library.custom_op("faulty::cut", mutates_args=())
+def cut(x: torch.Tensor) -> torch.Tensor:
+    return x[:, :2].clone()
+@cut.register_fake
+def _(x): return torch.empty_like(x)
+@torch.compile
+def step(x):
+    return cut(x) @ torch.ones(2, 3)
+try:
+    step(torch.randn(4, 8))
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def test_an_operator_of_the_program_s_own_is_at_fault_and_not_dynamo(tmp_path: Path) -> None:
+    rung, verdict = finding(shadowed(tmp_path, OWN))
+    assert rung == "dynamo"
+    assert first_line(verdict) == "FAILS: crash at cut, prog.py:9 (custom op)"
+    assert "the fake function of faulty::cut is wrong. Correct the fake function of faulty::cut" in verdict.reason
+    assert verdict.next == ["graphdbg triage -- python prog.py"]
+
+
+def test_a_next_command_says_trust_where_only_that_brings_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def replayed(graph: object, *, imports: Sequence[str], **_: object) -> SimpleNamespace:
+        if list(imports) != [TRUST]:
+            raise NotRegisteredError("graph.json", "no faulty::cut", "add --trust")
+        return SimpleNamespace(verdict=Verdict("fails"))
+
+    graph = SimpleNamespace(id="0_0/dynamo")
+    monkeypatch.setattr(judging, "replay", replayed)
+    monkeypatch.setattr(judging, "minified", lambda verdict, run: graph)
+    monkeypatch.setattr(judging, "with_trust_for", lambda saved, command: "with --trust")
+    monkeypatch.setattr(judging, "opened", nullcontext)
+    verdict = Verdict("fails", next=["graphdbg minify run/0_0/dynamo", "graphdbg minify -- python prog.py"])
+    said = judging._importing(Any, verdict, {}, lambda text: None)  # type: ignore[arg-type]
+    assert said.next == ["graphdbg minify run/0_0/dynamo --trust", "graphdbg minify -- python prog.py"]
