@@ -102,6 +102,8 @@ class Beside:
         self.eager: dict[str, Any] = {}
         self.touched: set[Any] = set()
         self.outside: list[str] = []
+        self.raised = False
+        """Whether a rung raised something."""
 
     def keep(self) -> None:
         """Keeps what the call begins with, for a program that shows the failure, and writes that program where the call
@@ -131,7 +133,7 @@ class Beside:
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
         outside = self.outside
         self._judge("", eager, lambda rung: self._run(rung, self.compiled.rungs.call(rung))[0])
-        if not self.compiled.rungs.graphs:
+        if not self.compiled.rungs.graphs and not self.raised:
             self.call.notes.append(
                 "Dynamo makes no graph of this function, so it runs in eager (TORCH_LOGS=graph_breaks says why)"
             )
@@ -169,7 +171,7 @@ class Beside:
                 first.verdict = Verdict("nondeterministic", reason=f"{reason}{self._why_unsteady(part)}")
         self.call.rows.append(first)
         if not part and eager.error is not None:
-            self.call.raises = type(eager.error).__name__
+            self.call.raises, self.call.said = type(eager.error).__name__, comparing.said(eager.error)
         if eager.text != again.text:
             self.call.notes.append("what it prints differs between two runs of eager")
 
@@ -193,6 +195,7 @@ class Beside:
                 row.verdict = Verdict("ok", reason=f"eager raises {type(got.error).__name__} too, in its backward")
                 self.call.notes.append(f"{rung} raises what eager raises in its backward")
             self.call.rows.append(row)
+            self.raised |= got.error is not None
             if got.error is None and got.text != eager.text and part == "":
                 self.call.notes.append(f"{rung} prints other text than eager")
             failed += [row] if row.verdict.failed else []

@@ -46,8 +46,8 @@ class CallRung(msgspec.Struct):
 class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung
     that was at work when the process ended; `run`: the recorded graphs; `anew`: what it does with nothing compiled
-    before ("departs", "agrees"); `raises`: eager's exception; `repro`: the folder of a program that may show it,
-    `unsaid`: why there is none."""
+    before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `repro`: the folder of a
+    program that may show it, `unsaid`: why there is none."""
 
     key: str
     function: str
@@ -63,6 +63,7 @@ class Call(msgspec.Struct):
     recorded: str = ""
     anew: str = ""
     raises: str = ""
+    said: str = ""
     repro: str = ""
     unsaid: str = ""
     seconds: dict[str, float] = {}
@@ -86,13 +87,16 @@ class Call(msgspec.Struct):
 
 class Program(msgspec.Struct):
     """All records of one program: its calls in order, and how often each function was called (by "function file:line").
-    `modules`: the files of those that it imported and that are no library's, with their names."""
+    `modules`: the files of those that it imported and that are no library's, with their names; `raised`: the exception
+    that ended it, `raised_in`: the key of the call that raised it."""
 
     calls: list[Call] = []
     counts: dict[str, int] = {}
     notes: list[str] = []
     ended: bool = False
     modules: dict[str, str] = {}
+    raised: str = ""
+    raised_in: str = ""
 
 
 def read(path: Path) -> Program:
@@ -115,6 +119,8 @@ def read(path: Path) -> Program:
             program.notes += fields["notes"]
             program.modules |= fields.get("modules", {})
             program.ended = True
+            program.raised = program.raised or fields.get("raised", "")
+            program.raised_in = program.raised_in or fields.get("raised_in", "")
         elif event == "begun":
             calls[fields["key"]].in_flight, calls[fields["key"]].since = fields["rung"], fields["at"]
     program.calls = list(calls.values())
