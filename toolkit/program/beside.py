@@ -37,9 +37,9 @@ from ..live.execution import settle
 from ..torch_private import all_replaced
 from ..verdicts.verdict import OK, Verdict
 from . import comparing
-from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, watched_by
+from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, traced, watched_by
 from .comparing import Left, Rounding
-from .records import PROGRAM, Call, CallRung
+from .records import PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
 from .unsteady import first_difference
@@ -102,6 +102,7 @@ class Beside:
         self.eager: dict[str, Any] = {}
         self.touched: set[Any] = set()
         self.outside: list[str] = []
+        self.trace = trace_of(shadow.folder, call.pid)
         self.raised = False
         """Whether a rung raised something."""
 
@@ -315,6 +316,7 @@ class Beside:
             t.swapped("is_compiling_flag", True) if self.as_compiled and rung == "eager" else contextlib.nullcontext()
         )
         with (
+            traced(self.trace),
             quiet() as heard,
             stance(rung == "eager"),
             own_hooks(),
@@ -464,7 +466,8 @@ class Beside:
         self.shadow.begun(self.call, rung)
         began = time.perf_counter()
         unique = list({id(leaf): (name, leaf) for name, leaf in leaves}.values())
-        with quiet(), stance(rung == "eager"), counters(), no_hooks([leaf for _, leaf in unique]):
+        hooks = no_hooks([leaf for _, leaf in unique])
+        with traced(self.trace), quiet(), stance(rung == "eager"), counters(), hooks:
             try:
                 with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     roots = [outputs[at] for at in self.given]

@@ -33,7 +33,7 @@ from ..node_values.seen import size_text
 from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdicts.verdict_words import word
 from .judging import MEANS, JudgedCall
-from .records import ALONE, MODULES, PROGRAM, RUNGS, WITH_MODULES, Call, Program, departing
+from .records import ALONE, MODULES, PROGRAM, RUNGS, WITH_MODULES, Call, Program, departing, stopped_at
 
 TIMES, LIMIT_S = 3, 600.0
 WITHOUT = "--without-fault"
@@ -283,11 +283,11 @@ def concluded(
         triaged.verdict = departs(call, graphs, command)
     elif died is not None and (hung or (code > 128 and not by_somebody)) and died.in_flight != "eager":
         triaged.at = died
-        triaged.verdict = _died(died, hung, code).then(*recording)
+        triaged.verdict = _died(died, folder, hung, code).then(*recording)
     elif not program.calls:
         triaged.verdict = cannot_tell(_why_none(program, code)).then(*([] if code else recording[:1]))
     elif code:
-        triaged.verdict = _ended(program, died, hung, code)
+        triaged.verdict = _ended(program, died, folder, hung, code)
         alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(command)}"] if command else []
         if not by_somebody or hung:
             own = hung or program.raised_in
@@ -312,7 +312,7 @@ def _by(code: int) -> str:
     return launch.signal_text(code) if code > 128 else f"code {code}"
 
 
-def _ended(program: Program, died: Call | None, hung: str, code: int) -> Verdict:
+def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: int) -> Verdict:
     """The verdict on a program that did not end well, in which no call departs: in what, and whether eager does the
     same."""
     raising = next((call for call in program.calls if call.key == program.raised_in and call.said), None)
@@ -322,9 +322,9 @@ def _ended(program: Program, died: Call | None, hung: str, code: int) -> Verdict
             f"{raising.said.rstrip('.')}"
         )
     if died is not None and (hung or not program.raised):
-        return cannot_tell(
-            f"{died.place}: {hung or f'{died.in_flight} was at work when {_by(code)} ended the program'}"
-        )
+        ended = f"{_by(code)} ended the program" if code > 128 else f"the program ended with {_by(code)}"
+        how = hung or f"{died.in_flight} was at work when {ended}"
+        return cannot_tell(f"{died.place}: {how}{stopped_at(folder, died.pid)}")
     raised = f" ({program.raised})" if program.raised else ""
     return cannot_tell(
         f"the program itself ended with {_by(code)}{raised}; nothing that was compared departs from eager"
@@ -340,12 +340,12 @@ def _why_none(program: Program, code: int) -> str:
     return f"{none}: no process that imports torch lived to say so, or its Python has no graphdbg"
 
 
-def _died(call: Call, hung: str, code: int) -> Verdict:
+def _died(call: Call, folder: Path, hung: str, code: int) -> Verdict:
     layer = LAYERS.get(call.in_flight)
-    where = Where(line=_line(call))
+    where, at = Where(line=_line(call)), stopped_at(folder, call.pid)
     if hung:
-        return Verdict("fails", "hang", "compiler", layer, f"{call.place}: {hung}", where)
-    text = f"{call.place}: {call.in_flight} ended the process by {launch.signal_text(code)}"
+        return Verdict("fails", "hang", "compiler", layer, f"{call.place}: {hung}{at}", where)
+    text = f"{call.place}: {call.in_flight} ended the process by {launch.signal_text(code)}{at}"
     return Verdict("fails", "signal", "compiler", layer, text, where)
 
 

@@ -7,6 +7,8 @@ For example: `[call.function for call in read(folder)]` gives `['step']`.
 from __future__ import annotations
 
 import json
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ import msgspec
 from ..verdicts.verdict import OK, Verdict
 
 FILE = "calls.jsonl"
+TRACE_SIGNAL = signal.SIGUSR1
+"""Sent to a process before it is killed: it then writes where it is (`traced`)."""
 VARIABLE, OPTIONS = "GRAPHDBG_SHADOW", "GRAPHDBG_SHADOW_OPTIONS"
 RUNGS = ("eager", "dynamo", "aot_eager", "decomposed", "inductor")
 LABELS = {"eager": "dynamo", "aot_eager": "aot_eager", "aot_eager_decomp_partition": "decomposed"}
@@ -75,6 +79,11 @@ class Call(msgspec.Struct):
         return f"{self.function}() ({Path(self.file).name}:{self.line}), call {self.number}"
 
     @property
+    def pid(self) -> int:
+        """The process that made it."""
+        return int(self.key.partition(":")[0])
+
+    @property
     def failed(self) -> CallRung | None:
         """The first rung that departs, the call before its gradients."""
         return next((row for row in self.rows if row.verdict.failed), None)
@@ -97,6 +106,26 @@ class Program(msgspec.Struct):
     modules: dict[str, str] = {}
     raised: str = ""
     raised_in: str = ""
+
+
+def trace_of(folder: Path, pid: int) -> Path:
+    """The file in which a process writes where it is when it dies."""
+    return folder / f"trace-{pid}.txt"
+
+
+def stopped_at(folder: Path, pid: int) -> str:
+    """Where a process died or stood in what ran beside its call, as ", in scale (train.py:9)": the innermost function
+    that is neither Python's, a package's nor ours; "" where that is not known."""
+    try:
+        threads = trace_of(folder, pid).read_text(errors="replace").split("\n\n")
+    except OSError:
+        return ""
+    ours = str(Path(__file__).parent)
+    at = next((thread for thread in threads if f'"{ours}' in thread), "")
+    for file, line, name in re.findall(r'File "([^"]+)", line (\d+) in (\S+)', at.partition(f'"{ours}')[0]):
+        if not re.search(r"<|-packages/|/lib/python\d", file):
+            return f", in {name} ({Path(file).name}:{line})"
+    return ""
 
 
 def read(path: Path) -> Program:

@@ -111,6 +111,43 @@ def test_what_eager_raises_too_is_the_programs_own_and_not_ok(tmp_path: Path) ->
     assert not found["calls"][0]["notes"]  # Dynamo refused it: it does not run in eager
 
 
+@pytest.mark.parametrize(
+    ("line", "options", "told", "follows"),
+    [
+        (
+            "ctypes.string_at(0)",
+            (),
+            "eager was at work when signal SIGSEGV ended the program",
+            ["graphdbg dump ", "graphdbg triage "],
+        ),
+        (
+            "threading.Event().wait()",
+            ("--limit", "3"),
+            "eager was still at work after 3 s (see --limit)",
+            ["env TORCH"],
+        ),
+    ],
+)
+def test_a_call_in_which_eager_dies_or_hangs_is_named_with_its_line(
+    line: str, options: tuple[str, ...], told: str, follows: list[str], tmp_path: Path
+) -> None:
+    text = f"""
+        import ctypes, threading, torch
+
+        def inner():
+            {line}
+
+        @torch.compile(backend="eager")
+        def step(x):
+            return inner() or x
+        step(torch.ones(2))
+        """
+    code, found, _ = asked(tmp_path, text, *options)
+    assert (code, found["verdict"]) == (4, "cannot_tell")
+    assert found["reason"] == f"step() (train.py:7), call 0: {told}, in inner (train.py:5)"
+    assert [one.startswith(begin) for one, begin in zip(found["next"], follows, strict=True)]
+
+
 def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_path: Path) -> None:
     right = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager"), CallRung("dynamo")])
     unlooked = Call("1:2", "step", "train.py", 3, 1, why="it talks to other processes")
