@@ -11,17 +11,20 @@ For example:
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from .. import torch_private as t
 from ..live import torch_state
+from .records import TRACE_SIGNAL
 
 
 class Outside(BaseException):
@@ -49,6 +52,27 @@ def no_hooks(leaves: list[torch.Tensor]) -> Iterator[None]:
     finally:
         for hooks, kept in held:
             hooks.update(kept)
+
+
+@contextlib.contextmanager
+def traced(path: Path) -> Iterator[None]:
+    """Inside, a signal that kills the process, or that asks, writes to the file where each thread is. A faulthandler of
+    the program's own is left as it is."""
+    dying = not faulthandler.is_enabled()
+    try:
+        file = path.open("wb")
+    except OSError:  # it is said where the records cannot be written
+        yield
+        return
+    with file:
+        faulthandler.register(TRACE_SIGNAL, file=file, chain=True)
+        faulthandler.enable(file=file) if dying else None
+        try:
+            yield
+        finally:
+            faulthandler.disable() if dying else None
+            faulthandler.unregister(TRACE_SIGNAL)
+    path.unlink(missing_ok=True)
 
 
 _watching = threading.local()

@@ -38,10 +38,10 @@ from ..torch_private import all_replaced
 from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict
 from . import comparing
-from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, watched_by
+from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, traced, watched_by
 from .comparing import Left, Rounding
 from .operators import Watching
-from .records import PROGRAM, Call, CallRung
+from .records import PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
 from .unsteady import first_difference
@@ -104,6 +104,9 @@ class Beside:
         self.eager: dict[str, Any] = {}
         self.touched: set[Any] = set()
         self.outside: list[str] = []
+        self.trace = trace_of(shadow.folder, call.pid)
+        self.raised = False
+        """Whether a rung raised something."""
 
     def keep(self) -> None:
         """Keeps what the call begins with, for a program that shows the failure, and writes that program where the call
@@ -133,7 +136,7 @@ class Beside:
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
         outside = self.outside
         self._judge("", eager, lambda rung: self._run(rung, self.compiled.rungs.call(rung))[0])
-        if not self.compiled.rungs.graphs:
+        if not self.compiled.rungs.graphs and not self.raised:
             self.call.notes.append(
                 "Dynamo makes no graph of this function, so it runs in eager (TORCH_LOGS=graph_breaks says why)"
             )
@@ -171,7 +174,7 @@ class Beside:
                 first.verdict = Verdict("nondeterministic", reason=f"{reason}{self._why_unsteady(part)}")
         self.call.rows.append(first)
         if not part and eager.error is not None:
-            self.call.raises = type(eager.error).__name__
+            self.call.raises, self.call.said = type(eager.error).__name__, comparing.said(eager.error)
         if eager.text != again.text:
             self.call.notes.append("what it prints differs between two runs of eager")
 
@@ -195,6 +198,7 @@ class Beside:
                 row.verdict = Verdict("ok", reason=f"eager raises {type(got.error).__name__} too, in its backward")
                 self.call.notes.append(f"{rung} raises what eager raises in its backward")
             self.call.rows.append(row)
+            self.raised |= got.error is not None
             if got.error is None and got.text != eager.text and part == "":
                 self.call.notes.append(f"{rung} prints other text than eager")
             failed += [row] if row.verdict.failed else []
@@ -320,6 +324,7 @@ class Beside:
             t.swapped("is_compiling_flag", True) if self.as_compiled and rung == "eager" else contextlib.nullcontext()
         )
         with (
+            traced(self.trace),
             quiet() as heard,
             stance(rung == "eager"),
             own_hooks(),
@@ -469,7 +474,8 @@ class Beside:
         self.shadow.begun(self.call, rung)
         began = time.perf_counter()
         unique = list({id(leaf): (name, leaf) for name, leaf in leaves}.values())
-        with quiet(), stance(rung == "eager"), counters(), no_hooks([leaf for _, leaf in unique]):
+        hooks = no_hooks([leaf for _, leaf in unique])
+        with traced(self.trace), quiet(), stance(rung == "eager"), counters(), hooks:
             try:
                 with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     roots = [outputs[at] for at in self.given]

@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 
 from ...dumps import temporary
+from ...dumps.atomic import free_path
 from ...dumps.wording import counted
 from ..isolation import launch
 from ..node_values.seen import size_text
@@ -33,7 +34,7 @@ from ..verdicts.mismatches import NodeMismatch, next_step, sentence
 from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdicts.verdict_words import word
 from .judging import MEANS, JudgedCall
-from .records import ALONE, MODULES, PROGRAM, RUNGS, WITH_MODULES, Call, Program, departing
+from .records import ALONE, MODULES, PROGRAM, RUNGS, WITH_MODULES, Call, Program, departing, stopped_at
 
 TIMES, LIMIT_S = 3, 600.0
 WITHOUT = "--without-fault"
@@ -272,28 +273,63 @@ def concluded(
     seen = max((call.number for call in program.calls), default=0) + 1
     more = max(program.counts.values(), default=0)
     later = ["graphdbg", "triage", "--calls", f"{seen}:{min(more, seen + 10)}", "--", *command]
-    recording = f"graphdbg dump -- {shlex.join(command)}" if command else ""
+    recording = recorded(command)
     triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
     triaged.notes = list(dict.fromkeys(program.notes))
     triaged.at = call = departing(program)
     died = next((candidate for candidate in program.calls if candidate.in_flight), None)
-    by_somebody = code > 128 and launch.signal_text(code).removeprefix("signal ") in _ENDED
+    by_somebody = launch.signal_text(code).removeprefix("signal ") in _ENDED
+    going_on = [shlex.join(later)] if command and more > seen else []
     if call is not None:
         triaged.verdict = departs(call, graphs, command)
     elif died is not None and (hung or (code > 128 and not by_somebody)) and died.in_flight != "eager":
         triaged.at = died
-        triaged.verdict = _died(died, hung, code).then(recording)
+        triaged.verdict = _died(died, folder, hung, code).then(*recording)
     elif not program.calls:
-        triaged.verdict = cannot_tell(_why_none(program, code)).then("" if code else recording)
+        triaged.verdict = cannot_tell(_why_none(program, code)).then(*([] if code else recording[:1]))
+    elif code:
+        triaged.verdict = _ended(program, died, folder, hung, code)
+        alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(command)}"] if command else []
+        if not by_somebody or hung:
+            own = hung or program.raised_in
+            triaged.verdict = triaged.verdict.then(*(alone if own else recording if died else going_on or alone))
     else:
-        triaged.verdict = _agrees(program).then(shlex.join(later) if command and more > seen else "")
-    if code and (triaged.at is None or triaged.at is call):
-        triaged.notes.append(
-            f"the program itself ended with {launch.signal_text(code) if code > 128 else f'code {code}'}"
-        )
+        triaged.verdict = _agrees(program).then(*going_on)
+    if code and call is not None:
+        triaged.notes.append(f"the program itself ended with {_by(code)}")
     triaged.drift = drift(program.calls)
     triaged.summary = _summary(triaged, graphs)
     return triaged
+
+
+def recorded(command: Sequence[str], *flags: str) -> list[str]:
+    """The commands that record a program and judge what was recorded; none for a block of a program."""
+    run = str(free_path("graphdbg-run", bare=False))
+    record = shlex.join(["graphdbg", "dump", *flags, "-o", run, "--", *command])
+    return [record, f"graphdbg triage {run} --trust"] if command else []
+
+
+def _by(code: int) -> str:
+    return launch.signal_text(code) if code > 128 else f"code {code}"
+
+
+def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: int) -> Verdict:
+    """The verdict on a program that did not end well, in which no call departs: in what, and whether eager does the
+    same."""
+    raising = next((call for call in program.calls if call.key == program.raised_in and call.said), None)
+    if raising is not None:
+        return cannot_tell(
+            f"the program raises, and eager raises the same in {raising.place}, so the compiler is not at fault: "
+            f"{raising.said.rstrip('.')}"
+        )
+    if died is not None and (hung or not program.raised):
+        ended = f"{_by(code)} ended the program" if code > 128 else f"the program ended with {_by(code)}"
+        how = hung or f"{died.in_flight} was at work when {ended}"
+        return cannot_tell(f"{died.place}: {how}{stopped_at(folder, died.pid)}")
+    raised = f" ({program.raised})" if program.raised else ""
+    return cannot_tell(
+        f"the program itself ended with {_by(code)}{raised}; nothing that was compared departs from eager"
+    )
 
 
 def _why_none(program: Program, code: int) -> str:
@@ -305,12 +341,12 @@ def _why_none(program: Program, code: int) -> str:
     return f"{none}: no process that imports torch lived to say so, or its Python has no graphdbg"
 
 
-def _died(call: Call, hung: str, code: int) -> Verdict:
+def _died(call: Call, folder: Path, hung: str, code: int) -> Verdict:
     layer = LAYERS.get(call.in_flight)
-    where = Where(line=_line(call))
+    where, at = Where(line=_line(call)), stopped_at(folder, call.pid)
     if hung:
-        return Verdict("fails", "hang", "compiler", layer, f"{call.place}: {hung}", where)
-    text = f"{call.place}: {call.in_flight} ended the process by {launch.signal_text(code)}"
+        return Verdict("fails", "hang", "compiler", layer, f"{call.place}: {hung}{at}", where)
+    text = f"{call.place}: {call.in_flight} ended the process by {launch.signal_text(code)}{at}"
     return Verdict("fails", "signal", "compiler", layer, text, where)
 
 
@@ -392,19 +428,17 @@ def _shortened(sentence: str) -> str:
 
 
 def _agrees(program: Program) -> Verdict:
-    """The verdict on a program where no call departs: that of the worst function."""
-    verdicts: list[Verdict] = []
-    for function in dict.fromkeys((call.function, call.file, call.line) for call in program.calls):
-        calls = [call for call in program.calls if (call.function, call.file, call.line) == function]
-        judged = [row.verdict for call in calls for row in call.rows if call.judged]
-        if judged:
-            verdicts.append(worst(judged))
-            continue
-        unsteady = [row.verdict for call in calls for row in call.rows if row.verdict.verdict == "nondeterministic"]
-        why = next((call.why for call in calls if call.why), "none of its results could be compared")
-        reason = f"{calls[0].place}: {unsteady[0].reason if unsteady else why}"
-        verdicts.append(msgspec.structs.replace(unsteady[0], reason=reason) if unsteady else cannot_tell(reason))
-    return worst(verdicts)
+    """The verdict on a program where no call departs: that of the worst call."""
+    return worst(map(_of_call, program.calls))
+
+
+def _of_call(call: Call) -> Verdict:
+    verdict = worst(row.verdict for row in call.rows)
+    if call.judged:
+        return verdict
+    if call.why or verdict.verdict != "nondeterministic":
+        verdict = cannot_tell(call.why or "none of its results could be compared")
+    return msgspec.structs.replace(verdict, reason=f"{call.place}: {verdict.reason}")
 
 
 def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
@@ -437,14 +471,14 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         rungs = [row for row in call.rows if row.rung in RUNGS and row.rung != "eager"]
         largest = {row.rung: max(other.error or 0.0 for other in rungs if other.rung == row.rung) for row in rungs}
         errors = " ".join(f"{rung} {size_text(value)}" for rung, value in largest.items())
-        verdict = cannot_tell(call.why) if call.why else worst(row.verdict for row in call.rows)
+        raises = f"eager raises {call.raises}" if call.raises else ""
         rows.append(
             (
                 f"{call.function}()",
-                word(verdict),
+                word(_of_call(call)),
                 str(call.number),
                 _line(call),
-                call.why or errors,
+                call.why or raises or errors,
                 "; ".join(call.notes),
             )
         )

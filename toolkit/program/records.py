@@ -7,6 +7,8 @@ For example: `[call.function for call in read(folder)]` gives `['step']`.
 from __future__ import annotations
 
 import json
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict
 
 FILE = "calls.jsonl"
+TRACE_SIGNAL = signal.SIGUSR1
+"""Sent to a process before it is killed: it then writes where it is (`traced`)."""
 VARIABLE, OPTIONS = "GRAPHDBG_SHADOW", "GRAPHDBG_SHADOW_OPTIONS"
 RUNGS = ("eager", "dynamo", "aot_eager", "decomposed", "inductor")
 LABELS = {"eager": "dynamo", "aot_eager": "aot_eager", "aot_eager_decomp_partition": "decomposed"}
@@ -47,9 +51,9 @@ class CallRung(msgspec.Struct):
 class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung
     that was at work when the process ended; `run`: the recorded graphs; `anew`: what it does with nothing compiled
-    before ("departs", "agrees"); `raises`: eager's exception; `repro`: the folder of a program that may show it,
-    `unsaid`: why there is none; `operator`: what an operator of the user's does otherwise than it says, where the call
-    departs."""
+    before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `repro`: the folder of a
+    program that may show it, `unsaid`: why there is none; `operator`: what an operator of the user's does otherwise
+    than it says, where the call departs."""
 
     key: str
     function: str
@@ -65,6 +69,7 @@ class Call(msgspec.Struct):
     recorded: str = ""
     anew: str = ""
     raises: str = ""
+    said: str = ""
     repro: str = ""
     unsaid: str = ""
     operator: NodeMismatch | None = None
@@ -75,6 +80,11 @@ class Call(msgspec.Struct):
     def place(self) -> str:
         """The call as text: `step() (train.py:31), call 2`."""
         return f"{self.function}() ({Path(self.file).name}:{self.line}), call {self.number}"
+
+    @property
+    def pid(self) -> int:
+        """The process that made it."""
+        return int(self.key.partition(":")[0])
 
     @property
     def failed(self) -> CallRung | None:
@@ -89,13 +99,36 @@ class Call(msgspec.Struct):
 
 class Program(msgspec.Struct):
     """All records of one program: its calls in order, and how often each function was called (by "function file:line").
-    `modules`: the files of those that it imported and that are no library's, with their names."""
+    `modules`: the files of those that it imported and that are no library's, with their names; `raised`: the exception
+    that ended it, `raised_in`: the key of the call that raised it."""
 
     calls: list[Call] = []
     counts: dict[str, int] = {}
     notes: list[str] = []
     ended: bool = False
     modules: dict[str, str] = {}
+    raised: str = ""
+    raised_in: str = ""
+
+
+def trace_of(folder: Path, pid: int) -> Path:
+    """The file in which a process writes where it is when it dies."""
+    return folder / f"trace-{pid}.txt"
+
+
+def stopped_at(folder: Path, pid: int) -> str:
+    """Where a process died or stood in what ran beside its call, as ", in scale (train.py:9)": the innermost function
+    that is neither Python's, a package's nor ours; "" where that is not known."""
+    try:
+        threads = trace_of(folder, pid).read_text(errors="replace").split("\n\n")
+    except OSError:
+        return ""
+    ours = str(Path(__file__).parent)
+    at = next((thread for thread in threads if f'"{ours}' in thread), "")
+    for file, line, name in re.findall(r'File "([^"]+)", line (\d+) in (\S+)', at.partition(f'"{ours}')[0]):
+        if not re.search(r"<|-packages/|/lib/python\d", file):
+            return f", in {name} ({Path(file).name}:{line})"
+    return ""
 
 
 def read(path: Path) -> Program:
@@ -118,6 +151,8 @@ def read(path: Path) -> Program:
             program.notes += fields["notes"]
             program.modules |= fields.get("modules", {})
             program.ended = True
+            program.raised = program.raised or fields.get("raised", "")
+            program.raised_in = program.raised_in or fields.get("raised_in", "")
         elif event == "begun":
             calls[fields["key"]].in_flight, calls[fields["key"]].since = fields["rung"], fields["at"]
     program.calls = list(calls.values())

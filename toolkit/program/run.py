@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import socket
@@ -29,9 +30,10 @@ from ...dumps.atomic import check_folder, free_path
 from ...dumps.errors import BadValueError, CannotStartError
 from ..isolation import ForkServer, launch
 from ..isolation.client import JUDGING
+from ..isolation.heartbeat import BEAT_S
 from .concluding import ProgramTriage, concluded, verified
 from .judging import MEANS, JudgedCall, Report, judge_graphs, judgeable
-from .records import DEFAULT_CALLS, FILE, OPTIONS, VARIABLE, Program, departing, read
+from .records import DEFAULT_CALLS, FILE, OPTIONS, TRACE_SIGNAL, VARIABLE, Program, departing, read
 
 DEFAULT_TIME_S = 3600.0
 HANGS, COMPILING_S = 20.0, 600.0
@@ -130,6 +132,7 @@ class _Program:
         self.words, self.folder, self.limit_s, self.report = words, folder, limit_s, report
         self.code, self.hung, self.judging = 0, "", False
         self.signals: list[int] = []
+        self.next_look, self.beat = 0.0, dict[float, float]()
         self.graphs = JudgedCall()
 
     def read(self) -> Program:
@@ -190,16 +193,29 @@ class _Program:
                     self.judging = False
 
     def _look(self, child: subprocess.Popen[bytes]) -> None:
-        """Ends a program in which a rung hangs: it wrote nothing for longer than the limit."""
-        least = COMPILING_S if self.limit_s is None else self.limit_s
+        """Ends a program in which eager or a rung hangs: it wrote nothing for longer than the limit. Says before how
+        long that lasts."""
         with contextlib.suppress(OSError):
-            if time.time() - (self.folder / FILE).stat().st_mtime < least:
+            if time.time() - (self.folder / FILE).stat().st_mtime < min(BEAT_S, self.limit_s or BEAT_S):
                 return
-        call = next((candidate for candidate in self.read().calls if candidate.in_flight not in ("", "eager")), None)
+        if time.monotonic() < self.next_look:
+            return
+        self.next_look = time.monotonic() + 1.0
+        calls = self.read().calls
+        call = next((candidate for candidate in calls if candidate.in_flight), None)
         if call is None:
             return
-        eager = max((row.seconds for row in call.rows if row.rung == "eager"), default=0.0)
+        known = [call] if call.in_flight != "eager" else calls
+        eager = max((row.seconds for one in known for row in one.rows if row.rung == "eager"), default=0.0)
         limit = self.limit_s if self.limit_s is not None else HANGS * eager + COMPILING_S
-        if time.time() - call.since > limit:
+        taken = time.time() - call.since
+        if taken > limit:
             self.hung = f"{call.in_flight} was still at work after {limit:.0f} s (see --limit)"
+            for number in (TRACE_SIGNAL, signal.SIGKILL):
+                with contextlib.suppress(OSError):
+                    os.kill(call.pid, number)
+                    time.sleep(_TURN_S)
             child.kill()
+        elif taken > self.beat.get(call.since, 0.0) + BEAT_S:
+            self.beat = {call.since: taken}
+            self.report(f"{call.in_flight} of {call.place}: {taken:.0f} s so far, {limit:.0f} s at most")

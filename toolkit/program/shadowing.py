@@ -36,6 +36,7 @@ from ..isolation.server import serve
 from ..live import torch_state
 from ..torch_private.importing import watch
 from ..torch_private.unseen import passed_over
+from . import comparing
 from .aside import Outside, alone, fork_computes, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
@@ -130,7 +131,9 @@ class Shadow:
         if self.unkept:
             self.notes.append(f"{int(self.unkept)} calls that recompiled were not kept to be run again")
         modules = {file: name for name, file in own_modules().items()}
-        self._write({"event": "end", "counts": counts, "notes": self.notes, "modules": modules})
+        error = getattr(sys, "last_value", None)  # what Python printed when it ended the program
+        ended = {"raised": comparing.said(error), "raised_in": _raised_in(error)} if error is not None else {}
+        self._write({"event": "end", "counts": counts, "notes": self.notes, "modules": modules, **ended})
         if self.unwritten:
             say(f"graphdbg: what was found cannot be kept in {self.folder}: {self.unwritten}")
         elif self.departed and self.address:
@@ -317,6 +320,14 @@ class Shadow:
             append(self.folder / FILE, json.dumps(line).encode())
         except OSError as error:
             self.unwritten = error.strerror or str(error)
+
+
+def _raised_in(error: BaseException) -> str:
+    """The key of the call that was looked at and that raised it; "" where none did."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not Shadow._beside.__code__:
+        trace = trace.tb_next
+    return next((beside.call.key for beside in trace.tb_frame.f_locals["shadowed"]), "") if trace is not None else ""
 
 
 def _inside(folder: Path) -> str:

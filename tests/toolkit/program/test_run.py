@@ -15,6 +15,9 @@ from click.testing import CliRunner
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
+from graphdbg.toolkit.program.concluding import concluded
+from graphdbg.toolkit.program.judging import JudgedCall
+from graphdbg.toolkit.program.records import Call, CallRung, Program
 from graphdbg.toolkit.program.run import range_of, triage_program
 
 PROGRAM = """
@@ -86,6 +89,81 @@ def test_a_program_that_compiles_nothing_cannot_be_judged(tmp_path: Path) -> Non
     code, found, _ = asked(tmp_path, "print(1)")
     assert (code, found["verdict"]) == (4, "cannot_tell")
     assert "torch.compile" in found["reason"]
+
+
+def test_what_eager_raises_too_is_the_programs_own_and_not_ok(tmp_path: Path) -> None:
+    code, found, _ = asked(
+        tmp_path,
+        """
+        import torch
+        given = torch.ones(2, requires_grad=True)
+        torch.compile(lambda: given.clamp_(-1, 1), backend="eager")()
+        """,
+    )
+    assert (code, found["verdict"], found["exit_code"]) == (4, "cannot_tell", 1), found["summary"]
+    assert (
+        "eager raises the same in <lambda>() (train.py:4), call 0, so the compiler is not at fault" in found["reason"]
+    )
+    assert found["reason"].endswith(
+        "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation"
+    )
+    assert found["next"][0].startswith("env TORCH_COMPILE_DISABLE=1 ") and found["next"][0].endswith("train.py")
+    assert not found["calls"][0]["notes"]  # Dynamo refused it: it does not run in eager
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "told", "follows"),
+    [
+        (
+            "ctypes.string_at(0)",
+            (),
+            "eager was at work when signal SIGSEGV ended the program",
+            ["graphdbg dump ", "graphdbg triage "],
+        ),
+        (
+            "threading.Event().wait()",
+            ("--limit", "3"),
+            "eager was still at work after 3 s (see --limit)",
+            ["env TORCH"],
+        ),
+    ],
+)
+def test_a_call_in_which_eager_dies_or_hangs_is_named_with_its_line(
+    line: str, options: tuple[str, ...], told: str, follows: list[str], tmp_path: Path
+) -> None:
+    text = f"""
+        import ctypes, threading, torch
+
+        def inner():
+            {line}
+
+        @torch.compile(backend="eager")
+        def step(x):
+            return inner() or x
+        step(torch.ones(2))
+        """
+    code, found, _ = asked(tmp_path, text, *options)
+    assert (code, found["verdict"]) == (4, "cannot_tell")
+    assert found["reason"] == f"step() (train.py:7), call 0: {told}, in inner (train.py:5)"
+    assert [one.startswith(begin) for one, begin in zip(found["next"], follows, strict=True)]
+
+
+def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_path: Path) -> None:
+    right = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager"), CallRung("dynamo")])
+    unlooked = Call("1:2", "step", "train.py", 3, 1, why="it talks to other processes")
+    ended = concluded(Program([right], raised="KeyError: 3"), tmp_path, JudgedCall(), ["python", "train.py"], 1)
+    assert ended.verdict.exit_code == 4
+    assert ended.verdict.reason == (
+        "the program itself ended with code 1 (KeyError: 3); nothing that was compared departs from eager"
+    )
+    stopped = concluded(Program([right]), tmp_path, JudgedCall(), ["python", "train.py"], 143)
+    assert "ended with signal SIGTERM" in stopped.verdict.reason and not stopped.verdict.next
+    both = concluded(Program([right, unlooked]), tmp_path, JudgedCall(), ["python", "train.py"])
+    assert (both.verdict.verdict, both.verdict.reason) == (
+        "cannot_tell",
+        "step() (train.py:3), call 1: it talks to other processes",
+    )
+    assert concluded(Program([right]), tmp_path, JudgedCall(), ["python", "train.py"]).verdict.verdict == "ok"
 
 
 @pytest.mark.parametrize(("text", "calls"), [(None, (0, 3)), ("5", (0, 5)), ("2:4", (2, 4))])
