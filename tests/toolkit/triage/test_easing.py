@@ -27,7 +27,9 @@ def test_ctrl_c_leaves_the_verdict(recorded: Path, server: ForkServer, monkeypat
     assert found.next[-1].endswith("--workaround")
 
 
-@pytest.mark.parametrize(("lines", "said"), [(None, "found no such work-around in"), (EAGER, "found no such"), ("x = 1", "found a ")])
+@pytest.mark.parametrize(
+    ("lines", "said"), [(None, "found no such work-around in"), (EAGER, "found no such"), ("x = 1", "found a ")]
+)
 def test_what_was_looked_for_and_whether_it_was_found(
     recorded: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch, lines: str | None, said: str
 ) -> None:
