@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -97,9 +98,13 @@ def _signal_zero(pid: int) -> int | None:
     return 0
 
 
+def command_words() -> list[str]:
+    """The words of this process as a file can hold them."""
+    return [argument.encode("utf-8", "backslashreplace").decode() for argument in sys.argv]
+
+
 def describe(name: str, rank: int | None = None, restart: int = 0) -> ProcessRecord:
     """The record of the calling process."""
-    import sys
     import time
 
     pid = os.getpid()
@@ -112,7 +117,7 @@ def describe(name: str, rank: int | None = None, restart: int = 0) -> ProcessRec
         restart=restart,
         start_ticks=start_ticks(pid) or 0,
         started=time.time(),
-        argv=[argument.encode("utf-8", "backslashreplace").decode() for argument in sys.argv],
+        argv=command_words(),
         where=boot_and_namespace(),
     )
 

@@ -179,7 +179,8 @@ class DefinitionRecord(Record):
     settings that have no saved form, such as a custom pass (`values`: setting -> expression over the program).
 
     `program` is cut out of the module, with all that it uses; `module` is its name ("__main__" for the script itself),
-    `file` the path. `missing`: what the program lacks and cannot run without.
+    `file` the path. `missing`: what the program lacks and cannot run without. `argv`: the words of the process that it
+    is of; empty in older dumps.
     """
 
     module: str
@@ -188,6 +189,7 @@ class DefinitionRecord(Record):
     spaces: list[str] = []
     values: dict[str, str] = {}
     missing: list[str] = []
+    argv: list[str] = []
 
 
 class SymbolRecord(Record):

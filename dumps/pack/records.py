@@ -350,6 +350,7 @@ def _definition(definition: DefinitionRecord, texts: Texts) -> DefinitionRecord:
         file=texts.file(definition.file),
         program=definition.program if texts.source else "",
         missing=missing,
+        argv=texts.command(definition.argv),
     )
 
 

@@ -9,13 +9,14 @@ nothing.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import linecache
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, cast
 
@@ -23,7 +24,9 @@ from .. import trust
 from ..allowlist import WITH_TORCH, is_custom
 from ..definitions import CutProgram, cut
 from ..errors import EnvironmentLackError, NotRegisteredError, UntrustedSourceError
+from ..output import say
 from ..pack.redact import known
+from ..process import command_words
 from ..schema import DefinitionRecord, GraphRecord
 from ..walk import contents, given, nodes
 from . import torch_private as t
@@ -73,7 +76,14 @@ def of_record(
     for module, file in _own_files() if spaces else ():
         if (registered := spaces & _spaces_in(file)) and (cut_program := _cut(file, _spaces_in(file), ())) is not None:
             definitions.append(
-                DefinitionRecord(module, file, cut_program.program, sorted(registered), missing=cut_program.missing)
+                DefinitionRecord(
+                    module,
+                    file,
+                    cut_program.program,
+                    sorted(registered),
+                    missing=cut_program.missing,
+                    argv=command_words(),
+                )
             )
             spaces -= registered
     return [*definitions, *_of_settings(record, config)]
@@ -95,7 +105,12 @@ def _of_settings(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -
             for module, file in sorted(_own_files(), key=lambda entry: (entry[0] not in SCRIPTS, entry[0] != own)):
                 if module in (own, *SCRIPTS) and (cut_program := _cut(file, (), ((setting, wanted),))) is not None:
                     yield DefinitionRecord(
-                        module, file, cut_program.program, values=cut_program.values, missing=cut_program.missing
+                        module,
+                        file,
+                        cut_program.program,
+                        values=cut_program.values,
+                        missing=cut_program.missing,
+                        argv=command_words(),
                     )
                     break
 
@@ -163,7 +178,7 @@ def ensure(record: GraphRecord, where: str) -> None:
 
 
 def _run(definition: DefinitionRecord, where: str) -> ModuleType:
-    key = hash(definition.program)
+    key = hash((definition.program, *definition.argv))
     if key not in _ran:
         folder = os.path.dirname(definition.file)  # noqa: PTH120
         if folder and folder not in sys.path:
@@ -171,8 +186,20 @@ def _run(definition: DefinitionRecord, where: str) -> ModuleType:
         what = f"what it needs of {os.path.basename(definition.file)}"  # noqa: PTH119
         package = definition.module.rpartition(".")[0]
         name = os.path.basename(definition.file).removesuffix(".py")  # noqa: PTH119
-        _ran[key] = definition, run(name, definition.program, where, what, package)
+        if not definition.argv and "sys.argv" in definition.program:
+            say(f"{what} reads sys.argv, which the dump does not hold: here it is {sys.argv}; record again")
+        with _words(definition.argv or sys.argv):
+            _ran[key] = definition, run(name, definition.program, where, what, package)
     return _ran[key][1]
+
+
+@contextlib.contextmanager
+def _words(argv: list[str]) -> Generator[None]:
+    before, sys.argv = sys.argv, list(argv)
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 def setting(name: str) -> tuple[bool, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +68,9 @@ def recorded_source(name: str, definitions: Sequence[DefinitionRecord]) -> OpSou
             for statement in ast.walk(ast.parse(found.program)):
                 if isinstance(statement, (ast.Import, ast.ImportFrom)):
                     _allowed(statement)
-            return OpSource(tuple(found.statements), tuple(sorted({*found.imports} - {"import torch"})))
+            reads = definition.argv[1:] and re.search(r"\bargv\b|\bparse_(known_)?args\b", found.program)
+            words = [f"sys.argv[1:] = {definition.argv[1:]}  # as in the run"] if reads else []
+            return OpSource((*words, *found.statements), tuple(sorted({*found.imports} - {"import torch"})))
     return None
 
 

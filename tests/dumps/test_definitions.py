@@ -134,8 +134,8 @@ def test_text_without_any() -> None:
 
 
 SCRIPT = """
-import torch, graphdbg
-FACTOR = 3
+import sys, torch, graphdbg
+FACTOR = int(sys.argv[1])
 @torch.library.custom_op("graphdbg_definitions::times", mutates_args=())
 def times(x: torch.Tensor) -> torch.Tensor: return x * FACTOR
 graph = torch.fx.Graph()
@@ -147,12 +147,14 @@ print("TRAINING")
 
 def test_an_operator_of_the_script_runs_again_by_trust_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "train.py", "3"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
     saved = graphdbg.load_graph(tmp_path / "case")
     with pytest.raises(EnvironmentLackError, match=r"train\.py defines it\. Add --trust"):
         saved.module()
+    mine = list(sys.argv)
     with trust.granted():
         assert torch.equal(saved.module()(torch.ones(2)), torch.full((2,), 3.0))
+    assert sys.argv == mine
     assert "TRAINING" not in capfd.readouterr().out
     graphdbg.save_graph(saved.module(), [torch.ones(2)], tmp_path / "again")
     assert graphdbg.load_graph(tmp_path / "again").record.definitions == saved.record.definitions

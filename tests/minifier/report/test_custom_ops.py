@@ -140,6 +140,11 @@ def test_the_source_in_a_trusted_dump_comes_along() -> None:
         program = next(candidates(replace(failure, record=record, trust=trust))).text
         assert ("STAND-IN" in program) is not trust
         assert ("    return x * BY\n" in program and "from math import pi" in program) is trust
+    record.definitions[0].program = f"import sys\n{text}".replace("BY = pi", "BY = float(sys.argv[1])")
+    record.definitions[0].argv = ["train.py", "2.5"]
+    program = next(candidates(replace(failure, record=record, trust=True))).text
+    assert "sys.argv[1:] = ['2.5']  # as in the run" in program
+    compile(program, "repro.py", "exec")
     record.definitions[0].program = f"import msgspec\n{text}".replace("BY\n", "msgspec.x\n")
     assert recorded_source("kept::by", record.definitions) is None
 
