@@ -463,7 +463,7 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
             (
                 f"{call.function}()",
                 word(_of_call(call)),
-                str(call.number),
+                str(call.number) + (f" (rank {call.rank})" if call.rank >= 0 else ""),
                 _line(call),
                 call.why or raises or errors,
                 "; ".join(call.notes),
