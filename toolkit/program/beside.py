@@ -172,6 +172,10 @@ class Beside:
         self.call.rows.append(first)
         if not part and eager.error is not None:
             self.call.raises, self.call.said = type(eager.error).__name__, comparing.said(eager.error)
+        self.call.nan = self.call.nan or next(
+            (name for name, value in eager.values.items() if comparing.is_float(value) and bool(value.isnan().any())),
+            "",
+        )
         if eager.text != again.text:
             self.call.notes.append("what it prints differs between two runs of eager")
 

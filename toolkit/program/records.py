@@ -48,10 +48,11 @@ class CallRung(msgspec.Struct):
 
 
 class Call(msgspec.Struct):
-    """One call of a compiled function, counted from 0, in the process of `rank` (-1: of no or of the only one). `why`: why it was not run beside eager; `in_flight`: the rung
+    """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung
     that was at work when the process ended; `run`: the recorded graphs; `anew`: what it does with nothing compiled
-    before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `repro`: the folder of a
-    program that may show it, `unsaid`: why there is none."""
+    before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `nan`: what eager leaves
+    with NaN in it; `repro`: the folder of a program that may show it, `unsaid`: why there is none; `rank`: of several
+    ranks its own, else -1."""
 
     key: str
     function: str
@@ -73,6 +74,7 @@ class Call(msgspec.Struct):
     seconds: dict[str, float] = {}
     compiled: bool = False
     rank: int = -1
+    nan: str = ""
 
     @property
     def place(self) -> str:
