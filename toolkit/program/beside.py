@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from .shadowing import CompiledFunction, Shadow
 
 
+TRIES, SURE = 10, 4
+"""Before a rung is accused eager runs again, at most so often, until the rung has left the same so often."""
+
+
 class _Here:
     """A stream that hears one thread, and passes on what the others write."""
 
@@ -143,16 +147,20 @@ class Beside:
         if outside and not any(row.verdict.failed for row in self.call.rows):
             self.call.why = f"it changes {', '.join(outside[:4])} (neither arguments nor results of the call)"
 
-    def _judge(self, part: str, eager: Left, run: Callable[[str], Left]) -> None:
-        """Dynamo alone runs eager's operators: where it leaves bit by bit what eager left, eager repeats itself."""
+    def _judge(
+        self, part: str, eager: Left, run: Callable[[str], Left], other: Left | None = None, known: Any = None
+    ) -> None:
+        """Dynamo alone runs eager's operators: where it leaves bit by bit what eager left, eager is taken to repeat
+        itself until a rung departs. `other`: a run of eager that departed then, `known`: by how much earlier ones
+        did."""
         begun = run(self.compiled.rungs.names[0])
         same = (
             eager.error is begun.error is None
             and eager.text == begun.text
             and comparing.agree(eager.values, begun.values)
         )
-        again = begun if same else run("eager")
-        loose = {} if same else comparing.unsteady(eager.values, again.values)
+        again = other or (begun if same else run("eager"))
+        loose = {} if same and not other else comparing.unsteady(eager.values, again.values) | (known or {})
         sample = functools.cache(lambda seed: self._rounded(part, seed).values)
 
         @functools.cache
@@ -162,19 +170,14 @@ class Beside:
             return rounding
 
         first = CallRung("eager", OK, part, seconds=round(eager.seconds, 4))
-        if (eager.error is None) != (again.error is None):
-            raised = eager.error or again.error
-            first.verdict = Verdict(
-                "nondeterministic", reason=f"eager raises {type(raised).__name__} in one of two runs"
-            )
-        elif loose:
-            first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
-            if first.error > comparing.UNSTABLE:
-                reason = f"eager's {first.value} differs by {first.error:.2g} from run to run"
-                first.verdict = Verdict("nondeterministic", reason=f"{reason}{self._why_unsteady(part)}")
+        self._repeats(first, eager, again, loose)
         self.call.rows.append(first)
         if not part and eager.error is not None:
             self.call.raises, self.call.said = type(eager.error).__name__, comparing.said(eager.error)
+        self.call.nan = self.call.nan or next(
+            (name for name, value in eager.values.items() if comparing.is_float(value) and bool(value.isnan().any())),
+            "",
+        )
         if eager.text != again.text:
             self.call.notes.append("what it prints differs between two runs of eager")
 
@@ -194,6 +197,11 @@ class Beside:
                 break
             got = begun if rung == self.compiled.rungs.names[0] else run(rung)
             row = compared(rung, got)
+            if (unlike := self._unlike(row, eager, got, run)) is not None:
+                self.call.rows = [row for row in self.call.rows if row.part != part]
+                self.compiled.levels.clear()  # they may be those of such a run
+                self._judge(part, eager, run, unlike, loose)
+                return
             if row.verdict.failed and got.error is not None and not part and self._of_backward(got.error):
                 row.verdict = Verdict("ok", reason=f"eager raises {type(got.error).__name__} too, in its backward")
                 self.call.notes.append(f"{rung} raises what eager raises in its backward")
@@ -232,6 +240,36 @@ class Beside:
             with contextlib.suppress(Exception):
                 first.differences = comparing.differences(eager.values, self._rounded(part, 0).values)
         self.shadow.write(self.call)
+
+    def _repeats(self, first: CallRung, eager: Left, again: Left, loose: dict[str, float]) -> None:
+        """Eager's own verdict: whether a second run of it leaves the same."""
+        if (eager.error is None) != (again.error is None):
+            raised = eager.error or again.error
+            first.verdict = Verdict(
+                "nondeterministic", reason=f"eager raises {type(raised).__name__} in one of two runs"
+            )
+        elif loose:
+            first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
+            if first.error > comparing.UNSTABLE:
+                reason = f"eager's {first.value} differs by {first.error:.2g} from run to run"
+                first.verdict = Verdict("nondeterministic", reason=f"{reason}{self._why_unsteady(first.part)}")
+
+    def _unlike(self, row: CallRung, eager: Left, got: Left, run: Callable[[str], Left]) -> Left | None:
+        """A run of eager that leaves what a rung is accused of, or what rounding is said to move far, otherwise than
+        the first did; None where it repeats itself in all runs until the rung has repeated itself, too."""
+        far = row.verdict.verdict == "rounding" and (row.error or 0.0) > comparing.UNSTABLE
+        same, tries = 0, TRIES if row.verdict.failed or far else 0
+        while tries and same < SURE and time.monotonic() < self.shadow.until:
+            again, tries = run("eager"), tries - 1
+            moved = comparing.unsteady(eager.values, again.values).get(row.value, 0.0) > comparing.UNSTABLE
+            if moved or (again.error is None) != (eager.error is None):
+                return again
+            if got.error is None:
+                other = comparing.unsteady(got.values, run(row.rung).values)
+                same += other.get(row.value, 0.0) <= comparing.UNSTABLE
+            else:
+                same += 1
+        return None
 
     def _why_unsteady(self, part: str) -> str:
         run: Any = self._gradients if part else self._run
@@ -287,6 +325,11 @@ class Beside:
         try:
             row = compared(Left({name: named.get(name, value) for name, value in eager.items()}))
             if not row.verdict.failed:
+                return
+            left, run = Left(eager), lambda rung: self._run(rung, self.compiled.rungs.call(rung))[0]
+            if (unlike := self._unlike(row, left, Left(named), run)) is not None:
+                self._repeats(self.call.rows[0], left, unlike, comparing.unsteady(eager, unlike.values))
+                self.shadow.write(self.call)
                 return
             row.rung, row.verdict = PROGRAM, msgspec.structs.replace(row.verdict, layer="dynamo")
             self.call.rows.append(row)

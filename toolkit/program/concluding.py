@@ -294,7 +294,11 @@ def concluded(
             own = hung or program.raised_in
             triaged.verdict = triaged.verdict.then(*(alone if own else recording if died else going_on or alone))
     else:
-        triaged.verdict = _agrees(program).then(*going_on)
+        agrees, nan = _agrees(program), next((one for one in program.calls if one.nan), None)
+        if nan is not None and not agrees.exit_code:
+            agrees = agrees.said_too(f"{nan.nan} of {nan.place} holds NaN, in eager too")
+            going_on = [*recorded(command, "--when", "nan"), *going_on]
+        triaged.verdict = agrees.then(*going_on)
     if code and call is not None:
         triaged.notes.append(f"the program itself ended with {_by(code)}")
     triaged.drift = drift(program.calls)
@@ -476,7 +480,7 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
             (
                 f"{call.function}()",
                 word(_of_call(call)),
-                str(call.number),
+                str(call.number) + (f" (rank {call.rank})" if call.rank >= 0 else ""),
                 _line(call),
                 call.why or raises or errors,
                 "; ".join(call.notes),

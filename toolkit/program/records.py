@@ -51,9 +51,10 @@ class CallRung(msgspec.Struct):
 class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung
     that was at work when the process ended; `run`: the recorded graphs; `anew`: what it does with nothing compiled
-    before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `repro`: the folder of a
-    program that may show it, `unsaid`: why there is none; `operator`: what an operator of the user's does otherwise
-    than it says, where the call departs."""
+    before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `nan`: what eager leaves
+    with NaN in it; `repro`: the folder of a program that may show it, `unsaid`: why there is none; `operator`: what an
+    operator of the user's does otherwise than it says, where the call departs; `rank`: of several ranks its own, else
+    -1."""
 
     key: str
     function: str
@@ -75,11 +76,14 @@ class Call(msgspec.Struct):
     operator: NodeMismatch | None = None
     seconds: dict[str, float] = {}
     compiled: bool = False
+    rank: int = -1
+    nan: str = ""
 
     @property
     def place(self) -> str:
-        """The call as text: `step() (train.py:31), call 2`."""
-        return f"{self.function}() ({Path(self.file).name}:{self.line}), call {self.number}"
+        """The call as text: `step() (train.py:31), call 2`, with several ranks `call 2 on rank 1`."""
+        rank = f" on rank {self.rank}" if self.rank >= 0 else ""
+        return f"{self.function}() ({Path(self.file).name}:{self.line}), call {self.number}{rank}"
 
     @property
     def pid(self) -> int:

@@ -277,6 +277,7 @@ class Shadow:
         self.made += 1
         key = f"{self.pid}:{self.made}"
         call = Call(key, entry.name, entry.file, entry.line, number, compiled=compiled)
+        call.rank = -1 if alone() else torch.distributed.get_rank()
         began = time.monotonic()
         self.write(call)
         reached = start.reached if start else reach(entry.function, args, kwargs)

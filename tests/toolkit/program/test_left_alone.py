@@ -17,6 +17,7 @@ from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch.utils.flop_counter import FlopCounterMode
 
 import graphdbg
+from graphdbg.toolkit.program import shadowing
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import Call, CallRung, Program
@@ -108,6 +109,18 @@ def test_a_function_of_which_dynamo_makes_no_graph_is_named(tmp_path: Path) -> N
         "Dynamo makes no graph of this function, so it runs in eager (TORCH_LOGS=graph_breaks says why)"
     ]
     assert found.verdict.verdict == "ok"
+
+
+def test_the_rank_of_a_call_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shadowing, "alone", lambda: False)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+
+    def wrong(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        return lambda *args: [1.1 * one for one in gm(*args)]
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: x.sin(), backend=wrong)(torch.ones(3))
+    assert ", call 0 on rank 1: result is off by 0.1" in found.summary
 
 
 def test_the_largest_difference_of_a_rung_is_that_of_all_its_parts() -> None:

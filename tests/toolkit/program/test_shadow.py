@@ -11,8 +11,9 @@ import torch
 
 import graphdbg
 from graphdbg.toolkit.program.comparing import Rounding
-from graphdbg.toolkit.program.concluding import drift
-from graphdbg.toolkit.program.records import Call, CallRung
+from graphdbg.toolkit.program.concluding import concluded, drift
+from graphdbg.toolkit.program.judging import JudgedCall
+from graphdbg.toolkit.program.records import Call, CallRung, Program
 from graphdbg.toolkit.program.unsteady import first_difference
 
 
@@ -50,6 +51,38 @@ def test_eager_that_does_not_repeat_itself_is_explained(tmp_path: Path) -> None:
     assert found.verdict.verdict == "nondeterministic", found.summary
     assert "gets another number in each run" in found.verdict.reason
     assert "test_shadow.py:" in found.verdict.reason
+
+
+@pytest.mark.parametrize(
+    "flips",
+    [
+        (0, 0, 1, 1),  # eager, dynamo and aot_eager; then what rounding does, in a run that flips, too
+        (0, 0, 1, 0, 0, 0, 0, 1, 1),  # three runs for what rounding does, eager, aot_eager; then eager flips
+    ],
+)
+def test_eager_runs_again_before_a_rung_is_accused(flips: tuple[int, ...], tmp_path: Path) -> None:
+    left = list(flips)
+
+    @torch.library.custom_op("shadow_test::flips", mutates_args=())
+    def flips_once(x: torch.Tensor) -> torch.Tensor:
+        return x + 7 * (left.pop(0) if left else 1)
+
+    flips_once.register_fake(torch.empty_like)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: flips_once(x), backend="aot_eager")(torch.ones(3))
+    assert found.verdict.verdict == "nondeterministic", found.summary
+    assert "shadow_test.flips" in found.verdict.reason or "differs by 7 from run to run" in found.verdict.reason
+
+
+def test_nan_that_eager_gives_too_is_said(tmp_path: Path) -> None:
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: (x.log() * x).sum(), backend="aot_eager")(torch.zeros(3))
+    assert found.verdict.verdict == "ok"
+    assert found.verdict.reason.startswith("result of ") and found.verdict.reason.endswith(
+        ", call 0 holds NaN, in eager too"
+    )
+    again = concluded(Program(found.calls), tmp_path, JudgedCall(), ["python", "train.py"])
+    assert [line.partition(" -o ")[0] for line in again.verdict.next][:1] == ["graphdbg dump --when nan"]
 
 
 def test_memory_that_nothing_wrote_and_a_kernel_in_no_fixed_order_are_told_apart() -> None:
