@@ -71,7 +71,9 @@ def check_file_name(name: str, what: str = "file name") -> str:
     """Returns a name of one path component made of letters, digits and `_`, after the first also `. + -`; raises
     RefusedError for anything else."""
     if len(name) > _MAX_NAME or not _PLAIN.fullmatch(name):
-        raise NameRefusedError(f"{name!r} is not a {what}", "it is letters, digits and _ . + -, the first no sign")
+        raise NameRefusedError(
+            f"{name!r} is not a {what}", "only letters, digits and _ . + - are allowed, no sign first"
+        )
     return name
 
 

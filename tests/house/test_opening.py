@@ -64,6 +64,7 @@ OTHERS: dict[str, str] = {
     "toolkit.isolation.processes": "/proc",
     "toolkit.isolation.wall": "/proc, and folders and devices by path alone",
     "toolkit.isolation.warming": "the cache folder",
+    "toolkit.program.aside": "the trace that it is writing",
     "toolkit.program.judging": "the modules of the user's program, that were loaded in it",
     "toolkit.program.concluding": "the program that this command's own program wrote",
     "toolkit.program.source": "the user's own sources, of a program that runs",

@@ -95,6 +95,13 @@ def test_verdicts(answer: Answer, verdict: Ruling) -> None:
     assert oracle(answer).test(Candidate.of([0])).verdict is verdict
 
 
+def test_memory_that_nobody_wrote_is_the_same_failure_at_any_size() -> None:
+    garbage = Signature("accuracy", "compare", size=2.7e17)
+    small, rounding = (Signature("accuracy", "compare", size=size) for size in (0.0045, 1e-5))
+    assert oracle(done(small), signature=garbage).test(Candidate.of([0])).verdict is Ruling.SAME
+    assert oracle(done(rounding), signature=garbage).test(Candidate.of([0])).verdict is Ruling.OTHER
+
+
 def original(seen: Oracle) -> Any:
     """One judgement of the whole case."""
     return seen.settle([seen.whole()])[0]

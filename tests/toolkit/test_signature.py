@@ -133,9 +133,6 @@ def test_wrong_numbers_may_shrink_but_not_to_rounding() -> None:
     assert one.same_as(Signature("accuracy", "compare", size=0.01))
     assert one.same_as(Signature("accuracy", "compare", size=90.0))
     assert not one.same_as(Signature("accuracy", "compare", size=1e-5))
-    garbage = Signature("accuracy", "compare", size=2.7e17)
-    assert garbage.same_as(Signature("accuracy", "compare", size=0.0045))
-    assert not garbage.same_as(Signature("accuracy", "compare", size=1e-5))
     assert not one.same_as(Signature("nan", "compare", detail="nan"))
 
 

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -511,9 +511,14 @@ class Beside:
         left, leaves = self._run(
             rung, function or self.compiled.rungs.call(rung), outputs=outputs, rounded=rounded, mode=mode
         )
-        if left.error is not None or len(outputs) != self.outputs:
-            other = RuntimeError("another number of results requires grad")
-            return left if left.error is not None else left._replace(error=other)
+        if left.error is not None:
+            return left
+        lost = len(outputs) != self.outputs
+        if lost:
+            self.call.notes.append(
+                f"results that require grad under {rung}: {len(outputs)}, in eager: {self.outputs}; its gradients "
+                "count as 0"
+            )
         self.shadow.begun(self.call, rung)
         began = time.perf_counter()
         unique = list({id(leaf): (name, leaf) for name, leaf in leaves}.values())
@@ -521,10 +526,7 @@ class Beside:
         with traced(self.trace), quiet(), stance(rung == "eager"), counters(), hooks:
             try:
                 with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
-                    roots = [outputs[at] for at in self.given]
-                    gradients = torch.autograd.grad(
-                        roots, [leaf for _, leaf in unique], list(self.given.values()), allow_unused=True
-                    )
+                    gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique)
                 settle()
             except Exception as error:  # noqa: BLE001 - it is compared
                 return left._replace(error=error)
@@ -533,6 +535,10 @@ class Beside:
             for (name, leaf), gradient in zip(unique, gradients, strict=True)
         }
         return Left(values, None, "", left.seconds + time.perf_counter() - began)
+
+    def _backpropagated(self, outputs: list[torch.Tensor], leaves: Sequence[tuple[str, torch.Tensor]]) -> Sequence[Any]:
+        roots, given = [outputs[at] for at in self.given], list(self.given.values())
+        return torch.autograd.grad(roots, [leaf for _, leaf in leaves], given, allow_unused=True)
 
     # what departs
 

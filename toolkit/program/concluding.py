@@ -378,8 +378,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         ).then(again)
     if judged is not None and judged.failed and not own and row.rung != "dynamo":
         at = judged.where or Where()
-        graph = at.graph.rpartition("/run-")[2].partition("/")[2] or at.graph
-        detail = _shortened(graphs.op or judged.reason)
+        graph, detail = _of_graph(graphs, judged)
         around = (
             f"; the fault is in {MEANS[row.rung]}, and its graph {graph} shows it: {detail}"
             if row.rung in MEANS
@@ -397,7 +396,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
             workaround=judged.workaround,
         )
         return msgspec.structs.replace(verdict, next=judged.next)
-    minify = minify if command and (own or row.rung in LAYERS) else ""
+    minify, further = minify if command and (own or row.rung in LAYERS) else "", list[str]()
     if call.anew == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_STALE}"
     elif row.rung in MEANS:
@@ -405,6 +404,9 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         reason += f"; the fault is in {MEANS[row.rung]}" + (
             " (its saved graphs are right by themselves)" if right else ""
         )
+        if judged is not None and judged.failed:
+            reason += "; another failure, of its graph {}: {}".format(*_of_graph(graphs, judged))
+            further = list(judged.next)
     elif row.rung not in LAYERS and not own:
         right = [other.rung for other in call.rows if other.part == row.part and other.rung in LAYERS]
         reason += f"; the fault is in the backend {row.rung} itself, {' and '.join(right)} agree with eager"
@@ -416,7 +418,14 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         reason += f"; compiled again it still differs; its saved graphs {state}"
     elif call.recorded:
         reason += f"; {call.recorded}"
-    return msgspec.structs.replace(verdict, reason=reason).then(minify)
+    verdict = msgspec.structs.replace(verdict, reason=reason).then(minify)
+    return msgspec.structs.replace(verdict, next=[*verdict.next, *further])
+
+
+def _of_graph(graphs: JudgedCall, judged: Verdict) -> tuple[str, str]:
+    """The id of the graph that fails, and how."""
+    at = judged.where.graph if judged.where is not None else ""
+    return at.rpartition("/run-")[2].partition("/")[2] or at, _shortened(graphs.op or judged.reason)
 
 
 def _advice(finding: NodeMismatch) -> str:

@@ -242,14 +242,13 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 
         Kind, stage, detail and exception type must be equal. Messages must be equal after normalisation; when they
         differ, the same two innermost library frames and most words of each in the other make up for it; when both are
-        empty, the frames alone do. An accuracy failure must not have shrunk to a thousandth, of 1 where it was
-        larger (it would be rounding by then), and the forms must be alike.
+        empty, the frames alone do. An accuracy failure must not have shrunk a thousandfold (it would be rounding by
+        then), and the forms must be alike.
         """
         if (self.kind, self.stage, self.group(), self.error) != (other.kind, other.stage, other.group(), other.error):
             return False
         if self.kind == "accuracy":
-            least = _SIZE_FACTOR * min(self.size or 0.0, 1.0)  # what nobody wrote can be of any size
-            return (other.size or 0.0) >= least and alike(self.form, other.form)
+            return (other.size or 0.0) >= _SIZE_FACTOR * (self.size or 0.0) and alike(self.form, other.form)
         if self.kind in ("hang", "memory", "slow", "nan", "metadata", "nondeterministic"):
             return True
         if self.message == other.message:

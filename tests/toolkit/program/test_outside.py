@@ -39,6 +39,7 @@ def test_the_outcome_is_one_line(
 
     monkeypatch.setattr(judging, "replay", replay)
     monkeypatch.setattr(judging, "opened", opened)
+    monkeypatch.setattr(judging, "with_trust_for", lambda saved, command: f"{command} --trust")  # it holds source
     _, process = new_run(tmp_path / "run")
     process.save_graph(chain())
     process.close()
