@@ -88,6 +88,7 @@ def test_a_result_that_requires_grad_though_eager_s_does_not(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["written inputs", "an output's alias", "a backward's gradients"])
 def test_what_aot_autograd_does_around_the_graphs(tmp_path: Path, name: str) -> None:
+    import torch._dynamo  # noqa: F401  first: the two import each other
     from torch._functorch._aot_autograd import runtime_wrappers
 
     if not hasattr(runtime_wrappers, "_codegen_epilogue"):
