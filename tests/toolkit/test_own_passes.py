@@ -77,3 +77,13 @@ def test_a_graph_that_is_right_without_a_lowering_of_the_run_is_not_said_to_be_r
         f"right, but without the run's own own_tanh in train.py:6 ({name})",
     )
     assert verdict.next[0].endswith("train.py")
+    (tmp_path / "own_lowering.py").write_text(PROGRAM.replace("torch.compile", "# "))
+    brought = replay(
+        open_run(tmp_path / "run").graph("0_0/inference"), "inductor", imports=[str(tmp_path / "own_lowering.py")]
+    )
+    assert (brought.verdict.verdict, brought.verdict.kind, brought.verdict.fault) == (
+        "fails",
+        "wrong_numbers",
+        "custom_pass",
+    )
+    assert not any("not applied" in note for note in brought.notes)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -201,13 +202,12 @@ class _Program:
         if time.monotonic() < self.next_look:
             return
         self.next_look = time.monotonic() + 1.0
-        calls = self.read().calls
-        call = next((candidate for candidate in calls if candidate.in_flight), None)
+        call = next((candidate for candidate in self.read().calls if candidate.in_flight), None)
         if call is None:
             return
-        known = [call] if call.in_flight != "eager" else calls
-        eager = max((row.seconds for one in known for row in one.rows if row.rung == "eager"), default=0.0)
-        limit = self.limit_s if self.limit_s is not None else HANGS * eager + COMPILING_S
+        eager = max((row.seconds for row in call.rows if row.rung == "eager"), default=0.0)
+        usual = math.inf if call.in_flight == "eager" else HANGS * eager + COMPILING_S  # eager is the program itself
+        limit = self.limit_s if self.limit_s is not None else usual
         taken = time.time() - call.since
         if taken > limit:
             self.hung = f"{call.in_flight} was still at work after {limit:.0f} s (see --limit)"
@@ -218,4 +218,5 @@ class _Program:
             child.kill()
         elif taken > self.beat.get(call.since, 0.0) + BEAT_S:
             self.beat = {call.since: taken}
-            self.report(f"{call.in_flight} of {call.place}: {taken:.0f} s so far, {limit:.0f} s at most")
+            most = f"{limit:.0f} s at most" if limit < math.inf else "without a limit (see --limit)"
+            self.report(f"{call.in_flight} of {call.place}: {taken:.0f} s so far, {most}")

@@ -17,7 +17,7 @@ import inspect
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,13 +62,19 @@ def note_backend(session: Session, backend: Any) -> None:
 
 def note_registered(session: Session) -> None:
     """Journals the decompositions and lowerings of torch's own operators that are the user's."""
+    for name, function in registered_here():
+        _note(session, name, inspect.unwrap(function))
+
+
+def registered_here() -> Iterator[tuple[str, Any]]:
+    """Decompositions and lowerings of torch's own operators in this process that are not torch's: the name in a note,
+    and the function."""
     for kind, name in ((DECOMPOSITION, "decomposition"), (LOWERING, "lowering")):
         table: Mapping[Any, Any] = getattr(sys.modules.get(f"torch._inductor.{name}"), f"{name}s", {})
-        for operator, wrapped in list(table.items()):
-            function = _home(inspect.unwrap(wrapped))
-            home = str(getattr(function, "__module__", None) or "torch")
+        for operator, function in list(table.items()):
+            home = str(getattr(_home(function), "__module__", None) or "torch")
             if home.partition(".")[0] not in _NOT_THE_USERS and str(operator).startswith(("aten.", "prims.")):
-                _note(session, f"{kind}{operator}", function)
+                yield f"{kind}{operator}", function
 
 
 def _note(session: Session, unsaved: str, value: Any) -> None:

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ... import __version__
+from ...dumps.journal import DECOMPOSITION
 from ...dumps.reading import read_bytes, stored
 from ...dumps.wording import counted
 from ...dumps.written import put_at, taken_at
 from ..isolation import Answer, ForkServer, Servers, ask, opened
-from ..isolation.imports import without_trust
 from ..live.process_groups import peers
 from ..live.rung import LADDER
 from ..rungs import known as known_rung
@@ -43,7 +43,7 @@ from ..verdicts.identity import known_id
 from ..verdicts.ladder_records import REAL, inputs_given
 from ..verdicts.mismatches import TORCHS
 from ..verdicts.outcome import Outcome
-from ..verdicts.own_passes import HOOKS, Pass, of_the_run, passes, registered, without_passes
+from ..verdicts.own_passes import HOOKS, WITHOUT, Pass, not_applied, of_the_run, passes, registered, without_passes
 from ..verdicts.signature import from_answer
 from ..verdicts.verdict import WHOLE, Verdict, Where, cannot_tell, died, fails
 from .checked import of_operator
@@ -265,6 +265,7 @@ def replay(
             "measured": measured,
             "anyway": anyway,
             "without": list(without),
+            "registered": [known.hook for known in registered(saved)] if LADDER[rung].has_passes else [],
             "keep": str(kept) if kept else None,
             "shared": str(shared) if shared else None,
             "meeting": str(used.scratch_file(".meeting")) if others else "",
@@ -288,11 +289,7 @@ def replay(
         outcome.verdict = with_next(saved, outcome.verdict)
         if LADDER[rung].has_passes and not without:
             about = How(seed, device, limit_s, imports)
-            lacking = (
-                without_passes(saved, outcome.notes, without_trust(imports))
-                if outcome.verdict.verdict == "ok"
-                else None
-            )
+            lacking = without_passes(saved, outcome.notes) if outcome.verdict.verdict == "ok" else None
             outcome.verdict = lacking or own_pass(saved, outcome.verdict, rung, about, used)
         outcome.verdict = of_operator(saved, outcome.verdict, How(seed, device, limit_s, imports), used)
         if outcome.verdict.failed:
@@ -325,6 +322,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ..isolation.child import mark
     from ..judging.judge import judge
     from ..live.case import Case
+    from ..recorder.summary import registered_here
     from .costs import PeakMemory
     from .fidelity import CompiledArtifacts
     from .gate import gated, unlike
@@ -364,7 +362,9 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     outcome.needed_bytes, outcome.eager_bytes, outcome.control_bytes = peak.bytes, eager.bytes, control.bytes
     asked = payload["own_nan"] or payload["check"] == "nan"
     outcome = with_own_nan(outcome, live, case.saved, asked=asked, seed=payload["seed"])
-    outcome.notes = [*live.notes, *outcome.notes]
+    here = {name for name, _ in registered_here()}
+    away = [hook for hook in payload["registered"] if not hook.startswith(DECOMPOSITION) and hook not in here]
+    outcome.notes = [*live.notes, *map(not_applied, away), *outcome.notes]
     if watched:
         mark("fidelity")
         outcome.fidelity = watched.compare(outcome)
@@ -411,7 +411,8 @@ def own_pass(
         return verdict
     hooks = [user.hook for user in users if any(user.hook in some for some in HOOKS.values())]
     plain = how._replace(anyway=True, imports=how.imports if hooks else ())._asdict()
-    if replay(saved, rung, **plain, outputs=False, server=server, without=hooks).verdict.verdict != "ok":
+    other = replay(saved, rung, **plain, outputs=False, server=server, without=hooks).verdict
+    if other.verdict != "ok" and other.detail != WITHOUT:
         return verdict
     mine = " and ".join(user.text for user in users)
     reason = f"{verdict.reason}; it is right without the run's own {'pass ' * bool(hooks)}{mine}"

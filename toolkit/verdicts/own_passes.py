@@ -74,6 +74,11 @@ def registered(saved: SavedGraph) -> list[Pass]:
     return [_noted(unsaved, note) for unsaved, note in named if unsaved.startswith((DECOMPOSITION, LOWERING, BACKEND))]
 
 
+def not_applied(hook: str) -> str:
+    """The note of a replay without what the run had registered."""
+    return f"{hook} of the run is not applied"
+
+
 def registered_for(saved: SavedGraph, kind: str, operators: Collection[str]) -> Pass | None:
     """The first of a kind (DECOMPOSITION, LOWERING) for one of these operators ("aten.gelu_backward.default")."""
     wanted = {f"{kind}{operator}" for operator in operators}
@@ -117,7 +122,7 @@ def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
     return [event.fields for event in journal.read(process.path / JOURNAL_FILE).events if event.kind == "note"]
 
 
-def without_passes(saved: SavedGraph, notes: Sequence[str], imports: Sequence[str] = ()) -> Verdict | None:
+def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     """The verdict that a graph was compiled without passes of the user's that had still to run on it in the run, as the
     notes of a replay say, or without lowerings or a backend of the user's; None where all were applied."""
     lost = [
@@ -126,16 +131,16 @@ def without_passes(saved: SavedGraph, notes: Sequence[str], imports: Sequence[st
         if any(f"inductor.{dropped.hook} is not applied" in note for note in notes)
     ]
     if not lost:
-        return None if imports else _without_registered(saved)
+        return _without_registered(saved, notes)
     without, how = dropped_words(saved, lost)
     verdict = cannot_tell(f"right, but {without}", WITHOUT)
     return verdict.then(f"graphdbg triage {saved.name} {how}")
 
 
-def _without_registered(saved: SavedGraph) -> Verdict | None:
+def _without_registered(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     from .ladder_words import whole_program
 
-    lost = [known for known in registered(saved) if known.hook.startswith((LOWERING, BACKEND))]
+    lost = [known for known in registered(saved) if not_applied(known.hook) in notes]
     if not lost:
         return None
     flags = flags_for(saved, lost)
