@@ -18,6 +18,8 @@ import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from . import syntax
+
 _REGISTERS = frozenset({"custom_op", "triton_op", "define", "impl", "impl_abstract", "Library", "fallthrough_kernel"})
 _TRAINS = frozenset({"backward", "step", "fit", "train_step"})
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -49,7 +51,7 @@ def cut(text: str, spaces: Collection[str] = (), values: Mapping[str, str] | Non
     function or class.
     """
     try:
-        tree = ast.parse(text)
+        tree = syntax.parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return _Cutting(tree, text).of(spaces, values or {})
@@ -208,7 +210,7 @@ class _Cutting:
         first, last = _first(node), node.end_lineno or node.lineno
         text = textwrap.dedent("\n".join(self.lines[first - 1 : last]))
         try:
-            again = ast.parse(text).body
+            again = syntax.parsed(text).body
         except SyntaxError:
             return ast.unparse(node)
         return text if len(again) == 1 and ast.dump(again[0]) == ast.dump(node) else ast.unparse(node)

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from . import syntax
 from .errors import ExpressionError, RefusedError
 from .wording import counted
 
@@ -167,7 +168,7 @@ class _Parser:
         if depth >= MAX_DEPTH or _MANY_SIGNS.search(self.text):
             self.fail(_DEEP)
         try:
-            tree = ast.parse(_SPACE.sub(" ", self.text).strip(), mode="eval").body
+            tree = syntax.expression(_SPACE.sub(" ", self.text).strip())
         except SyntaxError as error:
             self.fail(error.msg)
         except (RecursionError, MemoryError, ValueError):

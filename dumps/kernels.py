@@ -12,6 +12,8 @@ from __future__ import annotations
 import ast
 import re
 
+from . import syntax
+
 WHOLE = "output_code.py"
 _SUFFIX = {
     "triton": ".py",
@@ -29,7 +31,7 @@ def split(source: str) -> dict[str, str]:
     source."""
     files = {WHOLE: source}
     try:
-        tree = ast.parse(source)
+        tree = syntax.parsed(source)
     except (SyntaxError, ValueError, RecursionError):
         return files
     for statement in tree.body:

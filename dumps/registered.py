@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from . import syntax
+
 T = TypeVar("T")
 Kinds = Mapping[str, Callable[..., Any]]
 
@@ -48,7 +50,7 @@ def described(path: Path, name: str, kinds: Kinds | None = None) -> dict[str, An
     with the file, for anything else that is not written out, SyntaxError where it is no Python.
     """
     _, begin, rest = f"\n{path.read_text('utf-8')}".rpartition(f"\n{name} = ")
-    call = ast.parse(rest).body[0] if begin else None
+    call = syntax.parsed(rest).body[0] if begin else None
     if not isinstance(call, ast.Expr) or not isinstance(call.value, ast.Call):
         return {}
     words = (word for word in call.value.keywords if word.arg and not isinstance(word.value, ast.Name))

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from . import syntax
 from .levels import input_source
 from .schema import InputRecord
 from .walk import returned
@@ -176,7 +177,7 @@ def _parsed(text: str | None) -> ast.Call | None:
     if not text or len(text) > _MAX_LENGTH:
         return None
     try:
-        tree = ast.parse(text, mode="eval").body
+        tree = syntax.expression(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return tree if isinstance(tree, ast.Call) else None

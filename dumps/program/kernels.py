@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from .. import syntax
 from ..errors import RefusedError
 from ..schema import NodeRecord, TritonKernel
 from ..walk import dict_items
@@ -127,7 +128,7 @@ def _grid(node: NodeRecord, kernel: TritonKernel, writer: Writer) -> str:
 def _constant(value: Any, where: str) -> str:
     """A recorded expression, if it is one."""
     try:
-        ast.parse(str(value), mode="eval")
+        syntax.expression(str(value))
     except (SyntaxError, ValueError) as error:
         raise RefusedError(where, f"the constant {str(value)[:60]!r} is not a Python expression") from error
     return str(value)
@@ -148,7 +149,7 @@ def _configs(kernel: TritonKernel) -> list[dict[str, str]]:
 
 def _parsed(kernel: TritonKernel, where: str) -> ast.Module:
     try:
-        return ast.parse(kernel.program)
+        return syntax.parsed(kernel.program)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise RefusedError(where, f"its source is not Python ({error})") from error
 

@@ -9,13 +9,13 @@ user trusts that, else it is named, never dropped in silence; so is one that no 
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
+from .. import syntax
 from ..permitted import of_the_process, refusal
 from ..schema import Arg, DefinitionRecord, GraphRecord
 from ..walk import bodies, plain
@@ -87,7 +87,7 @@ def plain_change(code: str) -> str:
     file."""
     lines = code.splitlines()
     set_here = [match for line in lines if (match := _SET.fullmatch(line))]
-    refused = any(refusal(setting["room"], setting["name"], ast.literal_eval(setting["value"])) for setting in set_here)
+    refused = any(refusal(setting["room"], setting["name"], syntax.literal(setting["value"])) for setting in set_here)
     return code if lines and all(map(_CHANGES.fullmatch, lines)) and not refused else ""
 
 

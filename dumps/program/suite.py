@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .. import syntax
 from ..wording import SOURCE
 from .case import FailureWords, ReproFacts
 from .text import CannotExpressError, Lines, indented, quoted
@@ -308,7 +309,7 @@ def parts_of(program: str) -> Parts:
     """The parts of a repro. Raises CannotExpressError for a text that is none."""
     try:
         program = _faulty(program)
-        tree = ast.parse(program)
+        tree = syntax.parsed(program)
     except SyntaxError as error:
         raise CannotExpressError("the repro is not a Python program", str(error)) from error
     parts, inside = Parts(program), False
@@ -346,7 +347,7 @@ def _is_loop(text: str) -> bool:
 
 def _faulty(program: str) -> str:
     """The program without flags: the choices of `--without-fault` are made."""
-    asking = (node for node in ast.walk(ast.parse(program)) if isinstance(node, (ast.If, ast.IfExp)))
+    asking = (node for node in ast.walk(syntax.parsed(program)) if isinstance(node, (ast.If, ast.IfExp)))
     chosen = next(((node, text) for node in asking if (text := _chosen(node, program)) is not None), None)
     if chosen is None:
         return program
@@ -434,7 +435,7 @@ def _imports(parts: Parts, body: str) -> Iterator[str]:
     plain: list[str] = []
     others: list[str] = []
     for text in parts.imports:
-        (node,) = ast.parse(text).body
+        (node,) = syntax.parsed(text).body
         assert isinstance(node, (ast.Import, ast.ImportFrom))
         names = [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
         library = isinstance(node, ast.Import) and names[0] in ("torch", *_registering(parts))
@@ -561,7 +562,7 @@ def _of_a_child(parts: Parts) -> list[str]:
 
 def eager_of(suite: str) -> str:
     """The test with torch's backend `eager`, which has to pass, so that the test itself is not at fault."""
-    tree = ast.parse(suite)
+    tree = syntax.parsed(suite)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.compile":
             node.keywords = [argument for argument in node.keywords if argument.arg != "backend"]

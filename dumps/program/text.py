@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from .. import expr as expressions
+from .. import syntax
 from ..arguments import KINDS
 from ..errors import GraphdbgError, NameRefusedError, RefusedError, TargetRefusedError
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
@@ -199,7 +200,7 @@ def names_read(body: str) -> set[str]:
         return f"{before}.{node.attr}" if before and isinstance(node, ast.Attribute) else ""
 
     try:
-        return set(map(name_of, ast.walk(ast.parse(body))))
+        return set(map(name_of, ast.walk(syntax.parsed(body))))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise CannotExpressError(f"its text is not a program ({error})") from error
 

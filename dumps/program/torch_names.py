@@ -13,11 +13,12 @@ Plain(call='.view', args=['x', [2, 3]], kwargs={})
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, cast
+
+from .. import syntax
 
 INDEX = "[]"
 """The call of a Plain that indexes its first argument by the others."""
@@ -202,7 +203,7 @@ class _Form(NamedTuple):
         plain, named, missing = list[Any](), dict[str, Any](), False
         for keyword, name in self.out:
             if not name.isidentifier() or name in ("True", "False"):
-                named[keyword] = ast.literal_eval(name)
+                named[keyword] = syntax.literal(name)
             elif name not in known:
                 missing = True
             elif keyword:
@@ -220,7 +221,7 @@ def _forms() -> dict[str, list[_Form]]:
     for line in _FORMS.strip().splitlines():
         target, given, call, wanted = re.fullmatch(r"([\w.]+)\((.*)\) -> ([\w.]+)\((.*)\)", line).groups()  # type: ignore[union-attr]
         before, _, behind = given.partition("*, ")
-        must = {name: ast.literal_eval(value) for name, value in re.findall(r"(\w+)=([^,]+)", given)}
+        must = {name: syntax.literal(value) for name, value in re.findall(r"(\w+)=([^,]+)", given)}
         places, named = (tuple(re.findall(r"(\w+)(?:=[^,]+)?(?:, |$)", part)) for part in (before, behind))
         out = tuple((left, right) for left, right in re.findall(r"(?:(\w+)=)?([^,]+)(?:, |$)", wanted))
         by_target.setdefault(target, []).append(_Form(places, named, must, call, out))

@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 from torch.fx.node import map_aggregate
 
-from .. import inert
+from .. import inert, syntax
 from ..allowlist import words
 from ..errors import DamagedError, GraphdbgError, RefusedError
 from ..program.text import is_identifier
@@ -315,7 +315,7 @@ def _descriptor(text: str) -> Any:
     if len(text) > _MAX_LENGTH:
         return None
     try:
-        return _built(ast.parse(text, mode="eval").body)
+        return _built(syntax.expression(text))
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
 

@@ -30,7 +30,7 @@ from typing import Any, cast
 
 import torch
 
-from .. import trust
+from .. import syntax, trust
 from ..errors import (
     DamagedError,
     NotRegisteredError,
@@ -255,7 +255,7 @@ def decorators_of(kernel: Any) -> tuple[str, str]:
 
 def _parsed(source: str) -> ast.FunctionDef | None:
     try:
-        body = ast.parse(textwrap.dedent(source)).body
+        body = syntax.parsed(textwrap.dedent(source)).body
     except (SyntaxError, ValueError):
         return None
     return body[0] if body and isinstance(body[0], ast.FunctionDef) else None

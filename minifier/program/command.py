@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ...dumps import syntax
 from ...dumps.atomic import free_path, write_file
 from ...dumps.output import emit, say
 from ...dumps.wording import counted, shown_path
@@ -98,12 +99,12 @@ def _fixed(node: ast.stmt) -> bool:
 
 def _deletions(text: str) -> Iterator[str]:
     """Texts without a run of statements: halves of a block first, then shorter ones, from the end."""
-    shape = [len(block) for block in _blocks(ast.parse(text))]
+    shape = [len(block) for block in _blocks(syntax.parsed(text))]
     for number, length in enumerate(shape):
         size = length
         while size:
             for first in range(length - size, -1, -size):
-                tree = ast.parse(text)
+                tree = syntax.parsed(text)
                 block = _blocks(tree)[number]
                 gone = block[first : first + size]
                 main = number == 0 and any(isinstance(statement, (ast.If, ast.Expr)) for statement in gone)
@@ -116,10 +117,10 @@ def _deletions(text: str) -> Iterator[str]:
 
 def _bodies(text: str) -> Iterator[str]:
     """Texts with a statement replaced by its body."""
-    for number, block in enumerate(_blocks(ast.parse(text))[1:], 1):
+    for number, block in enumerate(_blocks(syntax.parsed(text))[1:], 1):
         for at, node in enumerate(block):
             if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (body := getattr(node, "body", None)):
-                tree = ast.parse(text)
+                tree = syntax.parsed(text)
                 held = getattr(_blocks(tree)[number][at], "body", body)
                 _blocks(tree)[number][at : at + 1] = held
                 yield ast.unparse(tree)
@@ -127,12 +128,12 @@ def _bodies(text: str) -> Iterator[str]:
 
 def _elements(text: str) -> Iterator[str]:
     """Texts without one element of a returned tuple or list."""
-    for number, block in enumerate(_blocks(ast.parse(text))):
+    for number, block in enumerate(_blocks(syntax.parsed(text))):
         for at, node in enumerate(block):
             returned: Any = node.value if isinstance(node, ast.Return) else None
             if isinstance(returned, (ast.Tuple, ast.List)):
                 for place in reversed(range(len(returned.elts))):
-                    tree = ast.parse(text)
+                    tree = syntax.parsed(text)
                     cut: Any = _blocks(tree)[number][at]
                     del cut.value.elts[place]
                     yield ast.unparse(tree)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ...dumps import syntax
 from ...dumps.allowlist import TRITON_CALLS, is_custom
 from ...dumps.definitions import cut
 from ...dumps.errors import EnvironmentLackError
@@ -65,7 +66,7 @@ def recorded_source(name: str, definitions: Sequence[DefinitionRecord]) -> OpSou
         if found is None:
             continue
         with suppress(_Lost):
-            for statement in ast.walk(ast.parse(found.program)):
+            for statement in ast.walk(syntax.parsed(found.program)):
                 if isinstance(statement, (ast.Import, ast.ImportFrom)):
                     _allowed(statement)
             reads = definition.argv[1:] and re.search(r"\bargv\b|\bparse_(known_)?args\b", found.program)
@@ -79,7 +80,7 @@ class _Lost(Exception):
 
 
 def _cut(text: str, function: Callable[..., Any], name: str) -> OpSource | None:
-    chain = _chain(ast.parse(text).body, function.__code__.co_firstlineno)
+    chain = _chain(syntax.parsed(text).body, function.__code__.co_firstlineno)
     if not chain:
         return None
     own = next(

@@ -23,7 +23,7 @@ import torch
 from torch import fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from ...dumps import live
+from ...dumps import live, syntax
 from ...dumps.errors import NoGraphError, UsageError
 from ...dumps.graph_folder import copy_storages, stored_names, write_graph_folder
 from ...dumps.store import SavedGraph
@@ -46,7 +46,7 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
     given = dict(zip((node.name for node in before.graph.find_nodes(op="placeholder")), fakes, strict=True))
     full = saved.record.stage in FULL_STAGES
     with _reporting_lines(source, text):
-        tree = ast.parse(text)
+        tree = syntax.parsed(text)
         tracer = _Tracer(source, tree, full)
         names = {
             "__name__": "graph",

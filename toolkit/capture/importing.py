@@ -11,7 +11,6 @@ For example:
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import subprocess
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...dumps import temporary
+from ...dumps import syntax, temporary
 from ...dumps.errors import BadValueError, CannotImportError, ExistsAlreadyError, GraphdbgError, NeedsTrustError
 from ...dumps.trust import bind, trusted
 
@@ -102,7 +101,7 @@ def import_file(
 def _parsed(path: Path) -> None:
     """Raises UsageError with the line where an edited text is no Python."""
     try:
-        ast.parse(path.read_bytes())
+        syntax.parsed(path.read_bytes())
     except (SyntaxError, ValueError) as error:
         at = (
             f"line {error.lineno}, {(error.text or '').strip()}: {error.msg}"

@@ -8,7 +8,6 @@ Never imports what a dump names, only what the user asked for.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import itertools
@@ -21,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ...dumps import syntax
 from ...dumps.errors import CannotImportError, NeedsTrustError, UsageError
 from ...dumps.output import say
 
@@ -117,7 +117,7 @@ def file_of(name: str) -> str:
 def _parsed(name: str, path: str) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
-        ast.parse(text)
+        syntax.parsed(text)
     except OSError as error:
         raise CannotImportError(f"cannot import {name}", str(error)) from error
     except SyntaxError as error:

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from ...dumps import syntax
 from ..live.execution import same_bits
 from .reach import is_library
 from .start import Start
@@ -300,7 +301,7 @@ class Source:
     def _written(self, value: Any, own: set[str]) -> str:
         """The source of a function or class, without what compiles it; what it reads of its module is written, too."""
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
+            tree = syntax.parsed(textwrap.dedent(inspect.getsource(value)))
         except (OSError, TypeError, SyntaxError) as error:
             raise CannotSayError(f"the source of {value.__qualname__}, which cannot be read") from error
         first = tree.body[0]
@@ -409,7 +410,7 @@ def settings_of(main: types.ModuleType, skip: set[str]) -> str:
     if not file:
         return ""
     try:
-        body = ast.parse(Path(file).read_text(encoding="utf-8")).body
+        body = syntax.parsed(Path(file).read_text(encoding="utf-8")).body
     except (OSError, ValueError, SyntaxError):
         return ""
     makers: dict[str, ast.stmt] = {}

@@ -11,7 +11,6 @@ For example: `signpost_event(original)("dynamo", "_convert_frame_assert._compile
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 import sysconfig
@@ -22,6 +21,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from ...dumps import syntax
 from ...dumps.ids import compile_name
 from ...dumps.why import wording
 from ..live import roles
@@ -85,7 +85,7 @@ def also_failing(entry: Any, frame: Any, first: str) -> list[tuple[str, int | fl
         if not equals or not _NAME.fullmatch(held):
             continue
         try:
-            wanted = ast.literal_eval(constant)
+            wanted = syntax.literal(constant)
         except (SyntaxError, ValueError):
             continue
         value: Any = _resolve(held, frame.f_locals, frame.f_globals)

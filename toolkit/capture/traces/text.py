@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any
 
+from ....dumps import syntax
 from ....dumps.errors import DamagedError, UnreadableError
 from ....dumps.expr import evaluate
 from ....dumps.schema import Arg, ConstValue, Dim, GraphBody, NodeRecord, StoredTensor, SymValue, TensorValue, Value
@@ -89,7 +90,7 @@ class GraphText:
 def parsed(text: str, what: str = "its text") -> ast.Module:
     """The syntax tree; raises UnreadableError with the line."""
     try:
-        return ast.parse(_CLASS.sub(r"\1Graph", text))
+        return syntax.parsed(_CLASS.sub(r"\1Graph", text))
     except SyntaxError as error:
         raise DamagedError(what, f"line {error.lineno} is not Python: {(error.text or '').strip()[:80]}") from error
     except (ValueError, RecursionError, MemoryError) as error:

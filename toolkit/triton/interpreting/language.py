@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
+from ....dumps import syntax
 from ...torch_private import replaced, triton_helpers
 from ._triton import Handle, JITFunction, interpreter, numpy_type
 from .builder import BUILDER, Endless
@@ -120,7 +121,7 @@ def rewritten(function: Any) -> Any:
 def _rewritten(function: Any) -> Any:
     try:
         lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        tree = syntax.parsed(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError):
         return function
     definition = next(
@@ -141,7 +142,7 @@ def _rewritten(function: Any) -> Any:
     body = _Meaning().visit(definition)
     ast.increment_lineno(body, first - 1)
     free = function.__code__.co_freevars
-    outer = ast.parse(f"def outer({', '.join([*_TOOLS, *free])}):\n    return {definition.name}").body[0]
+    outer = syntax.parsed(f"def outer({', '.join([*_TOOLS, *free])}):\n    return {definition.name}").body[0]
     assert isinstance(outer, ast.FunctionDef)
     outer.body.insert(0, body)
     module = ast.fix_missing_locations(ast.Module([outer], []))
