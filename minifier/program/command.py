@@ -20,9 +20,9 @@ from ...dumps.atomic import free_path, write_file
 from ...dumps.output import emit, say
 from ...dumps.wording import counted, shown_path
 from ...toolkit.isolation import ForkServer, programs
+from ...toolkit.isolation.fresh import BUG, GONE, run_once
 from ...toolkit.program.concluding import ProgramTriage, shown
 from ...toolkit.program.run import triage_program
-from ..report.verify import BUG, GONE, run_once
 
 KEPT = {"made", "put", "leaves", "left", "everything", "differs", "main"}
 BEFORE = {"aot_eager": "eager", "aot_eager_decomp_partition": "aot_eager", "inductor": "aot_eager_decomp_partition"}

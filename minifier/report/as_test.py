@@ -27,13 +27,13 @@ from ...dumps.program.text import CannotExpressError
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ...toolkit.isolation.cache import toolchain_seed
+from ...toolkit.isolation.fresh import GONE, Trial, run_many
 from ...toolkit.isolation.imports import homes_of
 from ...toolkit.verdicts.identity import Identity, of_record
 from ...toolkit.verdicts.signature import Signature
 from ...toolkit.verdicts.verdict import KINDS, Verdict
 from ...toolkit.verdicts.verdict_words import happens
 from .bundle import emit_report
-from .verify import GONE, Trial, run_many
 
 NAME, TIMES = "test_repro.py", 3
 

@@ -49,6 +49,7 @@ from ...dumps.store import SavedGraph
 from ...dumps.walk import node_count
 from ...dumps.wording import counted, size_text
 from ...toolkit.isolation import ForkServer
+from ...toolkit.isolation.fresh import BUG, GONE, UNSURE
 from ...toolkit.isolation.imports import TRUST, import_modules, without_trust
 from ...toolkit.verdicts.identity import CPP, SPEAKING, Identity, of_record
 from ...toolkit.verdicts.signature import Signature
@@ -58,7 +59,7 @@ from .. import casefile
 from ..casefile import NAME
 from . import custom_ops, environment, issue
 from .trying import ChosenProgram, ReportRuns, asking, lay_down, search
-from .verify import BUG, GONE, UNSURE, earliest, first_layer
+from .verify import earliest, first_layer
 
 MAX_TENSOR_BYTES = 64 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)

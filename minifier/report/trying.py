@@ -44,7 +44,7 @@ from ...dumps.program.text import CannotExpressError
 from ...dumps.relocate import relocated
 from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
-from ...toolkit.isolation import ForkServer, programs
+from ...toolkit.isolation import ForkServer, fresh, programs
 from ...toolkit.isolation.cache import toolchain_seed
 from ...toolkit.isolation.imports import homes_of
 from ...toolkit.isolation.processes import owned
@@ -57,7 +57,7 @@ MEMO = "repro.json"
 
 @dataclass(frozen=True)
 class ReportRuns:
-    """What all runs of a report share. `how`: arguments of `verify.run_command`; `versions`: what they run on."""
+    """What all runs of a report share. `how`: arguments of `fresh.run_command`; `versions`: what they run on."""
 
     saved: SavedGraph
     times: int
@@ -81,17 +81,17 @@ class ChosenProgram:
     script: Script
     runs: verify.Verification
     layers: dict[str, int]
-    without: verify.Trial | None = None
+    without: fresh.Trial | None = None
 
     @property
     def shows(self) -> bool:
         """Whether the first run showed the failure."""
-        return self.runs.trials[0].code == verify.BUG
+        return self.runs.trials[0].code == fresh.BUG
 
     @property
     def settled(self) -> bool:
         """Whether the process that imports everything itself also showed it; a flaky failure need not."""
-        rate, alone = self.script.case.rate, self.runs.trials[-1].code == verify.BUG
+        rate, alone = self.script.case.rate, self.runs.trials[-1].code == fresh.BUG
         return self.shows and (alone or (rate is not None and rate.flaky))
 
 
@@ -247,7 +247,7 @@ def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
         if candidate.settled:
             candidate = _switched(_narrowed(candidate, asked), asked)
             shown = shown or candidate
-            if candidate.without is not None and candidate.without.code == verify.GONE:
+            if candidate.without is not None and candidate.without.code == fresh.GONE:
                 shown = candidate
                 break
         first = candidate if first is None or candidate.runs.shown > first.runs.shown else first
@@ -282,7 +282,7 @@ def offs(case: ReproFacts) -> list[ReproFacts]:
 
 def _switched(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
     """The program with --without-fault so chosen that it then ends with 0; unchanged where no choice does that."""
-    if chosen.without is not None and chosen.without.code == verify.GONE:
+    if chosen.without is not None and chosen.without.code == fresh.GONE:
         return chosen
     script = chosen.script
     for case in offs(replace(script.case, off="eager")):
@@ -292,7 +292,7 @@ def _switched(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
         if other.text == script.text or other.text.count("\n") > max(MOST_LINES, script.text.count("\n") + MORE_LINES):
             continue
         asked.narrate("running it without the fault in another way, in a fresh process")
-        if _run(other, asked, WITHOUT).code == verify.GONE and (again := tried(other, asked)).settled:
+        if _run(other, asked, WITHOUT).code == fresh.GONE and (again := tried(other, asked)).settled:
             return again
     return chosen
 
@@ -302,11 +302,11 @@ MORE_LINES = 2
 """Lines that a long program may have more of, to include what --without-fault does."""
 
 
-def _run(script: Script, asked: ReportRuns, *flags: str) -> verify.Trial:
+def _run(script: Script, asked: ReportRuns, *flags: str) -> fresh.Trial:
     """Runs a program once, with these flags."""
     with owned("graphdbg-report-") as folder:
         program = lay_down(script, folder, asked.redactor)
-        return verify.run_once(program, *flags, **asked.for_program(script.text))
+        return fresh.run_once(program, *flags, **asked.for_program(script.text))
 
 
 def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
@@ -319,7 +319,7 @@ def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
     seen = tried(plain, asked)
     if seen.settled:
         return seen
-    for script in marked(chosen.script, needed=seen.runs.trials[0].code == verify.GONE):
+    for script in marked(chosen.script, needed=seen.runs.trials[0].code == fresh.GONE):
         assert script.sizing is not None
         asked.narrate(f"running it with {repro.listing(script.sizing.marks)} dynamic, in a fresh process")
         seen = tried(script, asked)
@@ -341,23 +341,23 @@ def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> Chose
     with (
         owned("graphdbg-report-") as folder,
         ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
-        verify.ending(stop),
+        fresh.ending(stop),
     ):
         program = lay_down(script, folder, asked.redactor)
         missing = max(1, asked.times - len(known.codes))
         whole: dict[str, Any] = how | {"bare": None} if missing > 1 else how  # one imports all by itself
         begins = [*[how] * (missing - 1), whole]
-        runs = [pool.submit(verify.run_once, program, stop=stop, **begin) for begin in begins]
+        runs = [pool.submit(fresh.run_once, program, stop=stop, **begin) for begin in begins]
         probing = pool.submit(verify.probe, program, stop=stop, **how | {"seed": None}) if ask else None
-        switched = pool.submit(verify.run_once, program, WITHOUT, stop=stop, **how) if known.without is None else None
+        switched = pool.submit(fresh.run_once, program, WITHOUT, stop=stop, **how) if known.without is None else None
         first = runs[0].result()
-        if first.code != verify.BUG:
+        if first.code != fresh.BUG:
             stop.set()
             for run in (*runs, *filter(None, (probing, switched))):
                 run.cancel()
             return ChosenProgram(script, verify.Verification((first,)), {})
-        trials = [first, *(verify.Trial(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
-        without = switched.result() if switched else verify.Trial(known.without, "", 0.0)
+        trials = [first, *(fresh.Trial(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
+        without = switched.result() if switched else fresh.Trial(known.without, "", 0.0)
         return ChosenProgram(
             script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers, without
         )

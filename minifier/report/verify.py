@@ -4,49 +4,30 @@ fail.
 Also: A repro under a torch of one's own: which torch a Python has, what the program shows there, and when that torch
 was built again.
 
-The processes get an environment by allow-list, an empty working folder and no recorder. A private cache starts as a
-copy of the toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or
-kernel of the case. With a `bare` fork server a run is a child of a Python that has imported torch and nothing of ours:
-the runs then share that import and the seed of Python's hashes, and still no cache, folder or compiled thing.
-
 >>> first_layer({"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}, "inductor")
 'inductor (eager, aot_eager and aot_eager_decomp_partition pass)'
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import site
 import sys
-import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from ...dumps.errors import CannotStartError, EnvironmentLackError
+from ...dumps.errors import CannotStartError
 from ...dumps.wording import counted
-from ...toolkit.isolation import ForkServer, ask, fork_server
-from ...toolkit.isolation.cache import furnish, toolchain_seed
-from ...toolkit.isolation.child import COMMAND, PROGRAM
-from ...toolkit.isolation.client import FORKING, program_environment
-from ...toolkit.isolation.processes import owned
+from ...toolkit.isolation.cache import toolchain_seed
+from ...toolkit.isolation.fresh import BUG, GONE, Trial, run_command, run_many
 from .environment import package_version
 
-LIMIT_S, ANSWER_S = 300.0, 120.0
-_NO_LIMIT_S = 1e9
-"""The limit of a child whose time is watched here, where it can also be stopped."""
-_LOG_CHARACTERS = 4_000_000
-
-BUG, GONE, UNSURE = 1, 0, 2
-"""Exit codes of a repro."""
-
+ANSWER_S = 120.0
 
 BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition")
 """Backends of torch whose layers come before Inductor's."""
@@ -68,15 +49,6 @@ for backend in sys.argv[2:]:
         codes[backend] = 2
 open("answer", "w").write(json.dumps(codes))
 """
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One run: the exit code (negative: the signal; None: over the time limit), what it printed, and its time."""
-
-    code: int | None
-    output: str
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -102,61 +74,6 @@ class Verification:
         return (chosen or self.trials[0]).output if self.trials else ""
 
 
-def run_once(program: Path, *flags: str, limit_s: float = LIMIT_S, python: str = sys.executable, **how: Any) -> Trial:
-    """Runs one fresh process of a program. `how`: arguments of `run_command`."""
-    trial = run_command([python, str(program.resolve()), *flags], limit_s=limit_s, **how)
-    return replace(trial, output=trial.output.replace(f"{program.resolve().parent}{os.sep}", ""))
-
-
-def run_command(
-    command: Sequence[str],
-    *,
-    limit_s: float,
-    seed: Path | None = None,
-    stop: threading.Event | None = None,
-    after: Callable[[Path], None] | None = None,
-    path: Sequence[str] = (),
-    bare: ForkServer | None = None,
-    wall: Collection[str] | None = None,
-) -> Trial:
-    """Runs any command in such a process; `after` may read what it left in its working folder before that vanishes.
-
-    `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty. `path`:
-    folders where it finds modules beside torch. Setting `stop` from another thread ends it at once. With a `bare`
-    server it begins there, with torch imported. `wall`: the mechanisms that shut it in (see `isolation.wall`), as
-    `bare` is.
-    """
-    with owned("graphdbg-verify-") as scratch:
-        cache, tmp, cwd, home = (scratch / name for name in ("cache", "tmp", "cwd", "home"))
-        for folder in (cache, tmp, cwd, home):
-            folder.mkdir()
-        furnish(scratch, seed, safely=wall is not None)
-        environment, ran = program_environment(cache, tmp, path), None
-        if wall is not None:
-            environment |= {"HOME": str(home), "PYTHONUSERBASE": site.getuserbase()}
-        started = time.monotonic()
-        if bare is not None and command[0] == sys.executable and (command[1] == "-c" or not command[1].startswith("-")):
-            with contextlib.suppress(EnvironmentLackError):
-                ran = _ran(bare, PROGRAM, command[1:], environment | FORKING, cwd, limit_s, stop)
-        if ran is None:
-            with fork_server("nothing", (), wall=wall) as server:
-                server.wait_ready()
-                ran = _ran(server, COMMAND, command, environment, cwd, limit_s, stop)
-        code, output = ran
-        if after is not None:
-            after(cwd)
-        return Trial(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
-
-
-def run_many(program: Path, times: int, **how: Any) -> list[Trial]:
-    """Runs several fresh processes, as many at once as there are cores; an interrupt ends them all. `how`: arguments of
-    `run_once`."""
-    stop = threading.Event()
-    with ThreadPoolExecutor(max(1, min(times, (os.cpu_count() or 1)))) as pool, ending(stop):
-        runs = [pool.submit(run_once, program, stop=stop, **how) for _ in range(times)]
-        return [run.result() for run in runs]
-
-
 def answer_of(code: str, *arguments: str, **how: Any) -> Any:
     """The JSON that a few lines of Python, run in such a process, left in the file "answer"; None where they died."""
     answers: list[Any] = []
@@ -169,49 +86,9 @@ def answer_of(code: str, *arguments: str, **how: Any) -> Any:
     return answers[0] if answers else None
 
 
-@contextlib.contextmanager
-def ending(stop: threading.Event) -> Generator[None]:
-    """Sets `stop` when an exception, such as an interrupt, leaves the block, so that no process goes on unattended."""
-    try:
-        yield
-    except BaseException:
-        stop.set()
-        raise
-
-
 def verify(program: Path, times: int = 3, **how: Any) -> Verification:
     """Runs the program `times` times. `how`: arguments of `run_once`."""
     return Verification(tuple(run_many(program, times, **how)))
-
-
-def _ran(
-    server: ForkServer,
-    task: str,
-    argv: Sequence[str],
-    environment: Mapping[str, str],
-    cwd: Path,
-    limit_s: float,
-    stop: threading.Event | None,
-) -> tuple[int | None, str]:
-    """Exit code and output of a program and all that it starts; they die at the limit, when interrupted, and when we
-    die.
-
-    Raises EnvironmentLackError where the server has died.
-    """
-    log, deadline = cwd.parent / "log", time.monotonic() + limit_s
-    log.touch()
-    about = {"argv": list(argv), "environment": dict(environment), "cwd": str(cwd), "log": str(log)}
-    asked, code = ask(task, about, _NO_LIMIT_S, server=server), None
-    while time.monotonic() < deadline and not (stop is not None and stop.is_set()):
-        with contextlib.suppress(TimeoutError):
-            asked.answer(0.2)
-            code = asked.end().exit_code
-            break
-    else:
-        asked.kill()
-        with contextlib.suppress(TimeoutError):
-            asked.answer(5)
-    return code, log.read_text(errors="replace")[-_LOG_CHARACTERS:]
 
 
 def probe(program: Path, **how: Any) -> dict[str, int]:

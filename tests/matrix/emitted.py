@@ -24,9 +24,9 @@ from graphdbg.dumps.program.case import ReproFacts
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.minifier.report.trying import candidates
-from graphdbg.minifier.report.verify import run_once
 from graphdbg.toolkit.isolation import ForkServer
 from graphdbg.toolkit.isolation.cache import toolchain_seed
+from graphdbg.toolkit.isolation.fresh import run_once
 from graphdbg.toolkit.verdicts.signature import Signature
 from tests.models.capture_programs import Program
 

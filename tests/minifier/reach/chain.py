@@ -30,8 +30,8 @@ from typing import Any
 
 from graphdbg.dumps.schema import TensorValue
 from graphdbg.dumps.store import load_graph
-from graphdbg.minifier.report.verify import run_command
 from graphdbg.toolkit.isolation.cache import toolchain_seed
+from graphdbg.toolkit.isolation.fresh import run_command
 
 HERE = Path(__file__).parent
 KINDS = {path.stem: path for path in sorted((HERE / "kinds").glob("*.py"))}

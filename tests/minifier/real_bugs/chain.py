@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from graphdbg.dumps.store import load_graph
-from graphdbg.minifier.report.verify import run_command
 from graphdbg.toolkit.isolation.cache import toolchain_seed
+from graphdbg.toolkit.isolation.fresh import run_command
 
 HERE = Path(__file__).parent
 CASES = {runpy.run_path(str(path))["NUMBER"]: path for path in sorted((HERE / "cases").glob("*.py"))}

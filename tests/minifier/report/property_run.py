@@ -32,7 +32,7 @@ from graphdbg.dumps.program.case import ReproFacts
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.report import bundle, trying, verify
-from graphdbg.toolkit.isolation import ForkServer, ask
+from graphdbg.toolkit.isolation import ForkServer, ask, fresh
 from graphdbg.toolkit.replaying.replay import replay
 
 from .small_graphs import FAULTS, case_of
@@ -72,21 +72,21 @@ class Row(NamedTuple):
 def in_children(server: ForkServer) -> Iterator[None]:
     """While open, a repro is a child of the warm server in place of a fresh process, and its layers are not asked for;
     faults are planted in children alone."""
-    usual = verify.run_once, verify.probe, bundle.import_modules
-    verify.run_once, verify.probe = partial(_in_child, server), lambda program, **_: {}  # type: ignore[assignment]
+    usual = fresh.run_once, verify.probe, bundle.import_modules
+    fresh.run_once, verify.probe = partial(_in_child, server), lambda program, **_: {}  # type: ignore[assignment]
     bundle.import_modules = _quiet  # type: ignore[assignment]
     try:
         yield
     finally:
-        verify.run_once, verify.probe, bundle.import_modules = usual
+        fresh.run_once, verify.probe, bundle.import_modules = usual
 
 
-def _in_child(server: ForkServer, program: Path, *flags: str, **_: Any) -> verify.Trial:
+def _in_child(server: ForkServer, program: Path, *flags: str, **_: Any) -> fresh.Trial:
     payload = {"program": str(program.resolve()), "flags": list(flags), "folder": str(program.resolve().parent)}
     answer = ask("tests.minifier.property_child:run", payload, 120.0, server=server).answer()
     if answer.status != "done":
-        return verify.Trial(None, answer.output, 0.0)
-    return verify.Trial(answer.value["code"], answer.value["output"], 0.0)
+        return fresh.Trial(None, answer.output, 0.0)
+    return fresh.Trial(answer.value["code"], answer.value["output"], 0.0)
 
 
 def example(seed: int, server: ForkServer, folder: Path, *, alone: bool = True) -> Row:
@@ -103,8 +103,8 @@ def example(seed: int, server: ForkServer, folder: Path, *, alone: bool = True) 
         case = ReproFacts(saved.record, saved.inputs_record, saved.kept, like, rung, imports=(fault,), off="left out")
         script = next(replace(one) for one in trying.candidates(case) if one.case.imports)
         (folder / "plain").mkdir()
-        code = verify.run_once(trying.lay_down(script, folder / "plain", trying.Redactor())).code
-        why = "" if code == verify.GONE else f"it passes inside, its program ends with {code}"
+        code = fresh.run_once(trying.lay_down(script, folder / "plain", trying.Redactor())).code
+        why = "" if code == fresh.GONE else f"it passes inside, its program ends with {code}"
         return row("", script.entry, [code], why, time.monotonic() - began)
     report = bundle.emit_report(
         saved,
@@ -123,7 +123,7 @@ def example(seed: int, server: ForkServer, folder: Path, *, alone: bool = True) 
         why = f"without the fault it {report.without}"
     if report.repro is not None and not why and alone and seed % EACH == 0:
         codes = [_alone(report.repro), _alone(report.repro, trying.WITHOUT)]
-        why = "" if codes == [verify.BUG, verify.GONE] else f"in a Python of its own it ends with {codes}"
+        why = "" if codes == [fresh.BUG, fresh.GONE] else f"in a Python of its own it ends with {codes}"
     return row(report.says, report.entry, codes, why, time.monotonic() - began)
 
 

@@ -20,7 +20,7 @@ from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.dumps.store import SavedGraph
 from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.trying import ReportRuns, candidates, tried
-from graphdbg.toolkit.isolation import ForkServer, programs
+from graphdbg.toolkit.isolation import ForkServer, fresh, programs
 from graphdbg.toolkit.isolation.cache import toolchain_seed
 
 from .cases import ACCURACY, case_of, relu_record
@@ -58,7 +58,7 @@ def program(folder: Path, text: str) -> Path:
     ],
 )
 def test_a_program_ends_as_it_would_alone(text: str, code: int, tmp_path: Path, bare: ForkServer) -> None:
-    told = verify.run_once(program(tmp_path, text), bare=bare)
+    told = fresh.run_once(program(tmp_path, text), bare=bare)
     alone = subprocess.run([sys.executable, program(tmp_path, text)], capture_output=True, text=True)
     assert told.code == code == alone.returncode
     assert told.output.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
@@ -68,7 +68,7 @@ def test_it_finds_a_clean_world_of_its_own(tmp_path: Path, bare: ForkServer, mon
     monkeypatch.setenv("GRAPHDBG", "somewhere")
     monkeypatch.setenv("TORCH_LOGS", "+dynamo")
     file = program(tmp_path, TELL)
-    one, two = (json.loads(verify.run_once(file, bare=bare).output) for _ in range(2))
+    one, two = (json.loads(fresh.run_once(file, bare=bare).output) for _ in range(2))
     assert one["pid"] != two["pid"]
     assert one["ours"] == []
     assert (one["torch"], one["cwd"]) == (True, [])
@@ -78,7 +78,7 @@ def test_it_finds_a_clean_world_of_its_own(tmp_path: Path, bare: ForkServer, mon
 
 def test_a_hanging_program_ends_with_its_children(tmp_path: Path, bare: ForkServer) -> None:
     text = "import subprocess, time\nprint(subprocess.Popen(['sleep', '97531']).pid, flush=True)\ntime.sleep(1000)"
-    trial = verify.run_once(program(tmp_path, text), limit_s=1.5, bare=bare)
+    trial = fresh.run_once(program(tmp_path, text), limit_s=1.5, bare=bare)
     assert trial.code is None
     assert gone(int(trial.output))
 
@@ -88,7 +88,7 @@ def test_a_dead_server_is_replaced(tmp_path: Path) -> None:
     with programs() as bare:
         assert bare.pid is not None
         os.kill(bare.pid, signal.SIGKILL)
-        assert verify.run_once(program(tmp_path, "raise SystemExit(3)"), bare=bare).code == 3
+        assert fresh.run_once(program(tmp_path, "raise SystemExit(3)"), bare=bare).code == 3
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_nothing_is_left_when_the_asking_process_is_killed(tmp_path: Path) -> No
         "from graphdbg.toolkit.isolation import programs\n"
         "with programs() as bare:\n"
         "    print(bare.pid, flush=True)\n"
-        f"    verify.run_once(Path({str(program(tmp_path, 'import time; time.sleep(1000)'))!r}), bare=bare)\n"
+        f"    fresh.run_once(Path({str(program(tmp_path, 'import time; time.sleep(1000)'))!r}), bare=bare)\n"
     )
     asking = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
     assert asking.stdout is not None
@@ -111,8 +111,8 @@ def test_nothing_is_left_when_the_asking_process_is_killed(tmp_path: Path) -> No
 def test_a_repro_shows_its_bug_and_its_layer(tmp_path: Path, bare: ForkServer) -> None:
     script = next(one for one in candidates(case_of(relu_record("accuracy"), ACCURACY)) if one.entry == "torch.compile")
     file = program(tmp_path, script.text)
-    trial = verify.run_once(file, seed=toolchain_seed(), bare=bare)
-    assert trial.code == verify.BUG, trial.output
+    trial = fresh.run_once(file, seed=toolchain_seed(), bare=bare)
+    assert trial.code == fresh.BUG, trial.output
     assert verify.probe(file, bare=bare) == {"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}
 
 

@@ -20,6 +20,7 @@ from graphdbg.dumps.tensors import TensorStore
 from graphdbg.minifier import casefile
 from graphdbg.minifier.report import bundle, trying, verify
 from graphdbg.minifier.report.bundle import search_link
+from graphdbg.toolkit.isolation import fresh
 from graphdbg.toolkit.verdicts import verdict
 from graphdbg.toolkit.verdicts.identity import of_record
 from graphdbg.toolkit.verdicts.signature import Signature
@@ -36,13 +37,13 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], list[str]]:
     seen: list[str] = []
 
     def install(judge: Judge) -> list[str]:
-        def run_once(program: Path, *flags: str, **_: object) -> verify.Trial:
+        def run_once(program: Path, *flags: str, **_: object) -> fresh.Trial:
             if flags:
-                return verify.Trial(0, "", 0.1)
+                return fresh.Trial(0, "", 0.1)
             seen.append(program.read_text())
-            return verify.Trial(judge(seen[-1]), f"{CRASH.error}: {CRASH.raw}", 0.1)
+            return fresh.Trial(judge(seen[-1]), f"{CRASH.error}: {CRASH.raw}", 0.1)
 
-        monkeypatch.setattr(verify, "run_once", run_once)
+        monkeypatch.setattr(fresh, "run_once", run_once)
         monkeypatch.setattr(verify, "probe", lambda program, **_: {"eager": 0, "aot_eager": 0})
         monkeypatch.setattr(trying, "toolchain_seed", lambda: None)
         return seen

@@ -13,9 +13,9 @@ import pytest
 from graphdbg.dumps.errors import RefusedError
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import DefinitionRecord, GraphRecord, SequenceValue
-from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.custom_ops import custom_targets, recorded_source, refuse_others, registered, source_of
 from graphdbg.minifier.report.trying import candidates
+from graphdbg.toolkit.isolation import fresh
 from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import call, case_of, node, record_of, relu_record, tensor
@@ -199,8 +199,8 @@ def test_torch_s_own_operators_are_none() -> None:
 def test_they_run_with_torch_alone(ops: ModuleType, name: str, tmp_path: Path) -> None:
     path = tmp_path / "repro.py"
     path.write_text(next(candidates(case_of(using(name), NEVER, rung="nop"))).text)
-    trial = verify.run_once(path)
-    assert trial.code == verify.GONE, trial.output
+    trial = fresh.run_once(path)
+    assert trial.code == fresh.GONE, trial.output
 
 
 def test_a_case_of_an_operator_that_is_not_registered_is_reported_with_a_stand_in() -> None:

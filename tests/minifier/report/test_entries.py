@@ -22,9 +22,9 @@ from graphdbg.dumps.program.entering import entries_of, stands_for
 from graphdbg.dumps.program.repro import script_of
 from graphdbg.dumps.schema import Ambient, InputRecord
 from graphdbg.dumps.store import SavedGraph, load_graph
-from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.trying import WITHOUT, candidates, lay_down
 from graphdbg.toolkit.capture import joint_graph
+from graphdbg.toolkit.isolation import fresh
 from graphdbg.toolkit.verdicts.signature import Signature
 
 from ...dumps.graphs import MemoryTensors
@@ -86,7 +86,7 @@ def test_it_enters_where_it_was_recorded(
         subprocess.run([sys.executable, str(program), *flags], env=own, check=False, capture_output=True).returncode
         for flags in ([], [WITHOUT])
     ]
-    assert codes == [verify.BUG if fault else verify.GONE, verify.GONE]
+    assert codes == [fresh.BUG if fault else fresh.GONE, fresh.GONE]
 
 
 def test_what_is_done_while_it_is_traced_is_entered_through_dynamo_alone() -> None:

@@ -12,8 +12,8 @@ from graphdbg.dumps.program import function
 from graphdbg.dumps.program.function import program_of
 from graphdbg.dumps.program.settings import group_lines
 from graphdbg.dumps.schema import GraphBody, GraphRecord, NodeRecord, StoredTensor
-from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.trying import candidates
+from graphdbg.toolkit.isolation import fresh
 from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import CRASH, call, case_of, node, record_of, relu_record, tensor
@@ -167,5 +167,5 @@ def test_five_nodes_take_sixty_lines(kind: str) -> None:
 def test_they_run_with_torch_alone(made: Any, tmp_path: Path) -> None:
     path = tmp_path / "repro.py"
     path.write_text(next(candidates(case_of(made(), NEVER, rung="nop"))).text)
-    trial = verify.run_once(path)
-    assert trial.code == verify.GONE, trial.output
+    trial = fresh.run_once(path)
+    assert trial.code == fresh.GONE, trial.output

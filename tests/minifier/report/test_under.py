@@ -17,7 +17,8 @@ from graphdbg.dumps import written
 from graphdbg.dumps.errors import UsageError
 from graphdbg.minifier.commands.verify import program_of
 from graphdbg.minifier.report import verify as verify_module
-from graphdbg.minifier.report.verify import Shown, TorchThere, Trial, builds, interpreter, torch_of
+from graphdbg.minifier.report.verify import Shown, TorchThere, builds, interpreter, torch_of
+from graphdbg.toolkit.isolation.fresh import Trial
 
 from .cases import ACCURACY, relu_record
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.minifier.report import verify
+from graphdbg.toolkit.isolation import fresh
 
 ENVIRONMENT = 'import json, os\nprint(json.dumps({"env": dict(os.environ), "cwd": os.listdir(".")}))\n'
 
@@ -24,16 +25,16 @@ def program(folder: Path, text: str) -> Path:
 
 @pytest.mark.parametrize(("text", "code"), [("raise SystemExit(1)", 1), ("", 0), ("raise SystemExit(2)", 2)])
 def test_exit_codes(text: str, code: int, tmp_path: Path) -> None:
-    assert verify.run_once(program(tmp_path, text)).code == code
+    assert fresh.run_once(program(tmp_path, text)).code == code
 
 
 def test_a_killed_process_has_its_signal(tmp_path: Path) -> None:
-    assert verify.run_once(program(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")).code == -11
+    assert fresh.run_once(program(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")).code == -11
 
 
 def test_a_hanging_process_ends_with_all_its_children(tmp_path: Path) -> None:
     text = "import subprocess, sys, time\nprint(subprocess.Popen(['sleep', '97531']).pid, flush=True)\ntime.sleep(1000)"
-    trial = verify.run_once(program(tmp_path, text), limit_s=1.5)
+    trial = fresh.run_once(program(tmp_path, text), limit_s=1.5)
     assert trial.code is None
     child = int(trial.output)
     for _ in range(50):
@@ -49,7 +50,7 @@ def test_the_environment_is_clean_and_each_cache_its_own(tmp_path: Path, monkeyp
     monkeypatch.setenv("GRAPHDBG", "somewhere")
     monkeypatch.setenv("TORCH_LOGS", "+dynamo")
     monkeypatch.setenv("MY_TOKEN", "secret")
-    seen = [json.loads(trial.output) for trial in verify.run_many(program(tmp_path, ENVIRONMENT), 2)]
+    seen = [json.loads(trial.output) for trial in fresh.run_many(program(tmp_path, ENVIRONMENT), 2)]
     for one in seen:
         assert not {"GRAPHDBG", "TORCH_LOGS", "MY_TOKEN"} & set(one["env"])
         assert one["cwd"] == []
@@ -58,11 +59,11 @@ def test_the_environment_is_clean_and_each_cache_its_own(tmp_path: Path, monkeyp
 
 def test_folders_of_the_run_do_not_reach_the_output(tmp_path: Path) -> None:
     text = "import os\nprint(__file__, os.environ['TORCHINDUCTOR_CACHE_DIR'], os.environ['TMPDIR'])"
-    assert verify.run_once(program(tmp_path, text)).output.split() == ["repro.py", "cache", "tmp"]
+    assert fresh.run_once(program(tmp_path, text)).output.split() == ["repro.py", "cache", "tmp"]
 
 
 def test_the_rate_counts_what_was_shown(tmp_path: Path) -> None:
-    trials = [verify.Trial(code, f"run {code}", 0.1) for code in (0, 1, 2)]
+    trials = [fresh.Trial(code, f"run {code}", 0.1) for code in (0, 1, 2)]
     runs = verify.Verification(tuple(trials))
     assert runs.rate == "1 of 3 fresh processes"
     assert runs.output == "run 1"
@@ -79,7 +80,7 @@ def test_a_seed_brings_probes_but_no_lock(tmp_path: Path) -> None:
         "import os, pathlib\nfor name in ('TORCHINDUCTOR_CACHE_DIR', 'TMPDIR'):\n"
         "    for path in sorted(pathlib.Path(os.environ[name]).rglob('*.*')): print(path.name)"
     )
-    assert verify.run_once(program(tmp_path, text), seed=seed).output.split() == ["probe.so", "h.gch"]
+    assert fresh.run_once(program(tmp_path, text), seed=seed).output.split() == ["probe.so", "h.gch"]
 
 
 def test_an_interrupt_ends_every_process(tmp_path: Path) -> None:
@@ -89,5 +90,5 @@ def test_an_interrupt_ends_every_process(tmp_path: Path) -> None:
     started = time.monotonic()
     threading.Timer(1.0, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        verify.run_many(program(tmp_path, "import time; time.sleep(60)"), 2)
+        fresh.run_many(program(tmp_path, "import time; time.sleep(60)"), 2)
     assert time.monotonic() - started < 20
