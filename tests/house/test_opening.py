@@ -61,6 +61,7 @@ OTHERS: dict[str, str] = {
     "a terminal that its parent has just made",
     "toolkit.isolation.cleaning": "the cache folder",
     "toolkit.isolation.client": "the folder of its server",
+    "toolkit.isolation.fresh": "what a program of ours printed, in a temporary folder",
     "toolkit.isolation.processes": "/proc",
     "toolkit.isolation.wall": "/proc, and folders and devices by path alone",
     "toolkit.isolation.warming": "the cache folder",

@@ -2,8 +2,9 @@
 end.
 
 `ask` is the door; `opened` starts what the commands ask; `client.ForkServer` is their side of it; `server` is the
-process that forks; `child` is what a forked child does, one that becomes a program too; `cache` is the private Inductor
-cache and its per-user seed; `protocol` is the wire. Nothing here knows of graphs.
+process that forks; `child` is what a forked child does, one that becomes a program too; `fresh` runs whole
+programs, such as repros; `cache` is the private Inductor cache and its per-user seed; `protocol` is the
+wire. Nothing here knows of graphs.
 
 >>> with opened(None) as children:
 ...     ask("os:cpu_count", {}, limit_s=60, server=children).answer().status          # it takes no argument

@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 import statistics
-import subprocess
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,10 +25,11 @@ from typing import Any
 
 import msgspec
 
-from ...dumps import temporary
 from ...dumps.atomic import free_path
 from ...dumps.wording import counted
 from ..isolation import launch
+from ..isolation.cache import known_seed
+from ..isolation.fresh import BUG, GONE, Trial, ending, run_command
 from ..node_values.seen import size_text
 from ..verdicts.mismatches import NodeMismatch, next_step, sentence
 from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
@@ -38,20 +39,20 @@ from .records import ALONE, MODULES, PROGRAM, RUNGS, WITH_MODULES, Call, Program
 
 TIMES, LIMIT_S = 3, 600.0
 WITHOUT = "--without-fault"
-BUG, GONE = 1, 0
 
 
 class Repro(msgspec.Struct, frozen=True):
-    """The result of such a program. `says`: shows, passes or none; `codes`: of all runs; `without`: the code with
-    --without-fault; `printed`: what it printed."""
+    """The result of such a program. `says`: shows, passes or none; `codes`: of all runs (None: over the time limit);
+    `without`: the code with --without-fault; `printed`: what it printed."""
 
     says: str = "none"
     path: str = ""
-    codes: tuple[int, ...] = ()
+    codes: tuple[int | None, ...] = ()
     without: int | None = None
     printed: str = ""
     why: str = ""
     modules: bool = False
+    interrupted: bool = False
 
     @property
     def rate(self) -> str:
@@ -61,6 +62,8 @@ class Repro(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """The sentence about the program."""
+        if self.interrupted:
+            return f"A repro was written, and interrupted before it was seen to fail: {self.path}."
         if self.says == "none":
             return f"No repro was written: {self.why}."
         modules = " that needs the program's own modules" if self.modules else " that needs torch alone"
@@ -89,7 +92,7 @@ def verified(call: Call, python: str) -> Repro:
     written, folder = Path(call.repro), Path(call.repro).parent / "repro"
     written.rename(folder)
     repro = shown(folder / ALONE, python)
-    if repro.says != "shows" and (folder / MODULES).exists():
+    if repro.says != "shows" and not repro.interrupted and (folder / MODULES).exists():
         repro = shown(folder / WITH_MODULES, python)
         if repro.says == "shows":
             (folder / WITH_MODULES).replace(folder / ALONE)
@@ -101,42 +104,29 @@ def verified(call: Call, python: str) -> Repro:
 
 
 def shown(program: Path, python: str) -> Repro:
-    """Runs the program once; where that shows the failure, runs it again, and once with nothing compiled."""
-    code, printed = run(program, python)
-    last = printed.strip().splitlines()[-1][:300] if printed.strip() else ""
-    if code != BUG:
-        return Repro("passes", str(program), (code,), printed=printed, why=last or f"it ends with {code}")
-    with ThreadPoolExecutor(2) as pool:
-        others = [pool.submit(run, program, python) for _ in range(TIMES - 1)]
-        without = pool.submit(run, program, python, WITHOUT)
-        codes = (code, *(future.result()[0] for future in others))
-        off = without.result()[0]
+    """Runs the program once; where that shows the failure, runs it again, and once with nothing compiled. An interrupt
+    ends them all."""
+    stop, beside = threading.Event(), {name: os.environ[name] for name in os.environ if not name.startswith("GRAPHDBG")}
+
+    def run(*flags: str) -> Trial:
+        command = [python, "-I", str(program.absolute()), *flags]
+        return run_command(command, limit_s=LIMIT_S, seed=known_seed(), stop=stop, beside=beside)
+
+    try:
+        with ThreadPoolExecutor(2) as pool, ending(stop):
+            first = pool.submit(run).result()
+            if first.code != BUG:
+                ends = f"it ends with {first.code}" if first.code is not None else f"over {LIMIT_S:.0f} s"
+                last = first.output.strip().splitlines()[-1:] or [ends]
+                return Repro("passes", str(program), (first.code,), printed=first.output, why=last[0][:300])
+            others = [pool.submit(run) for _ in range(TIMES - 1)]
+            off = pool.submit(run, WITHOUT).result().code
+            codes = (first.code, *(other.result().code for other in others))
+    except KeyboardInterrupt:
+        return Repro(path=str(program), why="interrupted", interrupted=True)
     says = "shows" if codes == (BUG,) * TIMES and off == GONE else "passes"
     why = "" if says == "shows" else f"{WITHOUT} it ends with {off}" if off != GONE else "not every run shows it"
-    return Repro(says, str(program), codes, off, printed, why)
-
-
-def run(program: Path, python: str, *flags: str) -> tuple[int, str]:
-    """The exit code of one fresh process, and what it printed; over the time limit it is killed."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG")}
-    with temporary.folder("graphdbg-") as scratch:
-        environment["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
-        try:
-            ended = subprocess.run(
-                [python, "-I", str(program.absolute()), *flags],
-                env=environment,
-                cwd=scratch,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=LIMIT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return 2, f"it was still at work after {LIMIT_S:.0f} s"
-        except OSError as error:
-            return 2, str(error)
-    return ended.returncode, ended.stdout
+    return Repro(says, str(program), codes, off, first.output, why)
 
 
 BLOCKS = "▁▂▃▄▅▆▇█"

@@ -113,6 +113,7 @@ def triage_program(
     ):
         report("running the program that shows it, 3 times in fresh processes") if triaged.at.repro else None
         triaged.repro = verified(triaged.at, words[0] if python else sys.executable)
+        triaged.interrupted = triaged.repro.interrupted
         triaged.summary += f" {triaged.repro.sentence}"
     elif triaged.at is not None and triaged.at.repro and program.graphs.failed:
         shutil.rmtree(triaged.at.repro, ignore_errors=True)  # the graph shows it; whether this does was not looked at

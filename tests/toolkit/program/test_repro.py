@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from graphdbg.toolkit.program.concluding import shown
 from graphdbg.toolkit.program.reach import reach
 from graphdbg.toolkit.program.run import triage_program
 from graphdbg.toolkit.program.source import CannotSayError, Source
@@ -76,3 +79,45 @@ def test_a_missing_guard_is_shown_by_the_calls_in_order(tmp_path: Path) -> None:
     assert found.verdict.failed and found.verdict.layer == "dynamo"
     assert (found.repro.says, found.repro.rate, found.repro.without) == ("shows", "3 of 3", 0)
     assert Path(found.repro.path).read_text().count("yield step") == 2
+
+
+def test_an_interrupt_ends_the_runs_of_a_repro_and_is_said(tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    program, before, began = tmp_path / "repro.py", signal.signal(signal.SIGALRM, interrupt), time.monotonic()
+    program.write_text("import time; time.sleep(300)")
+    signal.setitimer(signal.ITIMER_REAL, 1.5)
+    try:
+        repro = shown(program, sys.executable)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert (
+        repro.interrupted
+        and repro.sentence == f"A repro was written, and interrupted before it was seen to fail: {program}."
+    )
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "rate"),
+    [
+        ("import sys; sys.exit('--without-fault' not in sys.argv)", "shows", "3 of 3"),
+        ("import sys; sys.exit(1)", "passes", "3 of 3"),
+        ("print('all is well')", "passes", "0 of 1"),
+        (
+            "import os; assert 'GRAPHDBG' not in os.environ and os.environ['MINE']; raise SystemExit(1)",
+            "passes",
+            "3 of 3",
+        ),
+    ],
+)
+def test_what_the_runs_of_a_repro_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str, rate: str
+) -> None:
+    monkeypatch.setenv("GRAPHDBG", "1")
+    monkeypatch.setenv("MINE", "kept")
+    program = tmp_path / "repro.py"
+    program.write_text(text)
+    repro = shown(program, sys.executable)
+    assert (repro.says, repro.rate) == (says, rate), repro.printed
