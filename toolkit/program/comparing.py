@@ -291,8 +291,9 @@ class Rounding(t.TorchDispatchMode):
         size = float(torch.linalg.vector_norm(exact)) / math.sqrt(exact.numel())
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
-            moved = torch.addcmul(exact, exact.abs().mul_(eps).add_(sums), self._uniform(exact))
-            tensor.data.copy_(moved.add_(sums * float(self._units[self._drawn(_UNITS)])))
+            by = exact.abs().mul_(eps).add_(sums).mul_(self._uniform(exact))
+            by.add_(sums * float(self._units[self._drawn(_UNITS)]))
+            tensor.data.copy_(exact + by.masked_fill_(~torch.isfinite(exact), 0.0))  # an infinity stays one
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1, out of one store: new ones for each operation cost more than the operation."""

@@ -456,7 +456,8 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
     if triaged.verdict.verdict in ("ok", "rounding"):
         rest = "Other calls, and code that is not compiled, were not judged"
         rest += f". Step by step: {triaged.drift.sentence}" if triaged.drift is not None else ""
-        return f"Results, gradients and what is written agree with eager: {of}{calls}. {rest}."
+        but = ", except for what rounding may do" if triaged.verdict.verdict == "rounding" else ""
+        return f"Results, gradients and what is written agree with eager{but}: {of}{calls}. {rest}."
     return f"Cannot tell: {triaged.verdict.reason}. {of}{calls}."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,24 @@ def test_rounding_moves_a_result_as_a_whole_too() -> None:
         shifts.append(float((moved.double() - given.double()).mean()))
     one_by_one = torch.finfo(torch.float32).eps * 16 / 256  # what independent steps come to, of 65,536
     assert max(map(abs, shifts)) > 20 * one_by_one and max(map(abs, shifts)) < 17 * torch.finfo(torch.float32).eps
+
+
+def test_rounding_leaves_infinities_and_they_excuse_nothing(tmp_path: Path) -> None:
+    moved = torch.tensor([math.inf, -math.inf, 1.0]).repeat(100)
+    Rounding(0).move(moved)
+    assert moved[:2].tolist() == [math.inf, -math.inf] and bool(torch.isinf(moved.view(-1, 3)[:, :2]).all())
+    assert bool((moved.view(-1, 3)[:, 2] != 1.0).any())
+
+    def attention(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return (scores * 2 + mask).softmax(-1)
+
+    def wrong(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        return lambda *args: [1.1 * value for value in gm(*args)]
+
+    mask = torch.full((8, 8), -math.inf).triu(1)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(attention, backend=wrong)(torch.randn(8, 8), mask)
+    assert found.verdict.verdict == "fails", found.summary
 
 
 def test_a_path_that_only_compiled_code_takes_is_no_fault_and_what_is_wrong_in_it_is(tmp_path: Path) -> None:
