@@ -281,19 +281,19 @@ class Rounding(t.TorchDispatchMode):
         return output
 
     def move(self, tensor: torch.Tensor) -> None:
-        """A float tensor, moved in place by rounding at random (see `toolkit.comparing.noise`), and as a whole by what
+        """A float tensor, moved in place by rounding at random (see `judging.comparing`), and as a whole by what
         a sum inside of the operation may be off (the mean of a batch norm, say); autograd does not see it."""
         if not _dense(tensor):
             return
         plain = tensor.detach()
         eps = torch.finfo(plain.dtype).eps
         exact = plain if plain.dtype == torch.float64 else plain.to(torch.float32)
-        size = float(torch.linalg.vector_norm(exact)) / math.sqrt(exact.numel())
+        known = torch.where(torch.isfinite(exact), exact, 0.0)  # an infinity stays one
+        size = float(torch.linalg.vector_norm(known)) / math.sqrt(known.numel())
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
-            by = exact.abs().mul_(eps).add_(sums).mul_(self._uniform(exact))
-            by.add_(sums * float(self._units[self._drawn(_UNITS)]))
-            tensor.data.copy_(exact + by.masked_fill_(~torch.isfinite(exact), 0.0))  # an infinity stays one
+            by = known.abs_().mul_(eps).add_(sums).mul_(self._uniform(exact))
+            tensor.data.copy_(exact + by.add_(sums * float(self._units[self._drawn(_UNITS)])))
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1, out of one store: new ones for each operation cost more than the operation."""
