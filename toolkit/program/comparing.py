@@ -4,7 +4,7 @@ them.
 
 Eager is the reference; where it does not repeat itself, a difference is no evidence. Beyond the tolerance of a dtype
 eager is run again with what goes in and every result of an operation rounded at random (stochastic arithmetic, see
-`toolkit.comparing.noise`): what stays within that is rounding. Changes nothing.
+`judging.comparing.noise`): what stays within that is rounding. Changes nothing.
 
 For example: `judged("inductor", eager, got, noise).verdict.verdict` gives `'fails'`.
 """
@@ -281,7 +281,7 @@ class Rounding(t.TorchDispatchMode):
         return output
 
     def move(self, tensor: torch.Tensor) -> None:
-        """A float tensor, moved in place by rounding at random (see `judging.comparing`), and as a whole by what
+        """A float tensor, moved in place by rounding at random (see `judging.comparing.noise`), and as a whole by what
         a sum inside of the operation may be off (the mean of a batch norm, say); autograd does not see it."""
         if not _dense(tensor):
             return
