@@ -50,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop(
         "CI", None
     )  # torch turns some of its warnings into errors where it is set; users' machines do not set it
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a thousand processes compiles our modules again
+    sys.dont_write_bytecode = False
     os.environ["XDG_STATE_HOME"] = str(ROOT / ".cache" / "state")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(CACHE)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")

@@ -547,7 +547,7 @@ def _targets(file: File, names: set[str]) -> set[str]:
     typing = {
         id(node)
         for block in ast.walk(file.tree)
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
         for node in ast.walk(block)
     }
     found: set[str] = set()

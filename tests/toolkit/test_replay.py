@@ -160,7 +160,18 @@ def test_the_command_ranks_a_run(recorded: Path, monkeypatch: pytest.MonkeyPatch
     assert all(row["verdict"] == "ok" for row in rows)
 
 
-def test_the_process_of_a_command_imports_no_torch(recorded: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "--rung", "eager"),
+        ("triage", "--rungs", "eager"),
+        pytest.param(("replay",), marks=pytest.mark.slow),
+        pytest.param(("triage",), marks=pytest.mark.slow),
+        pytest.param(("bisect",), marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
+)
+def test_the_process_of_a_command_imports_no_torch(recorded: Path, words: tuple[str, ...]) -> None:
     """It would cost a second, beside the fork server's."""
     graph = str(recorded / "0_0/forward")
     code = (
@@ -168,9 +179,8 @@ def test_the_process_of_a_command_imports_no_torch(recorded: Path) -> None:
         "atexit.register(lambda: 'torch' in sys.modules and os._exit(9))\n"
         "sys.exit(graphdbg.cli.run(sys.argv[1:]))"
     )
-    for words in (["replay", graph], ["triage", graph], ["bisect", graph]):
-        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (words, done.stdout, done.stderr)
+    done = subprocess.run([sys.executable, "-c", code, *words, graph], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout, done.stderr)
 
 
 def test_the_command_tells_verdict_seconds_and_exit_code(recorded: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +145,7 @@ def triage(
     from ...dumps.store import SavedGraph, resolve
     from ..verdicts.ladder_words import run_address
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is said
     script: list[str] | None = ctx.meta.get("graphdbg.command")
     if script is not None:
         if as_lines or options["rungs"]:

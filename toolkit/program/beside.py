@@ -295,9 +295,9 @@ class Beside:
         self.shadow.departed = True
         self.call.operator = self._operator(part)
         self.shadow.write(self.call)
-        anew = self._record(part)
-        if anew is not None:
-            self.call.anew = "departs" if compared(anew).verdict.failed else "agrees"
+        fresh = self._record(part)
+        if fresh is not None:
+            self.call.fresh = "departs" if compared(fresh).verdict.failed else "agrees"
 
     def _operator(self, part: str) -> NodeMismatch | None:
         watching, run = Watching(), self._gradients if part else self._run

@@ -387,7 +387,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         )
         return msgspec.structs.replace(verdict, next=judged.next)
     minify, further = minify if command and (own or row.rung in LAYERS) else "", list[str]()
-    if call.anew == "agrees" and (own or row.rung in MEANS):
+    if call.fresh == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_STALE}"
     elif row.rung in MEANS:
         right = judged is not None and judged.verdict in ("ok", "rounding")
@@ -400,7 +400,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     elif row.rung not in LAYERS and not own:
         right = [other.rung for other in call.rows if other.part == row.part and other.rung in LAYERS]
         reason += f"; the fault is in the backend {row.rung} itself, {' and '.join(right)} agree with eager"
-    elif call.anew == "agrees":
+    elif call.fresh == "agrees":
         reason += f"; {_OLD}"
     elif judged is not None:
         state = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"

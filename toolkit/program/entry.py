@@ -66,7 +66,7 @@ def shadow(
         path,
         first=first,
         last=last,
-        anew=text is None,
+        recompiles=text is None,
         go_on=text is not None,
         seconds=max_time_s if max_time_s is not None else float("inf"),
     )

@@ -50,7 +50,7 @@ class CallRung(msgspec.Struct):
 
 class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung
-    that was at work when the process ended; `run`: the recorded graphs; `anew`: what it does with nothing compiled
+    that was at work when the process ended; `run`: the recorded graphs; `fresh`: what it does with nothing compiled
     before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `nan`: what eager leaves
     with NaN in it; `repro`: the folder of a program that may show it, `unsaid`: why there is none; `operator`: what an
     operator of the user's does otherwise than it says, where the call departs; `rank`: of several ranks its own, else
@@ -68,7 +68,7 @@ class Call(msgspec.Struct):
     since: float = 0.0
     run: str = ""
     recorded: str = ""
-    anew: str = ""
+    fresh: str = ""
     raises: str = ""
     said: str = ""
     repro: str = ""

@@ -186,17 +186,19 @@ STRIDES = {strides!r}
 TOLERANCE = {tolerance!r}
 
 
-def made(kind, state):
-    one = kind.__new__(kind)
-    if isinstance(one, torch.nn.Module):
-        torch.nn.Module.__init__(one)
+def rebuilt(kind, state):
+    instance = kind.__new__(kind)
+    if isinstance(instance, torch.nn.Module):
+        torch.nn.Module.__init__(instance)
     for name, value in state.items():
-        held = one.__dict__.get(name)
-        held.update(value) if name in ("_parameters", "_buffers", "_modules") else one.__dict__.__setitem__(name, value)
-    return one
+        if isinstance(instance, torch.nn.Module) and name in ("_parameters", "_buffers", "_modules"):
+            instance.__dict__[name].update(value)
+        else:
+            instance.__dict__[name] = value
+    return instance
 
 
-def put(old, new):
+def restore(old, new):
     if isinstance(old, torch.Tensor):
         with torch.no_grad():
             old.copy_(new) if old.shape == new.shape and old.dtype == new.dtype else setattr(old, "data", new.detach())
@@ -209,10 +211,10 @@ def put(old, new):
         old.clear()
         old.extend(new)
     elif hasattr(old, "__closure__"):
-        for one, other in zip(old.__closure__, new.__closure__):
-            one.cell_contents = other.cell_contents
+        for cell, other in zip(old.__closure__, new.__closure__):
+            cell.cell_contents = other.cell_contents
     else:
-        put(old.__dict__, new.__dict__)
+        restore(old.__dict__, new.__dict__)
 
 
 def leaves(value, name, seen=()):
@@ -226,13 +228,13 @@ def leaves(value, name, seen=()):
     elif hasattr(value, "__self__") and hasattr(value, "__func__"):
         parts = [("", value.__self__)]
     elif getattr(value, "__closure__", None) and hasattr(value, "__code__"):
-        parts = [(f" {{one}}", cell.cell_contents) for one, cell in zip(value.__code__.co_freevars, value.__closure__)]
+        parts = [(f" {{var}}", cell.cell_contents) for var, cell in zip(value.__code__.co_freevars, value.__closure__)]
     elif isinstance(value, type):
         methods = [
-            one for one in vars(value).values() if getattr(one, "__closure__", None) and hasattr(one, "__code__")
+            part for part in vars(value).values() if getattr(part, "__closure__", None) and hasattr(part, "__code__")
         ]
-        cells = [pair for one in methods for pair in zip(one.__code__.co_freevars, one.__closure__)]
-        parts = [(f" {{one}}", cell.cell_contents) for one, cell in cells if one != "__class__"]
+        cells = [pair for method in methods for pair in zip(method.__code__.co_freevars, method.__closure__)]
+        parts = [(f" {{var}}", cell.cell_contents) for var, cell in cells if var != "__class__"]
     elif isinstance(value, (torch.Tensor, type(sys))) or not hasattr(value, "__dict__") or hasattr(value, "__code__"):
         parts = []
         plain = (torch.Tensor, int, float, complex, str, bytes, type(None))
@@ -245,24 +247,27 @@ def leaves(value, name, seen=()):
 
 def left(function, run, args, kwargs, state, given):
     """All that a call leaves, by name."""
-    before = [(name, one) for part in ({{"it": function}}, state()) for name, one in leaves(part, "")]
-    wanted = {{id(one): (name, one) for name, one in before if isinstance(one, torch.Tensor) and one.requires_grad}}
+    before = [(name, value) for part in ({{"it": function}}, state()) for name, value in leaves(part, "")]
+    tensors = [(name, value) for name, value in before if isinstance(value, torch.Tensor)]
+    wanted = {{id(value): (name, value) for name, value in tensors if value.requires_grad}}
     torch.manual_seed(0)
     try:
         result = run(*args, **kwargs)
         found = dict(leaves(result, "result"))
-        roots = [one for one in found.values() if isinstance(one, torch.Tensor) and one.requires_grad]
+        roots = [value for value in found.values() if isinstance(value, torch.Tensor) and value.requires_grad]
         if given:
             places = list(wanted.values())
             into = [roots[at] for at in given]
-            grads = torch.autograd.grad(into, [one for _, one in places], list(given.values()), allow_unused=True)
-            found |= {{f"gradient of {{name}}": one for (name, _), one in zip(places, grads)}}
-        tensors = {{name: one for name, one in found.items() if isinstance(one, torch.Tensor)}}
-        found |= {{f"{{name}} requires grad": one.requires_grad for name, one in tensors.items()}}
+            grads = torch.autograd.grad(into, [value for _, value in places], list(given.values()), allow_unused=True)
+            found |= {{f"gradient of {{name}}": value for (name, _), value in zip(places, grads)}}
+        tensors = {{name: value for name, value in found.items() if isinstance(value, torch.Tensor)}}
+        found |= {{f"{{name}} requires grad": value.requires_grad for name, value in tensors.items()}}
     except Exception as error:
         return {{"": f"raises {{type(error).__name__}}: {{str(error).strip().splitlines()[:1]}}"}}
-    found |= {{f"{{name}} afterwards": one for part in ({{"it": function}}, state()) for name, one in leaves(part, "")}}
-    return {{name: one.detach().clone() if isinstance(one, torch.Tensor) else one for name, one in found.items()}}
+    after = [pair for part in ({{"it": function}}, state()) for pair in leaves(part, "")]
+    found |= {{f"{{name}} afterwards": value for name, value in after}}
+    tensors = {{name: value for name, value in found.items() if isinstance(value, torch.Tensor)}}
+    return found | {{name: value.detach().clone() for name, value in tensors.items()}}
 
 
 def everything(compile):
@@ -278,32 +283,34 @@ def everything(compile):
 def differs(want, have):
     """The kind of the first difference, and the difference; None where there is none."""
     if "" in want or "" in have:
-        error, other = want.get("", "raises nothing"), have.get("", "raises nothing")
+        eager, compiled = want.get("", "raises nothing"), have.get("", "raises nothing")
         wrapped = ("raises InternalTorchDynamoError", "raises TorchRuntimeError", "raises BackendCompilerFailed")
-        if error.split(":")[0] == other.split(":")[0] or ("" in want and other.startswith(wrapped)):
+        if eager.split(":")[0] == compiled.split(":")[0] or ("" in want and compiled.startswith(wrapped)):
             return None
-        return "missing error" if "" not in have else f"error {{other.split(':')[0]}}", f"it {{other}}, eager {{error}}"
+        kind = "missing error" if "" not in have else f"error {{compiled.split(':')[0]}}"
+        return kind, f"it {{compiled}}, eager {{eager}}"
     if list(want) != list(have):
         odd = [name for name in [*want, *have] if (name in want) != (name in have)]
         return "structure", f"{{odd[0] if odd else 'an order'}} is in one of both alone"
-    for name, one in want.items():
-        other = have[name]
-        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-            forms = [
-                (part.dtype, tuple(part.shape), part.device, part.stride() if STRIDES else 0) for part in (one, other)
-            ]
-            if forms[0] != forms[1]:
-                return "metadata", f"{{name}} is {{forms[1]}}, eager's is {{forms[0]}}"
-            exact = torch.complex128 if one.is_complex() else torch.float64
-            one, other = one.to(exact), other.to(exact)
-            same = (one == other) | (one.isnan() & other.isnan())
-            off, size = (other - one)[~same], one[one.isfinite()]
+    for name, expected in want.items():
+        actual = have[name]
+        if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
+            want_form, form = (
+                (part.dtype, tuple(part.shape), part.device, part.stride() if STRIDES else 0)
+                for part in (expected, actual)
+            )
+            if form != want_form:
+                return "metadata", f"{{name}} is {{form}}, eager's is {{want_form}}"
+            exact = torch.complex128 if expected.is_complex() else torch.float64
+            expected, actual = expected.to(exact), actual.to(exact)
+            same = (expected == actual) | (expected.isnan() & actual.isnan())
+            off, size = (actual - expected)[~same], expected[expected.isfinite()]
             scale = float(size.abs().square().mean().sqrt()) if size.numel() else 0.0
-            far = float((off.abs().square().sum() / max(one.numel(), 1)).sqrt()) / (scale or 1.0)
+            far = float((off.abs().square().sum() / max(expected.numel(), 1)).sqrt()) / (scale or 1.0)
             if not far <= TOLERANCE:
                 return "values", f"{{name}} is off by {{far:.3g}}, relative to its size"
-        elif type(one) is not type(other) or (one != other and one == one):
-            return "values", f"{{name}} is {{other!r}}, eager's is {{one!r}}"
+        elif type(expected) is not type(actual) or (expected != actual and expected == expected):
+            return "values", f"{{name}} is {{actual!r}}, eager's is {{expected!r}}"
     return None
 
 
@@ -313,15 +320,15 @@ def main():
     options = COMPILE if backend == BACKEND else {{**COMPILE, "options": None}}
     compiled = lambda function: torch.compile(function, backend=backend, **options)
     eager, again = everything(lambda function: function), everything(lambda function: function)
-    steady = TOLERANCE and any(differs(one, other) for one, other in zip(eager, again))
+    steady = TOLERANCE and any(differs(first, second) for first, second in zip(eager, again))
     raised = eager[-1].get("", "raises nothing").split(":")[0].removeprefix("raises ")
     if steady or raised != (RAISES or "nothing"):
         why = "does not repeat itself" if steady else eager[-1].get("", "raises nothing")
         print(f"cannot tell: eager {{why}}")
         return unsure
     have = everything((lambda function: function) if "--without-fault" in sys.argv else compiled)
-    for number, (one, other) in enumerate(zip(eager, have)):
-        if found := differs(one, other):
+    for number, (expected, actual) in enumerate(zip(eager, have)):
+        if found := differs(expected, actual):
             print(f"FAILS ({{found[0]}}): call {{number + 1}} of {{len(eager)}}: {{found[1]}}")
             return 1
     print("passes: what is compiled leaves what eager leaves")

@@ -93,7 +93,7 @@ def triage_program(
         "first": first,
         "last": last,
         "go_on": all or calls is not None,
-        "anew": calls is None,
+        "recompiles": calls is None,
         "seconds": max_time_s or DEFAULT_TIME_S,
     }
     scheduled = _scheduled(first, last, calls)

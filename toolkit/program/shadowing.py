@@ -63,9 +63,9 @@ class CompiledFunction:
 
 
 class Shadow:
-    """`first`, `last`: the calls of each function, from and to (excluded); `anew`: also each call that compiled again;
-    `go_on`: also after a call that departs; `seconds`: for so long; `address`: the socket of whoever judges the graphs
-    of what departs."""
+    """`first`, `last`: the calls of each function, from and to (excluded); `recompiles`: also each call that compiled
+    again; `go_on`: also after a call that departs; `seconds`: for so long; `address`: the socket of whoever judges the
+    graphs of what departs."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class Shadow:
         *,
         first: int = 0,
         last: int = DEFAULT_CALLS,
-        anew: bool = True,
+        recompiles: bool = True,
         go_on: bool = False,
         seconds: float = math.inf,
         address: str = "",
     ) -> None:
-        self.folder, self.first, self.last, self.anew, self.go_on = folder, first, last, anew, go_on
+        self.folder, self.first, self.last, self.recompiles, self.go_on = folder, first, last, recompiles, go_on
         self.address = address
         self.until, self.began = time.monotonic() + seconds, time.monotonic()
         self.functions: list[CompiledFunction] = []
@@ -224,7 +224,7 @@ class Shadow:
         """Runs a call that is not scheduled, and runs it beside eager if it compiled again."""
         began = time.monotonic()
         start = None
-        if self.anew and number >= self.last and alone() and self.light < LIGHT * (began - self.began):
+        if self.recompiles and number >= self.last and alone() and self.light < LIGHT * (began - self.began):
             with contextlib.suppress(Exception):
                 reached = reach(entry.function, args, kwargs)
                 start = None if reached.refused else Start(reached)
@@ -233,8 +233,8 @@ class Shadow:
         result = compiled(*args, **kwargs)
         if torch_state.counter("frames", "total") == before:
             return result
-        if start is None or not self.anew:
-            self.unkept += self.anew
+        if start is None or not self.recompiles:
+            self.unkept += self.recompiles
             return result
         with contextlib.suppress(NotCopied):
             after = Start(start.reached)

@@ -152,7 +152,7 @@ class Source:
             self._alive.append(value)
             self.lines.append(f"{name} = {content}")
         elif content and (content != self._last[id(value)] or self._is_touched(value)):
-            self.lines.append(f"put({name}, {content})")
+            self.lines.append(f"restore({name}, {content})")
         self._last[id(value)] = content or self._last[id(value)]
         gradient = (
             value.grad if isinstance(value, torch.Tensor) and value.is_leaf and not value.is_inference() else None
@@ -207,7 +207,7 @@ class Source:
         else:
             raise CannotSayError(f"{hint}, a {kind.__module__}.{kind.__qualname__}")
         words = [f"{self._key(key, hint)}: {self._part(key, part, f'{hint}_{key}')}" for key, part in state.items()]
-        return f"made({self.text(kind, hint)}, {{{', '.join(words)}}})"
+        return f"rebuilt({self.text(kind, hint)}, {{{', '.join(words)}}})"
 
     def _part(self, key: str, part: Any, hint: str) -> str:
         if key in _MODULE:  # inline: their names are those of what they hold

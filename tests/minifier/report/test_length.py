@@ -147,7 +147,13 @@ def scripts(case: ReproFacts) -> list[Script]:
     return found
 
 
-@pytest.mark.parametrize("shape", RECORDS)
+SEVERAL = ("all of it", "dynamic gradient", "cond", "autocast")
+"""Shapes that hold what the others have one by one."""
+
+
+@pytest.mark.parametrize(
+    "shape", [shape if shape in SEVERAL else pytest.param(shape, marks=pytest.mark.slow) for shape in RECORDS]
+)
 def test_at_most_sixty_lines(shape: str, tmp_path: Path) -> None:
     long: list[str] = []
     texts: set[str] = set()

@@ -3,6 +3,8 @@ passes."""
 
 from __future__ import annotations
 
+import pytest
+
 from graphdbg.minifier.oracle import PRELOAD
 from graphdbg.toolkit.isolation import fork_server
 
@@ -13,6 +15,7 @@ EXAMPLES = 10
 """500 by `make property`."""
 
 
+@pytest.mark.slow  # `make property` has five hundred
 def test_verified_inside_if_and_only_if_the_repro_shows_it() -> None:
     with fork_server(threads=1, preload=PRELOAD) as server:
         found = rows(list(range(EXAMPLES)), server, 2, lambda row: None, alone=False)

@@ -138,6 +138,7 @@ def test_a_crashing_lowering(recorded: Path, server: ForkServer) -> None:
     assert "or the code made for it" in result.sentence
 
 
+@pytest.mark.slow  # each of the three has a test of its own
 def test_the_runs_own_setting_before_the_node_before_the_pass(
     recorded_script: Callable[..., Path], recorded: Path, server: ForkServer
 ) -> None:

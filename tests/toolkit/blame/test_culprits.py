@@ -43,6 +43,7 @@ def named(gm: fx.GraphModule, inputs: list[Any]) -> tuple[list[str], Any]:
 
 
 @pytest.mark.usefixtures("no_order_of_draws")
+@pytest.mark.slow  # `make zoo` has healthy graphs
 def test_a_healthy_graph_with_several_draws_departs_nowhere(tmp_path: Path) -> None:
     def masks(x: torch.Tensor) -> list[torch.Tensor]:
         large, small = torch.rand(256, 16) > 0.5, torch.rand(16, 16) > 0.5

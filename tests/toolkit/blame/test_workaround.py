@@ -81,6 +81,7 @@ def test_a_rounding_has_the_operator_and_the_setting(recorded_script: Callable[.
     assert found.verdict.next[0].endswith("--check rounding")
 
 
+@pytest.mark.slow  # test_by_node verifies such a work-around
 def test_a_wrong_lowering_is_left_to_eager(recorded_script: Callable[..., Path], server: ForkServer) -> None:
     saved = load_graph(recorded_script(NET, inputs="first") / "0_0/inference")
     found = triage(saved, imports=["planted_lowering"], server=server)

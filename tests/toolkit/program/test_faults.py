@@ -65,6 +65,7 @@ def test_a_missing_guard_shows_under_rungs_that_age_like_the_program(tmp_path: P
     assert "compiled again it agrees, so this call ran code compiled for an earlier call" in verdict.reason
 
 
+@pytest.mark.slow  # the guard before it is as missing
 def test_a_missing_guard_shows_in_the_program_s_own_call_where_the_rungs_begin_later(tmp_path: Path) -> None:
     rung, verdict = around(tmp_path, "a guard is missing", first=2, last=3)
     assert (rung, verdict.layer) == ("program", "dynamo")

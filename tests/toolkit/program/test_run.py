@@ -63,7 +63,7 @@ def test_a_healthy_program_agrees_and_prints_what_it_prints_alone(tmp_path: Path
     text = PROGRAM.format(backend='"aot_eager"')
     code, found, stderr = asked(tmp_path, text)
     assert (code, found["verdict"], found["first_failing"]) == (0, "ok", None), found["summary"]
-    assert [call["number"] for call in found["calls"]] == [0, 1, 2, 4]  # the last compiles anew
+    assert [call["number"] for call in found["calls"]] == [0, 1, 2, 4]  # the last compiles again
     rungs = [row["rung"] for row in found["calls"][0]["rows"] if not row["part"]]
     assert rungs == ["eager", "dynamo", "aot_eager"]
     assert any(
@@ -91,6 +91,7 @@ def test_a_program_that_compiles_nothing_cannot_be_judged(tmp_path: Path) -> Non
     assert "torch.compile" in found["reason"]
 
 
+@pytest.mark.slow  # test_shadow has it inside a process
 def test_what_eager_raises_too_is_the_programs_own_and_not_ok(tmp_path: Path) -> None:
     code, found, _ = asked(
         tmp_path,
@@ -120,11 +121,12 @@ def test_what_eager_raises_too_is_the_programs_own_and_not_ok(tmp_path: Path) ->
             "eager was at work when signal SIGSEGV ended the program",
             ["graphdbg dump ", "graphdbg triage "],
         ),
-        (
+        pytest.param(
             "threading.Event().wait()",
             ("--limit", "3"),
             "eager was still at work after 3 s (see --limit)",
             ["env TORCH"],
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -30,6 +30,7 @@ def test_environment_alone_takes_the_name_and_then_the_next(runner):
         assert f"recorded 5 graphs of 1 process in {name}:" in done.stderr
 
 
+@pytest.mark.slow  # `recorded_script` records by it in most tests
 def test_record_block(runner):
     done = runner.script("blocks.py")
     assert done.code == 0, done.stderr

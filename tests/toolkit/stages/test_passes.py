@@ -135,6 +135,7 @@ def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
     assert judged.where.line == f"script.py:{where}"
 
 
+@pytest.mark.slow
 def test_a_pass_by_which_the_compile_fails_is_at_fault(tmp_path: Path) -> None:
     text = PASS.format(when=ATEN + "tanh.default", change="raise RuntimeError('no tanh here')")
     program = PROGRAM.format(setting="config.post_grad_custom_pre_pass = Mine()", grad=False, how="")
@@ -163,6 +164,7 @@ def _(x):
 """
 
 
+@pytest.mark.slow
 def test_a_wrong_pass_is_named_beside_an_operator(tmp_path: Path) -> None:
     program = PROGRAM.format(setting="config.post_grad_custom_post_pass = Mine()", grad=False, how="")
     program = program.replace("torch.tanh(h)", "half(torch.tanh(h))")

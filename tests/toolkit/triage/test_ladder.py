@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ CLIMBED = ["eager", "debug_nop", "decomposed", "inductor_nofuse", "inductor"]
     ("fault", "first"),
     [
         ("planted_decomposition", "decomposed"),
-        ("planted_joint_pass", "inductor"),
+        pytest.param("planted_joint_pass", "inductor", marks=pytest.mark.slow),  # test_bisect names it
         pytest.param("planted_post_grad_pass", "inductor", marks=pytest.mark.slow),  # the rung of the joint pass
         ("planted_lowering", "inductor_nofuse"),
         pytest.param("planted_codegen", "inductor_nofuse", marks=pytest.mark.slow),  # the rung of the lowering
@@ -94,6 +95,17 @@ def test_a_run_that_was_interrupted_says_so_first(recorded: Path, monkeypatch: p
         found = triage_run(open_run(recorded), server=bare)
     assert found.interrupted
     assert found.summary.startswith("Interrupted, so not all was judged. Nothing was judged.")
+
+
+def test_a_signal_that_ends_the_command_is_an_interrupt(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphdbg.toolkit.triage.ladder.replay", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        result = CliRunner().invoke(command.triage, [str(recorded)])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert result.exit_code == 130
+    assert "Interrupted, so not all was judged. Nothing was judged." in result.output
 
 
 def test_a_graph_without_time_is_skipped_and_never_ok(recorded: Path) -> None:
