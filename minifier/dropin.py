@@ -8,7 +8,10 @@ than the original needed for the same nodes (`spared`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -17,34 +20,20 @@ from ..dumps.errors import BadValueError, CommandLineError, UsageError
 from ..dumps.output import say
 from ..dumps.torchside.node_meta import fake_of
 from ..dumps.wording import counted
-from ..toolkit.live.case import Live
-from ..toolkit.live.values import input_bytes
-from .engine import Engine
-from .events import Best, Happening
-from .passes import inputs as stand_ins
-
-if TYPE_CHECKING:
-    from torch import fx
-
-
-import operator
-import time
-from collections.abc import Hashable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
 from ..toolkit.cutting.atoms import symbols_in
 from ..toolkit.cutting.eager_values import record_values
 from ..toolkit.cutting.subgraph import Atoms, build, candidate_spec, output_nodes
+from ..toolkit.live.case import Live
 from ..toolkit.live.eager import clone_inputs, copy_graph
 from ..toolkit.live.spec import ReplaySpec
-from ..toolkit.live.values import Values
+from ..toolkit.live.values import Values, input_bytes
 from ..toolkit.verdicts.verdict import Verdict
 from .agenda import SearchLimits
-from .engine import Step
-from .events import Follow
+from .engine import Engine, Step
+from .events import Best, Follow, Happening
 from .minified import Minified, Result
 from .passes import NAMES, PLAINER, pass_of
+from .passes import inputs as stand_ins
 from .passes.forms import forms
 from .search.edits import drop_outputs, exhaust
 from .search.problem import Answer, Candidate, Ruling
@@ -52,6 +41,7 @@ from .search.tiers import TIERS, gentle
 
 if TYPE_CHECKING:
     from torch import fx
+
 
 Predicate = Callable[["fx.GraphModule", Sequence[Any]], Any]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
+
 import pytest
 
 from .source_tree import DOORS, FLOORS, ROOMS, ROOT, Import, Module, front, modules, own_targets
@@ -59,6 +62,23 @@ def test_inside_the_package_imports_are_relative() -> None:
 
 def test_modules_import_each_other_in_no_circle() -> None:
     assert circles(files(ROOT)) == []  # imports inside functions counted
+
+
+def test_imports_of_a_module_stand_once_and_together() -> None:
+    wrong: list[str] = []
+    for module in [*modules("dumps", "toolkit", "minifier", "tui"), *front()]:
+        blocks = [
+            item for item in module.tree.body if isinstance(item, ast.If) and "TYPE_CHECKING" in _names(item.test)
+        ]
+        names = Counter((item.module, item.place) for item in module.imports if item.place != "function")
+        twice = [name for (name, _), times in names.items() if times > 1]
+        if len(blocks) > 1 or twice:
+            wrong.append(f"{module.path}: {len(blocks)} blocks for type checkers; twice: {', '.join(twice)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _names(test: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
 
 
 def test_only_tui_imports_textual() -> None:

@@ -53,9 +53,6 @@ from .how import DEFAULT_LIMIT_S, How
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
 
 CONTROL_TASK = f"{__name__}:control_task"
 BUSY = 1.25

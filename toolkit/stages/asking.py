@@ -12,8 +12,10 @@ For example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.journal import DECOMPOSITION
@@ -24,17 +26,9 @@ from ..verdicts.own_passes import Pass, passes, registered_for
 from ..verdicts.verdict import WHOLE, Fault, Layer, Verdict, Where, with_trust_for
 
 if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
-
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
-
-if TYPE_CHECKING:
     from ...dumps.schema import GraphRecord
     from ...dumps.store import SavedGraph
+
 
 BEFORE = {
     "pre_grad": ("dynamo",),

@@ -8,15 +8,23 @@ For example: `triage(load_graph("myrun/0_0/forward")).first_failing` gives `'ind
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from functools import partial
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from ...dumps.errors import GraphdbgError, RanksMissingError
+from ..blame.bisect_narrowing import work_around
 from ..blame.partners import stages_of
-from ..isolation import ForkServer, opened
+from ..isolation import ForkServer, ask, opened
 from ..isolation.imports import without_trust
 from ..live.rung import LADDER
+from ..node_values.at_node import node_values
 from ..replaying.gate import gated, with_next
 from ..replaying.replay import How, replay
 from ..rungs import NAMES, warmth
@@ -24,35 +32,12 @@ from ..stages.asking import STAGES, judge_stages
 from ..verdicts.ladder_records import RungResult, Triage, inputs_given, row_of
 from ..verdicts.ladder_words import address, concluded
 from ..verdicts.signature import RAISED_TOO
-from ..verdicts.verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
+from ..verdicts.verdict import NO_TIME, ROUNDING, Verdict, abandoned, cannot_tell, skipped
 from ..verdicts.verdict_words import EAGER, word
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-
-import math
-from typing import TYPE_CHECKING
-
-import msgspec
-
-from ..blame.bisect_narrowing import work_around
-from ..node_values.at_node import node_values
-from ..verdicts.verdict import ROUNDING
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
-
-from contextlib import suppress
-from functools import partial
-from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from ..isolation import ask
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 TASK = f"{__name__}:task"
 ROUNDS, WARM, BUDGET_S = 30, 3, 10.0

@@ -10,34 +10,15 @@ of a step, else the graphs' (which a step never makes better), else what a step 
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ...dumps import deaths, why
-from ...dumps.why.times import function_of, of_run
-from ...dumps.wording import counted
-from ..live.process_groups import groups_of
-from ..replaying.after_failure import triggered
-from ..replaying.replay import How, replay
-from ..verdicts.ladder_records import REAL
-from ..verdicts.ladder_words import address, record_again, run_address, whole_program
-from ..verdicts.own_passes import HOOKS, left_out, passes
-from ..verdicts.verdict import ROUNDING, Verdict, cannot_tell
-from .apart import apart
-from .ranking import GraphRow, RunTriage
-from .run import triage_run
-
-if TYPE_CHECKING:
-    from ...dumps.store import Run
-
-
-import shlex
-from pathlib import PurePath
-from typing import TYPE_CHECKING
-
 from ...dumps.diff.pair import GraphGroup, pair_view, pairs
 from ...dumps.diff.pair import ranks as rank_pairs
 from ...dumps.errors import GraphdbgError
@@ -45,17 +26,26 @@ from ...dumps.journal import IN_FLIGHT
 from ...dumps.kernels import WHOLE
 from ...dumps.sidecar import Peak, peak
 from ...dumps.why.frequent import causes as causes_of
-from ...dumps.why.times import keep_steady
-from ...dumps.wording import size_text
+from ...dumps.why.times import function_of, keep_steady, of_run
+from ...dumps.wording import counted, size_text
 from ..isolation import ForkServer, opened
-from ..replaying.replay import slowed
-from ..verdicts.verdict import Where
+from ..live.process_groups import groups_of
+from ..replaying.after_failure import triggered
+from ..replaying.replay import How, replay, slowed
+from ..verdicts.ladder_records import REAL
+from ..verdicts.ladder_words import address, record_again, run_address, whole_program
+from ..verdicts.own_passes import HOOKS, left_out, passes
+from ..verdicts.verdict import ROUNDING, Verdict, Where, cannot_tell
 from ..verdicts.verdict_words import RANKS, memory_needed
+from .apart import apart
 from .ladder import Steady
 from .ladder import steady as measure
+from .ranking import GraphRow, RunTriage
+from .run import triage_run
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
+
 
 Looked = tuple[str, Verdict | None]
 HOW = How()
