@@ -477,10 +477,13 @@ class Beside:
         self.given[at] = gradient.detach().clone()
         if not self.queued:
             with contextlib.suppress(Exception):
-                t.look_up("autograd_engine").queue_callback(self._after)
+                t.look_up("autograd_engine").queue_callback(self.after)
                 self.queued = True
+                self.shadow.waiting.append(self)
 
-    def _after(self) -> None:
+    def after(self) -> None:
+        """Judges the backward, when the program's own is over, which may have raised."""
+        self.shadow.waiting.remove(self)
         self.queued = None
         with self.shadow.inside(), self.shadow.turn() as ours:
             self.shadow.guarded(self._backward) if ours else None

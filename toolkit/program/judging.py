@@ -68,25 +68,31 @@ def judgeable(call: Call | None) -> bool:
 
 
 def judge_graphs(
-    call: Call, server: ForkServer | None, report: Report, modules: Mapping[str, str] | None = None
+    call: Call,
+    server: ForkServer | None,
+    report: Report,
+    modules: Mapping[str, str] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> JudgedCall:
     """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame.
     `modules`: those that the program imported, one of which a process of ours may need before a graph fails there,
-    too."""
+    too; `stopped`: whether somebody asked to end, so that nothing more is looked for."""
     report(f"judging the graphs of {call.place}")
     judged = JudgedCall(run=call.run, apart=server is None)
     outside = call.failed is not None and call.failed.rung in (*MEANS, PROGRAM)
     try:
         run = resolve(os.path.relpath(call.run) if Path(call.run).is_relative_to(Path.cwd()) else call.run)
         assert isinstance(run, Run)
-        _judge(judged, run, server, (), outside, report)
+        _judge(judged, run, server, (), outside, report, stopped)
+        if stopped():
+            return judged
         if server is not None and judged.failed:
             judged.verdict = _importing(run, judged.verdict or OK, modules or {}, report)
         elif server is None and not judged.op and modules:
             files = _likely(modules)
             report(f"judging them once more, after the import of {', '.join(modules[file] for file in files)}")
             again = JudgedCall(run=call.run, apart=True)
-            _judge(again, run, None, [*files, TRUST], outside, report)
+            _judge(again, run, None, [*files, TRUST], outside, report, stopped)
             if again.op or not judged.failed:
                 judged = again
                 judged.verdict = _with_words(again.verdict or OK, files, modules)
@@ -98,12 +104,18 @@ def judge_graphs(
 
 
 def _judge(
-    judged: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, report: Report
+    judged: JudgedCall,
+    run: Run,
+    server: ForkServer | None,
+    imports: Sequence[str],
+    outside: bool,
+    report: Report,
+    stopped: Callable[[], bool],
 ) -> None:
     with opened(server) as used:
         triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, report=report)
         judged.verdict, judged.text = triage.verdict, triage.summary
-        unclear = triage.verdict.failed and triage.verdict.fault == "compiler" and not outside
+        unclear = triage.verdict.failed and triage.verdict.fault == "compiler" and not outside and not stopped()
         for graph in _widest_first(run, triage.verdict) if unclear else []:
             report(f"looking for what is to blame in {graph.id}")
             blamed = bisect(graph, server=used, imports=imports, max_time_s=_BLAMING_S, narrate=lambda text: None)

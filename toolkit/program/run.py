@@ -163,12 +163,15 @@ class _Program:
         program = self.read()
         call = departing(program)
         if not self.signals and self.graphs.verdict is None and call is not None and judgeable(call):
-            self.graphs = judge_graphs(call, None, self.report, program.modules)
+            self.graphs = judge_graphs(call, None, self.report, program.modules, self._stopped)
 
     def _signalled(self, number: int) -> None:
         self.signals.append(number)
         if self.judging:
             raise KeyboardInterrupt
+
+    def _stopped(self) -> bool:
+        return bool(self.signals)
 
     def _attend(self, child: subprocess.Popen[bytes], door: socket.socket) -> None:
         while child.poll() is None:
@@ -190,7 +193,7 @@ class _Program:
             ):  # it may be asked nothing
                 self.judging = True
                 try:
-                    self.graphs = judge_graphs(call, server, self.report, program.modules)
+                    self.graphs = judge_graphs(call, server, self.report, program.modules, self._stopped)
                 finally:
                     self.judging = False
 

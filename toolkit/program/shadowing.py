@@ -84,6 +84,8 @@ class Shadow:
         self.functions: list[CompiledFunction] = []
         self.pid, self.made, self.unwritten = os.getpid(), 0, ""
         self.ended = self.departed = False
+        self.waiting: list[Beside] = []
+        """Calls whose backward has begun and not ended."""
         self.light = self.unkept = 0.0
         self.notes: list[str] = []
         self.here = threading.local()
@@ -122,6 +124,11 @@ class Shadow:
         """Runs nothing beside the program from now on."""
         if self.ended or os.getpid() != self.pid:
             return
+        error = sys.exc_info()[1] or getattr(sys, "last_value", None)  # the second: what ended the program
+        if self.waiting and not isinstance(error, KeyboardInterrupt):
+            with t.look_up("inductor_config").patch({"compile_threads": 1}):  # no pool takes more when a program ends
+                for beside in [*self.waiting]:
+                    beside.after()
         self.ended = True
         self._put.put_back()
         counts: dict[str, int] = {}
@@ -131,7 +138,6 @@ class Shadow:
         if self.unkept:
             self.notes.append(f"{int(self.unkept)} calls that recompiled were not kept to be run again")
         modules = {file: name for name, file in own_modules().items()}
-        error = getattr(sys, "last_value", None)  # what Python printed when it ended the program
         ended = {"raised": comparing.said(error), "raised_in": _raised_in(error)} if error is not None else {}
         self._write({"event": "end", "counts": counts, "notes": self.notes, "modules": modules, **ended})
         if self.unwritten:

@@ -13,7 +13,8 @@ import pytest
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation.imports import TRUST
 from graphdbg.toolkit.program import judging
-from graphdbg.toolkit.verdicts.verdict import Verdict, Where
+from graphdbg.toolkit.program.records import Call, CallRung
+from graphdbg.toolkit.verdicts.verdict import Verdict, Where, fails
 from tests.dumps.graphs import chain, new_run
 
 COMMAND = "graphdbg minify run/0_0/forward"
@@ -48,3 +49,33 @@ def test_the_outcome_is_one_line(
     found = judging._importing(open_run(tmp_path / "run"), verdict, {"/ops.py": "ops"}, lines.append)  # pyright: ignore[reportPrivateUsage]
     assert lines[1:] == [f"0_0/forward {said}"]
     assert found.next == following
+
+
+def test_who_asked_to_end_waits_for_no_further_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = fails("wrong_numbers", "inductor", "it is wrong")
+    sought: list[str] = []
+
+    def triage_run(*_: Any, **more: Any) -> Any:
+        return SimpleNamespace(verdict=verdict, summary="1 of 1 fails")
+
+    def bisect(graph: Any, **more: Any) -> Any:
+        sought.append(graph.id)
+        return SimpleNamespace(reproduced=False)
+
+    def importing(_: Any, known: Verdict, *more: Any) -> Verdict:
+        sought.append("outside")
+        return known
+
+    monkeypatch.setattr(judging, "triage_run", triage_run)
+    monkeypatch.setattr(judging, "bisect", bisect)
+    monkeypatch.setattr(judging, "_importing", importing)
+    monkeypatch.setattr(judging, "_widest_first", lambda run, verdict: run.graphs())
+    _, process = new_run(tmp_path / "run")
+    process.save_graph(chain())
+    process.close()
+    call = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("inductor", verdict)], run=str(tmp_path / "run"))
+    server: Any = nullcontext()
+    monkeypatch.setattr(judging, "opened", lambda _: nullcontext())
+    for ended, wanted in ((True, []), (False, ["0_0/forward", "outside"])):
+        judged = judging.judge_graphs(call, server, lambda text: None, stopped=lambda ended=ended: ended)
+        assert judged.verdict == verdict and sought == wanted

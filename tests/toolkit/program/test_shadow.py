@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.compilers import nop
 
 import graphdbg
 from graphdbg.toolkit.program.comparing import Rounding
@@ -169,6 +171,23 @@ def test_a_path_that_only_compiled_code_takes_is_no_fault_and_what_is_wrong_in_i
         assert found.verdict.verdict == word, found.summary
         rows = [(row.rung, row.part) for row in found.calls[0].rows if not row.verdict.failed]
         assert ("dynamo", "") in rows and (word == "fails" or ("aot_eager", "backward") in rows), rows
+
+
+def test_a_backward_of_the_program_that_raises_is_judged(tmp_path: Path) -> None:
+    def broken(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        def run(args: Any) -> Any:
+            raise RuntimeError("no such backward")
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    backend = aot_autograd(fw_compiler=nop, bw_compiler=broken)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        result = torch.compile(torch.sin, backend=backend)(torch.ones(3, requires_grad=True))
+        with pytest.raises(RuntimeError, match="no such backward"):
+            result.sum().backward()
+    assert (found.verdict.verdict, found.verdict.kind) == ("fails", "crash"), found.summary
+    assert found.calls[0].failed is not None and found.calls[0].failed.part == "backward"
 
 
 def test_an_error_of_eagers_backward_that_a_compile_raises_is_no_fault_of_it(tmp_path: Path) -> None:
