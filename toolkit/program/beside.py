@@ -429,11 +429,8 @@ class Beside:
         values = {name: comparing.kept(value) for name, value in named}
         tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
         values |= {f"{name}{comparing.REQUIRES}": True for name, tensor in tensors if tensor.requires_grad}
-        names = {id(value): name for name, value in tensors}
         written, gradients = self.start.written()
-        values.update(
-            {f"{name}, written": comparing.kept(tensor) for name, tensor in written if id(tensor) not in names}
-        )
+        values.update({f"{name}, written": comparing.kept(tensor) for name, tensor in written})
         given = {id(value): value for value in t.tree_leaves((args, kwargs))} if own else {}
         for key, copy in self.copies.items():
             copy = given.get(key, copy)
