@@ -261,22 +261,27 @@ def said(error: BaseException | None) -> str:
 
 
 class Rounding(t.TorchDispatchMode):
-    """Moves every fresh float result of an operation in place, by as much as rounding could."""
+    """Moves every fresh float result of an operation in place, by as much as rounding could, times `amount`: with 0 all
+    is done as with 1, and nothing moves."""
 
-    def __init__(self, seed: int) -> None:
+    supports_higher_order_operators = True  # of a loop or a branch what comes out is moved
+
+    def __init__(self, seed: int, amount: float = 1.0) -> None:
         super().__init__()
+        self._amount = amount
         drawn = {"generator": torch.Generator().manual_seed(seed), "device": "cpu"}  # whatever the program's default is
         self._units = torch.rand(_UNITS, **drawn).mul_(2).sub_(1)
         self._drawn = lambda below: int(torch.randint(below, (), **drawn))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
-        name = func.overloadpacket.__name__
-        if name in EXACT or (func.tags and torch.Tag.nondeterministic_seeded in func.tags):
+        schema = getattr(func, "_schema", None)  # a higher-order operator has none
+        if schema and (func.overloadpacket.__name__ in EXACT or torch.Tag.nondeterministic_seeded in (func.tags or ())):
             return output
+        mutable = schema and schema.is_mutable
         given = {tensor.untyped_storage()._cdata for tensor in t.tree_leaves((args, kwargs)) if _dense(tensor)}
         for tensor in t.tree_leaves(output):
-            if _dense(tensor) and (func._schema.is_mutable or tensor.untyped_storage()._cdata not in given):
+            if _dense(tensor) and (mutable or tensor.untyped_storage()._cdata not in given):
                 self.move(tensor)
         return output
 
@@ -293,7 +298,7 @@ class Rounding(t.TorchDispatchMode):
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
             by = known.abs_().mul_(eps).add_(sums).mul_(self._uniform(exact))
-            tensor.data.copy_(exact + by.add_(sums * float(self._units[self._drawn(_UNITS)])))
+            tensor.data.copy_(exact + by.add_(sums * float(self._units[self._drawn(_UNITS)])).mul_(self._amount))
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1, out of one store: new ones for each operation cost more than the operation."""

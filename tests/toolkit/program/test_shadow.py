@@ -173,6 +173,40 @@ def test_a_path_that_only_compiled_code_takes_is_no_fault_and_what_is_wrong_in_i
         assert ("dynamo", "") in rows and (word == "fails" or ("aot_eager", "backward") in rows), rows
 
 
+class _Asked(torch.nn.Module):
+    """Counts how often the condition of a loop is asked, which is another number where a dispatch mode watches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("asked", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.asked.add_(1)
+
+        def condition(at: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            self.asked.add_(1)
+            return at < 3
+
+        return torch.while_loop(condition, lambda at, x: (at + 1, x.tanh()), (torch.tensor(0), x))[1]
+
+
+def test_what_watching_alone_changes_is_no_rounding(tmp_path: Path) -> None:
+    def loses_count(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        def run(*args: torch.Tensor) -> Any:
+            counts = [(one, one + 1) for one in args if one.dim() == 0 and one.is_floating_point()]
+            result = gm(*args)
+            for one, wrong in counts:
+                one.copy_(wrong)
+            return result
+
+        return run
+
+    with graphdbg.shadow(tmp_path / "found") as found, torch.no_grad():
+        torch.compile(_Asked().eval(), backend=loses_count)(torch.ones(3))
+    assert found.verdict.verdict == "fails", found.summary
+    assert "asked, written is 1, eager's is 5" in found.verdict.reason
+
+
 def test_a_backward_of_the_program_that_raises_is_judged(tmp_path: Path) -> None:
     def broken(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         def run(args: Any) -> Any:
