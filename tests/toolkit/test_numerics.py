@@ -105,6 +105,30 @@ def test_dynamo_level_methods_and_autocast_are_widened() -> None:
     assert torch.equal(out, value.double() @ value.double())
 
 
+@pytest.mark.parametrize("way", ["dropout outside of training", "drawn in place"])
+def test_what_a_random_op_hands_on_or_writes_is_its_argument(way: str) -> None:
+    """In the graph of Dynamo, where dropout may do nothing, and its result is then updated in place."""
+    graph = fx.Graph()
+    given = graph.call_function(torch.mul, (graph.placeholder("x"), 1 / 3))
+    given.meta["example_value"] = torch.empty(3)
+    if way == "drawn in place":
+        result = graph.call_method("uniform_", (given,))
+    else:
+        result = graph.call_function(torch.nn.functional.dropout, (given, 0.5, False))
+    graph.call_method("add_", (result, 5.0))
+    graph.output((given, result))
+    gm, x = fx.GraphModule(torch.nn.Module(), graph), torch.full((3,), 0.1)
+    torch.manual_seed(0)
+    wanted = gm(x)
+    torch.manual_seed(0)
+    found = reference(gm, [x])
+    assert not isinstance(found, NoReference)
+    assert found[0] is found[1] and found[0].dtype == torch.float64
+    torch.testing.assert_close(found[0].float(), wanted[0])
+    if way != "drawn in place":
+        assert not torch.equal(found[0], found[0].float().double())  # as exact as float64 is, not rounded on the way
+
+
 def test_what_has_no_float64_meaning_gives_a_reason() -> None:
     found = reference(traced(lambda x: [x.view(torch.int32) + 1], torch.randn(4)), [torch.randn(4)])
     assert isinstance(found, NoReference)

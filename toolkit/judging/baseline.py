@@ -158,7 +158,8 @@ def _narrow_arguments(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> d
 
 def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) -> Callable[..., Any]:
     """A function that runs a random op on its recorded dtypes and widens what it gives: the numbers are those of
-    eager."""
+    eager. What it writes is written to its argument, and an argument that it hands on (dropout outside of training) is
+    handed on."""
 
     def back(key: str, value: Any) -> Any:
         dtype = narrow.get(key)
@@ -175,10 +176,18 @@ def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) ->
             out = _draw(target, op, plain, named)
         finally:
             torch.set_default_dtype(before)
-        return map_aggregate(
-            out,
-            lambda value: value.to(WIDE.get(value.dtype, value.dtype)) if isinstance(value, torch.Tensor) else value,
-        )
+        pairs = zip((*plain, *named.values()), (*args, *kwargs.values()), strict=True)
+        wide = {id(used): given for used, given in pairs if used is not given}
+        for used in (*plain, *named.values()):
+            if id(used) in wide and (used.is_inference() or used._version):
+                wide[id(used)].copy_(used)
+
+        def widened(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return wide[id(value)] if id(value) in wide else value.to(WIDE.get(value.dtype, value.dtype))
+            return value
+
+        return map_aggregate(out, widened)
 
     return random_as_recorded
 
