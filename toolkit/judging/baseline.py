@@ -176,16 +176,17 @@ def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) ->
             out = _draw(target, op, plain, named)
         finally:
             torch.set_default_dtype(before)
-        pairs = zip((*plain, *named.values()), (*args, *kwargs.values()), strict=True)
-        wide = {id(used): given for used, given in pairs if used is not given}
-        for used in (*plain, *named.values()):
-            if id(used) in wide and (used.is_inference() or used._version):
-                wide[id(used)].copy_(used)
+        both = zip((*plain, *named.values()), (*args, *kwargs.values()), strict=True)
+        narrowed = [(used, given) for used, given in both if used is not given]
+        for used, given in narrowed:
+            if used.is_inference() or used._version:  # written
+                given.copy_(used)
 
         def widened(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                return wide[id(value)] if id(value) in wide else value.to(WIDE.get(value.dtype, value.dtype))
-            return value
+            if not isinstance(value, torch.Tensor):
+                return value
+            handed_on = next((given for used, given in narrowed if used is value), None)
+            return value.to(WIDE.get(value.dtype, value.dtype)) if handed_on is None else handed_on
 
         return map_aggregate(out, widened)
 

@@ -161,20 +161,13 @@ class Beside:
         )
         again = other or (begun if same else run("eager"))
         loose = {} if same and not other else comparing.unsteady(eager.values, again.values) | (known or {})
-        sample = functools.cache(lambda seed: self._rounded(part, Rounding(seed)))
-        still = functools.cache(lambda: self._rounded(part, Rounding(0, 0.0)).values)
+        sample = functools.cache(lambda seed: self._rounded(part, seed))
 
         @functools.cache
         def noise(count: int) -> dict[str, Any]:
             samples = [sample(seed) for seed in range(count)]
             rounding = comparing.noise_of(eager.values, [left.values for left in samples if left.error is None])
-            levels = comparing.levels_of(part, eager.values, rounding)
-            if any(level > comparing.UNSTABLE for level, _ in levels.values()):  # by rounding, or by watching for it
-                for name, far in comparing.unsteady(eager.values, still()).items():
-                    if far > comparing.UNSTABLE:
-                        rounding.pop(name, None)
-                        levels.pop((part, name), None)
-            self.compiled.levels.update(levels)
+            self.compiled.levels.update(comparing.levels_of(part, eager.values, rounding))
             return rounding
 
         first = CallRung("eager", OK, part, seconds=round(eager.seconds, 4))
@@ -246,7 +239,7 @@ class Beside:
             self._departs(part, functools.partial(compared, self.compiled.rungs.last))
         if self.shadow.go_on:
             with contextlib.suppress(Exception):
-                first.differences = comparing.differences(eager.values, self._rounded(part, Rounding(0)).values)
+                first.differences = comparing.differences(eager.values, self._rounded(part, 0).values)
         self.shadow.write(self.call)
 
     def _repeats(self, first: CallRung, eager: Left, again: Left, loose: dict[str, float]) -> None:
@@ -341,6 +334,7 @@ class Beside:
                 return
             row.rung, row.verdict = PROGRAM, msgspec.structs.replace(row.verdict, layer="dynamo")
             self.call.rows.append(row)
+            self.call.unsaid = "only the program's own call shows it"
             self._departs("", compared)
             self.shadow.write(self.call)
         finally:
@@ -354,7 +348,7 @@ class Beside:
         function: Callable[..., Any],
         *,
         alone: bool = False,
-        rounded: Rounding | None = None,
+        rounded: int | None = None,
         outputs: list[torch.Tensor] | None = None,
         mode: Any = None,
     ) -> tuple[Left, _Leaves]:
@@ -367,7 +361,7 @@ class Beside:
         result: Any = None
         mode = mode or contextlib.nullcontext()
         if rounded is not None:
-            mode = rounded
+            mode = Rounding(rounded)
             for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *self._state()]}.values():
                 mode.move(tensor)
         began = time.perf_counter()
@@ -451,10 +445,10 @@ class Beside:
         self.outside = list(dict.fromkeys(box.name for box, _, _ in changed if box.outside))
         return values
 
-    def _rounded(self, part: str, rounding: Rounding) -> Left:
+    def _rounded(self, part: str, seed: int) -> Left:
         if part:
-            return self._gradients("eager", rounding)
-        return self._run("eager", self.compiled.rungs.call("eager"), rounded=rounding)[0]
+            return self._gradients("eager", seed)
+        return self._run("eager", self.compiled.rungs.call("eager"), rounded=seed)[0]
 
     # its backward
 
@@ -512,7 +506,7 @@ class Beside:
         self.shadow.write(self.call)
 
     def _gradients(
-        self, rung: str, rounded: Rounding | None = None, function: Callable[..., Any] | None = None, mode: Any = None
+        self, rung: str, rounded: int | None = None, function: Callable[..., Any] | None = None, mode: Any = None
     ) -> Left:
         """The gradients of all leaves under a rung, from the start and with what arrived at the results."""
         outputs: list[torch.Tensor] = []
@@ -533,7 +527,7 @@ class Beside:
         hooks = no_hooks([leaf for _, leaf in unique])
         with traced(self.trace), quiet(), stance(rung == "eager"), counters(), hooks:
             try:
-                with rounded or mode or contextlib.nullcontext():
+                with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique)
                 settle()
             except Exception as error:  # noqa: BLE001 - it is compared

@@ -261,14 +261,12 @@ def said(error: BaseException | None) -> str:
 
 
 class Rounding(t.TorchDispatchMode):
-    """Moves every fresh float result of an operation in place, by as much as rounding could, times `amount`: with 0 all
-    is done as with 1, and nothing moves."""
+    """Moves every fresh float result of an operation in place, by as much as rounding could."""
 
     supports_higher_order_operators = True  # of a loop or a branch what comes out is moved
 
-    def __init__(self, seed: int, amount: float = 1.0) -> None:
+    def __init__(self, seed: int) -> None:
         super().__init__()
-        self._amount = amount
         drawn = {"generator": torch.Generator().manual_seed(seed), "device": "cpu"}  # whatever the program's default is
         self._units = torch.rand(_UNITS, **drawn).mul_(2).sub_(1)
         self._drawn = lambda below: int(torch.randint(below, (), **drawn))
@@ -298,7 +296,7 @@ class Rounding(t.TorchDispatchMode):
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
             by = known.abs_().mul_(eps).add_(sums).mul_(self._uniform(exact))
-            tensor.data.copy_(exact + by.add_(sums * float(self._units[self._drawn(_UNITS)])).mul_(self._amount))
+            tensor.data.copy_(exact + by.add_(sums * float(self._units[self._drawn(_UNITS)])))
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1, out of one store: new ones for each operation cost more than the operation."""

@@ -457,7 +457,9 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
         rest = "Other calls, and code that is not compiled, were not judged"
         rest += f". Step by step: {triaged.drift.sentence}" if triaged.drift is not None else ""
         but = ", except for what rounding may do" if triaged.verdict.verdict == "rounding" else ""
-        return f"Results, gradients and what is written agree with eager{but}: {of}{calls}. {rest}."
+        backward = any(row.part for call in judged for row in call.rows)
+        what = "Results, gradients and what is written" if backward else "Results and what is written (no gradients)"
+        return f"{what} agree with eager{but}: {of}{calls}. {rest}."
     return f"Cannot tell: {triaged.verdict.reason}. {of}{calls}."
 
 

@@ -115,8 +115,10 @@ def _judge(
     with opened(server) as used:
         triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, report=report)
         judged.verdict, judged.text = triage.verdict, triage.summary
-        unclear = triage.verdict.failed and triage.verdict.fault == "compiler" and not outside and not stopped()
+        unclear = triage.verdict.failed and triage.verdict.fault == "compiler" and not outside
         for graph in _widest_first(run, triage.verdict) if unclear else []:
+            if stopped():
+                break
             report(f"looking for what is to blame in {graph.id}")
             blamed = bisect(graph, server=used, imports=imports, max_time_s=_BLAMING_S, narrate=lambda text: None)
             if blamed.reproduced:

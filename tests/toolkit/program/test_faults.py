@@ -127,7 +127,9 @@ def test_where_the_program_cannot_judge_its_graphs_its_modules_are_imported_else
     call = departing(program)
     assert call is not None
     judged = judge_graphs(call, None, lambda text: None, program.modules)
-    assert judged.failed and "The lowering of aten.cos.default" in judged.op and judged.verdict is not None
+    assert judged.verdict is not None and (judged.failed, judged.verdict.fault) == (True, "custom_pass")
+    assert judged.verdict.where is not None
+    assert (judged.verdict.where.name, judged.verdict.where.line) == ("lowering aten.cos.default", "fault.py:4")
     assert judged.verdict.next[0].endswith("--import fault")
 
 

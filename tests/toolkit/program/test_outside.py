@@ -69,13 +69,19 @@ def test_who_asked_to_end_waits_for_no_further_search(tmp_path: Path, monkeypatc
     monkeypatch.setattr(judging, "triage_run", triage_run)
     monkeypatch.setattr(judging, "bisect", bisect)
     monkeypatch.setattr(judging, "_importing", importing)
-    monkeypatch.setattr(judging, "_widest_first", lambda run, verdict: run.graphs())
+    monkeypatch.setattr(judging, "_widest_first", lambda run, verdict: run.graphs() * 2)
     _, process = new_run(tmp_path / "run")
     process.save_graph(chain())
     process.close()
     call = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("inductor", verdict)], run=str(tmp_path / "run"))
     server: Any = nullcontext()
     monkeypatch.setattr(judging, "opened", lambda _: nullcontext())
-    for ended, wanted in ((True, []), (False, ["0_0/forward", "outside"])):
-        judged = judging.judge_graphs(call, server, lambda text: None, stopped=lambda ended=ended: ended)
+    graph = "0_0/forward"
+    for stopped, wanted in (
+        (lambda: True, []),
+        (lambda: bool(sought), [graph]),
+        (lambda: False, [graph, graph, "outside"]),
+    ):
+        sought.clear()
+        judged = judging.judge_graphs(call, server, lambda text: None, stopped=stopped)
         assert judged.verdict == verdict and sought == wanted

@@ -13,6 +13,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.compilers import nop
 
 import graphdbg
+from graphdbg.toolkit.judging.comparing import SUMS
 from graphdbg.toolkit.program.comparing import Rounding
 from graphdbg.toolkit.program.concluding import concluded, drift
 from graphdbg.toolkit.program.judging import JudgedCall
@@ -31,6 +32,7 @@ def test_drift_tells_a_fault_from_rounding_and_the_block_keeps_its_results(tmp_p
     assert all(torch.equal(one, other) for one, other in zip(alone, seen, strict=True))
     assert found.verdict.verdict == "ok", found.summary
     assert found.drift is not None and "no value differs by more than rounding" in found.drift.sentence
+    assert found.summary.startswith("Results, gradients and what is written agree with eager: 4 of 4 calls")
     assert [one.value for one in found.drift.series if one.value == "result"]
 
 
@@ -136,6 +138,19 @@ def test_rounding_moves_a_result_as_a_whole_too() -> None:
     assert max(map(abs, shifts)) > 20 * one_by_one and max(map(abs, shifts)) < 17 * torch.finfo(torch.float32).eps
 
 
+def test_rounding_goes_through_a_loop_and_a_branch() -> None:
+    x, yes = torch.linspace(-1, 1, 64), torch.tensor(True)
+    for run in (
+        lambda: torch.cond(yes, torch.sin, torch.cos, (x,)),
+        lambda: torch.while_loop(lambda at, _: at < 3, lambda at, x: (at + 1, x.tanh()), (torch.tensor(0), x))[1],
+    ):
+        plain = run()
+        with Rounding(0):
+            moved = run()
+        # an element by itself, by its sums, and all together by their sums, of a value whose size is below 1
+        assert 0.0 < float((moved - plain).abs().max()) < (1 + 2 * SUMS) * torch.finfo(torch.float32).eps
+
+
 def test_rounding_leaves_infinities_and_they_excuse_nothing(tmp_path: Path) -> None:
     moved = torch.tensor([math.inf, -math.inf, 1.0]).repeat(100)
     Rounding(0).move(moved)
@@ -174,7 +189,7 @@ def test_a_path_that_only_compiled_code_takes_is_no_fault_and_what_is_wrong_in_i
 
 
 class _Asked(torch.nn.Module):
-    """Counts how often the condition of a loop is asked, which is another number where a dispatch mode watches."""
+    """Counts how often the condition of a loop is asked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +205,7 @@ class _Asked(torch.nn.Module):
         return torch.while_loop(condition, lambda at, x: (at + 1, x.tanh()), (torch.tensor(0), x))[1]
 
 
-def test_what_watching_alone_changes_is_no_rounding(tmp_path: Path) -> None:
+def test_a_count_kept_in_a_loop_is_no_rounding(tmp_path: Path) -> None:
     def loses_count(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         def run(*args: torch.Tensor) -> Any:
             counts = [(one, one + 1) for one in args if one.dim() == 0 and one.is_floating_point()]
@@ -234,3 +249,4 @@ def test_an_error_of_eagers_backward_that_a_compile_raises_is_no_fault_of_it(tmp
     ):
         torch.compile(step, backend="aot_eager")(torch.ones(3, requires_grad=True))
     assert found.verdict.verdict == "ok" and "in its backward" in found.calls[0].rows[-1].verdict.reason, found.summary
+    assert found.summary.startswith("Results and what is written (no gradients) agree with eager: 1 of 1 call")
