@@ -9,13 +9,17 @@ PYTEST := $(BIN)/python -m pytest
 # pytest exits with 5 when a selection holds no test; that is no failure.
 no_tests_is_fine = || test $$? -eq 5
 
-.PHONY: demo test test-full test-gpu test-pythons zoo hostile property lint wheel resolutions bench pictures docs docs-test clean
+.PHONY: demo test test-long test-full test-gpu test-pythons zoo hostile property lint wheel resolutions bench pictures docs docs-test clean
 
 demo: $(STAMP)
 	$(BIN)/graphdbg demo
 
 test: $(STAMP)
-	$(PYTEST) -n $(WORKERS) --dist worksteal --durations=20 -m "not slow and not gpu" $(ARGS) $(no_tests_is_fine)
+	$(PYTEST) -n $(WORKERS) --dist worksteal --durations=20 -m "not long and not slow and not gpu" $(ARGS) $(no_tests_is_fine)
+
+# The rest of what each change must pass: whole commands and programs from end to end.
+test-long: $(STAMP)
+	$(PYTEST) -n $(WORKERS) --dist worksteal --durations=20 -m "long and not slow and not gpu" $(ARGS) $(no_tests_is_fine)
 
 test-full: $(STAMP)
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not gpu" $(ARGS) $(no_tests_is_fine)

@@ -24,7 +24,11 @@ from ...toolkit.isolation.fresh import BUG, GONE, run_once
 from ...toolkit.program.concluding import ProgramTriage, shown
 from ...toolkit.program.run import triage_program
 
-KEPT = {"made", "put", "leaves", "left", "everything", "differs", "main"}
+KEPT = {"unsure", "leaves", "left", "everything", "differs", "main"}
+"""Functions of the repro that judge, which are not cut."""
+HELPERS = {"rebuilt", "restore"}
+"""Functions of the repro that go as a whole, where nothing calls them."""
+SET = {"sys.excepthook", "os.environ['TORCHINDUCTOR_FORCE_DISABLE_CACHES']"}
 BEFORE = {"aot_eager": "eager", "aot_eager_decomp_partition": "aot_eager", "inductor": "aot_eager_decomp_partition"}
 LIMIT_S = 120.0
 
@@ -81,7 +85,7 @@ def _blocks(tree: ast.Module) -> list[list[ast.stmt]]:
     """The lists of statements that may be cut, outermost first."""
     blocks = [tree.body]
     for node in tree.body:
-        if not (isinstance(node, ast.FunctionDef) and node.name in KEPT) and not isinstance(node, ast.If):
+        if not (isinstance(node, ast.FunctionDef) and node.name in {*KEPT, *HELPERS}) and not isinstance(node, ast.If):
             blocks += [
                 body
                 for child in ast.walk(node)
@@ -92,9 +96,9 @@ def _blocks(tree: ast.Module) -> list[list[ast.stmt]]:
 
 
 def _fixed(node: ast.stmt) -> bool:
-    names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
+    names = [ast.unparse(target) for target in getattr(node, "targets", [])]
     own = isinstance(node, ast.FunctionDef) and node.name in {*KEPT, "calls"}
-    return own or isinstance(node, (ast.Import, ast.Pass)) or any(name.isupper() for name in names)
+    return own or isinstance(node, (ast.Import, ast.Pass)) or any(name.isupper() or name in SET for name in names)
 
 
 def _deletions(text: str) -> Iterator[str]:

@@ -171,7 +171,7 @@ def query(failure: Identity, message: str) -> str:
     if stretch:
         words = [error, f'"{stretch}"', *([] if failure.kind == "crash" and len(stretch.split()) > 3 else calls)]
     else:
-        words = [SCOPE, searched(failure.kind) or failure.error, *calls]
+        words = [SCOPE, searched(failure.kind, failure.detail) or failure.error, *calls]
     return " ".join(filter(None, words))
 
 

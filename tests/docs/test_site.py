@@ -50,6 +50,7 @@ class Asked(HTMLParser):
             self.asked.append(held["href"] or "")
 
 
+@pytest.mark.long
 def test_a_page_asks_no_other_host(site: Path) -> None:
     elsewhere: list[str] = []
     for page in site.rglob("*.html"):

@@ -145,6 +145,7 @@ print("TRAINING")
 """
 
 
+@pytest.mark.long
 def test_an_operator_of_the_script_runs_again_by_trust_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     subprocess.run([sys.executable, "train.py", "3"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)

@@ -29,6 +29,7 @@ def run(folder: Path) -> tuple[Any, list[Any]]:
     return scope["Graph"](), scope["inputs"]()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_the_program_computes_the_same(name: str, tmp_path: Path) -> None:
     function, args, backward = MODELS[name]

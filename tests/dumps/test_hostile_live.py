@@ -245,6 +245,7 @@ def test_a_stack_cannot_leave_a_raw_string(tmp_path: Path) -> None:
     assert text in again.strings  # the user's own line is shown as it was
 
 
+@pytest.mark.long
 def test_nothing_runs_while_refusing(tmp_path: Path) -> None:
     """In a process that counts: after a first round that warms torch, refusing starts nothing and runs no code."""
     for number, (edit, _) in enumerate([*REFUSED.values(), *LACKING.values()]):

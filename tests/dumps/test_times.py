@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from graphdbg.cli import run as command
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.why.times import keep_steady, of_run
@@ -25,6 +27,7 @@ f(torch.randn(5, requires_grad=True)).sum().backward()
 """
 
 
+@pytest.mark.long
 def test_compiles_are_told_by_phase_and_cause(recorded_script: Callable[..., Path]) -> None:
     found = of_run(open_run(recorded_script(SCRIPT)))
     causes = [one.cause.partition(":")[0] for one in found]

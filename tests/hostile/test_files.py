@@ -112,6 +112,7 @@ def elsewhere(path: Path) -> None:
 KINDS = {"a FIFO": fifo, "a socket": bound, "a device": zeros, "a link out of the run": elsewhere}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_file_of_the_run_is_not_opened(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

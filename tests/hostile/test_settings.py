@@ -236,6 +236,7 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_compiler_a_flag_and_an_unknown_one_are_named_and_applied_only_with_trust(
     hostile: Callable[..., Path], script: Path, tmp_path: Path, told: Told
 ) -> None:

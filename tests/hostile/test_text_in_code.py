@@ -128,6 +128,7 @@ def test_a_program_that_is_compiled_has_inert_text() -> None:
         assert inert.record(record) == record
 
 
+@pytest.mark.long
 def test_no_mark_is_left_in_a_live_graph(child: Any, talking: Path) -> None:
     """Whatever torch can reach of a graph, and so write into any code: names, arguments, metadata, facts on symbols,
     settings."""
@@ -136,6 +137,7 @@ def test_no_mark_is_left_in_a_live_graph(child: Any, talking: Path) -> None:
     assert len(found["taken"]) > 100 and set(SINKS) <= set(found["seen"])
 
 
+@pytest.mark.long
 def test_marks_are_left_without_the_escape(child: Any, talking: Path) -> None:
     left = "\n".join(child("marked", case=str(talking), off=True)["left"])
     assert [one for one in SINKS if one not in left] == []

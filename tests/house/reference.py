@@ -27,6 +27,8 @@ from graphdbg.toolkit import compilers
 from graphdbg.toolkit.backends import BACKENDS
 from graphdbg.toolkit.compile_fx import STAGES
 
+from .source_tree import parsed
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_PAGES = {name: f"docs/reference/commands/{name}.md" for name in cli.COMMANDS}
 COLUMNS = 100
@@ -160,7 +162,7 @@ def _module(module: str) -> ast.Module:
     """The syntax of a module of ours, by its name below graphdbg."""
     path = ROOT.joinpath(*module.split("."))
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return ast.parse(source.read_text(encoding="utf-8"))
+    return parsed(source)
 
 
 def _definition(module: str, name: str) -> ast.stmt:

@@ -23,7 +23,8 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-ROOMS = ("dumps", "toolkit", "minifier", "tui")
+from .source_tree import ROOMS, nodes, parsed
+
 _UNIT = re.compile(r"(?<![A-Za-z])(KiB|MiB|GiB|kB|MB|GB)(?![A-Za-z])")
 _PRIVATE_TEXT = re.compile(r"^torch(\.\w+)*\._[a-z]\w*(\.\w+)*$")
 _TASK = re.compile(r"^[A-Za-z_][\w.]*:\w+$")
@@ -46,16 +47,18 @@ class File:
     def text(self) -> str:
         return self.path.read_text(encoding="utf-8")
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return parsed(self.path)
+
+    @property
+    def nodes(self) -> list[ast.AST]:
+        return nodes(self.path)
 
     @cached_property
     def prose(self) -> set[int]:
         """Ids of the strings that stand alone as statements: docstrings."""
-        return {
-            id(n.value) for n in ast.walk(self.tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
-        }
+        return {id(n.value) for n in self.nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
 
     def functions(self, *, inner: bool = False) -> Iterator[tuple[str, Function]]:
         """The module's functions and methods with their names, each with all that is defined inside it."""
@@ -73,11 +76,11 @@ class File:
                     stack.append((prefix, child))
 
     def classes(self) -> Iterator[ast.ClassDef]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
+        return (node for node in self.nodes if isinstance(node, ast.ClassDef))
 
     def texts(self, within: ast.AST | None = None) -> Iterator[ast.Constant]:
         """String constants that are no docstrings."""
-        for node in ast.walk(within or self.tree):
+        for node in self.nodes if within is None else ast.walk(within):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in self.prose:
                 yield node
 
@@ -180,7 +183,7 @@ _COLUMNS = ("name", "op", "target", "input", "user", "dtype", "shape", "value")
 
 def _home(file: File, name: str) -> tuple[str, str]:
     """The module and name of a class that a module names: its own, or what it imports of ours."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.ImportFrom) and node.level and node.module:
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
@@ -272,7 +275,7 @@ def servers(every: list[File]) -> Iterator[str]:
     """Fork servers: modules that fork more than once: os.fork() in a loop, or in a method of a class that reads
     requests."""
     for file in every:
-        loops = [node for node in ast.walk(file.tree) if isinstance(node, ast.While | ast.For)]
+        loops = [node for node in file.nodes if isinstance(node, ast.While | ast.For)]
         in_loop = any(dotted(call.func) == "os.fork" for loop in loops for call in calls(loop, "fork"))
         in_class = any(dotted(call.func) == "os.fork" for node in file.classes() for call in calls(node, "fork"))
         if in_loop or in_class:
@@ -289,7 +292,7 @@ def printers(every: list[File]) -> Iterator[str]:
         held = [text for text in file.texts() if _PYTHON.search(text.value) and not _is_regex(file, text)]
         held += [
             node
-            for node in ast.walk(file.tree)
+            for node in file.nodes
             if isinstance(node, ast.JoinedStr)
             and node.values
             and isinstance(node.values[0], ast.Constant)
@@ -302,7 +305,7 @@ def printers(every: list[File]) -> Iterator[str]:
 
 def _not_printed(file: File) -> set[int]:
     """Ids of texts that are looked for, parsed, or run with `-c`."""
-    nodes = list(ast.walk(file.tree))
+    nodes = file.nodes
     looking = ("end_of", "find", "index", "partition", "rpartition", "split", "startswith", "endswith", "parse")
     places: list[ast.AST] = [node for node in nodes if isinstance(node, ast.Compare)]
     places += [argument for call in calls(file.tree, *looking) for argument in call.args]
@@ -341,11 +344,7 @@ def patchers(every: list[File]) -> Iterator[str]:
     original) that was kept. Plainly: an attribute of something imported from torch, Triton or a table of their names,
     assigned and assigned again in a `finally`; public settings (torch.backends) do not count."""
     for file in every:
-        kept = {
-            ast.unparse(node.elts[0])
-            for node in ast.walk(file.tree)
-            if isinstance(node, ast.Tuple) and len(node.elts) >= 3
-        }
+        kept = {ast.unparse(node.elts[0]) for node in file.nodes if isinstance(node, ast.Tuple) and len(node.elts) >= 3}
         theirs = _not_ours(file)
         found: list[str] = []
         for _, function in file.functions():
@@ -381,7 +380,7 @@ def patchers(every: list[File]) -> Iterator[str]:
 def _not_ours(file: File) -> set[str]:
     """Names in a module that stand for something of torch or Triton, imported anywhere in it."""
     found: set[str] = set()
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Import):
             found |= {
                 (alias.asname or alias.name).split(".")[0]
@@ -507,7 +506,7 @@ def private_names(every: list[File]) -> dict[str, set[str]]:
     rows of a table of them."""
     found: dict[str, set[str]] = defaultdict(set)
     for file in every:
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             names: list[str] = []
             if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -546,12 +545,12 @@ def _targets(file: File, names: set[str]) -> set[str]:
     package = file.name.split(".")[:-1]
     typing = {
         id(node)
-        for block in ast.walk(file.tree)
+        for block in file.nodes
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
         for node in ast.walk(block)
     }
     found: set[str] = set()
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.ImportFrom) and node.level and id(node) not in typing:
             start = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
             for alias in node.names:
@@ -611,7 +610,7 @@ def code_lines(file: File) -> int:
     for token in tokenize.generate_tokens(io.StringIO(file.text).readline):
         if token.type not in _NO_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)

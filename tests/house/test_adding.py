@@ -205,6 +205,7 @@ def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.long
 def test_a_rung_is_run_and_a_pass_is_used(place: Path) -> None:
     done = python(place, "replay", "case", "--rung", "shifted", "--json")
     assert json.loads(done.stdout)["verdict"] == "fails", done.stdout

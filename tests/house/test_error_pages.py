@@ -36,7 +36,7 @@ def test_every_error_that_is_raised_has_a_code() -> None:
     known = {one.__name__: one for one in error_pages.classes()}
     defined, raised = set[str](), set[str]()
     for module in [*front(), *modules()]:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ClassDef) and any(_name(base) in known for base in node.bases):
                 defined.add(node.name)
             elif isinstance(node, ast.Call) and _name(node.func) in known and not _is_foreign(node.func):

@@ -96,7 +96,7 @@ _OPENED = frozenset({"file", "packed"})
 def opening(module: Module) -> Iterator[int]:
     """Lines where a module opens a file itself: `x.open("rb")`, `x.read_bytes()`, `open`, `os.open`,
     `ZipFile(path)`."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.Call):
             continue
         called, first = node.func, node.args[0] if node.args else None

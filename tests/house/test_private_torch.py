@@ -70,7 +70,7 @@ def private_names(module: Module) -> Iterator[tuple[int, str]]:
     for item in module.imports:
         if not item.ours and is_private(item.module):
             yield item.line, item.module
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         name = dotted(node) if isinstance(node, ast.Attribute) else None
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and module.name not in TEXTS:
             name = node.value if _TEXT.fullmatch(node.value) else None
@@ -82,7 +82,7 @@ def test_each_module_with_such_texts_has_some() -> None:
     with_some = {
         module.name
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search(r"torch(\.\w+)*\._", node.value)
     }
     assert set(TEXTS) <= with_some, set(TEXTS) - with_some
@@ -109,12 +109,12 @@ def used(texts: bool = True) -> dict[str, str]:
     for module in modules("dumps", "toolkit", "minifier"):
         aliases = {
             alias.asname or alias.name
-            for node in ast.walk(module.tree)
+            for node in module.nodes
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
             if _of_table(node, alias)
         }
-        for node in ast.walk(module.tree) if aliases else ():
+        for node in module.nodes if aliases else ():
             chain = (dotted(node) or "") if isinstance(node, ast.Attribute) else ""
             first, _, rest = chain.partition(".")
             if first in aliases:

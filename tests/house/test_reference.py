@@ -19,6 +19,7 @@ from graphdbg.minifier.report import as_test, issue
 
 from .answers import tables
 from .reference import COMMAND_PAGES, ROOT, command, help_text
+from .source_tree import nodes
 
 REFERENCE = ROOT / "docs" / "reference"
 ROOMS = ("dumps", "toolkit", "minifier", "tui")
@@ -106,7 +107,8 @@ def variables_read() -> Iterator[str]:
     """The environment variables that the code reads by a name that stands there, and all that are named after us."""
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = path.read_text(encoding="utf-8")
+            for node in nodes(path) if re.search("environ|getenv|GRAPHDBG", text) else []:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and OWN.fullmatch(node.value):
                     yield node.value
                 yield from _literal(node)

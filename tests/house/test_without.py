@@ -90,6 +90,7 @@ raise SystemExit(run(["triage", "case", "--rungs", "eager,nop,triton_interpret"]
 """
 
 
+@pytest.mark.long
 def test_without_numpy_values_are_kept_and_no_layer_is_blamed(tmp_path: Path) -> None:
     """What `minify` keeps of a run, and the rung that does need NumPy."""
     done = subprocess.run(

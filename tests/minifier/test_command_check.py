@@ -27,6 +27,8 @@ from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.search.problem import Answer, Ruling
 from graphdbg.toolkit.isolation import ForkServer
 
+pytestmark = pytest.mark.long  # all share one recording
+
 CHECK = """
 import json, sys
 graph = json.load(open(sys.argv[1] + "/graph.json"))["graph"]

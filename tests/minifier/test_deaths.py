@@ -72,6 +72,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_graph(gm, inputs, tmp_path_factory.mktemp("deaths") / "case")
 
 
+@pytest.mark.long
 def test_a_step_goes_on_without_the_edits_of_which_eager_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sizes are 8 and 6, and eager dies of fewer than 3 rows: of all edits at once, and of one alone."""
     import planted_size_death  # noqa: F401  # pyright: ignore[reportMissingImports]

@@ -257,6 +257,7 @@ def scripts() -> dict[str, Script]:
     return made
 
 
+@pytest.mark.long
 @JOBS
 @pytest.mark.parametrize(
     ("name", "every"),

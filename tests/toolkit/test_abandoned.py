@@ -37,6 +37,7 @@ def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
         yield server
 
 
+@pytest.mark.long
 def test_graphs_that_dynamo_gave_up_are_left_out_and_counted(
     recorded_script: Callable[..., Path], server: ForkServer
 ) -> None:

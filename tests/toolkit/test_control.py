@@ -22,6 +22,7 @@ def test_what_the_server_added_for_others_is_not_added_again() -> None:
     assert replay.longer(20.0, 3.0, 600.0, waited_s=80.0) == 20.0
 
 
+@pytest.mark.long
 def test_waiting_counts_and_work_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     from graphdbg.toolkit.judging import judge as module
 

@@ -112,6 +112,7 @@ def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
         yield server
 
 
+@pytest.mark.long
 def test_replay_and_triage_convict_the_runs_own_program_alone(runs: tuple[Path, Path], server: ForkServer) -> None:
     own, other = (load_graph(run / "0_0/inference") for run in runs)
     found = replay(own, server=server, outputs=False)

@@ -24,6 +24,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.long
 def test_doctor_finds_this_machine_fit() -> None:
     done = CliRunner().invoke(doctor, ["--json", "--full"])
     assert done.exit_code == 0, done.output

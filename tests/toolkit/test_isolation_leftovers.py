@@ -173,6 +173,7 @@ def test_time_that_the_machine_spends_on_others_is_not_a_childs() -> None:
     assert server_module._MOST_STALLED > 1
 
 
+@pytest.mark.long
 def test_a_folder_that_is_being_made_is_not_taken_for_left_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

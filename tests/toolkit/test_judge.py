@@ -56,6 +56,7 @@ def test_a_constant_that_a_graph_holds_is_used_as_it_is(tmp_path: Path) -> None:
     assert judge(Case(saved).live(), "inductor").text == "ok"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "kind", "stage"),
     [("accuracy", "accuracy", "compare"), ("compile_error", "crash", "compile"), ("runtime_error", "crash", "run")],
@@ -258,6 +259,7 @@ def linear_relu() -> tuple[fx.GraphModule, list[Any]]:
     return fx.GraphModule(torch.nn.Module(), graph), [torch.randn(8, 8), torch.randn(8, 8, requires_grad=True)]
 
 
+@pytest.mark.long
 def test_a_dynamo_graph_is_judged_with_its_gradients_and_random_numbers() -> None:
     gm, inputs = linear_relu()
     outcome = judge(Live(gm, inputs, ReplaySpec("dynamo")), "inductor", keep_outputs=True)
@@ -273,6 +275,7 @@ def joint(x: torch.Tensor, w: torch.Tensor, tangent: torch.Tensor) -> list[torch
     return [out, inner @ w.permute(1, 0), x.permute(1, 0) @ inner]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [None, "accuracy"])
 def test_a_joint_graph_is_partitioned_and_both_halves_run(fault: str | None) -> None:
     inputs = [torch.randn(8, 8) for _ in range(3)]
@@ -301,6 +304,7 @@ def test_inductors_random_numbers_are_drawn_eagerly() -> None:
         assert (outcome.ok, outcome.text) == (True, "ok"), outcome.text
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_order_of_draws")
 def test_draws_are_in_eagers_order_where_torch_keeps_none() -> None:
     """The scheduler takes the smaller draw first here."""
@@ -345,6 +349,7 @@ CANDIDATES: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["accuracy", pytest.param("compile_error", marks=pytest.mark.slow)])
 def test_the_lean_order_says_what_the_full_one_says(fault: str) -> None:
     lean = {"accuracy": "numbers", "compile_error": "compile"}[fault]

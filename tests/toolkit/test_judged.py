@@ -51,6 +51,7 @@ def test_what_another_run_may_see_otherwise_is_not_kept(saved: SavedGraph, unsur
     assert known_outcome(saved, "inductor", "auto", 0) is None
 
 
+@pytest.mark.long
 def test_a_replay_keeps_what_it_came_to_and_takes_it_only_where_that_will_do(saved: SavedGraph) -> None:
     assert replay(saved, "nop", outputs=False).ok
     kept = known_outcome(saved, "nop", "auto", 0)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import DefinitionRecord
 from graphdbg.dumps.store import load_graph, open_run
@@ -53,6 +55,7 @@ torch.compile(torch.tanh)(torch.ones(4))
 """
 
 
+@pytest.mark.long
 def test_a_graph_that_is_right_without_a_lowering_of_the_run_is_not_said_to_be_right(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     command = [

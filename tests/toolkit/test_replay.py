@@ -81,6 +81,7 @@ def test_a_stage_replays_to_the_same_code(recorded: Path, server: ForkServer, st
     assert outcome.fidelity == "same"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", ["joint", "joint_passed", "backward"])
 def test_a_graph_that_saves_sizes_for_its_backward(recorded: Path, server: ForkServer, stage: str) -> None:
     saved = load_graph(recorded / "0_1" / stage)
@@ -99,6 +100,7 @@ def edit(path: Path, old: str, new: str) -> None:
     found.write_bytes(gzip.compress(data) if found.suffix == reading.SUFFIX else data)
 
 
+@pytest.mark.long
 def test_a_planted_change_in_graph_or_code_is_seen(recorded: Path, server: ForkServer, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(recorded, run)
@@ -160,6 +162,7 @@ def test_the_command_ranks_a_run(recorded: Path, monkeypatch: pytest.MonkeyPatch
     assert all(row["verdict"] == "ok" for row in rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [

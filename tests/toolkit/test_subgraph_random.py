@@ -78,6 +78,7 @@ class Compare(fx.Interpreter):
         return value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("draws", [False, True])
 def test_any_subset_is_bit_equal_to_the_record(draws: bool) -> None:
     compared = 0

@@ -36,6 +36,7 @@ def panel_says(app: Workbench, text: str) -> bool:
     return panel is not None and panel.shown and text in panel.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ROOMS)
 def test_an_action_that_raises_opens_the_panel_and_the_next_key_works(
     name: str, work: Any, monkeypatch: pytest.MonkeyPatch, no_defect: list[ShownError]

@@ -35,6 +35,7 @@ from .stories import ROOMS, key, play, room_of, shown, until
 SIZES = [(60, 20), (80, 24), (100, 30), (160, 50), (250, 80)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ROOMS)
 def test_every_size_shows_where_we_are_and_where_all_keys_are(name: str, work: Any) -> None:
     room = ROOMS[name]()

@@ -24,6 +24,7 @@ AT_ONCE_S = 3.0
 HELD_S = 60.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ROOMS)
 def test_no_key_waits_for_what_is_held(name: str, work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     release = Event()

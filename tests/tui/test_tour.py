@@ -6,6 +6,7 @@ import re
 import zipfile
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
 from graphdbg.tui.app import Workbench
@@ -31,6 +32,7 @@ def test_its_run_is_small_and_has_no_path_of_the_machine_it_was_recorded_on() ->
     assert not [found for text in texts for found in re.findall(paths, text)]
 
 
+@pytest.mark.long
 def test_it_can_be_followed_to_its_end_and_left(work: Path) -> None:
     home = ROOMS["home"]()
 

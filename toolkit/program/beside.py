@@ -118,17 +118,27 @@ class Beside:
         with quiet():
             failed = self.call.failed
             self.compiled.kept.call(
-                self.call.number, self.args, self.kwargs, self.start, self.ambient, self.touched, bool(failed)
+                self.compiled.function,
+                self.call.number,
+                self.args,
+                self.kwargs,
+                self.start,
+                self.ambient,
+                self.touched,
+                bool(failed),
             )
         self.start.put_back()
-        self._write_repro({})
+        self.write_repro({})
 
-    def _write_repro(self, given: dict[int, torch.Tensor]) -> None:
+    def write_repro(self, given: dict[int, torch.Tensor]) -> None:
+        """Writes a program that shows the departure, where the call departs and none is written; `given`: what arrived
+        at its results."""
         if (failed := self.call.failed) is None or self.call.repro or self.call.unsaid:
             return
         folder = self.shadow.folder / f"repro-{self.call.key.replace(':', '-')}"
         self.call.unsaid = self.compiled.kept.write(folder, self.call, failed, self.compiled.rungs, given)
         self.call.repro = "" if self.call.unsaid else str(folder)
+        self.shadow.write(self.call)
 
     def forward(self) -> None:
         """Runs each rung, and compares what it leaves with what eager leaves."""
@@ -334,7 +344,6 @@ class Beside:
                 return
             row.rung, row.verdict = PROGRAM, msgspec.structs.replace(row.verdict, layer="dynamo")
             self.call.rows.append(row)
-            self.call.unsaid = "only the program's own call shows it"
             self._departs("", compared)
             self.shadow.write(self.call)
         finally:
@@ -499,7 +508,7 @@ class Beside:
                 self.call.notes.append(f"gradients are not compared: eager raises {comparing.said(eager.error)}")
         finally:
             now.put_back()
-            self.shadow.guarded(lambda: self._write_repro(self.given))
+            self.shadow.guarded(lambda: self.write_repro(self.given))
             self.start = None  # type: ignore[assignment]
         self.call.in_flight = ""
         self.call.seconds["backward"] = round(time.monotonic() - began, 3)

@@ -165,8 +165,10 @@ def _left_out(name: str, eager: Values, got: Values) -> str:
         return f"{name} is missing" if name in eager else f"{name} is there, and not in eager's"
     shown = name.removesuffix(", written")
     if name in eager:
-        return f"{shown} is left as it was, eager makes it {_short(eager[name])}"
-    return f"{shown} becomes {_short(got[name])}, eager leaves it as it was"
+        does = f"makes it {_short(eager[name])}" if shown == name else "changes it in place"
+        return f"{shown} is left as it was, eager {does}"
+    becomes = f"becomes {_short(got[name])}" if shown == name else "is changed in place"
+    return f"{shown} {becomes}, eager leaves it as it was"
 
 
 def agree(eager: Values, got: Values) -> bool:

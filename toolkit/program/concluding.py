@@ -261,15 +261,14 @@ def concluded(
 ) -> ProgramTriage:
     """The conclusion from all calls, in one record. `command`: empty for a block of a program."""
     seen = max((call.number for call in program.calls), default=0) + 1
-    more = max(program.counts.values(), default=0)
-    later = ["graphdbg", "triage", "--calls", f"{seen}:{min(more, seen + 10)}", "--", *command]
+    later = ["graphdbg", "triage", "--calls", f"{seen}:{min(program.most, seen + 10)}", "--", *command]
     recording = recorded(command)
     triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
     triaged.notes = list(dict.fromkeys(program.notes))
     triaged.at = call = departing(program)
     died = next((candidate for candidate in program.calls if candidate.in_flight), None)
     by_somebody = launch.signal_text(code).removeprefix("signal ") in _ENDED
-    going_on = [shlex.join(later)] if command and more > seen else []
+    going_on = [shlex.join(later)] if command and program.most > seen else []
     if call is not None:
         triaged.verdict = departs(call, graphs, command)
     elif died is not None and (hung or (code > 128 and not by_somebody)) and died.in_flight != "eager":

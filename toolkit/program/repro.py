@@ -9,7 +9,7 @@ named, and then there is no program. Never raises into the program.
 
 For example:
 
-    kept = Kept(step); kept.call(0, "step", (x,), {}, start, ambient, set())
+    kept = FunctionCalls(step); kept.call(step, 0, (x,), {}, start, ambient, set(), False)
     kept.write(Path("found/repro"), call, row, rungs, {})  # -> ''
 """
 
@@ -31,6 +31,7 @@ from .. import torch_private as t
 from ..live.eager import eager_draws
 from .reach import argument_names, callable_of, own_modules
 from .records import ALONE, LABELS, MODULES, WITH_MODULES, Call, CallRung
+from .records import PROGRAM as OWN
 from .source import CannotSayError, Source, settings_of
 from .start import Start
 
@@ -345,36 +346,44 @@ MOST_BYTES = 256 << 20
 
 
 class FunctionCalls:
-    """The calls of one function. `why`: what cannot be written of one of them."""
+    """The calls of one function, or of all functions that one `def` made, since Dynamo keeps what it compiled by `def`.
+    `why`: what cannot be written of one of them."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
         inner, _ = callable_of(function)
         self.source = Source(getattr(inner, "__globals__", {}))
-        self.calls: list[tuple[int, list[str]]] = []
+        self.calls: list[tuple[Any, int, list[str]]] = []
         self.why = ""
 
     def call(
-        self, number: int, args: Any, kwargs: Any, start: Start, ambient: Any, touched: set[Any], wanted: bool
+        self,
+        function: Any,
+        number: int,
+        args: Any,
+        kwargs: Any,
+        start: Start,
+        ambient: Any,
+        touched: set[Any],
+        wanted: bool,
     ) -> None:
         """Keeps the state that a call begins with. `wanted`: also where it is large; `touched`: see `Source.begin`."""
         size = sum(kept.nbytes() for _, kept in start.storages.values())
         if self.why or (size > MOST_BYTES and not wanted):
             return
         try:
-            self.calls.append((number, self._lines(args, kwargs, start, ambient, touched)))
+            self.calls.append((function, number, self._lines(function, args, kwargs, start, ambient, touched)))
         except CannotSayError as error:
             self.why = f"it cannot be written as Python: {error}"
         except RecursionError:
             self.why = "the objects that it uses are nested too deeply"
 
-    def _lines(self, args: Any, kwargs: Any, start: Start, ambient: Any, touched: set[Any]) -> list[str]:
-        source, names = self.source, argument_names(*callable_of(self.function))
+    def _lines(self, function: Any, args: Any, kwargs: Any, start: Start, ambient: Any, touched: set[Any]) -> list[str]:
+        source, names = self.source, argument_names(*callable_of(function))
         source.begin(start, touched)
         hints = [names[at] if at < len(names) else f"argument_{at}" for at in range(len(args))]
         given = [(hint, source.text(value, hint)) for hint, value in zip(hints, args, strict=True)]
         named = [(name, source.text(value, name)) for name, value in kwargs.items()]
-        function = source.text(self.function, "function")
+        called = source.text(function, "function")
         done: set[str] = set()
         while left := [name for name in source.spaces if name not in done]:
             for name in left:
@@ -385,7 +394,7 @@ class FunctionCalls:
         state = ", ".join(f"{name!r}: {text}" for name, text in everything)
         words = f"({', '.join(text for _, text in given)}{',' if len(given) == 1 else ''})"
         keywords = f"{{{', '.join(f'{name!r}: {text}' for name, text in named)}}}"
-        line, depth, lines = f"yield {function}, {words}, {keywords}, lambda: {{{state}}}, {{}}", "", list(source.lines)
+        line, depth, lines = f"yield {called}, {words}, {keywords}, lambda: {{{state}}}, {{}}", "", list(source.lines)
         modes = [] if ambient.grad else ["torch.no_grad()"]
         modes += [f"torch.autocast({device!r}, torch.{dtype})" for device, dtype in ambient.autocast.items()]
         if modes:
@@ -395,15 +404,18 @@ class FunctionCalls:
 
     def write(self, folder: Path, call: Call, row: CallRung, rungs: Rungs, given: dict[int, torch.Tensor]) -> str:
         """Writes the program; returns why it cannot. `given`: what arrived at the results, of a backward that
-        departs."""
+        departs. Where the program's own call departs, all calls before it are written, and run under its backend."""
         if self.why:
             return self.why
         backends = {rung: backend for backend, rung in LABELS.items()} | {"inductor": "inductor"}
-        if row.rung not in backends:
-            return f"its backend, {row.rung}, is the program's own"
-        calls = [(number, lines) for number, lines in self.calls if number <= call.number]
-        if not calls or calls[-1][0] != call.number:
+        rung, own = (rungs.last, True) if row.rung == OWN else (row.rung, False)
+        if rung not in backends:
+            return f"its backend, {rung}, is the program's own"
+        mine = [at for at, (function, _, _) in enumerate(self.calls) if function is rungs.function]
+        last = next((at for at in mine if self.calls[at][1] == call.number), None)
+        if last is None:
             return "its arguments were not kept"
+        calls = [lines for at, (_, _, lines) in enumerate(self.calls[: last + 1]) if own or at in mine]
         source = self.source
         tensors = dict(source.tensors) | {f"given_{at}": tensor for at, tensor in given.items()}
         asked = getattr(rungs.backend, "config", {})
@@ -412,7 +424,7 @@ class FunctionCalls:
             "fullgraph": bool(getattr(rungs.context, "fullgraph", False)),
             "dynamic": getattr(rungs.context, "_dynamic", None),
         }
-        if row.rung == "inductor":
+        if rung == "inductor":
             compiled["options"] = {**options, "fallback_random": True}
         main = sys.modules["__main__"]
         settings = settings_of(main, set())
@@ -421,7 +433,7 @@ class FunctionCalls:
         }
         definitions = "\n\n\n".join(text for name, text in source.definitions.items() if name not in of_settings)
         names = sorted(source.spaces)
-        body = ([f"global {', '.join(names)}"] if names else []) + [line for _, lines in calls for line in lines]
+        body = ([f"global {', '.join(names)}"] if names else []) + [line for lines in calls for line in lines]
         if given:
             arrived = ", ".join(f'{at}: T["given_{at}"]' for at in sorted(given))
             body[-1] = body[-1].removesuffix("{}") + f"{{{arrived}}}"
@@ -431,7 +443,7 @@ class FunctionCalls:
             "number": call.number,
             "reason": _inert(row.verdict.reason),
             "version": torch.__version__,
-            "backend": backends[row.rung],
+            "backend": backends[rung],
             "compiled": compiled,
             "definitions": definitions,
             "strides": row.verdict.kind == "metadata",

@@ -16,6 +16,7 @@ import contextlib
 import json
 import math
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -25,6 +26,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ...dumps import temporary
 from ...dumps.atomic import check_folder, free_path
@@ -115,6 +118,10 @@ def triage_program(
         triaged.repro = verified(triaged.at, words[0] if python else sys.executable)
         triaged.interrupted = triaged.repro.interrupted
         triaged.summary += f" {triaged.repro.sentence}"
+        if triaged.repro.says != "shows" and not triaged.interrupted:  # nothing that minify could cut
+            look = [f"graphdbg ls {shlex.quote(triaged.at.run)}"] if triaged.at.run else []
+            others = [step for step in triaged.verdict.next if not step.startswith("graphdbg minify -- ")]
+            triaged.verdict = msgspec.structs.replace(triaged.verdict, next=[*look, *others])
     elif triaged.at is not None and triaged.at.repro and program.graphs.failed:
         shutil.rmtree(triaged.at.repro, ignore_errors=True)  # the graph shows it; whether this does was not looked at
         triaged.at.repro = ""

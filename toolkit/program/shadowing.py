@@ -54,9 +54,11 @@ TURN_S = 60.0
 class CompiledFunction:
     """One function or module that was given to torch.compile."""
 
-    def __init__(self, function: Callable[..., Any], context: Any, made_at: tuple[str, int]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], context: Any, made_at: tuple[str, int], kept: FunctionCalls
+    ) -> None:
         self.function = function
-        self.rungs, self.kept = Rungs(function, context), FunctionCalls(function)
+        self.rungs, self.kept = Rungs(function, context), kept
         self.name, self.file, self.line = place_of(function, made_at)
         self.count = 0
         self.levels: Levels = {}
@@ -82,6 +84,8 @@ class Shadow:
         self.address = address
         self.until, self.began = time.monotonic() + seconds, time.monotonic()
         self.functions: list[CompiledFunction] = []
+        self.kept: dict[int, FunctionCalls] = {}
+        """Of all functions that one `def` made."""
         self.pid, self.made, self.unwritten = os.getpid(), 0, ""
         self.ended = self.departed = False
         self.waiting: list[Beside] = []
@@ -139,7 +143,8 @@ class Shadow:
             self.notes.append(f"{int(self.unkept)} calls that recompiled were not kept to be run again")
         modules = {file: name for name, file in own_modules().items()}
         ended = {"raised": comparing.said(error), "raised_in": _raised_in(error)} if error is not None else {}
-        self._write({"event": "end", "counts": counts, "notes": self.notes, "modules": modules, **ended})
+        most = max((function.count for function in self.functions), default=0)
+        self._write({"event": "end", "counts": counts, "most": most, "notes": self.notes, "modules": modules, **ended})
         if self.unwritten:
             say(f"graphdbg: what was found cannot be kept in {self.folder}: {self.unwritten}")
         elif self.departed and self.address:
@@ -166,7 +171,10 @@ class Shadow:
         if owner is None and home.partition(".")[0] == "torch" and _by_torch(context):
             return compiled  # torch's own use of itself, flex attention say
         try:
-            entry = CompiledFunction(getattr(compiled, "_torchdynamo_orig_callable", function), context, _made_at())
+            given = getattr(compiled, "_torchdynamo_orig_callable", function)
+            key = function if owner is not None else getattr(inner, "__code__", function)
+            kept = self.kept.setdefault(id(key), FunctionCalls(given))
+            entry = CompiledFunction(given, context, _made_at(), kept)
         except Exception as error:  # noqa: BLE001 - the program goes on
             self.notes.append(f"something given to torch.compile is not looked at ({error})")
             return compiled
@@ -256,6 +264,7 @@ class Shadow:
         result = compiled(*args, **kwargs)
         for beside in shadowed:
             self.guarded(lambda beside=beside: beside.own(beside.now(result)))
+            self.guarded(lambda beside=beside: beside.write_repro({}))
             self.guarded(lambda beside=beside: beside.watch(result))
         return result
 

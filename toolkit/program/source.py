@@ -355,6 +355,8 @@ class Source:
                 if home != "builtins":
                     self.imports.add(f"import {home}")
                 return path if home == "builtins" else f"{home}.{path}"
+        if (owner := getattr(value, "__objclass__", None)) is not None:  # a method of a class in C
+            return f"{self._elsewhere(owner)}.{value.__name__}"
         raise CannotSayError(f"{getattr(value, '__qualname__', value)}, which no module has under its name")
 
 

@@ -107,8 +107,8 @@ _REPORTED = {
     "nan": ("gives NaN", "finite numbers, as in eager mode", "NaN or infinity"),
     "metadata": (
         "gives other metadata than eager",
-        "shape, dtype, device and strides as in eager mode",
-        "different metadata",
+        "shape, dtype, device, strides, in-place changes and shared memory as in eager mode",
+        "others (see above)",
     ),
     "missing_error": ("does not raise eager's error", "the exception that eager mode raises", "no exception"),
     "hang": ("does not end", "it ends, as in eager mode", "it does not end"),
@@ -124,12 +124,14 @@ _SEARCHED = {
     "wrong_numbers": "(wrong OR incorrect OR mismatch)",
     "nan": "(nan OR inf)",
     "metadata": "(dtype OR stride OR shape)",
+    **dict.fromkeys(("mutation", "no mutation"), "(mutation OR mutate OR inplace)"),
+    **dict.fromkeys(("alias", "no alias"), "(alias OR view)"),
     "hang": "(hang OR stuck)",
     "signal": "(segfault OR crash)",
     "memory": "(memory OR OOM)",
     "slow_compile": '(slow OR "compile time")',
 }
-"""Kind of a failure that has no text of its own -> what an issue about one says."""
+"""Kind of a failure that has no text of its own, or the property of metadata -> what an issue about one says."""
 
 _OWNERS = {
     "custom_pass": "the fault is in the run's own code",
@@ -255,9 +257,9 @@ def happens(signature_kind: str, fault: Fault | None = None) -> str:
     return f"{_DOES.get(fault or '', 'torch.compile')} {_REPORTED[KINDS.get(signature_kind, 'crash')][0]}"
 
 
-def searched(signature_kind: str) -> str:
+def searched(signature_kind: str, detail: str) -> str:
     """The words for a search among issues, beside the operations; "" where the error's own text is asked for."""
-    return _SEARCHED.get(KINDS.get(signature_kind, ""), "")
+    return _SEARCHED.get(detail) or _SEARCHED.get(KINDS.get(signature_kind, ""), "")
 
 
 def expected(record: Verdict) -> tuple[str, str]:

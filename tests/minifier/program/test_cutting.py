@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from graphdbg.minifier.program import command
 from graphdbg.minifier.program.command import Cutting
+from graphdbg.toolkit.program.repro import PROGRAM
 
 TEXT = """
 import torch
@@ -40,3 +43,12 @@ def test_statements_blocks_elements_and_sizes_are_cut(tmp_path: Path) -> None:
     text = Judged(tmp_path / "repro.py", float("inf")).run()
     assert "a = x + 1" not in text and "no_grad" not in text and "return (b,)" in text
     assert "narrow(0" in text and "def main" in text and "yield (step, (x,))" in text
+
+
+def test_what_judges_in_a_repro_is_left() -> None:
+    functions = set(re.findall(r"^def (\w+)", PROGRAM, re.MULTILINE))
+    assert functions == {*command.KEPT, *command.HELPERS, "calls"}
+    shown = (
+        "import os\nimport sys\nsys.excepthook = unsure\n" + re.findall(r"^os\.environ.*$", PROGRAM, re.MULTILINE)[0]
+    )
+    assert not [text for text in command._deletions(shown) if text.count("\n") < 3]

@@ -52,6 +52,7 @@ def test_there_is_a_case_of_each_kind() -> None:
     assert set(kinds) >= ASKED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["transformer", "mixture", "unet", "gru"])
 def test_a_host_has_300_nodes(name: str) -> None:
     hosts = runpy.run_path(str(HERE / "hosts.py"))

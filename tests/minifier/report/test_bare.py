@@ -64,6 +64,7 @@ def test_a_program_ends_as_it_would_alone(text: str, code: int, tmp_path: Path, 
     assert told.output.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
 
 
+@pytest.mark.long
 def test_it_finds_a_clean_world_of_its_own(tmp_path: Path, bare: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHDBG", "somewhere")
     monkeypatch.setenv("TORCH_LOGS", "+dynamo")
@@ -83,6 +84,7 @@ def test_a_hanging_program_ends_with_its_children(tmp_path: Path, bare: ForkServ
     assert gone(int(trial.output))
 
 
+@pytest.mark.long
 @pytest.mark.own_server
 def test_a_dead_server_is_replaced(tmp_path: Path) -> None:
     with programs() as bare:

@@ -79,6 +79,7 @@ def test_programs_say_which_dimension() -> None:
     assert "must be" not in next(marked(first, needed=False)).text, "nothing is claimed that no run has shown"
 
 
+@pytest.mark.long
 def test_the_marked_program_shows_it_and_the_fixed_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

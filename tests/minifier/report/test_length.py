@@ -151,6 +151,7 @@ SEVERAL = ("all of it", "dynamic gradient", "cond", "autocast")
 """Shapes that hold what the others have one by one."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "shape", [shape if shape in SEVERAL else pytest.param(shape, marks=pytest.mark.slow) for shape in RECORDS]
 )

@@ -61,6 +61,7 @@ def test_the_test_finds_them_where_they_are_left(run: Run, monkeypatch: pytest.M
     assert len(paths_in(written(run, Path("paths.zip")))) > len(PATHS)
 
 
+@pytest.mark.long
 def test_a_packed_run_opens_and_runs(run: Run) -> None:
     packed = resolve_graph(f"{pack(run.path, Path('bug.zip')).file}/0_0/forward")
     assert packed.record.graph.nodes == run.graph("0_0/forward").record.graph.nodes

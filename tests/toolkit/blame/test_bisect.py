@@ -26,6 +26,8 @@ from graphdbg.toolkit.blame.bisect_words import next_for
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from graphdbg.toolkit.verdicts.signature import Signature
 
+pytestmark = pytest.mark.long  # all share one recording
+
 PLANTED = Path(__file__).resolve().parents[2] / "planted"
 
 SCRIPT = """

@@ -169,6 +169,7 @@ def test_a_pass_that_is_right_as_soon_as_values_are_returned_is_cut_out(
     assert found.compiles <= found.budget
 
 
+@pytest.mark.long
 def test_a_lowering_that_raises_is_named_by_its_exception(folder: Path, server: ForkServer, plant: Plant) -> None:
     graph = saved(folder / "raises", net, *given(3))
     found = by_node(graph, imports=[plant("planted_op", KIND="raise", NODE="relu_1")], server=server)

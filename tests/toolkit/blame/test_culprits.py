@@ -79,6 +79,7 @@ def test_the_node_that_is_lowered_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == ["sin"]
 
 
+@pytest.mark.long
 def test_the_earliest_wrong_output_is_named() -> None:
     gm, inputs = layers()
     with inductor_config.patch({BUG: "accuracy"}):

@@ -89,6 +89,7 @@ def test_a_wrong_lowering_is_left_to_eager(recorded_script: Callable[..., Path],
     assert "make_fallback(torch.ops.aten.tanh.default" in (found.verdict.workaround or "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("written", "name", "nodes"),
     [("torch.nn.GELU()", "torch.nn.modules.activation.GELU", ["gelu"]), ("Mine()", "act (train.py)", ["gelu"])],

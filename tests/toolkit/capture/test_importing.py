@@ -30,6 +30,7 @@ def runnable(folder: Path) -> Path:
     return folder / "runnable.py"
 
 
+@pytest.mark.long
 def test_an_fx_graph_runnable_comes_with_its_settings_and_inputs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,6 +34,7 @@ def here(recorded: Run, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> 
     return iter(())
 
 
+@pytest.mark.long
 def test_stages_are_rows_with_units_and_kernels_a_table(here: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["compile", "run/0_0/forward"]) == 0
     out, err = capsys.readouterr()

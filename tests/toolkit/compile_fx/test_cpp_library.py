@@ -55,6 +55,7 @@ def linked(regex: Path, folder: Path, *options: str) -> Path:
     return library
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "own"),
     [

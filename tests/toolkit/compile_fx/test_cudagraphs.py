@@ -48,6 +48,7 @@ class Model(torch.nn.Module):
         return torch.relu(self.fc(signal)).t()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("skip", [(), ("align", "cudagraphs")])
 @pytest.mark.parametrize("asked", [False, True])
 def test_without_a_gpu_the_report_says_so_and_training_is_right(asked: bool, skip: tuple[str, ...]) -> None:

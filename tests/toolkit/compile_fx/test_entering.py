@@ -34,6 +34,7 @@ ENTRIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("graph", ENTRIES)
 def test_each_recorded_stage_enters_and_becomes_code(
     graph: str, recorded: Run, server: ForkServer, tmp_path: Path

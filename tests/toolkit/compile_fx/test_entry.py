@@ -88,6 +88,7 @@ def test_nested_inputs_are_flattened() -> None:
     torch.testing.assert_close(made, X + (X + 2) * (X + 3))
 
 
+@pytest.mark.long
 def test_settings_reach_a_backward_that_is_compiled_at_its_first_call() -> None:
     asking = Asking("lower", lambda work: (inductor_config.size_asserts, inductor_config.triton.cudagraphs))
     pipeline = Pipeline([asking])
@@ -103,6 +104,7 @@ def test_settings_reach_a_backward_that_is_compiled_at_its_first_call() -> None:
     assert inductor_config.size_asserts
 
 
+@pytest.mark.long
 def test_a_backward_with_symbolic_sizes_is_compiled_at_once() -> None:
     pipeline = Pipeline()
     backend = lambda gm, given: compile_fx(gm, given, pipeline=pipeline)  # noqa: E731
@@ -224,6 +226,7 @@ def test_the_hint_about_tf32_on_a_gpu() -> None:
         compile_fx(fx.symbolic_trace(lambda x: (x @ x,)), [x])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("until", NAMES)
 def test_training_stops_behind_each_stage(until: str) -> None:
     pipeline = Pipeline(until=until)
@@ -265,6 +268,7 @@ def test_a_replacement_does_the_work_of_a_stage() -> None:
     assert (report.removed, report.added) == ({"aten.sin.default": 1}, {"aten.cos.default": 1})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", [name for name in NAMES if name in ("pre_grad", "joint", "post_grad")])
 def test_a_stage_that_rewrites_can_be_skipped(stage: str) -> None:
     pipeline = Pipeline(skip=[stage])

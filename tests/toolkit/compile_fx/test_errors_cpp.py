@@ -91,6 +91,7 @@ def test_the_account_is_a_note_once_and_an_attribute(injected: tuple[Any, Pipeli
     assert text not in str(error)  # the exception itself says what torch says
 
 
+@pytest.mark.long
 def test_only_the_nodes_of_the_failing_kernel() -> None:
     def two(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         fine = x.sin() + 1

@@ -70,6 +70,7 @@ def joint(pipeline: Pipeline) -> Any:
     return next(report for report in pipeline.reports if report.stage == "joint")
 
 
+@pytest.mark.long
 def test_code_and_bits_are_stocks() -> None:
     wanted, their_code = frozen(made(), [X])
     pipeline = Pipeline()
@@ -120,6 +121,7 @@ def test_parameters_of_the_module_can_go_too() -> None:
         model(X)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["skip", "replace"])
 def test_parameters_freeze_without_the_joint_passes(how: str) -> None:
     options: Any = {"skip": ("joint",)} if how == "skip" else {"replace": {"joint": lambda work, pipeline: None}}
@@ -152,6 +154,7 @@ class OfTwo(torch.nn.Module):
         return x @ self.before + self.two @ self.behind, self.sums * 2
 
 
+@pytest.mark.long
 def test_a_parameter_that_is_a_subclass() -> None:
     x = torch.linspace(0, 1, 16).reshape(4, 4)
     with torch.no_grad():

@@ -121,6 +121,7 @@ def test_every_node_is_in_a_kernel_or_has_a_reason() -> None:
     assert VIEW in without.values() and any(why.startswith("a result of split") for why in without.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_watching_leaves_the_code_as_it_is(dynamic: bool) -> None:
     def function(x: torch.Tensor, w: torch.Tensor, table: torch.Tensor) -> torch.Tensor:

@@ -36,6 +36,7 @@ def test_the_cases_have_each_pass_of_the_table() -> None:
     assert set(OF) == set(NAMES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_passes_of_a_case_are_seen_and_can_all_be_left_out(name: str) -> None:
     case = CASES[name]

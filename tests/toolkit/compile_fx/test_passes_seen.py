@@ -73,11 +73,13 @@ def attention() -> Pipeline:
     return training_attention()
 
 
+@pytest.mark.long
 def test_each_pass_of_a_transformer_in_training_is_in_the_table(attention: Pipeline) -> None:
     assert not unknown(attention)
     assert {report.part for report in attention.reports} >= {"dynamo", "joint", "forward"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("run", [training_convolutions, inference])
 def test_each_pass_that_runs_is_in_the_table(run: Callable[[], Pipeline]) -> None:
     assert not unknown(run())

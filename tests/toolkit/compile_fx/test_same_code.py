@@ -65,6 +65,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["provenance", "wrapper in C++"])
 def test_code_is_stocks_under_a_setting(name: str) -> None:
     _same_under(name, Cell("cross_entropy_head", "train"))
@@ -105,6 +106,7 @@ def _regions(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return _region(_region(x, w), w).softmax(-1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", [_branches, _regions])
 def test_code_with_graphs_inside_is_stocks(function: Callable[..., torch.Tensor]) -> None:
     """Bodies of cond and of invoke_subgraph, which are partitioned on their own, with gradients."""

@@ -55,6 +55,7 @@ def check(backend: str, name: str, dynamic: bool, lazy: bool, *, all_ways: bool)
             torch.testing.assert_close(step(model, compiled, inputs), step(twin, wanted, inputs), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("backend", "name", "dynamic", "lazy"), FAST)
 def test_a_model_trains(backend: str, name: str, dynamic: bool, lazy: bool) -> None:
     check(backend, name, dynamic, lazy, all_ways=False)

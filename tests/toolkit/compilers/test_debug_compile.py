@@ -19,6 +19,7 @@ from graphdbg import GraphdbgError, load_graph
 from graphdbg.toolkit.compilers import debug_compile, nop
 
 
+@pytest.mark.long
 def test_forward_and_backward_lie_in_numbered_folders_that_run(tmp_path: Path) -> None:
     folder, out = tmp_path / "de bug", io.StringIO()
     x = torch.ones(3, 4, requires_grad=True)

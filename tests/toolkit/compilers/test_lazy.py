@@ -312,6 +312,7 @@ def test_training_under_the_backend(wave: bool, dynamic: bool, tmp_path: Path) -
     assert any("aten::mm" in one for one in ir)
 
 
+@pytest.mark.long
 def test_importing_begins_nothing_and_a_program_may_have_begun_it() -> None:
     script = """
 import torch

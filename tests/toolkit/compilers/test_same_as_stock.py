@@ -38,6 +38,7 @@ def assert_equal(got: list[Any], wanted: list[Any]) -> None:
             assert one == other
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_equal_on_forward_and_backward(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     cases = captured(name)

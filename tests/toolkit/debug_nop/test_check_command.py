@@ -42,6 +42,7 @@ def test_a_healthy_graph_exits_with_0(cases: Path) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
 
 
+@pytest.mark.long
 def test_a_graph_that_lies_exits_with_1_and_prints_all_findings(cases: Path) -> None:
     done = check(cases, "lies", "--import", "lying_ops", "--json")
     assert done.returncode == 1, done.stderr

@@ -52,6 +52,7 @@ def drawn(request: pytest.FixtureRequest, real_run: Run) -> tuple[View, Picture]
     return view, drawn_picture(view)
 
 
+@pytest.mark.long
 def test_every_box_is_in_the_picture_and_no_two_overlap(drawn: tuple[View, Picture]) -> None:
     view, found = drawn
     assert set(found.boxes) == {box.id for box in view.boxes}

@@ -58,6 +58,7 @@ def around(tmp_path: Path, name: str, backend: str = "eager", **options: int | b
     return rung, verdict
 
 
+@pytest.mark.long
 def test_a_missing_guard_shows_under_rungs_that_age_like_the_program(tmp_path: Path) -> None:
     rung, verdict = around(tmp_path, "a guard is missing")
     assert (rung, verdict.layer) == ("dynamo", "dynamo")
@@ -149,6 +150,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.long
 def test_an_operator_of_the_program_s_own_is_at_fault_and_not_dynamo(tmp_path: Path) -> None:
     rung, verdict = finding(shadowed(tmp_path, OWN))
     assert rung == "dynamo"

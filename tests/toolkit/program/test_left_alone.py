@@ -130,6 +130,7 @@ def test_the_largest_difference_of_a_rung_is_that_of_all_its_parts() -> None:
     assert table_rows(found)[0][4] == "inductor 2.0e-07"
 
 
+@pytest.mark.long
 def test_a_program_that_dynamo_refuses_before_it_makes_a_graph_ends(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     refused = "torch.compile(lambda x: print(x.sum()) or x, fullgraph=True, backend='eager')"

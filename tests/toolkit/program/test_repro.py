@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import runpy
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.guards import GuardBuilder
 
+import graphdbg
 from graphdbg.toolkit.program.concluding import shown
 from graphdbg.toolkit.program.reach import reach
+from graphdbg.toolkit.program.records import ALONE
 from graphdbg.toolkit.program.run import triage_program
 from graphdbg.toolkit.program.source import CannotSayError, Source
 from graphdbg.toolkit.program.start import Start
@@ -79,6 +85,37 @@ def test_a_missing_guard_is_shown_by_the_calls_in_order(tmp_path: Path) -> None:
     assert found.verdict.failed and found.verdict.layer == "dynamo"
     assert (found.repro.says, found.repro.rate, found.repro.without) == ("shows", "3 of 3", 0)
     assert Path(found.repro.path).read_text().count("yield step") == 2
+
+
+def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = GuardBuilder.EQUALS_MATCH
+
+    def none(self: GuardBuilder, guard: Any, *rest: Any, **named: Any) -> Any:
+        return None if "scale" in guard.name else real(self, guard, *rest, **named)
+
+    def scaled_by(scale: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        def step(x: torch.Tensor) -> torch.Tensor:
+            return (x * scale).sin()
+
+        return step
+
+    monkeypatch.setattr(GuardBuilder, "EQUALS_MATCH", none)
+    monkeypatch.setattr(GuardBuilder, "CONSTANT_MATCH", none)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        for scale in (2, 3):
+            torch.compile(scaled_by(scale), backend="eager")(torch.ones(8, 8))
+    assert found.at is not None and found.verdict.layer == "dynamo", found.summary
+    assert "only in the program's own call" in found.verdict.reason and "a guard is missing" in found.verdict.reason
+    monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")  # what the repro sets lasts as long as the test
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(sys, "argv", ["repro.py"])
+    torch._dynamo.reset()
+    space = runpy.run_path(str(Path(found.at.repro) / ALONE))
+    assert space["main"]() == 1 and len(list(space["calls"]())) == 2
+    monkeypatch.setattr(sys, "argv", ["repro.py", "--without-fault"])
+    assert space["main"]() == 0
 
 
 def test_an_interrupt_ends_the_runs_of_a_repro_and_is_said(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def asked(tmp_path: Path, text: str, *options: str) -> tuple[int, dict[str, Any]
     return done.returncode, json.loads(done.stdout), done.stderr
 
 
+@pytest.mark.long
 def test_a_healthy_program_agrees_and_prints_what_it_prints_alone(tmp_path: Path) -> None:
     text = PROGRAM.format(backend='"aot_eager"')
     code, found, stderr = asked(tmp_path, text)

@@ -140,6 +140,7 @@ def test_a_parameter_that_took_the_place_of_another_is_the_one_that_is_held(ring
     assert again, "no parameter came to lie where another had been: the test shows nothing"
 
 
+@pytest.mark.long
 def test_the_ring_is_bounded(ring: Armed, monkeypatch: pytest.MonkeyPatch) -> None:
     entry.end()
     monkeypatch.setattr(armed_session, "RING_BYTES", 1 << 18)
@@ -189,6 +190,7 @@ for step in range(5):
 """
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_leaves_a_run_to_the_next_command(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "GRAPHDBG_ARM": "1"}
     (tmp_path / "killed.py").write_text(KILLED)
@@ -205,6 +207,7 @@ def test_a_process_that_is_killed_leaves_a_run_to_the_next_command(tmp_path: Pat
     assert "ended before it could save its graphs" not in again.stderr
 
 
+@pytest.mark.long
 def test_a_ring_that_cannot_be_made_a_run_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "GRAPHDBG_ARM": "1"}
     (tmp_path / "killed.py").write_text(KILLED)

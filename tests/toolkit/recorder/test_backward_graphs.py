@@ -9,6 +9,8 @@ import pytest
 
 import graphdbg
 
+pytestmark = pytest.mark.long  # all share one recording
+
 
 @pytest.fixture(scope="module")
 def plain(runner):

@@ -47,6 +47,7 @@ def _start(runner, *words):
     )
 
 
+@pytest.mark.long
 def test_every_kind_of_death_is_seen_from_outside(runner):
     plain = runner.script("deaths.py", "all")
     done = runner.dump("all", SCRIPT, "all")
@@ -71,6 +72,7 @@ def test_every_kind_of_death_is_seen_from_outside(runner):
     assert "was killed by SIGSEGV, last event 1_0/" in done.stderr
 
 
+@pytest.mark.long
 def test_a_compiler_that_hangs_is_seen_while_it_does_and_after_ctrl_c(runner):
     child = _start(runner, sys.executable, "-m", "graphdbg", "dump", "-o", "hang", SCRIPT, "hang")
     try:
@@ -94,6 +96,7 @@ def test_a_compiler_that_hangs_is_seen_while_it_does_and_after_ctrl_c(runner):
     assert (ending.status, ending.signal, ending.process.uncaught) == ("killed", "SIGINT", "KeyboardInterrupt")
 
 
+@pytest.mark.long
 def test_a_full_disk_is_told_and_changes_nothing(runner):
     done = runner.dump("full", SCRIPT, "full")
     assert (done.code, done.stdout.split()) == (5, [str(n).encode() for n in range(2, 13)]), done.stderr

@@ -15,6 +15,8 @@ import graphdbg
 from graphdbg.dumps import held
 from graphdbg.toolkit.recorder.hold import Hold
 
+pytestmark = pytest.mark.long  # all share one recording
+
 SCRIPTS = Path(__file__).parent / "scripts"
 NAN = str(SCRIPTS / "nan.py")
 AOT = {"BACKEND": "aot_eager"}

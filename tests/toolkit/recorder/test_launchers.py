@@ -253,6 +253,7 @@ def _is_left_alone(done):
     assert found["hooks"] == []
 
 
+@pytest.mark.long
 def test_a_kernel_that_never_exits_can_be_read_while_it_lives(runner):
     """A notebook: lines come one by one, and the process is killed in the end."""
     environment = {**os.environ, "GRAPHDBG": "notebook", "TORCHINDUCTOR_CACHE_DIR": str(runner.cache)}

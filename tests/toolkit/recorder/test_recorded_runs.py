@@ -8,6 +8,8 @@ import pytest
 
 import graphdbg
 
+pytestmark = pytest.mark.long  # all share one recording
+
 KINDS = (
     "static",
     "dynamic@aot_eager",

@@ -14,6 +14,8 @@ from graphdbg.dumps.why import text
 
 from .conftest import SCRIPTS
 
+pytestmark = pytest.mark.long  # all share one recording
+
 SCRIPT = SCRIPTS / "stock_backward.py"
 FIRST, SECOND = "ca0_1_0/dynamo", "ca1_2_0/dynamo"
 

@@ -43,6 +43,7 @@ def different(rows: Path, *words: str) -> dict[str, list[str]]:
     return json.loads(done.stdout)["different"]
 
 
+@pytest.mark.long
 def test_a_compiled_training_step_is_counted_alike(tmp_path: Path) -> None:
     backends = "aot_eager,aot_eager_decomp_partition"
     assert not different(tmp_path / "rows.jsonl", "--only", "eager_backward_inside", "--backends", backends)

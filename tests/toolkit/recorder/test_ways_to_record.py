@@ -12,6 +12,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 ENDS = str(SCRIPTS / "ends.py")
 
 
+@pytest.mark.long
 def test_environment_alone_records_and_never_overwrites(runner):
     (runner.folder / "alone").mkdir()
     (runner.folder / "alone" / "run.json").write_text("an earlier one")

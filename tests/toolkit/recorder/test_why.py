@@ -218,6 +218,8 @@ def test_ddp_tells_the_parts_it_cut(runner):
 DDP = """
 import os, torch, torch.distributed as dist
 from torch import nn
+
+pytestmark = pytest.mark.long  # all share one recording
 os.environ.update(MASTER_ADDR="127.0.0.1", RANK="0", WORLD_SIZE="1")
 dist.init_process_group("gloo")
 class Net(nn.Module):

@@ -25,6 +25,7 @@ from tests.models.compile_models import MODELS
 models = list(MODELS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("way", "stages"), [("static", ("dynamo", "forward", "backward")), ("dynamic", ("joint",))])
 def test_a_small_model_agrees_at_its_stages(way: str, stages: tuple[str, ...]) -> None:
     rows = list(triton_matrix.rows("graph_convolution", way, stages))

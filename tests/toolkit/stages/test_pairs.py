@@ -59,6 +59,7 @@ ROWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [name if name in ("post-post", "right") else pytest.param(name, marks=pytest.mark.slow) for name in ROWS]
 )
@@ -93,6 +94,7 @@ torch.compile(f)(torch.randn(4, 6, requires_grad=True)).backward()
 """
 
 
+@pytest.mark.long
 def test_tokens_of_effects_end_in_the_forward(recorded_script: Callable[..., Path]) -> None:
     run = open_run(recorded_script(EFFECTS))
     if not any("with_effects" in node.target for node in run.graph("0_0/joint_passed").record.graph.nodes):

@@ -107,6 +107,7 @@ def rows(quick: str, names: Iterable[str]) -> list[Any]:
     return [name if name == quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", rows("cast", ROWS))
 def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
     hook, when, change, grad, how, node = ROWS[name]
@@ -210,6 +211,7 @@ DECOMPOSITIONS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", rows("backward", DECOMPOSITIONS))
 def test_a_wrong_decomposition_is_named(tmp_path: Path, name: str) -> None:
     op, arguments, body, line = DECOMPOSITIONS[name]

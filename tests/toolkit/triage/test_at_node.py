@@ -22,6 +22,7 @@ from ..test_subgraph import written_in_the_middle
 from .test_node_values import RELU_BUG, W, X, net, saved
 
 
+@pytest.mark.long
 def test_inputs_are_as_the_node_read_them(tmp_path: Path, server: ForkServer) -> None:
     gm, inputs = written_in_the_middle()
     graph = load_graph(save_graph(gm, inputs, tmp_path / "case"))
@@ -39,6 +40,7 @@ def test_inputs_are_as_the_node_read_them(tmp_path: Path, server: ForkServer) ->
     assert len(output["inputs"]) == 3
 
 
+@pytest.mark.long
 def test_a_wrong_compiled_value_stands_beside_eagers(tmp_path: Path, server: ForkServer) -> None:
     graph = saved(tmp_path / "case", net, X, W, **RELU_BUG)
     found = at_node(graph, "relu", server=server)

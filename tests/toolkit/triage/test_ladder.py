@@ -65,6 +65,7 @@ def test_the_rung_of_a_planted_fault(recorded: Path, server: ForkServer, fault: 
     assert "recorded inputs" in found.summary
 
 
+@pytest.mark.long
 def test_a_run_names_the_boundary_between_its_graphs(recorded: Path, server: ForkServer) -> None:
     found = triage_run(open_run(recorded), imports=["planted_decomposition"], server=server)
     assert [(row.id, row.verdict.verdict) for row in found.graphs] == [("0_0/dynamo", "fails"), ("0_0/inference", "ok")]
@@ -86,6 +87,7 @@ def test_a_run_without_time_judges_nothing_and_says_so(recorded: Path) -> None:
     assert "1 cannot be judged (0_0/dynamo)" in found.summary
 
 
+@pytest.mark.long
 def test_a_run_that_was_interrupted_says_so_first(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*given: Any, **more: Any) -> None:
         raise KeyboardInterrupt

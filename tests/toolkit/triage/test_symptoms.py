@@ -190,6 +190,7 @@ def test_a_nan_of_eagers_own_is_named_where_it_was_asked_for(negative, server):
     assert _triage(negative, "wrong", server).verdict.verdict == "ok"
 
 
+@pytest.mark.long
 def test_a_healthy_run_is_ok_under_a_symptom_with_what_was_looked_at(recorded, server):
     for symptom in ("memory", "crash", "nan", "recompiles", "slow"):
         found = _triage(open_run(recorded), symptom, server)

@@ -259,6 +259,7 @@ FAST = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in CASES])
 def test_kernels_compute_what_eager_does(name: str) -> None:
     function, inputs, settings, holds = CASES[name]

@@ -34,6 +34,7 @@ def rows(dtype: torch.dtype) -> Iterator[tuple[str, Any, tuple[torch.Tensor, ...
                 yield name, function, given
 
 
+@pytest.mark.long
 def test_every_operation_in_one_kernel_is_eagers() -> None:
     for chosen in (FLOATS, PAIRS):
         found = [(name, function) for name, function, _ in rows(torch.float32) if name in chosen]

@@ -285,6 +285,7 @@ def test_a_ladder_without_its_end_keeps_its_rungs() -> None:
     assert ladder.cells("triton_interpret").said == ""
 
 
+@pytest.mark.long
 def test_the_real_command(work: Path) -> None:
     class Net(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
