@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 
 from graphdbg.minifier.events import Happening, QueryAnswered
 from graphdbg.minifier.search.problem import Aborted, Answer, Candidate
@@ -17,16 +17,22 @@ LARGE = 150
 
 @dataclass
 class Slow(Abstract):
-    """Large candidates that fail have an answer only by being ended; `ended` are those that were."""
+    """Large candidates that fail have an answer only by being ended, small ones when a large one has begun (where one
+    does); `ended` are those that were."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.ended: list[str] = []
-        self.guard = Lock()
+        self.guard, self.begun = Lock(), Event()
 
     def test(self, candidate: Candidate) -> Answer:
         aborts, end = self.aborts, time.monotonic() + 20
-        if LARGE < len(candidate.keep) < self.size and self.failure(self.shape, candidate):
+        fails = self.failure(self.shape, candidate)
+        if fails and len(candidate.keep) <= LARGE:
+            self.begun.wait(1.0)
+            self.begun.set()
+        if fails and LARGE < len(candidate.keep) < self.size:
+            self.begun.set()
             while self.aborts == aborts:
                 assert time.monotonic() < end, "nobody ended what is not needed"
                 time.sleep(0.002)

@@ -31,6 +31,18 @@ class Outside(BaseException):
     """A run beside the program's own was about to do something that cannot be done twice."""
 
 
+class EagerMode(t.TorchDispatchMode):
+    """A mode for runs of eager, in which torch compiles loops, branches and flex attention all the same: they are each
+    one operation, `func` without a schema. Under any other mode Dynamo leaves them uncompiled from then on."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Whether the mode is off while something is compiled, and on while that runs."""
+        return True
+
+
 @contextlib.contextmanager
 def own_hooks() -> Iterator[None]:
     """Keeps what is saved for a backward from the program's own hooks (a checkpoint counts it)."""

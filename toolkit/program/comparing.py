@@ -26,6 +26,7 @@ from ..numerics.comparison import compare
 from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
 from ..verdicts.verdict import KINDS as KIND_OF
 from ..verdicts.verdict import OK, Verdict, fails
+from .aside import EagerMode
 from .records import CallRung
 
 UNSTABLE = 1e-3
@@ -262,10 +263,8 @@ def said(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
 
 
-class Rounding(t.TorchDispatchMode):
+class Rounding(EagerMode):
     """Moves every fresh float result of an operation in place, by as much as rounding could."""
-
-    supports_higher_order_operators = True  # of a loop or a branch what comes out is moved
 
     def __init__(self, seed: int) -> None:
         super().__init__()

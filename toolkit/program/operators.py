@@ -18,9 +18,10 @@ from ...dumps.allowlist import is_custom
 from .. import torch_private as t
 from ..debug_nop.checking import checked
 from ..verdicts.mismatches import NodeMismatch
+from .aside import EagerMode
 
 
-class Watching(t.TorchDispatchMode):
+class Watching(EagerMode):
     """Checks operators that are not torch's until one is wrong. `found`: what that is."""
 
     def __init__(self) -> None:

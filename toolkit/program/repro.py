@@ -16,10 +16,12 @@ For example:
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -73,7 +75,8 @@ class Rungs:
 
     def fresh(self, rung: str) -> Callable[..., Any]:
         """The function under a rung, with nothing compiled so far."""
-        chosen = self.backend if rung == self.last else t.look_up("lookup_backend")(_BACKENDS[rung])
+        named = self.backend if rung == self.last else t.look_up("lookup_backend")(_BACKENDS[rung])
+        chosen = without_cuda_graphs(named)
 
         def backend(gm: Any, inputs: Any, **kwargs: Any) -> Any:
             self.graphs += 1
@@ -89,6 +92,16 @@ class Rungs:
             dynamic=getattr(context, "_dynamic", None),
             **alone,
         )
+
+
+def without_cuda_graphs(backend: Any) -> Any:
+    """The backend as it is, but that its own options ask for no CUDA graphs: what they return is overwritten by the
+    next call, which would be one beside the program's."""
+    if not getattr(backend, "config", {}).get("triton.cudagraphs"):
+        return backend
+    chosen = copy.copy(backend)
+    chosen.config = {**backend.config, "triton.cudagraphs": False}
+    return chosen
 
 
 @functools.cache
@@ -132,14 +145,38 @@ def roomy() -> Iterator[None]:
         yield
 
 
+_forced = threading.local()
+
+
+def forced() -> bool:
+    """Whether this thread runs eager, and leaves uncompiled what the program compiles."""
+    return getattr(_forced, "eager", False)
+
+
+def as_in_eager(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """What torch compiles for itself in eager mode (`torch.cond`, flex attention), compiled there, too: uncompiled it
+    gives no gradients of what its functions close over."""
+
+    @functools.wraps(compiled)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch.compiler.set_stance("default"):
+            return compiled(*args, **kwargs)
+
+    return run
+
+
 @contextlib.contextmanager
 def stance(eager: bool) -> Iterator[None]:
-    """Sets torch's stance: nothing compiled, or torch's default, whatever the program's stance is. CUDA graphs are off
-    in rungs: what they return is overwritten by the next."""
+    """Sets torch's stance: nothing compiled, or torch's default, whatever the program's stance is. CUDA graphs are off,
+    as in `without_cuda_graphs`."""
     t.look_up("inductor_config")
     with torch.compiler.set_stance("force_eager" if eager else "default"):
         if eager:
-            yield
+            before, _forced.eager = forced(), True
+            try:
+                yield
+            finally:
+                _forced.eager = before
             return
         with eager_draws(), t.inductor_config.patch({"triton.cudagraphs": False}), roomy():
             yield
@@ -418,7 +455,7 @@ class FunctionCalls:
         calls = [lines for at, (_, _, lines) in enumerate(self.calls[: last + 1]) if own or at in mine]
         source = self.source
         tensors = dict(source.tensors) | {f"given_{at}": tensor for at, tensor in given.items()}
-        asked = getattr(rungs.backend, "config", {})
+        asked = getattr(rungs.backend if own else without_cuda_graphs(rungs.backend), "config", {})
         options = {key: value for key, value in asked.items() if isinstance(value, (bool, int, str, float))}
         compiled: dict[str, Any] = {
             "fullgraph": bool(getattr(rungs.context, "fullgraph", False)),

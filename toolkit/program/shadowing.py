@@ -42,7 +42,7 @@ from .beside import Beside
 from .comparing import Levels
 from .reach import callable_of, is_library, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, Call
-from .repro import FunctionCalls, Rungs, uncounted
+from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted
 from .start import NotCopied, Start
 
 LIGHT = 0.1
@@ -113,6 +113,8 @@ class Shadow:
 
         def __call__(context: Any, function: Any) -> Any:
             compiled = original(context, function)
+            if forced() and _by_torch(context):
+                return as_in_eager(compiled)
             if (
                 self.ended
                 or self._busy()
@@ -353,12 +355,17 @@ def _inside(folder: Path) -> str:
 
 def _by_torch(context: Any) -> bool:
     """Whether a file of torch's asks for this compile, except those that every compile goes through."""
-    root = _inside(Path(torch.__file__).parent)
-    passed = (_inside(Path(__file__).parents[2]), _inside(Path(inspect.getfile(type(context))).parent), torch.__file__)
+    root, ours = _inside(Path(torch.__file__).parent), _inside(Path(__file__).parents[2])
+    passed = (_inside(Path(inspect.getfile(type(context))).parent), torch.__file__)
     frame: Any = sys._getframe()
-    while frame is not None and frame.f_code.co_filename.startswith(passed):
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(root) and not file.startswith(passed):
+            return True
+        if not file.startswith((root, ours)):
+            return False
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(root)
+    return False
 
 
 def _made_at() -> tuple[str, int]:

@@ -21,6 +21,7 @@ import sys
 import textwrap
 import types
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +319,9 @@ class Source:
         for name in sorted(_reads(inside) - own):
             if name in space and name not in (value.__name__, "__name__", "__builtins__"):
                 self._reads(name, space)
+        for name in set(_early(first)) & self.spaces.keys():
+            if _is_constant(self.spaces[name][name]):
+                self.definitions.setdefault(name, f"{name} = {self.text(self.spaces[name][name], name)}")
         return text
 
     def _reads(self, name: str, space: dict[str, Any]) -> None:
@@ -389,6 +393,22 @@ def _file_of(value: Any) -> str:
         return value.__code__.co_filename
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     return getattr(module, "__file__", None) or ""
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether its text stands alone."""
+    return isinstance(value, (*_PLAIN, float, complex, torch.device)) or (
+        type(value) is tuple and all(map(_is_constant, value))
+    )
+
+
+def _early(node: ast.AST) -> Iterator[str]:
+    """The names that are read where a definition stands: by defaults, bases and the body of a class."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    later = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+    for part in [*node.args.defaults, *node.args.kw_defaults] if later else ast.iter_child_nodes(node):
+        yield from _early(part) if part is not None else ()
 
 
 def _reads(text: str) -> set[str]:

@@ -39,6 +39,7 @@ class Start:
     def __init__(self, reached: Reached) -> None:
         self.reached = reached
         self.storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        self._first: dict[int, torch.Tensor] = {}
         self.shared: set[int] = set()
         """The storages in which several of the tensors lie."""
         self.forms: list[tuple[str, torch.Tensor, tuple[Any, ...], Any, bool]] = []
@@ -47,7 +48,7 @@ class Start:
                 for part in _flat(tensor):
                     self._take(name, part)
                 gradient = tensor.grad if tensor.is_leaf and not tensor.is_inference() else None
-                for part in _flat(gradient) if gradient is not None else []:
+                for part in _flat(gradient) if gradient is not None and not _lost(gradient) else []:
                     self._take(f"gradient of {name}", part)
                 self.forms.append((name, tensor, _form(tensor), gradient, tensor.requires_grad))
         except (RuntimeError, ValueError) as error:  # ValueError: a parameter of a lazy module
@@ -63,15 +64,18 @@ class Start:
             self.shared.add(storage._cdata)
         else:
             self.storages[storage._cdata] = (storage, storage.clone())
+            self._first[storage._cdata] = tensor
 
     def put_back(self) -> None:
         """Restores everything as it was."""
-        for storage, kept in self.storages.values():
+        for key, (storage, kept) in self.storages.items():
+            if _lost(self._first[key]):  # another tensor is there
+                continue
             if storage.nbytes() != kept.nbytes():
                 storage.resize_(kept.nbytes())
             storage.copy_(kept)
         for _, tensor, form, gradient, requires in self.forms:
-            if _form(tensor) != form:
+            if not _lost(tensor) and _form(tensor) != form:
                 with torch.no_grad():
                     storage = self.storages[form[-1]][0] if form[-1] in self.storages else tensor.untyped_storage()
                     tensor.data = torch.empty(0, dtype=form[3], device=tensor.device).set_(
@@ -91,17 +95,23 @@ class Start:
     def written(self) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
         """The tensors whose memory or form changed, by their first name; and the `.grad` of leaves that is another
         object, or has other numbers."""
-        changed = {key for key, (storage, kept) in self.storages.items() if not _equal(storage, kept)}
+        changed = {
+            key
+            for key, (storage, kept) in self.storages.items()
+            if not _lost(self._first[key]) and not _equal(storage, kept)
+        }
         touched = lambda tensor: any(part.untyped_storage()._cdata in changed for part in _flat(tensor))  # noqa: E731
         tensors = [
-            (name, tensor) for name, tensor, form, _, _ in self.forms if _form(tensor) != form or touched(tensor)
+            (name, tensor)
+            for name, tensor, form, _, _ in self.forms
+            if not _lost(tensor) and (_form(tensor) != form or touched(tensor))
         ]
         gradients = [
             (f"{name}.grad", tensor.grad)
             for name, tensor, _, before, _ in self.forms
             if tensor.is_leaf
             and not tensor.is_inference()
-            and (tensor.grad is not before or (before is not None and touched(before)))
+            and (tensor.grad is not before or (before is not None and not _lost(before) and touched(before)))
         ]
         return tensors, gradients
 
@@ -153,6 +163,17 @@ def _flat(tensor: torch.Tensor) -> list[torch.Tensor]:
     if wrappers.is_wrapper(tensor):
         return [inner for part in wrappers.parts(tensor).values() for inner in _flat(part)]
     return [tensor]
+
+
+def _lost(tensor: torch.Tensor) -> bool:
+    """Whether it came out of a CUDA graph that has run again since: torch then refuses to read it."""
+    try:
+        for part in _flat(tensor):
+            if part.is_cuda and part.layout == torch.strided:
+                part.untyped_storage().data_ptr()
+    except RuntimeError:
+        return True
+    return False
 
 
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import torch_private as t
+from .aside import EagerMode
 
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
 MOST = 20_000
@@ -39,7 +40,7 @@ class Step(NamedTuple):
     from_unwritten: bool
 
 
-class Tracing(t.TorchDispatchMode):
+class Tracing(EagerMode):
     """Records each operation."""
 
     def __init__(self) -> None:
@@ -48,6 +49,8 @@ class Tracing(t.TorchDispatchMode):
         self.unwritten: dict[int, torch.Tensor] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not hasattr(func, "_schema"):
+            return func(*args, **(kwargs or {}))
         inputs = [value for value in t.tree_leaves((args, kwargs or {})) if not isinstance(value, torch.Generator)]
         given = tuple(map(_number, inputs)) if len(self.steps) < MOST else ()
         name = func.overloadpacket.__name__

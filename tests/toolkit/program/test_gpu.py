@@ -54,3 +54,33 @@ def test_a_state_that_the_next_use_makes_anew_is_not_made_by_reading_it() -> Non
     torch.cuda.set_rng_state(generator)
     dropout.setstate(state)
     assert all(map(torch.equal, one, (model(x)[0], torch.rand(2, device="cuda"))))
+
+
+def trained(folder: Path | None) -> list[float]:
+    """The losses of a training under CUDA graphs, whose gradients are gone with the next call."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.GELU(), torch.nn.Linear(32, 4)).cuda()
+    step, optimizer = torch.compile(model, mode="reduce-overhead"), torch.optim.AdamW(model.parameters(), 1e-2)
+
+    def train() -> list[float]:
+        losses = []
+        for _ in range(5):
+            loss = step(torch.randn(16, 8, device="cuda")).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    if folder is None:
+        return train()
+    with graphdbg.shadow(folder) as found:
+        losses = train()
+    assert found.verdict.verdict in ("ok", "rounding") and not found.notes, (found.summary, found.notes)
+    assert [{row.part for row in call.rows} for call in found.calls] == [{"", "backward"}] * 3
+    return losses
+
+
+def test_a_training_under_cuda_graphs_goes_on_as_alone_and_each_backward_is_judged(tmp_path: Path) -> None:
+    assert trained(None) == trained(tmp_path / "found")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import runpy
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ import graphdbg
 from graphdbg.toolkit.program.concluding import shown
 from graphdbg.toolkit.program.reach import reach
 from graphdbg.toolkit.program.records import ALONE
+from graphdbg.toolkit.program.repro import Rungs
 from graphdbg.toolkit.program.run import triage_program
 from graphdbg.toolkit.program.source import CannotSayError, Source
 from graphdbg.toolkit.program.start import Start
@@ -70,6 +73,40 @@ def test_a_class_of_a_function_s_keeps_what_its_methods_hold() -> None:
     assert space["held"] == [1] and not held
 
 
+def test_what_a_definition_reads_where_it_stands_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "of_a_user.py").write_text(
+        "SIZE, FACTORS = 4, (2.0, 3)\nclass Net:\n    factors = FACTORS\n"
+        "    def __init__(self, size=SIZE, *, kind, other=SIZE):\n"
+        "        self.size = size\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    net = importlib.import_module("of_a_user").Net
+    source, space = Source({}), dict[str, Any]()
+    source.begin(Start(reach(lambda value: value, (net,), {})), set())
+    name = source.text(net, "Net")
+    exec("\n".join(source.definitions.values()), space)
+    assert space[name](kind=1).size == 4 and space[name].factors == (2.0, 3)
+
+
+class _Backend:
+    """A backend with options, as a mode of torch.compile makes one."""
+
+    def __init__(self) -> None:
+        self.config, self.asked = {"triton.cudagraphs": True, "max_autotune": True}, list[dict[str, bool]]()
+
+    def __call__(self, gm: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        self.asked.append(self.config)
+        return gm.forward
+
+
+def test_a_rung_has_no_cuda_graphs_though_the_programs_mode_asks_for_them() -> None:
+    backend = _Backend()
+    rungs = Rungs(lambda x: x.sin(), SimpleNamespace(callback=backend))
+    rungs.fresh("_Backend")(torch.ones(2))
+    assert backend.asked == [{"triton.cudagraphs": False, "max_autotune": True}]
+    assert backend.config["triton.cudagraphs"]
+
+
 def test_what_has_no_text_is_named() -> None:
     source = Source({})
     with pytest.raises(CannotSayError, match="numbers_it, a builtins"):
@@ -106,7 +143,7 @@ def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_a
     with graphdbg.shadow(tmp_path / "found") as found:
         for scale in (2, 3):
             torch.compile(scaled_by(scale), backend="eager")(torch.ones(8, 8))
-    assert found.at is not None and found.verdict.layer == "dynamo", found.summary
+    assert found.at is not None and found.verdict.layer == "dynamo" and found.at.repro, (found.summary, found.at)
     assert "only in the program's own call" in found.verdict.reason and "a guard is missing" in found.verdict.reason
     monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")  # what the repro sets lasts as long as the test
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)

@@ -250,3 +250,20 @@ def test_an_error_of_eagers_backward_that_a_compile_raises_is_no_fault_of_it(tmp
         torch.compile(step, backend="aot_eager")(torch.ones(3, requires_grad=True))
     assert found.verdict.verdict == "ok" and "in its backward" in found.calls[0].rows[-1].verdict.reason, found.summary
     assert found.summary.startswith("Results and what is written (no gradients) agree with eager: 1 of 1 call")
+
+
+class _Gated(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.mean() > 0, lambda x: self.one(x).relu(), lambda x: self.other(x).tanh(), (x,))
+
+
+def test_what_torch_compiles_in_eager_mode_too_has_its_gradients(tmp_path: Path) -> None:
+    model = _Gated()
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(model, backend="aot_eager")(torch.ones(2, 4)).square().sum().backward()
+    assert found.verdict.verdict == "ok", found.summary
+    assert [row.rung for row in found.calls[0].rows if row.part == "backward"] == ["eager", "dynamo", "aot_eager"]
