@@ -46,7 +46,7 @@ class CudnnDropout(NamedTuple):
         if torch.equal(before, torch.cuda.get_rng_state(self.device)):
             return state.clone()
         torch.cuda.set_rng_state(before, self.device)
-        return torch.empty(0)
+        return torch.empty(0, dtype=state.dtype, device=self.device)
 
     def setstate(self, state: torch.Tensor) -> None:
         """Restores a copy. The generator, restored before, keeps its state."""

@@ -61,10 +61,10 @@ def trained(folder: Path | None) -> list[float]:
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.GELU(), torch.nn.Linear(32, 4)).cuda()
-    step, optimizer = torch.compile(model, mode="reduce-overhead"), torch.optim.AdamW(model.parameters(), 1e-2)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
 
     def train() -> list[float]:
-        losses = []
+        step, losses = torch.compile(model, mode="reduce-overhead"), []
         for _ in range(5):
             loss = step(torch.randn(16, 8, device="cuda")).square().mean()
             optimizer.zero_grad()
