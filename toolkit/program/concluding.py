@@ -220,6 +220,11 @@ _ENDED = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that somebody sends to end a program."""
 _STALE = "compiled again it agrees, so this call ran code compiled for an earlier call: a guard is missing"
 _OLD = "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache on disk"
+_OVERWRITTEN = (
+    "it reads a result or a gradient of a call that a later one has overwritten, as CUDA graphs do (clone what has to "
+    "last; where gradients are summed up, begin with a zeroed .grad and zero_grad(set_to_none=False); or compile with "
+    "options={'triton.cudagraphs': False} in place of the mode)"
+)
 _SHORT = 3
 """Sentences of a finding that go into the verdict's own."""
 
@@ -320,9 +325,12 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
         how = hung or f"{died.in_flight} was at work when {ended}"
         return cannot_tell(f"{died.place}: {how}{stopped_at(folder, died.pid)}")
     raised = f" ({program.raised})" if program.raised else ""
-    return cannot_tell(
-        f"the program itself ended with {_by(code)}{raised}; nothing that was compared departs from eager"
-    )
+    rest = "nothing that was compared departs from eager"
+    if "of CUDAGraphs that has been overwritten" in raised:
+        return cannot_tell(
+            f"the program itself ended with {_by(code)}: {_OVERWRITTEN}; {rest}, with CUDA graphs off beside it"
+        )
+    return cannot_tell(f"the program itself ended with {_by(code)}{raised}; {rest}")
 
 
 def _why_none(program: Program, code: int) -> str:

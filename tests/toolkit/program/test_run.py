@@ -154,6 +154,9 @@ def test_a_call_in_which_eager_dies_or_hangs_is_named_with_its_line(
 def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_path: Path) -> None:
     right = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager"), CallRung("dynamo")])
     unlooked = Call("1:2", "step", "train.py", 3, 1, why="it talks to other processes")
+    text = "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run."
+    over = concluded(Program([right], raised=text), tmp_path, JudgedCall(), ["python", "train.py"], 1).verdict
+    assert "clone what has to last" in over.reason and "Error:" not in over.reason
     ended = concluded(Program([right], raised="KeyError: 3"), tmp_path, JudgedCall(), ["python", "train.py"], 1)
     assert ended.verdict.exit_code == 4
     assert ended.verdict.reason == (
