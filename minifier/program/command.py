@@ -42,6 +42,8 @@ class Cutting:
         backend = re.search(r"^BACKEND = '(\w+)'", self.text, re.MULTILINE)
         self.before = BEFORE.get(backend[1], "") if backend else ""
         self.kind = self._kind(program)
+        if self.before and self._kind(program, "--backend", self.before) == self.kind:
+            self.before = ""  # a guard is missing, say: every backend shows it
 
     def _kind(self, program: Path, *flags: str) -> str:
         trial = run_once(program, *flags, limit_s=LIMIT_S, bare=self.bare)

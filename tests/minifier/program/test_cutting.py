@@ -52,3 +52,12 @@ def test_what_judges_in_a_repro_is_left() -> None:
         "import os\nimport sys\nsys.excepthook = unsure\n" + re.findall(r"^os\.environ.*$", PROGRAM, re.MULTILINE)[0]
     )
     assert not [text for text in command._deletions(shown) if text.count("\n") < 3]
+
+
+def test_what_fails_under_every_backend_is_cut_under_its_own_alone(tmp_path: Path) -> None:
+    program = tmp_path / "repro.py"
+    program.write_text(
+        "import sys\nBACKEND = 'inductor'\nunused = 1\ndef main():\n    print('FAILS (values): it is off')\n"
+        "    sys.exit(1)\nif __name__ == '__main__':\n    main()\n"
+    )
+    assert "unused" not in Cutting(program, float("inf")).run()
