@@ -31,6 +31,7 @@ def busy() -> Iterator[None]:
     gc.callbacks.remove(pause)
 
 
+@pytest.mark.long
 def test_threads_at_different_depths_parse_at_once(busy: None) -> None:
     found: list[str | int] = []
 

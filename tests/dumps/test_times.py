@@ -60,6 +60,7 @@ def test_a_backward_that_is_compiled_with_its_forward_is_counted_once(tmp_path: 
     ]
 
 
+@pytest.mark.long
 def test_the_table_has_what_was_measured(
     recorded_script: Callable[..., Path], capsys, monkeypatch, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ def test_another_failure_is_told(tmp_path: Path) -> None:
     assert "1 other failure" in why
 
 
+@pytest.mark.long
 def test_a_run_without_a_failure_is_judged_under_the_rung_that_was_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

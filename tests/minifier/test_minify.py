@@ -55,6 +55,7 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "graphdbg", "minify", *map(str, arguments)]
 
 
+@pytest.mark.long
 def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
     gm, inputs = network()
     with inductor_config.patch(BUG):

@@ -507,7 +507,7 @@ class FunctionCalls:
         copied = []
         for name in [module for module in sys.modules if module in names]:
             file = Path(getattr(sys.modules[name], "__file__", "") or "")
-            if file.suffix == ".py" and "." not in name:
+            if file.suffix == ".py" and "." not in name and file.exists():
                 (folder / MODULES).mkdir(exist_ok=True)
                 shutil.copyfile(file, folder / MODULES / file.name)
                 copied.append(name)

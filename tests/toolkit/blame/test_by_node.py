@@ -129,6 +129,7 @@ def test_a_wrong_lowering_in_a_backward_is_named_with_its_forward_node(
     assert f"`{node.name}`" in found.sentence
 
 
+@pytest.mark.long
 def test_a_wrong_lowering_is_named_and_a_verified_work_around_given(
     folder: Path, server: ForkServer, plant: Plant
 ) -> None:

@@ -143,7 +143,7 @@ def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_a
     with graphdbg.shadow(tmp_path / "found") as found:
         for scale in (2, 3):
             torch.compile(scaled_by(scale), backend="eager")(torch.ones(8, 8))
-    assert found.at is not None and found.verdict.layer == "dynamo" and found.at.repro, (found.summary, found.at)
+    assert found.at is not None and found.verdict.layer == "dynamo" and found.at.repro, (found.summary, found.notes)
     assert "only in the program's own call" in found.verdict.reason and "a guard is missing" in found.verdict.reason
     monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")  # what the repro sets lasts as long as the test
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)

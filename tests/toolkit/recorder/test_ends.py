@@ -74,6 +74,7 @@ def test_output_and_exit_code_equal_a_plain_run(runner, way):
     assert (done.code, done.stdout) == (plain.code, plain.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_failing_recorder_changes_nothing_and_is_told(runner, backend):
     done = runner.dump(f"sabotage-{backend}", "--", str(Path(SCRIPT).with_name("sabotage.py")), backend)

@@ -16,6 +16,8 @@ from graphdbg.cli import run as command
 from graphdbg.dumps import why
 from graphdbg.toolkit.recorder import why_hooks
 
+pytestmark = pytest.mark.long  # all share one recording
+
 SCRIPT = Path(__file__).parent / "scripts" / "why.py"
 
 
@@ -219,7 +221,6 @@ DDP = """
 import os, torch, torch.distributed as dist
 from torch import nn
 
-pytestmark = pytest.mark.long  # all share one recording
 os.environ.update(MASTER_ADDR="127.0.0.1", RANK="0", WORLD_SIZE="1")
 dist.init_process_group("gloo")
 class Net(nn.Module):

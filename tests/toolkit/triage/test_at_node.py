@@ -56,6 +56,7 @@ def test_a_wrong_compiled_value_stands_beside_eagers(tmp_path: Path, server: For
     assert (right.exit_code, right.at["wrong"]) == (1, None), "the graph fails, and this value does not"
 
 
+@pytest.mark.long
 def test_without_a_program_eagers_values_are_there(tmp_path: Path, server: ForkServer) -> None:
     graph = saved(tmp_path / "case", net, X, W, **RELU_BUG | {"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"})
     found = at_node(graph, "relu", server=server)

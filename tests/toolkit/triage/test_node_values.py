@@ -92,6 +92,7 @@ def test_random_numbers_are_those_of_the_kernels(tmp_path: Path, server: ForkSer
     assert max(errors.values()) < 1e-6, errors
 
 
+@pytest.mark.long
 def test_a_wrong_kernel_is_the_first_bad_node_and_the_failure_is_the_same(tmp_path: Path, server: ForkServer) -> None:
     graph = saved(tmp_path / "case", net, X, W, **RELU_BUG)
     events, seen = read(graph, "inductor", server)
