@@ -29,6 +29,7 @@ KEPT = {"unsure", "leaves", "left", "everything", "differs", "main"}
 HELPERS = {"rebuilt", "restore"}
 """Functions of the repro that go as a whole, where nothing calls them."""
 SET = {"sys.excepthook", "os.environ['TORCHINDUCTOR_FORCE_DISABLE_CACHES']"}
+"""What the repro sets for the sake of its exit code, which is not cut."""
 BEFORE = {"aot_eager": "eager", "aot_eager_decomp_partition": "aot_eager", "inductor": "aot_eager_decomp_partition"}
 LIMIT_S = 120.0
 

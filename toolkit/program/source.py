@@ -319,7 +319,7 @@ class Source:
         for name in sorted(_reads(inside) - own):
             if name in space and name not in (value.__name__, "__name__", "__builtins__"):
                 self._reads(name, space)
-        for name in set(_early(first)) & self.spaces.keys():
+        for name in sorted(set(_early(first)) & self.spaces.keys()):
             if _is_constant(self.spaces[name][name]):
                 self.definitions.setdefault(name, f"{name} = {self.text(self.spaces[name][name], name)}")
         return text

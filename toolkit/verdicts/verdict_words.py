@@ -108,7 +108,7 @@ _REPORTED = {
     "metadata": (
         "gives other metadata than eager",
         "shape, dtype, device, strides, in-place changes and shared memory as in eager mode",
-        "others (see above)",
+        "different ones (see above)",
     ),
     "missing_error": ("does not raise eager's error", "the exception that eager mode raises", "no exception"),
     "hang": ("does not end", "it ends, as in eager mode", "it does not end"),
