@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from graphdbg.dumps.schema import Ambient
 from graphdbg.toolkit.kernel_checks.findings import Checked
 from graphdbg.toolkit.kernel_checks.run import checked
+from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 from tests.matrix.triton_matrix import WAYS
 from tests.models.triton_graphs import MODELS, Graph, graphs_of
@@ -30,7 +31,7 @@ def rows(model: str, way: str, stages: tuple[str, ...]) -> Iterator[tuple[Graph,
         graph = graphs_of(model, **WAYS[way])[index]
         ambient = Ambient(autocast={"cpu": "bfloat16"} if way == "bfloat16" and graph.stage == "dynamo" else {})
         spec = ReplaySpec(graph.stage, graph.kwargs, ambient, dynamic=graph.dynamic)
-        yield graph, checked(graph.gm, graph.inputs, spec, plain=False)
+        yield graph, checked(Live(graph.gm, graph.inputs, spec), plain=False)
 
 
 def main() -> None:
