@@ -137,7 +137,7 @@ class Beside:
             return
         folder = self.shadow.folder / f"repro-{self.call.key.replace(':', '-')}"
         self.call.unsaid = self.compiled.kept.write(folder, self.call, failed, self.compiled.rungs, given)
-        self.call.repro = "" if self.call.unsaid else str(folder)
+        self.call.repro = str(folder) if folder.exists() else ""
         self.shadow.write(self.call)
 
     def forward(self) -> None:

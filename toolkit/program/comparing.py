@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
 from ...dumps.torchside import wrappers
@@ -25,8 +28,9 @@ from ..live.execution import same_bits
 from ..numerics.comparison import compare
 from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
 from ..verdicts.verdict import KINDS as KIND_OF
-from ..verdicts.verdict import OK, Verdict, fails
+from ..verdicts.verdict import OK, Verdict, Where, fails
 from .aside import EagerMode
+from .reach import is_library
 from .records import CallRung
 
 UNSTABLE = 1e-3
@@ -247,7 +251,8 @@ def _tolerance(value: Any) -> float | None:
 
 def _raised(key: str, eager: Left, got: Left) -> Verdict:
     if eager.error is None:
-        return fails("crash", key, f"it raises {said(got.error)}; eager does not")
+        verdict = fails("crash", key, f"it raises {said(got.error)}; eager does not")
+        return msgspec.structs.replace(verdict, where=Where(line=line)) if (line := user_line(got.error)) else verdict
     if got.error is None:
         return fails("missing_error", key, f"it raises nothing; eager raises {said(eager.error)}")
     alike = {type(eager.error).__name__, "InternalTorchDynamoError", "TorchRuntimeError", "BackendCompilerFailed"}
@@ -261,6 +266,13 @@ def said(error: BaseException | None) -> str:
     it)."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
     return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
+
+
+def user_line(error: BaseException | None) -> str:
+    """The innermost line of the user's own at which Dynamo was when it raised, as `train.py:19`, or ""."""
+    stack = str(error).partition("\nfrom user code:\n")[2].partition("\n\n")[0]
+    lines = [at for at in re.findall(r'File "([^"]+)", line (\d+)', stack) if not is_library(at[0])]
+    return f"{Path(lines[-1][0]).name}:{lines[-1][1]}" if lines else ""
 
 
 class Rounding(EagerMode):

@@ -97,6 +97,9 @@ def verified(call: Call, python: str) -> Repro:
         if repro.says == "shows":
             (folder / WITH_MODULES).replace(folder / ALONE)
             return msgspec.structs.replace(repro, path=str(folder / ALONE), modules=True)
+    if repro.says != "shows" and not repro.interrupted and call.unsaid:
+        shutil.rmtree(folder)
+        return Repro(why=call.unsaid)
     (folder / WITH_MODULES).unlink()
     if f'HERE / "{MODULES}"' not in (folder / ALONE).read_text(encoding="utf-8"):
         shutil.rmtree(folder / MODULES, ignore_errors=True)
@@ -364,7 +367,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     reason = f"{call.place}: {row.verdict.reason}, " + (
         "only in the program's own call" if own else f"from {row.rung} on"
     )
-    where = Where(line=_line(call), name=row.value)
+    where = Where(line=row.verdict.where.line if row.verdict.where else _line(call), name=row.value)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
     if call.operator is not None:
         again = shlex.join(["graphdbg", "triage", "--", *command]) if command else ""

@@ -78,7 +78,6 @@ MOST = 300_000
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleType, types.CodeType, torch.dtype,
     torch.device,
           torch.Size, types.BuiltinFunctionType, slice, range, type(Ellipsis), torch.layout)  # fmt: skip
-_ONCE = (types.GeneratorType, io.IOBase, types.AsyncGeneratorType)
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPState")
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
 
@@ -100,6 +99,8 @@ class Reached:
         self.tensors: list[tuple[str, torch.Tensor]] = []
         self.boxes: list[Restorable] = []
         self.generators: list[Any] = []
+        self.once: list[tuple[str, Any]] = []
+        """What can be read but once: iterators and files."""
         self.refused = ""
         self.backward = False
         """Whether it runs a backward of its own: then hooks on leaves are called."""
@@ -148,26 +149,112 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
         if len(seen) > MOST:
             reached.refused = f"it reaches more than {MOST:,} objects"
             return reached
-        reached.refused = reached.refused or _why_not(name, value)
+        if any(base.__name__ in _DISTRIBUTED for base in type(value).__mro__):
+            to = f"it talks to other processes ({name or 'the module'} is {type(value).__name__})"
+            reached.refused = reached.refused or to
+        if _is_read_once(value):
+            reached.once.append((name or "something", value))
         work.extend(_parts(reached, name, value, outside))
     return reached
 
 
+_CALLS = ("__call__", "_call_impl", "_wrapped_call_impl")
+
+
+def _user_function(inner: Any, owner: Any) -> Any:
+    """The function that the user wrote: of a module that is called its `forward`."""
+    called = isinstance(owner, torch.nn.Module) and getattr(inner, "__name__", "") in _CALLS
+    return getattr(type(owner), "forward", inner) if called else inner
+
+
 def argument_names(inner: Any, owner: Any) -> list[str]:
     """The names of positional arguments, without that of the object that a method is bound to."""
-    target = type(owner).forward if isinstance(owner, torch.nn.Module) and hasattr(type(owner), "forward") else inner
-    code = getattr(target, "__code__", None)
+    code = getattr(_user_function(inner, owner), "__code__", None)
     if code is None:
         return []
     return list(code.co_varnames[: code.co_argcount])[1 if owner is not None else 0 :]
 
 
-def _why_not(name: str, value: Any) -> str:
-    if isinstance(value, _ONCE) or (hasattr(value, "__next__") and not isinstance(value, torch.Tensor)):
-        return f"it reads {name or 'something'}, a {type(value).__name__}, whose state cannot be restored"
-    if any(base.__name__ in _DISTRIBUTED for base in type(value).__mro__):
-        return f"it talks to other processes ({name or 'the module'} is {type(value).__name__})"
-    return ""
+def _is_read_once(value: Any) -> bool:
+    once = isinstance(value, (types.AsyncGeneratorType, io.IOBase)) or hasattr(type(value), "__next__")
+    return once and not isinstance(value, torch.Tensor)
+
+
+class Reading:
+    """Whether any of what can be read but once is read inside a block: by its position, or by a call of its `__next__`,
+    which not every position shows.
+
+    >>> numbers = iter([1, 2])
+    >>> with Reading([("numbers", numbers)]) as reading:
+    ...     first = next(numbers)
+    >>> reading.why()
+    'it reads numbers, a list_iterator, whose state cannot be restored'
+    """
+
+    def __init__(self, once: list[tuple[str, Any]]) -> None:
+        self._once, self._before = once, [_position(value) for _, value in once]
+        self._frames = [value.gi_frame if isinstance(value, types.GeneratorType) else None for _, value in once]
+        advances = [getattr(getattr(type(value), "__next__", None), "__code__", None) for _, value in once]
+        self._codes = {*advances, *(frame.f_code for frame in self._frames if frame is not None)} - {None}
+        self._read: list[Any] = []
+        self._watched = False
+
+    def __enter__(self) -> Reading:
+        self._watched = bool(self._codes) and sys.getprofile() is None
+        if self._watched:
+            sys.setprofile(self._called)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._watched:
+            sys.setprofile(None)
+
+    def _called(self, frame: types.FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code in self._codes:
+            first = frame.f_code.co_varnames[:1]
+            self._read += [frame, *(frame.f_locals.get(name) for name in first)]
+
+    def why(self) -> str:
+        """Why the call in the block cannot be made again, or ""."""
+        for (name, value), frame, before in zip(self._once, self._frames, self._before, strict=True):
+            read = any(one is value or (one is frame and frame is not None) for one in self._read)
+            if read or before is None or before != _position(value) or (self._codes and not self._watched):
+                return f"it reads {name}, a {type(value).__name__}, whose state cannot be restored"
+        return ""
+
+
+def _position(value: Any) -> Any:
+    """Where an iterator or a file is, as far as that can be seen; None where not at all."""
+    if isinstance(value, io.IOBase):
+        with contextlib.suppress(OSError, ValueError):
+            return value.closed or not value.readable() or value.tell()
+        return None
+    if isinstance(value, types.GeneratorType):
+        return value.gi_frame is None
+    parts = [*slots_of(value).values(), *getattr(value, "__dict__", {}).values()]
+    if not parts:
+        try:  # as copying asks an iterator of Python's own
+            _, arguments, *state = value.__reduce__()
+        except Exception:  # noqa: BLE001 - of any class
+            return None
+        parts = [*arguments, *state]
+    inner = [_position(part) if _is_read_once(part) else _Same(part) for part in parts]
+    return None if None in inner else inner
+
+
+class _Same:
+    """A plain value, or this very object."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Same):
+            return False
+        if type(self.value) is list and type(other.value) is list:  # the rest of a dictionary's iterator
+            return len(self.value) == len(other.value)
+        plain = isinstance(self.value, (int, str, range)) and type(self.value) is type(other.value)
+        return self.value is other.value or (plain and self.value == other.value)
 
 
 def _parts(reached: Reached, name: str, value: Any, outside: bool) -> Iterator[tuple[str, Any, bool]]:
@@ -353,9 +440,9 @@ def _installed_into(folder: str) -> bool:
 def place_of(function: Any, made_at: tuple[str, int]) -> tuple[str, str, int]:
     """Name, file and line of a function as users know it; of one of torch's, where it was given to torch.compile."""
     inner, owner = callable_of(function)
+    inner = inspect.unwrap(_user_function(inner, owner))
     if isinstance(owner, torch.nn.Module):
-        inner = inspect.unwrap(getattr(type(owner), "forward", inner))
-        name = f"{type(owner).__qualname__}.forward"
+        name = f"{type(owner).__qualname__}.{getattr(inner, '__name__', 'forward')}"
     else:
         name = getattr(inner, "__qualname__", type(inner).__name__).replace("<locals>.", "")
     code = getattr(inspect.unwrap(inner), "__code__", None)

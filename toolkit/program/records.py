@@ -52,9 +52,9 @@ class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung
     that was at work when the process ended; `run`: the recorded graphs; `fresh`: what it does with nothing compiled
     before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `nan`: what eager leaves
-    with NaN in it; `repro`: the folder of a program that may show it, `unsaid`: why there is none; `operator`: what an
-    operator of the user's does otherwise than it says, where the call departs; `rank`: of several ranks its own, else
-    -1."""
+    with NaN in it; `repro`: the folder of a program that may show it, `unsaid`: why there is none, or what it lacks;
+    `operator`: what an operator of the user's does otherwise than it says, where the call departs; `rank`: of several
+    ranks its own, else -1."""
 
     key: str
     function: str

@@ -378,6 +378,7 @@ if __name__ == "__main__":
 '''
 
 
+NO_TEXT = "it cannot be written as Python"
 MOST_BYTES = 256 << 20
 """Earlier calls with more than this are not kept."""
 
@@ -410,7 +411,7 @@ class FunctionCalls:
         try:
             self.calls.append((function, number, self._lines(function, args, kwargs, start, ambient, touched)))
         except CannotSayError as error:
-            self.why = f"it cannot be written as Python: {error}"
+            self.why = f"{NO_TEXT}: {error}"
         except RecursionError:
             self.why = "the objects that it uses are nested too deeply"
 
@@ -440,8 +441,9 @@ class FunctionCalls:
         return [*lines, depth + line]
 
     def write(self, folder: Path, call: Call, row: CallRung, rungs: Rungs, given: dict[int, torch.Tensor]) -> str:
-        """Writes the program; returns why it cannot. `given`: what arrived at the results, of a backward that
-        departs. Where the program's own call departs, all calls before it are written, and run under its backend."""
+        """Writes the program; returns why it cannot, or what it lacks. `given`: what arrived at the results, of a
+        backward that departs. Where the program's own call departs, all calls before it are written, and run under its
+        backend."""
         if self.why:
             return self.why
         backends = {rung: backend for backend, rung in LABELS.items()} | {"inductor": "inductor"}
@@ -500,7 +502,7 @@ class FunctionCalls:
             path = f'sys.path.insert(0, str(HERE / "{MODULES}"))\n' if modules else ""
             text = PROGRAM.format(**fields, imports=path + "\n".join(imports))
             write_file(folder / name, text.encode())
-        return ""
+        return f"{NO_TEXT}: {source.left_out}" if source.left_out else ""
 
     def _modules(self, folder: Path, names: set[str]) -> list[str]:
         """Copies the user's modules that are one file each beside the program; returns their names."""

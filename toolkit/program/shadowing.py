@@ -40,7 +40,7 @@ from . import comparing
 from .aside import Outside, alone, fork_computes, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
-from .reach import callable_of, is_library, own_modules, place_of, reach
+from .reach import Reading, callable_of, is_library, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, Call
 from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted
 from .start import NotCopied, Start
@@ -246,21 +246,22 @@ class Shadow:
                 start = None if reached.refused else Start(reached)
         self.light += time.monotonic() - began
         before = torch_state.counter("frames", "total")
+        if start is not None:
+            again = lambda: torch_state.counter("frames", "total") != before  # noqa: E731
+            return self._own_first(entry, compiled, number, args, kwargs, start, again)
         result = compiled(*args, **kwargs)
-        if torch_state.counter("frames", "total") == before:
-            return result
-        if start is None or not self.recompiles:
-            self.unkept += self.recompiles
-            return result
-        with contextlib.suppress(NotCopied):
-            after = Start(start.reached)
-            self.guarded(lambda: self._compare(entry, number, args, kwargs, start, result, compiled=True))
-            after.put_back()
+        self.unkept += self.recompiles and torch_state.counter("frames", "total") != before
         return result
 
     def _beside(
         self, entry: CompiledFunction, compiled: Callable[..., Any], number: int, args: Any, kwargs: Any
     ) -> Any:
+        starts: list[Start] = []
+        with contextlib.suppress(Exception):  # `_compare` says why
+            reached = reach(entry.function, args, kwargs)
+            starts += [Start(reached)] if reached.once and not reached.refused else []
+        if starts:
+            return self._own_first(entry, compiled, number, args, kwargs, starts[0], lambda: True)
         shadowed: list[Beside] = []
         self.guarded(lambda: shadowed.extend(self._compare(entry, number, args, kwargs, None, None)))
         result = compiled(*args, **kwargs)
@@ -268,6 +269,39 @@ class Shadow:
             self.guarded(lambda beside=beside: beside.own(beside.now(result)))
             self.guarded(lambda beside=beside: beside.write_repro({}))
             self.guarded(lambda beside=beside: beside.watch(result))
+        return result
+
+    def _own_first(
+        self,
+        entry: CompiledFunction,
+        compiled: Callable[..., Any],
+        number: int,
+        args: Any,
+        kwargs: Any,
+        start: Start,
+        wanted: Callable[[], bool],
+    ) -> Any:
+        """The program's own call, then the runs beside it: where only then it is known whether they are `wanted`, and
+        whether the call takes from what can be read but once."""
+        shadowed, reading = list[Beside](), Reading(start.reached.once)
+
+        def compare(result: Any, returned: bool) -> None:
+            start.reached.refused = reading.why()
+            with contextlib.suppress(NotCopied):
+                after = Start(start.reached)
+                run = lambda: self._compare(entry, number, args, kwargs, start, result, returned)  # noqa: E731
+                self.guarded(lambda: shadowed.extend(run()))
+                after.put_back()
+
+        try:
+            with reading:
+                result = compiled(*args, **kwargs)
+        except Exception:
+            if wanted():
+                compare(None, False)
+            raise
+        if wanted():
+            compare(result, True)
         return result
 
     def guarded(self, work: Callable[[], Any]) -> None:
@@ -343,7 +377,8 @@ class Shadow:
 def _raised_in(error: BaseException) -> str:
     """The key of the call that was looked at and that raised it; "" where none did."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code is not Shadow._beside.__code__:
+    looking = (Shadow._beside.__code__, Shadow._own_first.__code__)
+    while trace is not None and (trace.tb_frame.f_code not in looking or "shadowed" not in trace.tb_frame.f_locals):
         trace = trace.tb_next
     return next((beside.call.key for beside in trace.tb_frame.f_locals["shadowed"]), "") if trace is not None else ""
 

@@ -11,6 +11,7 @@ small ones stand in the text. Raises CannotSayError, which names what has no tex
 from __future__ import annotations
 
 import ast
+import copy
 import enum
 import functools
 import inspect
@@ -20,6 +21,7 @@ import symtable
 import sys
 import textwrap
 import types
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +80,8 @@ class Source:
         self._open: set[int] = set()
         self._exact = ""
         self._assigned: dict[str, str] = {}
+        self.left_out = ""
+        """An attribute without a text that was left out."""
 
     def begin(self, start: Start, touched: set[Any]) -> None:
         """Starts a call, for which everything is looked at again. `touched`: ids of what calls themselves change, and
@@ -108,6 +112,9 @@ class Source:
             return (
                 f"frozenset([{inner}])" if isinstance(value, frozenset) else f"{self.text(type(value), hint)}({inner})"
             )
+        if isinstance(value, weakref.ref) and (held := value()) is not None:  # a recurrent layer's, to its weights
+            self.imports.add("import weakref")
+            return f"weakref.ref({self.text(held, hint)})"
         if isinstance(value, types.ModuleType):
             return self._module(value)
         if isinstance(value, types.MethodType):
@@ -207,8 +214,22 @@ class Source:
             state = value.__dict__
         else:
             raise CannotSayError(f"{hint}, a {kind.__module__}.{kind.__qualname__}")
-        words = [f"{self._key(key, hint)}: {self._part(key, part, f'{hint}_{key}')}" for key, part in state.items()]
+        words = [word for key, part in state.items() if (word := self._attribute(key, part, hint))]
         return f"rebuilt({self.text(kind, hint)}, {{{', '.join(words)}}})"
+
+    def _attribute(self, key: str, part: Any, hint: str) -> str:
+        """An attribute of an object as `name: value`; "" for one without a text, which the call may never read."""
+        simple = key in _MODULE or isinstance(part, (*_PLAIN, float, torch.Tensor, torch.nn.Module))
+        kept = (list, dict, set)
+        before = {} if simple else {n: copy.copy(held) for n, held in vars(self).items() if isinstance(held, kept)}
+        try:
+            return f"{self._key(key, hint)}: {self._part(key, part, f'{hint}_{key}')}"
+        except (CannotSayError, RecursionError) as error:
+            if simple:
+                raise
+            vars(self).update(before)
+            self.left_out = self.left_out or str(error)
+            return ""
 
     def _part(self, key: str, part: Any, hint: str) -> str:
         if key in _MODULE:  # inline: their names are those of what they hold

@@ -34,6 +34,57 @@ def test_hooks_on_leaves_are_called_as_often_as_alone(tmp_path: Path) -> None:
     assert len(seen) == 1
 
 
+class Trained(torch.nn.Module):
+    """A model that can reach what feeds it, as one of a training framework does."""
+
+    def __init__(self, batches: Any) -> None:
+        super().__init__()
+        self.linear, self.batches = torch.nn.Linear(3, 3), batches
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)
+
+    def next_loss(self, scale: float) -> torch.Tensor:
+        return self.linear(next(self.batches)).sum() * scale
+
+
+def _batches() -> Any:
+    yield from torch.arange(12.0).view(4, 1, 3)
+
+
+@pytest.mark.parametrize("kind", ["a generator", "an iterator", "a loader"])
+def test_what_can_be_read_but_once_is_read_by_the_program_alone(kind: str, tmp_path: Path) -> None:
+    batches = {
+        "a generator": _batches,
+        "an iterator": lambda: iter([*_batches()]),
+        "a loader": lambda: iter(torch.utils.data.DataLoader([*_batches()], batch_size=None)),
+    }[kind]()
+    model = Trained(batches)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        reads = torch.compile(model.next_loss, backend="aot_eager")
+        does_not = torch.compile(model, backend="aot_eager")
+        first = next(batches)
+        does_not(first).sum().backward()
+        reads(1.0).backward()
+        assert torch.equal(next(batches), torch.tensor([[6.0, 7.0, 8.0]]))
+    calls = {call.function: call for call in found.calls}
+    assert [*calls] == ["Trained.forward", "Trained.next_loss"]  # no method goes by the name of another
+    assert calls["Trained.forward"].judged and [row for row in calls["Trained.forward"].rows if row.part]
+    why = calls["Trained.next_loss"].why
+    assert why.startswith("it reads batches, a ") and why.endswith("whose state cannot be restored"), why
+
+
+def test_a_call_that_can_reach_an_iterator_and_raises_is_judged(tmp_path: Path) -> None:
+    def backend(gm: Any, inputs: Any) -> Any:
+        raise RuntimeError("planted")
+
+    model, batches = Trained(_batches()), torch.ones(1, 3)
+    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(Exception):
+        torch.compile(model, backend=backend)(batches)
+    assert found.verdict.failed and found.verdict.kind == "crash", found.summary
+    assert len([*model.batches]) == 4
+
+
 def test_a_result_that_the_loss_does_not_use(tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 3)
     with graphdbg.shadow(tmp_path / "found") as found:

@@ -7,6 +7,7 @@ import runpy
 import signal
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +43,13 @@ x = torch.ones(8, 8)
 for scale in (2, 3):
     step(x)
 """
+
+
+def rebuilt(kind: Any, state: dict[str, Any]) -> Any:
+    """An object of a class with these attributes, as a repro makes it."""
+    made = kind.__new__(kind)
+    made.__dict__.update(torch.nn.Module().__dict__ | state)
+    return made
 
 
 def test_values_become_text_that_makes_them_again() -> None:
@@ -111,6 +119,20 @@ def test_what_has_no_text_is_named() -> None:
     source = Source({})
     with pytest.raises(CannotSayError, match="numbers_it, a builtins"):
         source.text({"it": iter([1])}, "numbers")
+
+
+def test_an_attribute_without_a_text_is_left_out_and_named() -> None:
+    model = torch.nn.GRU(2, 3)
+    model.feed = SimpleNamespace(batches=iter([1]), sizes=[4, 5])
+    source = Source({})
+    source.begin(Start(reach(model, (), {})), set())
+    text = source.text(model, "model")
+    assert source.left_out == "model_feed, a types.SimpleNamespace"
+    space = {"torch": torch, "T": source.tensors, "weakref": weakref, "rebuilt": rebuilt}
+    exec("\n".join(source.lines), space)
+    made = space[text]
+    assert not hasattr(made, "feed") and "import weakref" in source.imports
+    assert torch.equal(made(torch.ones(4, 2))[0], model(torch.ones(4, 2))[0])
 
 
 @pytest.mark.own_server  # the program itself becomes one, which is not lent
