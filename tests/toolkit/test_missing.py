@@ -53,6 +53,13 @@ def test_an_import_that_fails_skips_the_rung(package: str) -> None:
     assert verdict(import_in(package)) == "skipped, because No module named 'not_there_at_all'"
 
 
+def test_a_library_that_a_killed_compile_left_is_no_crash_and_one_that_lacks_a_symbol_is() -> None:
+    left = import_in("torch._inductor", "raise ImportError('/cache/ab/kernel.main.so: file too short')")
+    assert verdict(left).startswith("skipped, because /cache/ab/kernel.main.so of the compile cache is cut off; delete")
+    wrong = import_in("torch._inductor", "raise ImportError('/cache/ab/kernel.main.so: undefined symbol: kernel')")
+    assert verdict(wrong).startswith("crash: ")
+
+
 def test_an_import_in_a_file_of_the_users_is_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "op.py"
     path.write_text("def build():\n    import not_there_at_all\n")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dis
 import os
+import re
 import sysconfig
 import traceback
 from pathlib import Path
@@ -39,6 +40,9 @@ _TOOLS = {
 }
 """Exceptions of torch's by which Inductor says that this machine lacks a tool."""
 
+_CUT_OFF = ("file too short", "invalid ELF header", "cannot read file data")
+"""What the loader says of a library that a compile which was killed left behind."""
+
 _HELPERS = ("numpy",)
 """Packages that graphdbg calls with values of its own: an error in there is its caller's."""
 
@@ -54,6 +58,9 @@ def missing(error: BaseException) -> str:
         return _TOOLS[type(inner).__name__]
     frames = list(traceback.walk_tb(inner.__traceback__))
     if isinstance(inner, ImportError):
+        if built := re.match(r"(/.+\.so): (.+)", error_line(inner)):
+            cut = built[2].startswith(_CUT_OFF) and any("_inductor" in frame.f_code.co_filename for frame, _ in frames)
+            return f"{built[1]} of the compile cache is cut off; delete it, and run again" if cut else ""
         importing = [frame for frame, _ in frames if "importlib" not in frame.f_code.co_filename]
         return "" if importing and _is_users(importing[-1]) else error_line(inner)
     while frames and _package(frames[-1][0]) in _HELPERS:

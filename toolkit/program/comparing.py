@@ -24,11 +24,12 @@ import torch
 from ...dumps.torchside import wrappers
 from .. import torch_private as t
 from ..judging.comparing import ALLOWANCE, EXACT, SUMS
+from ..judging.missing import missing
 from ..live.execution import same_bits
 from ..numerics.comparison import compare
 from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
 from ..verdicts.verdict import KINDS as KIND_OF
-from ..verdicts.verdict import OK, Verdict, Where, fails
+from ..verdicts.verdict import OK, Verdict, Where, fails, skipped
 from .aside import EagerMode
 from .reach import is_library
 from .records import CallRung
@@ -251,6 +252,8 @@ def _tolerance(value: Any) -> float | None:
 
 def _raised(key: str, eager: Left, got: Left) -> Verdict:
     if eager.error is None:
+        if got.error is not None and (lacking := missing(got.error)):
+            return skipped(lacking)
         verdict = fails("crash", key, f"it raises {said(got.error)}; eager does not")
         return msgspec.structs.replace(verdict, where=Where(line=line)) if (line := user_line(got.error)) else verdict
     if got.error is None:

@@ -328,6 +328,8 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
         how = hung or f"{died.in_flight} was at work when {ended}"
         return cannot_tell(f"{died.place}: {how}{stopped_at(folder, died.pid)}")
     raised = f" ({program.raised})" if program.raised else ""
+    if lacking := next((row.verdict.reason for call in program.calls for row in call.rows if row.verdict.skipped), ""):
+        return cannot_tell(f"the program itself ended with {_by(code)}: {lacking}")
     rest = "nothing that was compared departs from eager"
     if "of CUDAGraphs that has been overwritten" in raised:
         return cannot_tell(
@@ -484,7 +486,7 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         ]
     rows = []
     for call in triaged.calls:
-        rungs = [row for row in call.rows if row.rung in RUNGS and row.rung != "eager"]
+        rungs = [row for row in call.rows if row.rung in RUNGS[1:] and not row.verdict.skipped]
         largest = {row.rung: max(other.error or 0.0 for other in rungs if other.rung == row.rung) for row in rungs}
         errors = " ".join(f"{rung} {size_text(value)}" for rung, value in largest.items())
         raises = f"eager raises {call.raises}" if call.raises else ""

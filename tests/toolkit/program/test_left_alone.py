@@ -85,6 +85,24 @@ def test_a_call_that_can_reach_an_iterator_and_raises_is_judged(tmp_path: Path) 
     assert len([*model.batches]) == 4
 
 
+def test_a_tool_that_this_machine_lacks_is_no_failure_of_the_compilers(tmp_path: Path) -> None:
+    class InvalidCxxCompiler(RuntimeError):
+        pass
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        raise InvalidCxxCompiler("no g++")
+
+    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(Exception):
+        torch.compile(torch.nn.Linear(3, 3), backend=backend)(torch.ones(2, 3))
+    assert [row.verdict.reason for row in found.calls[0].rows if row.verdict.skipped] == [
+        "no C++ compiler was found (g++, or what CXX names)"
+    ]
+    call = Call("1:1", "step", "train.py", 3, 0, rows=found.calls[0].rows)
+    ended = concluded(Program([call], raised="InductorError: no g++"), tmp_path, JudgedCall(), [], 1)
+    assert ended.verdict.verdict == "cannot_tell" and "ended with code 1: no C++ compiler" in ended.verdict.reason
+    assert "backend" not in table_rows(ended)[0][4]
+
+
 def test_a_result_that_the_loss_does_not_use(tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 3)
     with graphdbg.shadow(tmp_path / "found") as found:
