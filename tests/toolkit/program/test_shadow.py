@@ -205,6 +205,7 @@ class _Asked(torch.nn.Module):
         return torch.while_loop(condition, lambda at, x: (at + 1, x.tanh()), (torch.tensor(0), x))[1]
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 13), reason="older Dynamo refuses a write in a loop's condition")
 def test_a_count_kept_in_a_loop_is_no_rounding(tmp_path: Path) -> None:
     def loses_count(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         def run(*args: torch.Tensor) -> Any:
