@@ -24,7 +24,9 @@ from typing import Any
 
 import torch
 
+from ...dumps import opening
 from ...dumps.torchside import wrappers
+from ...dumps.wording import size_text
 from ..live.torch_state import generators
 from .reach import Reached, Restorable, class_state, slots_of
 
@@ -39,6 +41,7 @@ class Start:
     def __init__(self, reached: Reached) -> None:
         self.reached = reached
         self.storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        self._held = 0
         self._first: dict[int, torch.Tensor] = {}
         self.shared: set[int] = set()
         """The storages in which several of the tensors lie."""
@@ -63,6 +66,11 @@ class Start:
         if storage._cdata in self.storages:
             self.shared.add(storage._cdata)
         else:
+            self._held += storage.nbytes() if tensor.device.type == "cpu" else 0
+            if self._held > opening.FREELY_BYTES and self._held > opening.most_in_memory():
+                raise NotCopied(
+                    f"it reaches over {size_text(self._held)} of tensors, too much to copy in the free memory"
+                )
             self.storages[storage._cdata] = (storage, storage.clone())
             self._first[storage._cdata] = tensor
 

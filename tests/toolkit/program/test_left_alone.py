@@ -17,6 +17,7 @@ from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch.utils.flop_counter import FlopCounterMode
 
 import graphdbg
+from graphdbg.dumps import opening
 from graphdbg.toolkit.program import shadowing
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
@@ -83,6 +84,21 @@ def test_a_call_that_can_reach_an_iterator_and_raises_is_judged(tmp_path: Path) 
         torch.compile(model, backend=backend)(batches)
     assert found.verdict.failed and found.verdict.kind == "crash", found.summary
     assert len([*model.batches]) == 4
+
+
+def test_a_call_that_reaches_more_than_the_free_memory_holds_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "FREELY_BYTES", 1 << 20)
+    monkeypatch.setattr(opening, "most_in_memory", lambda: 2 << 20)
+    corpus = torch.arange(1 << 19, dtype=torch.float64)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda at: corpus[at : at + 4] * 2, backend="eager")(3)
+        torch.compile(lambda x: x * 2, backend="eager")(torch.ones(3))
+    assert [call.why for call in found.calls] == [
+        "it reaches over 4.0 MiB of tensors, too much to copy in the free memory",
+        "",
+    ]
 
 
 def test_a_tool_that_this_machine_lacks_is_no_failure_of_the_compilers(tmp_path: Path) -> None:
