@@ -220,29 +220,31 @@ class Reading:
 
     def why(self) -> str:
         """Why the call in the block cannot be made again, or ""."""
+        if self._codes and not self._watched:
+            name, value = self._once[0]
+            hidden = "and the program's own profiler hides whether it reads that"
+            return f"it can reach {name}, a {type(value).__name__}, {hidden}"
         for (name, value), frame, before in zip(self._once, self._frames, self._before, strict=True):
             read = any(one is value or (one is frame and frame is not None) for one in self._read)
-            if read or before is None or before != _position(value) or (self._codes and not self._watched):
+            if read or before is None or before != _position(value):
                 return f"it reads {name}, a {type(value).__name__}, whose state cannot be restored"
         return ""
 
 
-def _position(value: Any) -> Any:
-    """Where an iterator or a file is, as far as that can be seen; None where not at all."""
-    if isinstance(value, io.IOBase):
-        with contextlib.suppress(OSError, ValueError):
+def _position(value: Any, deep: int = 3) -> Any:
+    """Where an iterator or a file is, as far as that can be seen; None where not at all. Raises nothing."""
+    try:
+        if isinstance(value, io.IOBase):
             return value.closed or not value.readable() or value.tell()
-        return None
-    if isinstance(value, types.GeneratorType):
-        return value.gi_frame is None
-    parts = [*slots_of(value).values(), *getattr(value, "__dict__", {}).values()]
-    if not parts:
-        try:  # as copying asks an iterator of Python's own
+        if isinstance(value, types.GeneratorType):
+            return value.gi_frame is None
+        parts = [*slots_of(value).values(), *getattr(value, "__dict__", {}).values()]
+        if not parts:  # as copying asks an iterator of Python's own
             _, arguments, *state = value.__reduce__()
-        except Exception:  # noqa: BLE001 - of any class
-            return None
-        parts = [*arguments, *state]
-    inner = [_position(part) if _is_read_once(part) else _Same(part) for part in parts]
+            parts = [*arguments, *state]
+    except Exception:  # noqa: BLE001 - of any class
+        return None
+    inner = [_position(part, deep - 1) if deep and _is_read_once(part) else _Same(part) for part in parts]
     return None if None in inner else inner
 
 

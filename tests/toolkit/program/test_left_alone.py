@@ -75,6 +75,33 @@ def test_what_can_be_read_but_once_is_read_by_the_program_alone(kind: str, tmp_p
     assert why.startswith("it reads batches, a ") and why.endswith("whose state cannot be restored"), why
 
 
+class Odd:
+    """An iterator that holds itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __next__(self) -> Any:
+        raise StopIteration
+
+
+def test_odd_iterators_and_a_profiler_never_raise_into_the_program(tmp_path: Path) -> None:
+    with graphdbg.shadow(tmp_path / "found", calls=4) as found:
+        step = torch.compile(Trained(Odd()), backend="eager")
+        results = [step(torch.ones(1, 3))]
+        outer = sys.getprofile()
+        sys.setprofile(lambda *_: None)
+        try:
+            results.append(step(torch.ones(1, 3)))
+        finally:
+            sys.setprofile(outer)
+    assert torch.equal(*results)
+    assert found.calls[0].judged, found.calls[0].why
+    assert (
+        found.calls[1].why == "it can reach batches, a Odd, and the program's own profiler hides whether it reads that"
+    )
+
+
 def test_a_call_that_can_reach_an_iterator_and_raises_is_judged(tmp_path: Path) -> None:
     def backend(gm: Any, inputs: Any) -> Any:
         raise RuntimeError("planted")
