@@ -36,7 +36,7 @@ from ..live.eager import clone_inputs
 from ..live.execution import settle
 from ..torch_private import all_replaced
 from ..verdicts.mismatches import NodeMismatch
-from ..verdicts.verdict import OK, Verdict
+from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
 from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, traced, watched_by
 from .comparing import Left, Rounding
@@ -104,6 +104,8 @@ class Beside:
         """Whether eager takes the path that the program takes where `torch.compiler.is_compiling()`."""
         self.outputs = 0
         self.copies: dict[int, torch.Tensor] = {}
+        self.ends: dict[str, Any] = {}
+        """The random states that the last call under each rung left."""
         self.compared: Callable[[Left], CallRung] | None = None
         self.eager: dict[str, Any] = {}
         self.touched: set[Any] = set()
@@ -245,12 +247,24 @@ class Beside:
                     f"{row.rung} alone differs from eager ({row.verdict.reason}); the program's compiled code does not"
                 )
                 row.verdict = Verdict("ok", reason="this rung alone differs; the program's compiled code does not")
+        elif failed and self.drawn and self._draws_otherwise(failed):
+            other = "it draws other random numbers than eager (an attention with dropout in another kernel, say)"
+            self.call.why = f"{other}; with dropout at 0 it can be judged"
+            for row in failed:
+                row.verdict = cannot_tell(self.call.why)
         elif failed:
             self._departs(part, functools.partial(compared, self.compiled.rungs.last))
         if self.shadow.go_on:
             with contextlib.suppress(Exception):
                 first.differences = comparing.differences(eager.values, self._rounded(part, 0).values)
         self.shadow.write(self.call)
+
+    def _draws_otherwise(self, failed: list[CallRung]) -> bool:
+        """Whether numbers depart in all of these rungs, and each draws random numbers but leaves the generators
+        otherwise than eager: its kernels take others from them, which is no fault."""
+        numbers = all(row.verdict.kind in ("wrong_numbers", "nan") for row in failed)
+        eager, ends = self.ends["eager"], [self.ends[row.rung] for row in failed]
+        return numbers and all(eager.unlike(end) and self.start.random.unlike(end) for end in ends)
 
     def _repeats(self, first: CallRung, eager: Left, again: Left, loose: dict[str, float]) -> None:
         """Eager's own verdict: whether a second run of it leaves the same."""
@@ -395,6 +409,7 @@ class Beside:
                 error = raised
         seconds = time.perf_counter() - began
         torch.clear_autocast_cache()
+        self.ends[rung] = self.start.random.now()
         named = leaves_of(result, "result")
         if outputs is not None:
             outputs += [output for _, output in named if isinstance(output, torch.Tensor) and output.requires_grad]

@@ -295,7 +295,8 @@ def concluded(
         if nan is not None and not agrees.exit_code:
             agrees = agrees.said_too(f"{nan.nan} of {nan.place} holds NaN, in eager too")
             going_on = [*recorded(command, "--when", "nan"), *going_on]
-        triaged.verdict = agrees.then(*going_on)
+        judged = any(call.judged for call in program.calls)
+        triaged.verdict = agrees.then(*(going_on if judged else recording))
     if code and call is not None:
         triaged.notes.append(f"the program itself ended with {_by(code)}")
     triaged.drift = drift(program.calls)

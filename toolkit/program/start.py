@@ -153,7 +153,14 @@ class Randomness:
 
     def moved(self) -> bool:
         """Whether a number was drawn since."""
-        now = Randomness([generator for generator, _ in self.others])
+        return self.unlike(self.now())
+
+    def now(self) -> Randomness:
+        """The present states of the same generators."""
+        return Randomness([generator for generator, _ in self.others])
+
+    def unlike(self, now: Randomness) -> bool:
+        """Whether other states of the same generators differ."""
         same = all(torch.equal(before, after) for (_, before), (_, after) in zip(self.torch, now.torch, strict=False))
         drawn = any(
             not (torch.equal(before, after) if isinstance(before, torch.Tensor) else before == after)

@@ -223,6 +223,28 @@ def test_a_count_kept_in_a_loop_is_no_rounding(tmp_path: Path) -> None:
     assert "asked, written is 1, eager's is 5" in found.verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("drawn", "factor", "verdict"),
+    [(1, 1.0, "cannot_tell"), (0, 1.01, "fails"), (0, 1.0, "ok"), (None, 1.0, "fails")],  # None: the dropout is lost
+)
+def test_other_random_numbers_are_no_failure_and_hide_none(
+    drawn: int | None, factor: float, verdict: str, tmp_path: Path
+) -> None:
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        def run(*args: torch.Tensor) -> Any:
+            if drawn is None:
+                return [args[0] + 1]
+            torch.rand(drawn)
+            return [output * factor for output in gm(*args)]
+
+        return run
+
+    with graphdbg.shadow(tmp_path / "found") as found, torch.no_grad():
+        torch.compile(lambda x: torch.nn.functional.dropout(x) + 1, backend=backend)(torch.ones(64))
+    assert found.verdict.verdict == verdict, found.summary
+    assert ("it draws other random numbers than eager" in found.summary) == (verdict == "cannot_tell")
+
+
 def test_a_backward_of_the_program_that_raises_is_judged(tmp_path: Path) -> None:
     def broken(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         def run(args: Any) -> Any:
