@@ -12,6 +12,7 @@ torch, the standard library and installed packages keep in their own modules is 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import inspect
@@ -78,6 +79,8 @@ MOST = 300_000
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleType, types.CodeType, torch.dtype,
     torch.device,
           torch.Size, types.BuiltinFunctionType, slice, range, type(Ellipsis), torch.layout)  # fmt: skip
+NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
+"""Classes of Python's own whose objects hold what is the user's."""
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPState")
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
 
@@ -393,8 +396,10 @@ def _followed(value: Any) -> bool:
     """Whether an object's attributes are looked into: those of users, of modules and optimizers, not of torch's own
     machinery."""
     home = type(value).__module__.partition(".")[0]
-    return _is_state(value) or (
-        home not in ("torch", "torchvision", "graphdbg") and home not in sys.stdlib_module_names
+    return (
+        isinstance(value, NAMESPACES)
+        or _is_state(value)
+        or (home not in ("torch", "torchvision", "graphdbg") and home not in sys.stdlib_module_names)
     )
 
 

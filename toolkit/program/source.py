@@ -31,7 +31,7 @@ import torch
 
 from ...dumps import syntax
 from ..live.execution import same_bits
-from .reach import is_library
+from .reach import NAMESPACES, is_library
 from .start import Start
 
 _PLAIN = (
@@ -390,6 +390,7 @@ def _is_plain(value: Any) -> bool:
     kind = type(value)
     home = kind.__module__.partition(".")[0]
     followed = isinstance(value, torch.optim.Optimizer) or (home != "torch" and home not in sys.stdlib_module_names)
+    followed = followed or isinstance(value, NAMESPACES)
     own = not issubclass(kind, (dict, list, set, BaseException)) and kind.__reduce_ex__ is object.__reduce_ex__
     return hasattr(value, "__dict__") and followed and own
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import runpy
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -126,6 +128,19 @@ def test_a_call_that_reaches_more_than_the_free_memory_holds_is_not_copied(
         "it reaches over 4.0 MiB of tensors, too much to copy in the free memory",
         "",
     ]
+
+
+def test_what_a_namespace_holds_is_put_back(tmp_path: Path) -> None:
+    counts, options = SimpleNamespace(steps=0), argparse.Namespace(scale=torch.ones(3))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        counts.steps += 1
+        options.scale.mul_(2)
+        return x * options.scale
+
+    with graphdbg.shadow(tmp_path / "found"):
+        assert torch.compile(step, backend="aot_eager")(torch.ones(3)).tolist() == [2.0] * 3
+    assert counts.steps == 1 and options.scale.tolist() == [2.0] * 3
 
 
 def test_a_tool_that_this_machine_lacks_is_no_failure_of_the_compilers(tmp_path: Path) -> None:
