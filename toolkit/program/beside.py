@@ -248,8 +248,8 @@ class Beside:
                 )
                 row.verdict = Verdict("ok", reason="this rung alone differs; the program's compiled code does not")
         elif failed and self.drawn and self._draws_otherwise(failed):
-            other = "it draws other random numbers than eager (an attention with dropout in another kernel, say)"
-            self.call.why = f"{other}; with dropout at 0 it can be judged"
+            draws = "it draws other random numbers than eager (an attention with dropout in another kernel, say)"
+            self.call.why = f"{draws}; with dropout at 0 it can be judged"
             for row in failed:
                 row.verdict = cannot_tell(self.call.why)
         elif failed:
