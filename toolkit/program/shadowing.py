@@ -336,7 +336,10 @@ class Shadow:
         beside: Beside | None = None
         if not call.why:
             try:
-                start = start or Start(reached)
+                if start is None:
+                    start = Start(reached)
+                    if reached.once:  # its own call would have to come first
+                        raise NotCopied(f"it can reach {reached.once[0][0]}, and was not copied in time")
                 beside = Beside(self, entry, call, args, kwargs, start)
                 mine = beside.now(result) if compiled else {}
                 beside.forward()
