@@ -64,7 +64,8 @@ def kept(value: Any) -> Any:
     """A copy that later writes do not change: of a tensor; a float as a tensor of 32 bits; the text of anything
     else."""
     if isinstance(value, torch.Tensor):
-        return wrappers.whole(value.detach()).clone()
+        with t.look_up("DisableTorchFunction")():  # a class of the program's own may change what its operators do
+            return wrappers.whole(value.detach()).clone()
     if isinstance(value, float):
         return torch.tensor(value, dtype=torch.float32, device="cpu")
     if isinstance(value, (int, str, bytes, bool, type(None), complex, tuple)):
@@ -304,6 +305,10 @@ class Rounding(EagerMode):
         a sum inside of the operation may be off (the mean of a batch norm, say); autograd does not see it."""
         if not _dense(tensor):
             return
+        with t.look_up("DisableTorchFunction")():
+            self._move(tensor)
+
+    def _move(self, tensor: torch.Tensor) -> None:
         plain = tensor.detach()
         eps = torch.finfo(plain.dtype).eps
         exact = plain if plain.dtype == torch.float64 else plain.to(torch.float32)

@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 from ...dumps import syntax
+from .. import torch_private as t
 from ..live.execution import same_bits
 from .reach import NAMESPACES, is_library
 from .start import Start
@@ -252,8 +253,16 @@ class Source:
         return self.text(key, f"{hint}_key")
 
     def _tensor(self, value: torch.Tensor, hint: str) -> str:
-        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided or value.is_quantized:
-            raise CannotSayError(f"{hint}, a {type(value).__name__} of {value.layout}")
+        kind: Any = type(value)
+        own = kind not in (torch.Tensor, torch.nn.Parameter)
+        if own and (kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or value.__dict__):
+            raise CannotSayError(f"{hint}, a tensor of the class {kind.__name__}, which holds others or has attributes")
+        with t.look_up("DisableTorchFunction")():  # a class may change what its operators do
+            return self._plain_tensor(value, hint, f".as_subclass({self.text(kind, hint)})" if own else "")
+
+    def _plain_tensor(self, value: torch.Tensor, hint: str, kind: str) -> str:
+        if value.layout != torch.strided or value.is_quantized:
+            raise CannotSayError(f"{hint}, a tensor of {value.layout if not value.is_quantized else value.dtype}")
         assert self.start is not None
         storage = value.untyped_storage()._cdata
         known = self.start.storages.get(storage)
@@ -273,12 +282,12 @@ class Source:
         alone = known is not None and storage not in self.start.shared and known[1].nbytes() == plain.nbytes
         if short and alone and not parameter:
             device = f", device={str(value.device)!r}" if value.device.type != "cpu" else ""
-            content = f"torch.tensor({text}, dtype={value.dtype}{device})"
+            content = f"torch.tensor({text}, dtype={value.dtype}{device}){kind}"
             content += ".requires_grad_()" if value.requires_grad else ""
         else:
             name = self._file(self._names.get(id(value), hint))
             self.tensors[name] = torch.nn.Parameter(copy, value.requires_grad) if parameter else copy
-            content = f"T[{name!r}]" + (".requires_grad_()" if value.requires_grad and not parameter else "")
+            content = f"T[{name!r}]{kind}" + (".requires_grad_()" if value.requires_grad and not parameter else "")
         return content + (".clone()" if of_leaf else "")
 
     def _file(self, hint: str) -> str:

@@ -63,6 +63,9 @@ def _summed_up(triage: Triage, saved: SavedGraph, imports: Sequence[str], eager_
             wanted = {"eager": "graphdbg replay {graph} --values --rung eager"}
         if (row.verdict.kind, row.rung) == ("signal", "eager") and row.verdict.where is not None:
             wanted = {"eager": f"graphdbg show {{graph}} --node {row.verdict.where.node}"}
+        above = next((other for other in triage.rows if other.rung == "inductor"), row)
+        if (above.passed or above.failed) and above.verdict.kind != row.verdict.kind:
+            wanted = {**wanted, "inductor_nofuse": "graphdbg minify {graph} --rung inductor_nofuse"}
         rung = "" if row.rung in ("inductor_nofuse", "inductor") else f" --rung {row.rung}"
         command = wanted.get(row.rung, f"graphdbg minify {{graph}}{rung}").format(graph=triage.graph)
         return command + (with_imports if command else "")

@@ -19,6 +19,7 @@ import torch
 from torch._dynamo.guards import GuardBuilder
 
 import graphdbg
+from graphdbg.toolkit.program.comparing import Rounding, kept
 from graphdbg.toolkit.program.concluding import shown
 from graphdbg.toolkit.program.reach import reach
 from graphdbg.toolkit.program.records import ALONE
@@ -134,6 +135,28 @@ def test_an_attribute_without_a_text_is_left_out_and_named() -> None:
     made = space[text]
     assert vars(made.feed) == {"sizes": [4, 5]} and {"import weakref", "import types"} <= source.imports
     assert torch.equal(made(torch.ones(4, 2))[0], model(torch.ones(4, 2))[0])
+
+
+class Doubled(torch.Tensor):
+    """A tensor whose additions are doubled."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        return result * 2 if func in (torch.Tensor.add, torch.add) else result
+
+
+def test_a_tensor_of_a_class_of_the_programs_is_written_and_its_operators_do_not_count_as_rounding() -> None:
+    tensor = torch.ones(3).as_subclass(Doubled)
+    source = Source({"Doubled": Doubled})
+    source.begin(Start(reach(tensor, (), {})), set())
+    name = source.text(tensor, "x")
+    space: dict[str, Any] = {"torch": torch, "Doubled": Doubled}
+    exec("\n".join(source.lines), space)
+    assert type(space[name]) is Doubled and (space[name] + 1).tolist() == [4.0] * 3
+    assert type(kept(tensor)) is torch.Tensor
+    Rounding(0).move(tensor)
+    assert 0 < float((kept(tensor) - 1).abs().max()) < 1e-5
 
 
 @pytest.mark.own_server  # the program itself becomes one, which is not lent

@@ -99,6 +99,16 @@ def test_a_run_that_was_interrupted_says_so_first(recorded: Path, monkeypatch: p
     assert found.summary.startswith("Interrupted, so not all was judged. Nothing was judged.")
 
 
+def test_what_fails_otherwise_without_fusion_is_minified_there(recorded: Path) -> None:
+    saved = load_graph(recorded / "0_0/inference")
+    died = verdict.Verdict("fails", "signal", "compiler", "inductor", "signal in run: SIGSEGV")
+    for other, rung in ((WRONG, " --rung inductor_nofuse"), (OK, " --rung inductor_nofuse"), (died, "")):
+        rows = [RungResult("eager"), RungResult("inductor_nofuse", died), RungResult("inductor", other)]
+        found = concluded(Triage(rows, "inductor_nofuse", inputs="recorded inputs"), saved)
+        assert found.verdict.next[-1].endswith(f"/inference{rung}")
+        assert found.verdict.next[-1].startswith("graphdbg minify ")
+
+
 def test_a_signal_that_ends_the_command_is_an_interrupt(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphdbg.toolkit.triage.ladder.replay", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
     before = signal.getsignal(signal.SIGTERM)
