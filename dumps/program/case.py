@@ -91,6 +91,8 @@ class GraphFacts:
     """Whether two inputs or constants share memory."""
     views: bool
     """Whether autograd, which sees this graph, knows some tensors that share memory as views."""
+    strided: bool
+    """Whether an operator may reach memory outside of the view that it is given."""
     unbacked: bool
     """Whether an output has a size that is known only at run time."""
     with_floats: bool
@@ -152,6 +154,7 @@ def facts_of(record: GraphRecord) -> GraphFacts:
             and homes.count(input_value.storage) > 1
             for input_value in inputs
         ),
+        strided=any("as_strided" in call for call in calls),
         outputs_want=any(isinstance(value, TensorValue) and value.requires_grad for value in outputs),
         unbacked=any(
             _UNBACKED.search(str(dim)) for value in outputs if isinstance(value, TensorValue) for dim in value.shape

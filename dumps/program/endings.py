@@ -351,7 +351,7 @@ def _test(run: Runs) -> Lines:
         return [
             *measured,
             f"if {bad}:",
-            '    print(f"compiled:\\n{got[i]}\\nin float64:\\n{r}")',
+            '    print(f"compiled:\\n{g}\\nin float64:\\n{r}")',
             '    sys.exit(f"BUG: output {i} is {off:.3g} off its float64 value of norm {size:.3g}, eager '
             'mode {own:.3g}")',
         ]

@@ -122,14 +122,15 @@ def source_of(
     plain: bool = False,
     views: bool = False,
     moved: bool = False,
+    whole: bool = False,
 ) -> InputSource:
     """Renders the slots. `stored` and `literal` fall back to seeded for a slot whose bytes were not kept.
 
     `plain`: `requires_grad=True` stands among the arguments, where it can. `views`: what shares memory are views of the
     tensors that autograd knew them as views of. `moved`: the function that makes them has one that all floating memory
-    goes through.
+    goes through. `whole`: also the memory around a view.
     """
-    writer = _Writer(way, read, dict(hints or {}), plain, views, moved)
+    writer = _Writer(way, read, dict(hints or {}), plain, views, moved, whole)
     groups: dict[int, list[Slot]] = {}
     for slot in slots:
         if isinstance(slot.value, TensorValue) and slot.value.storage is not None:
@@ -142,17 +143,18 @@ def source_of(
 def inputs_of(case: ReproFacts, constants: Mapping[str, str], way: Way) -> tuple[list[Slot], InputSource]:
     """The inputs of a case and the constants of its function, and how a program makes them."""
     slots, known = slots_of(case.record, case.inputs, constants, grad=case.facts.grad)
-    views = {"views": case.facts.views, "moved": case.facts.moved}
-    return slots, source_of(slots, way, case.read, known, **views)
+    ways = {"views": case.facts.views, "moved": case.facts.moved, "whole": case.facts.strided}
+    return slots, source_of(slots, way, case.read, known, **ways)
 
 
 class _Writer:
     """Renders slot after slot, sharing the storages of those that alias."""
 
     def __init__(
-        self, way: Way, read: Read | None, hints: dict[str, float], plain: bool, views: bool, moved: bool
+        self, way: Way, read: Read | None, hints: dict[str, float], plain: bool, views: bool, moved: bool, whole: bool
     ) -> None:
         self.way, self.read, self.hints, self.plain, self.views, self.moved = way, read, hints, plain, views, moved
+        self.whole = whole
         self.source = InputSource()
         if moved:
             self.source.maker = "make_inputs(to=lambda x: x)"
@@ -242,6 +244,9 @@ class _Writer:
 
     def _seeded(self, slot: Slot, value: TensorValue, shape: list[int], stride: list[int], offset: int) -> str:
         """A generator call whose result has the wanted strides; the plainest of the forms that do."""
+        held = self._size(value.storage_bytes or 0) // ITEM_BYTES[value.dtype] if self.whole else 0
+        if held > extent(shape, stride, offset):
+            return self._view(self._generate(slot, value, [held]), shape, stride, offset)
         order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
         dense = [shape[d] for d in order]
         if offset == 0 and stride == contiguous(shape):
@@ -302,9 +307,10 @@ class _Writer:
         shape, stride, offset = self._form(stored.value)
         count = prod(shape)
         if self.way == "literal" and alone and value.dtype in _FORMATS:
-            if count <= SMALL_ELEMENTS and offset == 0 and stride == contiguous(shape):
-                return _literal(data, shape, value.dtype) + device
             held = len(data) // ITEM_BYTES[value.dtype]
+            plain = offset == 0 and stride == contiguous(shape) and not (self.whole and held > count)
+            if count <= SMALL_ELEMENTS and plain:
+                return _literal(data, shape, value.dtype) + device
             if held <= SMALL_ELEMENTS and extent(shape, stride, offset) <= held:
                 return self._view(_literal(data, [held], value.dtype), shape, stride, offset) + device
         text = self._from_file(stored, value, data)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from .. import syntax
 from ..permitted import of_the_process, refusal
-from ..schema import Arg, DefinitionRecord, GraphRecord
+from ..schema import Ambient, Arg, DefinitionRecord, GraphRecord
 from ..walk import bodies, plain
 from ..wording import counted
 from .case import ReproFacts
@@ -168,13 +168,7 @@ def _setting(value: Arg) -> str | None:
 def ambient_lines(case: ReproFacts) -> list[str]:
     """Statements that restore the recorded global state, where it differs from a fresh process."""
     ambient = case.record.ambient
-    lines: list[str] = []
-    if ambient.deterministic:
-        lines.append(f"torch.use_deterministic_algorithms(True, warn_only={ambient.deterministic_warn_only})")
-    if ambient.matmul_precision in ("high", "medium"):
-        lines.append(f"torch.set_float32_matmul_precision({quoted(ambient.matmul_precision)})")
-    if ambient.default_dtype != "float32":
-        lines.append(f"torch.set_default_dtype(torch.{dotted(ambient.default_dtype, 'the default dtype')})")
+    lines = process_lines(ambient)
     if case.facts.grad:
         for device, dtype in ambient.autocast.items():
             lines.append(f"torch.set_autocast_enabled({quoted(device)}, True)")
@@ -182,6 +176,18 @@ def ambient_lines(case: ReproFacts) -> list[str]:
                 lines.append(f"torch.set_autocast_dtype({quoted(device)}, torch.{dotted(dtype, 'the autocast dtype')})")
     if not ambient.grad or not case.facts.grad:
         lines.append("torch.set_grad_enabled(False)")
+    return lines
+
+
+def process_lines(ambient: Ambient) -> list[str]:
+    """Statements that restore what holds for all threads of a process, where it differs from a fresh one."""
+    lines: list[str] = []
+    if ambient.deterministic:
+        lines.append(f"torch.use_deterministic_algorithms(True, warn_only={ambient.deterministic_warn_only})")
+    if ambient.matmul_precision in ("high", "medium"):
+        lines.append(f"torch.set_float32_matmul_precision({quoted(ambient.matmul_precision)})")
+    if ambient.default_dtype != "float32":
+        lines.append(f"torch.set_default_dtype(torch.{dotted(ambient.default_dtype, 'the default dtype')})")
     return lines
 
 

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from ...dumps.atomic import write_file
+from ...dumps.program.settings import process_lines
 from .. import torch_private as t
 from ..live.eager import eager_draws
 from .reach import argument_names, callable_of, own_modules
@@ -391,6 +392,7 @@ class FunctionCalls:
         inner, _ = callable_of(function)
         self.source = Source(getattr(inner, "__globals__", {}))
         self.calls: list[tuple[Any, int, list[str]]] = []
+        self.settings: list[str] = []
         self.why = ""
 
     def call(
@@ -408,6 +410,7 @@ class FunctionCalls:
         size = sum(kept.nbytes() for _, kept in start.storages.values())
         if self.why or (size > MOST_BYTES and not wanted):
             return
+        self.settings = process_lines(ambient)
         try:
             self.calls.append((function, number, self._lines(function, args, kwargs, start, ambient, touched)))
         except CannotSayError as error:
@@ -467,6 +470,7 @@ class FunctionCalls:
             compiled["options"] = {**options, "fallback_random": True}
         main = sys.modules["__main__"]
         settings = settings_of(main, set())
+        settings += "".join(f"\n{line}" for line in self.settings if line not in settings)
         of_settings = {
             line.split("(")[0].removeprefix("def ") for line in settings.splitlines() if line.startswith("def ")
         }

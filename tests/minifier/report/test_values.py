@@ -76,6 +76,14 @@ def test_seeded_values_keep_the_range_that_was_seen(dtype: str, statistics: dict
     made(source)
 
 
+def test_the_memory_around_a_view_is_made_where_an_operator_may_reach_it() -> None:
+    slot = Slot("x", TensorValue("int64", [10], [1], 0, storage_bytes=160), statistics={"min": 0, "max": 1})
+    assert source_of([slot], "seeded").expressions == ["torch.randint(0, 2, (10,))"]
+    source = source_of([slot], "seeded", whole=True)
+    assert source.expressions == ["torch.randint(0, 2, (20,)).as_strided((10,), (1,))"]
+    assert made(source)[0].untyped_storage().nbytes() == 160
+
+
 def test_inputs_that_alias_share_one_storage() -> None:
     first = TensorValue("int64", [4, 16], [17, 1], 0, storage=0, storage_bytes=68 * 8)
     second = TensorValue("int64", [4, 16], [17, 1], 1, storage=0, storage_bytes=68 * 8)
