@@ -178,7 +178,7 @@ def minify(
     started. What it prints is in OUT/output/.
 
     -- CMD runs a program beside eager, as triage does. Where a call departs and no graph of it fails, a program
-    that shows it with torch alone is cut (OUT/repro/repro.py); where a graph fails, that graph is minified into
+    that shows it with torch alone is cut (OUT/repro.py); where a graph fails, that graph is minified into
     OUT/minified. --max-time counts from the program's start; the program itself runs to its end.
 
     repro.py enters through torch.compile, else through Inductor's inner compiler, else where the graph was

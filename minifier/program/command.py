@@ -7,15 +7,18 @@ For example: `minify_program(["python", "train.py"], "out", 600.0, as_json=False
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-from ...dumps import syntax
+import torch
+
+from ...dumps import syntax, written
 from ...dumps.atomic import free_path, write_file
 from ...dumps.output import emit, say
 from ...dumps.wording import counted, shown_path
@@ -23,6 +26,8 @@ from ...toolkit.isolation import ForkServer, programs
 from ...toolkit.isolation.fresh import BUG, GONE, run_once
 from ...toolkit.program.concluding import ProgramTriage, shown
 from ...toolkit.program.run import triage_program
+from .issue import write as write_issue
+from .plain import replaced, scripts
 
 KEPT = {"unsure", "leaves", "left", "everything", "differs", "main"}
 """Functions of the repro that judge, which are not cut."""
@@ -39,7 +44,7 @@ class Cutting:
 
     def __init__(self, program: Path, deadline: float, bare: ForkServer | None = None) -> None:
         self.program, self.deadline, self.bare = program, deadline, bare
-        self.text, self.asked = program.read_text(encoding="utf-8"), 0
+        self.text, self.asked, self.said = program.read_text(encoding="utf-8"), 0, ""
         backend = re.search(r"^BACKEND = '(\w+)'", self.text, re.MULTILINE)
         self.before = BEFORE.get(backend[1], "") if backend else ""
         self.kind = self._kind(program)
@@ -48,20 +53,59 @@ class Cutting:
 
     def _kind(self, program: Path, *flags: str) -> str:
         trial = run_once(program, *flags, limit_s=LIMIT_S, bare=self.bare)
-        said = re.search(r"^FAILS \(([^)]*)\)", trial.output, re.MULTILINE)
-        return said[1] if trial.code == BUG and said else f"code {trial.code}"
+        said = re.search(r"^FAILS \(([^)]*)\)(?:: call \d+ of \d+: (.*))?", trial.output, re.MULTILINE)
+        if trial.code == BUG and said:
+            self.said = self.said or said[2] or ""
+            return said[1]
+        return f"code {trial.code}"
 
     def fails(self, text: str) -> bool:
         """Whether a candidate fails the same way."""
         self.asked += 1
-        candidate = self.program.with_name("candidate.py")
-        write_file(candidate, text.encode())
-        try:
+        with self._candidate(text) as candidate:
             if self._kind(candidate) != self.kind:
                 return False
             return not self.before or self._kind(candidate, "--backend", self.before) == f"code {GONE}"
+
+    @contextlib.contextmanager
+    def _candidate(self, text: str) -> Generator[Path]:
+        candidate = self.program.with_name("candidate.py")
+        write_file(candidate, text.encode())
+        try:
+            yield candidate
         finally:
             candidate.unlink()
+
+    def make_plain(self) -> None:
+        """Replaces the program by the plainest script that shows the failure as it does; leaves it where none does."""
+        script = next(filter(self._shows, scripts(self.text, self.kind, self.said)), None)
+        if script is None:
+            return
+        beside = self.program.with_suffix(".pt")
+        tensors: dict[str, torch.Tensor] = torch.load(beside, weights_only=True)
+        for name in [name for name in tensors if f"T[{name!r}]" in script]:
+            if time.monotonic() < self.deadline:
+                script = next(filter(self._shows, replaced(script, name, tensors[name])), script)
+        self.text = script
+        write_file(self.program, script.encode())
+        if left := {name: tensor for name, tensor in tensors.items() if f"T[{name!r}]" in script}:
+            torch.save(left, beside)
+        else:
+            beside.unlink()
+
+    def _shows(self, script: str) -> bool:
+        """Whether a plain script shows the failure, and nothing without the fault or under the backend before."""
+        self.asked += 1
+        with self._candidate(script) as candidate:
+            trial = run_once(candidate, limit_s=LIMIT_S, bare=self.bare)
+            if trial.code != BUG or not re.search(r"^BUG: ", trial.output, re.MULTILINE):
+                return False
+            if run_once(candidate, "--without-fault", limit_s=LIMIT_S, bare=self.bare).code != GONE:
+                return False
+        if not self.before:
+            return True
+        with self._candidate(re.sub(r"backend='\w+'", f"backend={self.before!r}", script)) as candidate:
+            return run_once(candidate, limit_s=LIMIT_S, bare=self.bare).code == GONE
 
     def run(self) -> str:
         """Cuts until nothing more can go, or the time is over; writes the program and returns its text."""
@@ -187,22 +231,27 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
             cutting = Cutting(Path(repro.path), deadline, bare)
             lines = len(cutting.text.splitlines())
             cutting.run()
+            cutting.make_plain()
         asked = cutting.asked
         left = counted(len(cutting.text.splitlines()), "line")
         over = "" if asked else "; the time was over before it was cut (--max-time)"
         say(f"{counted(asked, 'candidate')} run: of {counted(lines, 'line')} {left} left{over}")
+        written.remember(Path(repro.path))
         repro = shown(Path(repro.path), sys.executable)
     failed = triaged.verdict.failed
     code = (0 if repro.says == "shows" else 1) if failed or triaged.verdict.verdict in ("ok", "rounding") else 4
     tried = shlex.join(["python", shown_path(Path(repro.path))]) if repro.says == "shows" else ""
+    issue = write_issue(triaged, repro, Path(triaged.folder)) if tried else None
     if as_json:
         done = {"event": "done", **triaged.verdict.flat(), **repro.plain(), "queries": asked}
+        done |= {"issue": str(issue) if issue else None}
         emit(done | ({"next": [tried]} if tried else {}), as_json=True)
         return code
     say(triaged.verdict.reason or triaged.summary)
     if failed:
         say(repro.sentence)
-    if tried:
+    if issue:
+        say(f"issue: {shown_path(issue)}")
         say(f"try it: {tried}")
         emit(repro.path, as_json=False)
     return code

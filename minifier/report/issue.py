@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -178,8 +178,14 @@ def facts_of(
 
 def render(facts: IssueFacts, redactor: Redactor) -> str:
     """The whole text of an issue."""
-    title, text = (visible(redactor.text(part)) for part in (facts.title, "\n\n".join(_parts(facts))))
-    known = f"<!-- {KNOWN}: {facts.search} -->\n\n" if facts.search else ""
+    return framed(facts.title, _parts(facts), facts.search, redactor)
+
+
+def framed(title: str, parts: Iterable[str], search: str, redactor: Redactor) -> str:
+    """The text of an issue: its parts, redacted, under what is to be done before it is published. `search`: see
+    IssueFacts."""
+    title, text = (visible(redactor.text(part)) for part in (title, "\n\n".join(parts)))
+    known = f"<!-- {KNOWN}: {search} -->\n\n" if search else ""
     return f"{known}<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 160)} -->\n\n{text}\n"
 
 
@@ -197,17 +203,17 @@ def _parts(facts: IssueFacts) -> Iterator[str]:
         "--git-bisect)"
     )
     if report.repro is not None:
-        yield f"`{report.repro.name}`{codes}:\n\n{_fenced(opening.read_text(report.repro).rstrip(), 'python')}"
+        yield f"`{report.repro.name}`{codes}:\n\n{fenced(opening.read_text(report.repro).rstrip(), 'python')}"
     if facts.case is not None:
         yield from _explained(facts.case)
     if lines := user_lines(facts.graph):
         shown = "\n".join(lines)
-        yield f"The operations come from these lines:\n\n{_fenced(shown)}"
+        yield f"The operations come from these lines:\n\n{fenced(shown)}"
     yield "### Error logs"
     log = shorten(facts.log)
-    yield _fenced(log) if log else "None: nothing is raised or logged."
+    yield fenced(log) if log else "None: nothing is raised or logged."
     yield "### Versions"
-    yield _fenced(facts.versions)
+    yield fenced(facts.versions)
 
 
 def _description(facts: IssueFacts) -> str:
@@ -225,10 +231,10 @@ def _description(facts: IssueFacts) -> str:
         "The program below shows it" if report.verified else "**The program below does not show it reliably:** it did"
     )
     lines = [
-        _inline(facts.symptom, 600),
+        inline(facts.symptom, 600),
         "",
-        f"- Expected: {_inline(expected)}.",
-        f"- Got: {_inline(got)}.",
+        f"- Expected: {inline(expected)}.",
+        f"- Got: {inline(got)}.",
         *([f"- First failing layer: {facts.layer}."] if facts.verdict.fault == "compiler" else []),
         f"- Recorded at stage `{facts.stage}`{f'; the program enters {_enters(facts.entry)}' if has_program else ''}.",
         f"- {reduced}",
@@ -240,14 +246,14 @@ def _description(facts: IssueFacts) -> str:
         asked = "`torch._dynamo.utils.same(eager, compiled, float64)`, at its default tolerances, says"
         lines.append(f"- {asked} {same}" + (": it calls equal what this report does not." if same else "."))
     if around := facts.verdict.workaround:
-        lines.append(f"- {verdict_words.around(around)}\n\n{_fenced(around, 'python')}")
+        lines.append(f"- {verdict_words.around(around)}\n\n{fenced(around, 'python')}")
     beside = NEAREST if known.neighbour.get("diff") else "\n"
     lines += [
-        f"- {_inline(sentence[:1].upper() + sentence[1:].rstrip('.'))}."
+        f"- {inline(sentence[:1].upper() + sentence[1:].rstrip('.'))}."
         for sentence in known.told
         if not sentence.startswith(beside)
     ]
-    lines += [f"- Note: {_inline(note)}" for note in report.notes]
+    lines += [f"- Note: {inline(note)}" for note in report.notes]
     return "\n".join(lines)
 
 
@@ -272,7 +278,7 @@ def _explained(case: CaseFile) -> Iterator[str]:
     if lines:
         yield "\n".join(lines)
     if diff := case.neighbour.get("diff"):
-        yield f"The nearest case that passes: {case.neighbour['difference']}:\n\n{_fenced(diff, 'diff')}"
+        yield f"The nearest case that passes: {case.neighbour['difference']}:\n\n{fenced(diff, 'diff')}"
 
 
 def _part(row: dict[str, Any]) -> str:
@@ -282,10 +288,10 @@ def _part(row: dict[str, Any]) -> str:
 
 def _cell(text: str) -> str:
     """Text that cannot end a cell of a table."""
-    return _inline(text, 300).replace("|", "\\|").replace("`", "'")
+    return inline(text, 300).replace("|", "\\|").replace("`", "'")
 
 
-def _inline(text: str, limit: int = 2_000) -> str:
+def inline(text: str, limit: int = 2_000) -> str:
     """Text of a dump in a sentence, without tags, pictures, links and mentions."""
     return _MARKUP.sub(lambda match: "@\u200b" if match[0] == "@" else f"&#{ord(match[0])};", one_line(text, limit))
 
@@ -352,7 +358,7 @@ def one_line(text: str, limit: int) -> str:
     return flat(text.replace("-->", "->"), limit)
 
 
-def _fenced(text: str, language: str = "") -> str:
+def fenced(text: str, language: str = "") -> str:
     """A block of code whose fence the text cannot close."""
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`{3,}", text))])
     return f"{fence}{language}\n{text}\n{fence}"

@@ -281,7 +281,8 @@ def _drawing(target: Any) -> Callable[..., Any]:
 class _Runner(fx.Interpreter):
     def __init__(self, gm: fx.GraphModule, poison: bool, hook: Hook | None) -> None:
         super().__init__(gm)
-        filled = torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory
+        settings: Any = torch.utils.deterministic
+        filled = torch.are_deterministic_algorithms_enabled() and settings.fill_uninitialized_memory
         self.poison = poison and not filled
         self.hook = hook
 

@@ -89,21 +89,24 @@ def verified(call: Call, python: str) -> Repro:
     """The result of the programs that were written for a call."""
     if not call.repro:
         return Repro(why=call.unsaid or "the process ended before it")
-    written, folder = Path(call.repro), Path(call.repro).parent / "repro"
-    written.rename(folder)
-    repro = shown(folder / ALONE, python)
-    if repro.says != "shows" and not repro.interrupted and (folder / MODULES).exists():
-        repro = shown(folder / WITH_MODULES, python)
+    written, folder = Path(call.repro), Path(call.repro).parent
+    parts = [part.rename(folder / part.name) for part in written.iterdir()]
+    written.rmdir()
+    alone, other, modules = folder / ALONE, folder / WITH_MODULES, folder / MODULES
+    repro = shown(alone, python)
+    if repro.says != "shows" and not repro.interrupted and modules.exists():
+        repro = shown(other, python)
         if repro.says == "shows":
-            (folder / WITH_MODULES).replace(folder / ALONE)
-            return msgspec.structs.replace(repro, path=str(folder / ALONE), modules=True)
+            other.replace(alone)
+            return msgspec.structs.replace(repro, path=str(alone), modules=True)
     if repro.says != "shows" and not repro.interrupted and call.unsaid:
-        shutil.rmtree(folder)
+        for part in parts:
+            shutil.rmtree(part) if part.is_dir() else part.unlink()
         return Repro(why=call.unsaid)
-    (folder / WITH_MODULES).unlink()
-    if f'HERE / "{MODULES}"' not in (folder / ALONE).read_text(encoding="utf-8"):
-        shutil.rmtree(folder / MODULES, ignore_errors=True)
-    return msgspec.structs.replace(repro, path=str(folder / ALONE))
+    other.unlink()
+    if f'HERE / "{MODULES}"' not in alone.read_text(encoding="utf-8"):
+        shutil.rmtree(modules, ignore_errors=True)
+    return msgspec.structs.replace(repro, path=str(alone))
 
 
 def shown(program: Path, python: str) -> Repro:

@@ -255,7 +255,8 @@ class Source:
     def _tensor(self, value: torch.Tensor, hint: str) -> str:
         kind: Any = type(value)
         own = kind not in (torch.Tensor, torch.nn.Parameter)
-        if own and (kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or value.__dict__):
+        plain: Any = torch.Tensor
+        if own and (kind.__torch_dispatch__ is not plain.__torch_dispatch__ or value.__dict__):
             raise CannotSayError(f"{hint}, a tensor of the class {kind.__name__}, which holds others or has attributes")
         with t.look_up("DisableTorchFunction")():  # a class may change what its operators do
             return self._plain_tensor(value, hint, f".as_subclass({self.text(kind, hint)})" if own else "")

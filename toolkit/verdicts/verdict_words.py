@@ -257,6 +257,11 @@ def happens(signature_kind: str, fault: Fault | None = None) -> str:
     return f"{_DOES.get(fault or '', 'torch.compile')} {_REPORTED[KINDS.get(signature_kind, 'crash')][0]}"
 
 
+def does(record: Verdict) -> str:
+    """What torch.compile does, by the kind of the verdict."""
+    return f"torch.compile {_REPORTED[record.kind or 'crash'][0]}"
+
+
 def searched(signature_kind: str, detail: str) -> str:
     """The words for a search among issues, beside the operations; "" where the error's own text is asked for."""
     return _SEARCHED.get(detail) or _SEARCHED.get(KINDS.get(signature_kind, ""), "")

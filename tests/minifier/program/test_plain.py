@@ -1,0 +1,177 @@
+"""The plain scripts that a program's repro becomes, and its issue."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphdbg.minifier.program import command
+from graphdbg.minifier.program.command import Cutting
+from graphdbg.minifier.program.issue import write
+from graphdbg.minifier.program.plain import replaced, scripts
+from graphdbg.toolkit.isolation.fresh import Trial
+from graphdbg.toolkit.program.concluding import ProgramTriage, Repro
+from graphdbg.toolkit.program.records import Call
+from graphdbg.toolkit.program.repro import PROGRAM
+from graphdbg.toolkit.verdicts.verdict import Verdict
+
+STEP = """
+def step(x, scale=1.0):
+    x.mul_(scale)
+    return {"loss": (x * 3).sum(), "shown": x.detach() + 1, "name": "step"}
+"""
+CALL = "    yield step, (x,), {'scale': 2.0}, lambda: {'x': x}, "
+
+
+def repro(calls: str, definitions: str = STEP, backend: str = "eager", settings: str = "") -> str:
+    words = {"function": "step", "place": "train.py:3", "number": 0, "reason": "it is off", "version": "2"}
+    words |= {"imports": "import torch", "settings": settings, "definitions": definitions, "calls": calls}
+    return PROGRAM.format(
+        **words, backend=backend, compiled={"fullgraph": True}, raises="", strides=False, tolerance=0.1
+    )
+
+
+def run(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., Any], *flags: str) -> object:
+    """The exit code of a script where `torch.compile` does to a function what `fault` says."""
+    path = folder / "repro.py"
+    path.write_text(script)
+    monkeypatch.setattr(torch, "compile", lambda function, **options: fault(function))
+    monkeypatch.setattr(sys, "argv", [str(path), *flags])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as error:
+        return error.code
+    return 0
+
+
+def wrong(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(x: torch.Tensor, **named: Any) -> Any:
+        with torch.no_grad():
+            x.mul_(5.0)
+        result = function(x, **named)
+        return result | {"name": "other", "shown": result["shown"].double()} if isinstance(result, dict) else result * 2
+
+    return called
+
+
+def raises(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*_: Any, **named: Any) -> Any:
+        raise ArithmeticError("no")
+
+    return called
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "returned"),
+    [
+        ("values", "result['loss'] is off by 4, relative to its size", "return result['loss']"),
+        ("values", "['x'] afterwards is off by 4, relative to its size", "return x"),
+        ("values", "result['name'] is 'other', eager's is 'step'", "return result['name']"),
+        ("metadata", "result['shown'] is (torch.float64, (3,), 0), eager's is (torch.float32, (3,), 0)", ".dtype"),
+        ("error raises ArithmeticError", "it raises ArithmeticError, eager raises nothing", ""),
+    ],
+)
+def test_what_differs_is_compared_in_a_few_lines(
+    kind: str, said: str, returned: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = "    T = {}\n    x = torch.tensor([1.0, 2.0, 3.0])\n"
+    script = next(scripts(repro(made + CALL + "{}"), kind, said))
+    assert returned in script and "def leaves" not in script and "repro.pt" not in script
+    assert "result = call(x, **{'scale': 2.0})" in script
+    fault = raises if kind.startswith("error") else wrong
+    assert str(run(script, tmp_path, monkeypatch, fault)).startswith("BUG: ")
+    assert run(script, tmp_path, monkeypatch, fault, "--without-fault") == 0
+    assert run(script, tmp_path, monkeypatch, lambda function: function) == 0
+
+
+def test_a_missing_error_and_a_gradient_of_one_of_several_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses = "\ndef step(x):\n    raise ArithmeticError\n"
+    text = repro("    x = 1\n    yield step, (x,), {}, lambda: {'x': x}, {}", refuses)
+    script = next(scripts(text, "missing error", "it raises nothing, eager raises ArithmeticError"))
+    assert str(run(script, tmp_path, monkeypatch, lambda function: lambda x: x)).startswith("BUG: ")
+    assert run(script, tmp_path, monkeypatch, lambda function: function) == 0
+    square = "\ndef step(x):\n    return x.detach(), x * x\n"
+    made = "    T = torch.load(HERE / 'repro.pt')\n    x = T['x'].requires_grad_()\n"
+    text = repro(made + "    yield step, (x,), {}, lambda: {'x': x}, {0: T['given_0']}", square)
+    alone, several = scripts(text, "values", "gradient of ['x'] is off by 1, relative to its size")
+    torch.save({"x": torch.tensor([2.0]), "given_0": torch.ones(1)}, tmp_path / "repro.pt")
+    doubled: Any = lambda function: lambda x: [part * 2 for part in function(x)]  # noqa: E731
+    with pytest.raises(RuntimeError, match="gradients"):
+        run(alone, tmp_path, monkeypatch, doubled)
+    assert str(run(several, tmp_path, monkeypatch, doubled)).startswith("BUG: ")
+    assert run(several, tmp_path, monkeypatch, lambda function: function) == 0
+
+
+def test_calls_of_one_function_share_what_is_compiled() -> None:
+    made = "    x = torch.ones(2)\n"
+    script = next(scripts(repro(made + CALL + "{}\n" + CALL + "{}"), "values", "result['loss'] is off by 1, relative"))
+    assert script.count("compile(step)") == 1 and script.count("result = call(") == 2
+
+
+def test_what_has_no_expression_has_no_script() -> None:
+    made = "    x = torch.ones(2)\n"
+    for said in (
+        "result[odd key] is off by 1, relative",
+        "['it'] scale is off by 1, relative",
+        "x is in one of both alone",
+    ):
+        assert not list(scripts(repro(made + CALL + "{}"), "values", said))
+
+
+def test_a_tensor_stands_in_the_text_and_the_file_is_no_longer_read() -> None:
+    made = "    T = torch.load(HERE / 'repro.pt')\n    x = T['x'].narrow(0, 0, (T['x'].shape[0] + 1) // 2).clone()\n"
+    script = next(scripts(repro(made + CALL + "{}"), "values", "result['loss'] is off by 1, relative to its size"))
+    assert "repro.pt" in script and "import pathlib" in script
+    forms = list(replaced(script, "x", torch.tensor([1.5, float("inf"), 3.0], dtype=torch.float64)))
+    assert [form.partition("x = ")[2].partition("\n")[0] for form in forms] == [
+        "torch.ones(2, dtype=torch.float64)",
+        "torch.zeros(2, dtype=torch.float64)",
+        "torch.randn(2, dtype=torch.float64)",
+        "torch.tensor([1.5, float('inf')], dtype=torch.float64)",
+    ]
+    assert not any("repro.pt" in form or "pathlib" in form for form in forms)
+    parameter = next(replaced("w = T['w']", "w", torch.nn.Parameter(torch.ones(()), False)))
+    assert parameter == "w = torch.nn.Parameter(torch.ones(()), False)"
+
+
+def test_the_plainest_script_that_shows_it_replaces_the_repro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = "    T = torch.load(HERE / 'repro.pt', weights_only=True)\n    x = T['x']\n    y = T['y']\n"
+    program = tmp_path / "repro.py"
+    program.write_text(repro(made + CALL + "{}"))
+    torch.save({"x": torch.arange(40.0), "y": torch.ones(2)}, tmp_path / "repro.pt")
+    ran: list[str] = []
+
+    def run_once(path: Path, *flags: str, **_: Any) -> Trial:
+        text = path.read_text()
+        ran.append(text)
+        if "def leaves" in text:
+            return Trial(1, "FAILS (values): call 1 of 1: result['loss'] is off by 3, relative to its size", 0.0)
+        return Trial(0 if flags or "torch.ones(40)" in text or "zeros(40)" in text else 1, "BUG: it is wrong\n", 0.0)
+
+    monkeypatch.setattr(command, "run_once", run_once)
+    cutting = Cutting(program, float("inf"))
+    cutting.make_plain()
+    assert "x = torch.randn(40)" in program.read_text() and "y = torch.ones(2)" in program.read_text()
+    assert not (tmp_path / "repro.pt").exists() and cutting.asked == 5
+
+
+def test_an_issue_of_a_program_holds_the_repro_and_what_it_printed(tmp_path: Path) -> None:
+    (tmp_path / "repro.py").write_text("print(1)\n")
+    (tmp_path / "repro.pt").write_bytes(b"0" * 2048)
+    call = Call("1:1", "step", "/home/ann/train.py", 3, 0)
+    verdict = Verdict("fails", "crash", "compiler", "dynamo", "step() raises UserError: Could not guard on this expr")
+    triaged = ProgramTriage(verdict, [call], {}, ["python", "train.py"], str(tmp_path), at=call)
+    shows = Repro("shows", str(tmp_path / "repro.py"), (1, 1, 1), 0, 'File "/home/ann/x.py"\nBUG: it raises')
+    text = write(triaged, shows, tmp_path).read_text()
+    assert "[dynamo] torch.compile fails: step()" in text and "```python\nprint(1)\n```" in text
+    assert "3 of 3 fresh processes" in text and "repro.pt (2.0 KiB), which must be attached" in text
+    assert "Could+not+guard+on+this+expr" in text and "BUG: it raises" in text and "/home/ann" not in text
