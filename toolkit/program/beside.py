@@ -202,7 +202,7 @@ class Beside:
         if not part:
             self.compared = functools.partial(compared, self.compiled.rungs.last)
         failed: list[CallRung] = []
-        if first.verdict.verdict == "nondeterministic" and (eager.error is not None or len(loose) == len(eager.values)):
+        if first.verdict.verdict == "nondeterministic" and eager.error is not None:
             return
         for rung in self.compiled.rungs.names:
             if time.monotonic() > self.shadow.until:
@@ -239,6 +239,8 @@ class Beside:
                 self._judge(part, other, run)
                 return
             self.as_compiled = False
+        if not failed and first.verdict.verdict == "nondeterministic" and len(loose) == len(eager.values):
+            self.call.rows = [row for row in self.call.rows if row.part != part or row is first]  # they say nothing
         if (
             failed and not self.call.rows[-1].verdict.failed
         ):  # Dynamo's eager backend draws another dropout in a checkpoint, say
@@ -284,14 +286,15 @@ class Beside:
         the first did; None where it repeats itself in all runs until the rung has repeated itself, too."""
         far = row.verdict.verdict == "rounding" and (row.error or 0.0) > comparing.UNSTABLE
         same, tries = 0, TRIES if row.verdict.failed or far else 0
+        most = comparing.MOST if row.verdict.kind == "metadata" else comparing.UNSTABLE
         while tries and same < SURE and time.monotonic() < self.shadow.until:
             again, tries = run("eager"), tries - 1
-            moved = comparing.unsteady(eager.values, again.values).get(row.value, 0.0) > comparing.UNSTABLE
+            moved = comparing.unsteady(eager.values, again.values).get(row.value, 0.0) > most
             if moved or (again.error is None) != (eager.error is None):
                 return again
             if got.error is None:
                 other = comparing.unsteady(got.values, run(row.rung).values)
-                same += other.get(row.value, 0.0) <= comparing.UNSTABLE
+                same += other.get(row.value, 0.0) <= most
             else:
                 same += 1
         return None

@@ -34,8 +34,8 @@ from .aside import EagerMode
 from .reach import is_library
 from .records import CallRung
 
-UNSTABLE = 1e-3
-"""Eager runs that are further apart than this, relative to the size, say nothing of a value."""
+UNSTABLE, MOST = 1e-3, 1e30
+"""Eager runs that are further apart than this, relative to the size, say nothing of a value; the most that is said."""
 
 _UNITS = 1 << 20
 REQUIRES = " requires grad"
@@ -102,8 +102,10 @@ def apart(want: Any, have: Any) -> float:
 
 
 def unsteady(eager: Values, again: Values) -> dict[str, float]:
-    """The values that eager itself does not repeat, and how far its two runs are apart."""
-    return {name: far for name, value in eager.items() if (far := apart(value, again.get(name))) > 0.0}
+    """The values that eager itself does not repeat, and how far its two runs are apart: infinitely for another form."""
+    far = {name: min(apart(value, again.get(name)), MOST) for name, value in eager.items()}
+    far |= {name: math.inf for name, value in eager.items() if not _formed(value, again.get(name))}
+    return {name: distance for name, distance in far.items() if distance > 0.0}
 
 
 def differences(eager: Values, got: Values) -> dict[str, float]:
@@ -135,7 +137,7 @@ def judged(
             row.error, row.value, row.size, row.tolerance = far, name, _size(want), _tolerance(want)
         if far == 0.0 and _formed(want, have):
             continue
-        if loose.get(name, 0.0) > UNSTABLE:
+        if (moves := loose.get(name, 0.0)) > UNSTABLE and (moves == math.inf or _formed(want, have)):
             continue
         if (
             (level := levels.get((part, name)))
@@ -194,7 +196,9 @@ def _peak(want: Any, have: Any) -> float:
 
 
 def _formed(want: Any, have: Any) -> bool:
-    return not isinstance(want, torch.Tensor) or (want.dtype, want.device) == (have.dtype, have.device)
+    if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
+        return not isinstance(want, torch.Tensor)
+    return (want.dtype, want.device, want.shape) == (have.dtype, have.device, have.shape)
 
 
 def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noise: NoiseOf) -> Difference | None:

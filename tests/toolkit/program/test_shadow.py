@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from pathlib import Path
@@ -56,6 +57,24 @@ def test_eager_that_does_not_repeat_itself_is_explained(tmp_path: Path) -> None:
     assert found.verdict.verdict == "nondeterministic", found.summary
     assert "gets another number in each run" in found.verdict.reason
     assert "test_shadow.py:" in found.verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda outputs: [part[:1] for part in outputs], "shape is (1,), eager's is (3,)"),
+        (lambda outputs: [part.no_such_attribute for part in outputs], "AttributeError"),
+    ],
+)
+def test_of_eager_that_does_not_repeat_itself_a_crash_and_a_shape_are_judged(
+    wrong: Any, says: str, tmp_path: Path
+) -> None:
+    def backend(gm: Any, inputs: Any) -> Any:
+        return lambda *args: wrong(gm(*args))
+
+    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(AttributeError):
+        torch.compile(_python_random, backend=backend)(torch.ones(3))
+    assert found.verdict.verdict == "fails" and says in found.verdict.reason, found.summary
 
 
 @pytest.mark.parametrize(
