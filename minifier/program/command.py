@@ -27,7 +27,7 @@ from ...toolkit.isolation.fresh import BUG, GONE, run_once
 from ...toolkit.program.concluding import ProgramTriage, shown
 from ...toolkit.program.run import triage_program
 from .issue import write as write_issue
-from .plain import replaced, scripts
+from .plain import SEED, constructors, entries, replaced, scripts
 
 KEPT = {"unsure", "leaves", "left", "everything", "differs", "main"}
 """Functions of the repro that judge, which are not cut."""
@@ -44,7 +44,7 @@ class Cutting:
 
     def __init__(self, program: Path, deadline: float, bare: ForkServer | None = None) -> None:
         self.program, self.deadline, self.bare = program, deadline, bare
-        self.text, self.asked, self.said = program.read_text(encoding="utf-8"), 0, ""
+        self.text, self.asked, self.said, self.plain = program.read_text(encoding="utf-8"), 0, "", False
         backend = re.search(r"^BACKEND = '(\w+)'", self.text, re.MULTILINE)
         self.before = BEFORE.get(backend[1], "") if backend else ""
         self.kind = self._kind(program)
@@ -62,6 +62,8 @@ class Cutting:
     def fails(self, text: str) -> bool:
         """Whether a candidate fails the same way."""
         self.asked += 1
+        if self.plain:
+            return self._shows(text)
         with self._candidate(text) as candidate:
             if self._kind(candidate) != self.kind:
                 return False
@@ -76,26 +78,26 @@ class Cutting:
         finally:
             candidate.unlink()
 
-    def make_plain(self) -> None:
-        """Replaces the program by the plainest script that shows the failure as it does; leaves it where none does."""
-        script = next(filter(self._shows, scripts(self.text, self.kind, self.said)), None)
-        if script is None:
-            return
+    def straighten(self) -> None:
+        """Makes the text the plainest script that shows the failure as it does; leaves it where none does."""
+        self.plain = True
+        script = next(filter(self.fails, scripts(self.text, self.kind, self.said)), None)
+        self.plain, self.text = script is not None, script or self.text
+
+    def inline(self) -> None:
+        """Writes tensors into a plain script, and drops from the file beside it what is not read."""
         beside = self.program.with_suffix(".pt")
-        tensors: dict[str, torch.Tensor] = torch.load(beside, weights_only=True)
-        for name in [name for name in tensors if f"T[{name!r}]" in script]:
+        tensors: dict[str, torch.Tensor] = torch.load(beside, weights_only=True) if self.plain else {}
+        for name in [name for name in tensors if f"T[{name!r}]" in self.text]:
             if time.monotonic() < self.deadline:
-                script = next(filter(self._shows, replaced(script, name, tensors[name])), script)
-        self.text = script
-        write_file(self.program, script.encode())
-        if left := {name: tensor for name, tensor in tensors.items() if f"T[{name!r}]" in script}:
-            torch.save(left, beside)
-        else:
-            beside.unlink()
+                self.text = next(filter(self.fails, replaced(self.text, name, tensors[name])), self.text)
+        write_file(self.program, self.text.encode())
+        left = {name: tensor for name, tensor in tensors.items() if f"T[{name!r}]" in self.text}
+        if self.plain:
+            torch.save(left, beside) if left else beside.unlink()
 
     def _shows(self, script: str) -> bool:
         """Whether a plain script shows the failure, and nothing without the fault or under the backend before."""
-        self.asked += 1
         with self._candidate(script) as candidate:
             trial = run_once(candidate, limit_s=LIMIT_S, bare=self.bare)
             if trial.code != BUG or not re.search(r"^BUG: ", trial.output, re.MULTILINE):
@@ -112,7 +114,7 @@ class Cutting:
         before = ""
         while before != self.text and time.monotonic() < self.deadline:
             before = self.text
-            for proposals in (_deletions, _bodies, _elements, _halves):
+            for proposals in (constructors, _deletions, _bodies, _elements, entries, _halves):
                 at = 0
                 while time.monotonic() < self.deadline:
                     candidate = next(
@@ -144,8 +146,9 @@ def _blocks(tree: ast.Module) -> list[list[ast.stmt]]:
 
 def _fixed(node: ast.stmt) -> bool:
     names = [ast.unparse(target) for target in getattr(node, "targets", [])]
-    own = isinstance(node, ast.FunctionDef) and node.name in {*KEPT, "calls"}
-    return own or isinstance(node, (ast.Import, ast.Pass)) or any(name.isupper() or name in SET for name in names)
+    own = isinstance(node, ast.FunctionDef) and node.name in {*KEPT, "calls", "run", "compiled"}
+    named = any(name.isupper() or name in SET for name in names) or ast.unparse(node) == SEED
+    return own or isinstance(node, (ast.Import, ast.Pass)) or named
 
 
 def _deletions(text: str) -> Iterator[str]:
@@ -167,14 +170,15 @@ def _deletions(text: str) -> Iterator[str]:
 
 
 def _bodies(text: str) -> Iterator[str]:
-    """Texts with a statement replaced by its body."""
+    """Texts with a statement replaced by its body, or by what it does else."""
     for number, block in enumerate(_blocks(syntax.parsed(text))[1:], 1):
         for at, node in enumerate(block):
-            if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (body := getattr(node, "body", None)):
-                tree = syntax.parsed(text)
-                held = getattr(_blocks(tree)[number][at], "body", body)
-                _blocks(tree)[number][at : at + 1] = held
-                yield ast.unparse(tree)
+            for name in ("body", "orelse"):
+                if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (body := getattr(node, name, None)):
+                    tree = syntax.parsed(text)
+                    held = getattr(_blocks(tree)[number][at], name, body)
+                    _blocks(tree)[number][at : at + 1] = held
+                    yield ast.unparse(tree)
 
 
 def _elements(text: str) -> Iterator[str]:
@@ -230,8 +234,9 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
         with programs() as bare:
             cutting = Cutting(Path(repro.path), deadline, bare)
             lines = len(cutting.text.splitlines())
+            cutting.straighten()
             cutting.run()
-            cutting.make_plain()
+            cutting.inline()
         asked = cutting.asked
         left = counted(len(cutting.text.splitlines()), "line")
         over = "" if asked else "; the time was over before it was cut (--max-time)"

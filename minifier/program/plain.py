@@ -9,6 +9,7 @@ under eager and compiled, and compares both.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,8 @@ import torch
 
 from ...dumps import syntax
 
+SEED = "torch.manual_seed(0)"
+"""Stays in a script, in which tensors may be drawn."""
 SMALL = 32
 """So many elements of a tensor stand in the text."""
 _JUDGES = {"unsure", "leaves", "left", "everything", "differs", "main", "calls"}
@@ -41,7 +44,7 @@ sys.excepthook = lambda t, e, b: (sys.__excepthook__(t, e, b), print(f"cannot te
 
 
 def run(compile):
-    torch.manual_seed(0)
+    {seed}
 {body}
 
 
@@ -95,9 +98,11 @@ def scripts(text: str, kind: str, said: str) -> Iterator[str]:
         if isinstance(node, ast.Assign) and (name := ast.unparse(node.targets[0])) in _CONSTANTS - {"HERE"}:
             constants[name] = ast.literal_eval(node.value)
     calls = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "calls")
-    body, last = _straight(calls)
-    for lines, ending in _endings(kind, said, last, constants) if last is not None else ():
-        yield _script(tree, [*body, *lines], ending, constants)
+    whole = ast.unparse(calls)
+    for source in dict.fromkeys((whole.replace("._wrapped_call_impl", ""), whole)):  # what a compiled module calls
+        body, last = _straight(source)
+        for lines, ending in _endings(kind, said, last, constants) if last is not None else ():
+            yield _script(tree, [*body, *lines], ending, constants)
 
 
 def replaced(script: str, name: str, tensor: torch.Tensor) -> Iterator[str]:
@@ -124,7 +129,49 @@ def replaced(script: str, name: str, tensor: torch.Tensor) -> Iterator[str]:
         yield made
 
 
-def _straight(calls: ast.FunctionDef) -> tuple[list[ast.stmt], ast.Tuple | None]:
+def entries(text: str) -> Iterator[str]:
+    """Scripts without some entries of a dictionary: halves of it first."""
+    for number, held in enumerate(_inside(text, ast.Dict)):
+        size = length = len(held.keys)
+        while size:
+            for first in range(0, length, size):
+                tree = syntax.parsed(text)
+                part = _inside(tree, ast.Dict)[number]
+                del part.keys[first : first + size], part.values[first : first + size]
+                yield ast.unparse(tree)
+            size //= 2
+
+
+def constructors(text: str) -> Iterator[str]:
+    """Scripts in which a module of torch's is made by its class, with weights of its own, in place of `rebuilt`."""
+    for number, call in enumerate(_inside(text, ast.Call)):
+        name = ast.unparse(call.args[0]) if ast.unparse(call.func) == "rebuilt" else ""
+        if not name.startswith("torch.nn."):
+            continue
+        tree = syntax.parsed(text)
+        call = _inside(tree, ast.Call)[number]
+        state: Any = call.args[1]
+        held = dict(zip((ast.literal_eval(key) for key in state.keys), state.values, strict=True))
+        weights: Any = held.get("_parameters")
+        if weights is not None and "bias" not in [ast.literal_eval(key) for key in weights.keys]:
+            held["bias"] = ast.Constant(False)
+        kind: Any = getattr(torch.nn, name.removeprefix("torch.nn."), None)
+        wanted = inspect.signature(kind).parameters if kind is not None else {}
+        call.func, call.args = call.args[0], []
+        for word, parameter in wanted.items():
+            if word in held and ast.unparse(held[word]) != repr(parameter.default):
+                call.keywords.append(ast.keyword(word, held[word]))
+        yield ast.unparse(tree)
+
+
+def _inside(tree: Any, kind: type[Any]) -> list[Any]:
+    """The parts of one kind in `run` of a script."""
+    body = (syntax.parsed(tree) if isinstance(tree, str) else tree).body
+    runs = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "run"]
+    return [part for node in runs for part in ast.walk(node) if isinstance(part, kind)]
+
+
+def _straight(calls: str) -> tuple[list[ast.stmt], ast.Tuple | None]:
     """The statements of `calls`, with a call for each `yield`; and what the last one hands out."""
     yields: list[ast.Tuple] = []
     known: dict[str, str] = {}
@@ -146,7 +193,7 @@ def _straight(calls: ast.FunctionDef) -> tuple[list[ast.stmt], ast.Tuple | None]
             words += [f"**{kwargs}"] if kwargs != "{}" else []
             return syntax.parsed("\n".join([*lines, f"result = {name}({', '.join(words)})"])).body
 
-    inner: Any = Calls().visit(syntax.parsed(ast.unparse(calls))).body[0]
+    inner: Any = Calls().visit(syntax.parsed(calls)).body[0]
     own = [node for node in inner.body if not ast.unparse(node).startswith("T = ")]
     return own, yields[-1] if yields else None
 
@@ -172,6 +219,7 @@ def _endings(
         keys, arrived = ([ast.unparse(part) for part in parts] for parts in (given.keys, given.values))
         if len(keys) == 1:
             lines.append([f"return torch.autograd.grad(result, {value}, {arrived[0]})[0]"])
+            lines.append([f"return torch.autograd.grad(result[{keys[0]}], {value}, {arrived[0]})[0]"])
         into = f"[roots[at] for at in ({', '.join(keys)},)]"
         lines.append([_ROOTS, f"return torch.autograd.grad({into}, {value}, [{', '.join(arrived)}])[0]"])
     elif kind == "metadata":
@@ -192,8 +240,11 @@ def _of_state(name: str, last: ast.Tuple) -> str:
     if match is None:
         return "?"
     state: Any = last.elts[3]
+    function = last.elts[0]
     held = dict(zip(map(ast.unparse, state.body.keys), map(ast.unparse, state.body.values), strict=True))
-    return held.get(repr(match[1]), ast.unparse(last.elts[0])) + match[2]
+    own = ast.unparse(function.value if isinstance(function, ast.Attribute) else function)  # a method's: its object's
+    rest = re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", match[2])
+    return held.get(repr(match[1]), own) + re.sub(r"\.(\d+)\b", r"[\1]", rest)
 
 
 def _script(tree: ast.Module, body: list[ast.stmt], ending: str, constants: Mapping[str, Any]) -> str:
@@ -220,6 +271,7 @@ def _script(tree: ast.Module, body: list[ast.stmt], ending: str, constants: Mapp
         imports="\n".join(sorted(line for line in imports if line.split()[-1].partition(".")[0] in used)),
         definitions="\n\n\n".join(definitions.values()),
         body=inner,
+        seed=SEED,
         options=", ".join(word for word, wanted in words.items() if wanted),
         ending=ending,
     )

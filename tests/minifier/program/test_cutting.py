@@ -14,7 +14,10 @@ import torch
 def step(x):
     a = x + 1
     with torch.no_grad():
-        b = x * 2
+        if a is None:
+            pass
+        else:
+            b = x * 2
     return (a, b)
 def calls():
     T = {}
@@ -41,7 +44,7 @@ class Judged(Cutting):
 
 def test_statements_blocks_elements_and_sizes_are_cut(tmp_path: Path) -> None:
     text = Judged(tmp_path / "repro.py", float("inf")).run()
-    assert "a = x + 1" not in text and "no_grad" not in text and "return (b,)" in text
+    assert not any(part in text for part in ("a = x + 1", "no_grad", "else")) and "return (b,)" in text
     assert "narrow(0" in text and "def main" in text and "yield (step, (x,))" in text
 
 

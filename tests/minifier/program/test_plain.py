@@ -14,7 +14,7 @@ import torch
 from graphdbg.minifier.program import command
 from graphdbg.minifier.program.command import Cutting
 from graphdbg.minifier.program.issue import write
-from graphdbg.minifier.program.plain import replaced, scripts
+from graphdbg.minifier.program.plain import constructors, entries, replaced, scripts
 from graphdbg.toolkit.isolation.fresh import Trial
 from graphdbg.toolkit.program.concluding import ProgramTriage, Repro
 from graphdbg.toolkit.program.records import Call
@@ -102,11 +102,13 @@ def test_a_missing_error_and_a_gradient_of_one_of_several_results(
     square = "\ndef step(x):\n    return x.detach(), x * x\n"
     made = "    T = torch.load(HERE / 'repro.pt')\n    x = T['x'].requires_grad_()\n"
     text = repro(made + "    yield step, (x,), {}, lambda: {'x': x}, {0: T['given_0']}", square)
-    alone, several = scripts(text, "values", "gradient of ['x'] is off by 1, relative to its size")
+    alone, second, several = scripts(text, "values", "gradient of ['x'] is off by 1, relative to its size")
     torch.save({"x": torch.tensor([2.0]), "given_0": torch.ones(1)}, tmp_path / "repro.pt")
     doubled: Any = lambda function: lambda x: [part * 2 for part in function(x)]  # noqa: E731
     with pytest.raises(RuntimeError, match="gradients"):
         run(alone, tmp_path, monkeypatch, doubled)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        run(second, tmp_path, monkeypatch, doubled)
     assert str(run(several, tmp_path, monkeypatch, doubled)).startswith("BUG: ")
     assert run(several, tmp_path, monkeypatch, lambda function: function) == 0
 
@@ -115,6 +117,22 @@ def test_calls_of_one_function_share_what_is_compiled() -> None:
     made = "    x = torch.ones(2)\n"
     script = next(scripts(repro(made + CALL + "{}\n" + CALL + "{}"), "values", "result['loss'] is off by 1, relative"))
     assert script.count("compile(step)") == 1 and script.count("result = call(") == 2
+
+
+def test_a_module_is_made_by_its_class_and_entries_of_dictionaries_go() -> None:
+    linear = "rebuilt(torch.nn.Linear, {'_parameters': {'weight': w}, 'in_features': 3, 'out_features': 4})"
+    norm = (
+        "rebuilt(torch.nn.LayerNorm, {'_parameters': {'weight': w, 'bias': b}, 'normalized_shape': (3,), 'eps': 1e-05})"
+    )
+    text = f"def run(compile):\n    a = {linear}\n    b = {norm}\n    return rebuilt(Net, {{'inner': a}})\n"
+    first, second = constructors(text)
+    assert (
+        "a = torch.nn.Linear(in_features=3, out_features=4, bias=False)" in first and "torch.nn.LayerNorm, {" in first
+    )
+    assert "b = torch.nn.LayerNorm(normalized_shape=(3,))" in second
+    without = [text.partition("b = ")[0] for text in entries(text)]
+    assert any("{'in_features': 3, 'out_features': 4}" in part for part in without)
+    assert any("rebuilt(torch.nn.Linear, {})" in part for part in without)
 
 
 def test_what_has_no_expression_has_no_script() -> None:
@@ -159,7 +177,8 @@ def test_the_plainest_script_that_shows_it_replaces_the_repro(tmp_path: Path, mo
 
     monkeypatch.setattr(command, "run_once", run_once)
     cutting = Cutting(program, float("inf"))
-    cutting.make_plain()
+    cutting.straighten()
+    cutting.inline()
     assert "x = torch.randn(40)" in program.read_text() and "y = torch.ones(2)" in program.read_text()
     assert not (tmp_path / "repro.pt").exists() and cutting.asked == 5
 
