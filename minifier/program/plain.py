@@ -151,16 +151,17 @@ def constructors(text: str) -> Iterator[str]:
         tree = syntax.parsed(text)
         call = _inside(tree, ast.Call)[number]
         state: Any = call.args[1]
-        held = dict(zip((ast.literal_eval(key) for key in state.keys), state.values, strict=True))
-        weights: Any = held.get("_parameters")
-        if weights is not None and "bias" not in [ast.literal_eval(key) for key in weights.keys]:
-            held["bias"] = ast.Constant(False)
+        held: dict[str, Any] = dict(zip(map(ast.unparse, state.keys), state.values, strict=True))
+        weights = held.get("'_parameters'")
+        if isinstance(weights, ast.Dict) and "'bias'" not in map(ast.unparse, filter(None, weights.keys)):
+            held["'bias'"] = ast.Constant(False)
         kind: Any = getattr(torch.nn, name.removeprefix("torch.nn."), None)
-        wanted = inspect.signature(kind).parameters if kind is not None else {}
+        wanted: Any = inspect.signature(kind).parameters if isinstance(kind, type) else {}
         call.func, call.args = call.args[0], []
         for word, parameter in wanted.items():
-            if word in held and ast.unparse(held[word]) != repr(parameter.default):
-                call.keywords.append(ast.keyword(word, held[word]))
+            given = held.get(repr(word))
+            if given is not None and ast.unparse(given) != repr(parameter.default):
+                call.keywords.append(ast.keyword(word, given))
         yield ast.unparse(tree)
 
 
