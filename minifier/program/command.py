@@ -24,6 +24,7 @@ from ...dumps.output import emit, say
 from ...dumps.wording import counted, shown_path
 from ...toolkit.isolation import ForkServer, programs
 from ...toolkit.isolation.fresh import BUG, GONE, run_once
+from ...toolkit.isolation.heartbeat import BEAT_S
 from ...toolkit.program.concluding import ProgramTriage, shown
 from ...toolkit.program.run import triage_program
 from .issue import write as write_issue
@@ -44,6 +45,7 @@ class Cutting:
 
     def __init__(self, program: Path, deadline: float, bare: ForkServer | None = None) -> None:
         self.program, self.deadline, self.bare = program, deadline, bare
+        self.word = time.monotonic() + BEAT_S
         self.text, self.asked, self.said, self.plain = program.read_text(encoding="utf-8"), 0, "", False
         backend = re.search(r"^BACKEND = '(\w+)'", self.text, re.MULTILINE)
         self.before = BEFORE.get(backend[1], "") if backend else ""
@@ -62,6 +64,9 @@ class Cutting:
     def fails(self, text: str) -> bool:
         """Whether a candidate fails the same way."""
         self.asked += 1
+        if time.monotonic() > self.word:
+            self.word = time.monotonic() + BEAT_S
+            say(f"{counted(self.asked, 'candidate')} run: {counted(len(self.text.splitlines()), 'line')} left so far")
         if self.plain:
             return self._shows(text)
         with self._candidate(text) as candidate:
