@@ -209,7 +209,8 @@ def _halves(text: str) -> Iterator[str]:
                 yield re.sub(re.escape(whole) + r"(?!\.)", lambda _, to=whole + part: to, text)
 
 
-DEFAULT_TIME_S = 600.0
+DEFAULT_TIME_S, CUTTING = 600.0, 0.75
+"""The time for all of it, and the part of it for cutting; the rest is for tensors that can stand in the text."""
 
 
 def triaged(command: list[str], out: str | None, max_time_s: float | None, *, quiet: bool) -> ProgramTriage:
@@ -235,12 +236,13 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
     repro, began, asked = triaged.repro, time.monotonic(), 0
     if triaged.verdict.failed and repro.says == "shows":
         say(f"the fault is outside its graphs; cutting {shown_path(Path(repro.path))}")
-        deadline = began + (max_time_s or DEFAULT_TIME_S)
+        seconds = max_time_s or DEFAULT_TIME_S
         with programs() as bare:
-            cutting = Cutting(Path(repro.path), deadline, bare)
+            cutting = Cutting(Path(repro.path), began + CUTTING * seconds, bare)
             lines = len(cutting.text.splitlines())
             cutting.straighten()
             cutting.run()
+            cutting.deadline = began + seconds
             cutting.inline()
         asked = cutting.asked
         left = counted(len(cutting.text.splitlines()), "line")

@@ -163,6 +163,10 @@ def constructors(text: str) -> Iterator[str]:
             if given is not None and ast.unparse(given) != repr(parameter.default):
                 call.keywords.append(ast.keyword(word, given))
         yield ast.unparse(tree)
+        if torch.cuda.is_available():
+            made = ast.Call(call.func, [], call.keywords)
+            call.func, call.keywords = ast.Attribute(made, "cuda"), []
+            yield ast.unparse(tree)
 
 
 def _inside(tree: Any, kind: type[Any]) -> list[Any]:
