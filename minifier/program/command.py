@@ -1,6 +1,8 @@
 """`minify -- CMD`: the program is triaged; where the fault is outside its graphs its repro is cut, else that graph is
 minified.
 
+Also: its `issue.md`, in the sections of PyTorch's bug form.
+
 For example: `minify_program(["python", "train.py"], "out", 600.0, as_json=False)` gives `0`.
 """
 
@@ -15,19 +17,24 @@ import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import torch
 
-from ...dumps import syntax, written
+from ...dumps import opening, syntax, written
 from ...dumps.atomic import free_path, write_file
 from ...dumps.output import emit, say
-from ...dumps.wording import counted, shown_path
+from ...dumps.pack.redact import Redactor
+from ...dumps.wording import counted, shown_path, size_text
 from ...toolkit.isolation import ForkServer, programs
 from ...toolkit.isolation.fresh import BUG, GONE, run_once
 from ...toolkit.isolation.heartbeat import BEAT_S
-from ...toolkit.program.concluding import ProgramTriage, shown
+from ...toolkit.program.concluding import ProgramTriage, Repro, shown
 from ...toolkit.program.run import triage_program
-from .issue import write as write_issue
+from ...toolkit.verdicts import verdict_words
+from ..report.bundle import ISSUES, phrase
+from ..report.environment import versions_text
+from ..report.issue import ISSUE, fenced, framed, inline, shorten
 from .plain import SEED, constructors, entries, replaced, scripts
 
 KEPT = {"unsure", "leaves", "left", "everything", "differs", "main"}
@@ -267,3 +274,42 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
         say(f"try it: {tried}")
         emit(repro.path, as_json=False)
     return code
+
+
+def write_issue(triaged: ProgramTriage, repro: Repro, out: Path) -> Path:
+    """Writes the issue of a repro that shows the failure; returns its path."""
+    verdict, call, program = triaged.verdict, triaged.at, Path(repro.path)
+    redactor = Redactor()
+    words = phrase(redactor.text(verdict.reason.partition(" raises ")[2])) if verdict.kind == "crash" else ""
+    kind = verdict_words.searched("", verdict.kind or "")
+    asked = f'is:issue "{words}"' if words else f"is:issue {verdict.layer or 'torch.compile'} {kind}".strip()
+    beside = [part.name for part in (program.with_suffix(".pt"), program.with_name("modules")) if part.exists()]
+    rate = f"{repro.codes.count(BUG)} of {counted(len(repro.codes), 'fresh process')}"
+    lines = [
+        inline(verdict.reason, 600),
+        "",
+        "- Expected: what eager does.",
+        f"- First failing layer: {verdict.layer or 'torch.compile'}.",
+        f"- Seen in {call.place if call is not None else 'a call'} of a program, beside eager from the same start.",
+        f"- The program below shows it in {rate}, each without compile caches; without torch.compile it passes.",
+    ]
+    if beside:
+        sizes = [f"{name} ({size_text(_size(program.with_name(name)))})" for name in beside]
+        lines.append(f"- It reads {' and '.join(sizes)}, which must be attached.")
+    parts = [
+        "### 🐛 Describe the bug",
+        "\n".join(lines),
+        "`repro.py` (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell; for `git bisect "
+        f"run`: --git-bisect):\n\n{fenced(opening.read_text(program).rstrip(), 'python')}",
+        "### Error logs",
+        fenced(shorten(repro.printed)),
+        "### Versions",
+        fenced(versions_text()),
+    ]
+    title = f"[{verdict.layer or 'torch.compile'}] {verdict_words.does(verdict)}: {call.function if call else ''}()"
+    write_file(out / ISSUE, framed(title, parts, f"{ISSUES}?q={quote_plus(asked)}", redactor).encode())
+    return out / ISSUE
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else sum(part.stat().st_size for part in path.iterdir())

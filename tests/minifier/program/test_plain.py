@@ -13,7 +13,6 @@ import torch
 
 from graphdbg.minifier.program import command
 from graphdbg.minifier.program.command import Cutting
-from graphdbg.minifier.program.issue import write
 from graphdbg.minifier.program.plain import constructors, entries, replaced, scripts
 from graphdbg.toolkit.isolation.fresh import Trial
 from graphdbg.toolkit.program.concluding import ProgramTriage, Repro
@@ -190,7 +189,7 @@ def test_an_issue_of_a_program_holds_the_repro_and_what_it_printed(tmp_path: Pat
     verdict = Verdict("fails", "crash", "compiler", "dynamo", "step() raises UserError: Could not guard on this expr")
     triaged = ProgramTriage(verdict, [call], {}, ["python", "train.py"], str(tmp_path), at=call)
     shows = Repro("shows", str(tmp_path / "repro.py"), (1, 1, 1), 0, 'File "/home/ann/x.py"\nBUG: it raises')
-    text = write(triaged, shows, tmp_path).read_text()
+    text = command.write_issue(triaged, shows, tmp_path).read_text()
     assert "[dynamo] torch.compile fails: step()" in text and "```python\nprint(1)\n```" in text
     assert "3 of 3 fresh processes" in text and "repro.pt (2.0 KiB), which must be attached" in text
     assert "Could+not+guard+on+this+expr" in text and "BUG: it raises" in text and "/home/ann" not in text

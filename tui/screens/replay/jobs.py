@@ -1,7 +1,7 @@
 """The jobs of the replay screen: started, attached to again, their lines taken as they come, their end reported.
 
 What lines mean is known by `LadderSeen` and `ValuesSeen`; a job that dies leaves what it had said. Paints nothing
-itself.
+itself. How busy the NVIDIA GPUs here are, as `nvidia-smi` reports it: a replay beside a training run is slow.
 
 For example: `ReplayJobs(room).start("triage", ["triage", "myrun/0_0/forward", "--json-lines"])`.
 """
@@ -9,7 +9,9 @@ For example: `ReplayJobs(room).start("triage", ["triage", "myrun/0_0/forward", "
 from __future__ import annotations
 
 import shlex
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 from ....dumps.errors import InUseError, JobFailedError
 from ....dumps.tables import plain
-from ....dumps.wording import ago_text
+from ....dumps.wording import ago_text, size_text
 from ....toolkit.node_values.seen import ValuesSeen
 from ....toolkit.triage.seen import LadderSeen
 from ...job_files import NORMAL, JobFile, conditions, of_graph, rungs_so_far
 from ...jobs import Job, ending
 from ...settings import mark
+
+PROGRAM = "nvidia-smi"
+QUERY = "--query-gpu=index,memory.used,memory.total,utilization.gpu"
+LIMIT_S = 5.0
+SOME_MIB = 1000
+"""Less than this is what an idle device holds."""
 
 if TYPE_CHECKING:
     from .room import ReplayRoom
@@ -182,3 +190,28 @@ class ReplayJobs:
             self.room.trouble(error, doing=slot.kind, said=slot.said, quiet=True)
         self.room.tell_where()
         self.room.changed(slot.kind, ended=True)
+
+
+def occupied() -> str:
+    """The GPUs that others use, in words; empty where there is none, or nothing is known."""
+    program = shutil.which(PROGRAM)
+    if program is None:
+        return ""
+    try:
+        asked = [program, QUERY, "--format=csv,noheader,nounits"]
+        done = subprocess.run(
+            asked, capture_output=True, text=True, timeout=LIMIT_S, check=True, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return "; ".join(text for line in done.stdout.splitlines() if (text := _gpu(line)))
+
+
+def _gpu(line: str) -> str:
+    try:
+        index, used, total, busy = (int(part) for part in line.split(","))
+    except ValueError:
+        return ""
+    if used < SOME_MIB and busy < 10:
+        return ""
+    return f"GPU {index}: {size_text(used << 20)} of {size_text(total << 20)} used, {busy} % busy"

@@ -24,7 +24,6 @@ from ....dumps.errors import NotReadyError
 from ....dumps.tables import plain
 from ....dumps.wording import counted
 from ....toolkit.node_values.seen import ValuesSeen
-from ....toolkit.replaying.occupied import occupied
 from ....toolkit.rungs import NAMES
 from ....toolkit.triage.seen import RungCells
 from ....toolkit.verdicts import verdict_words
@@ -36,7 +35,7 @@ from ...widgets.rows import Parts, Rows
 from ...widgets.texts import Lines, wrapped
 from ...widgets.virtual_list import VirtualList
 from ..home.line import middle
-from .jobs import KINDS, Data, ReplayJobs, Slot
+from .jobs import KINDS, Data, ReplayJobs, Slot, occupied
 
 Check = Callable[[str], str]
 
