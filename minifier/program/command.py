@@ -246,16 +246,23 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
         seconds = max_time_s or DEFAULT_TIME_S
         with programs() as bare:
             cutting = Cutting(Path(repro.path), began + CUTTING * seconds, bare)
-            lines = len(cutting.text.splitlines())
-            cutting.straighten()
-            cutting.run()
-            cutting.deadline = began + seconds
-            cutting.inline()
+            lines, interrupted = len(cutting.text.splitlines()), False
+            try:
+                cutting.straighten()
+                cutting.run()
+                cutting.deadline = began + seconds
+                cutting.inline()
+            except KeyboardInterrupt:
+                write_file(cutting.program, cutting.text.encode())
+                interrupted = True
         asked = cutting.asked
         left = counted(len(cutting.text.splitlines()), "line")
         over = "" if asked else "; the time was over before it was cut (--max-time)"
         say(f"{counted(asked, 'candidate')} run: of {counted(lines, 'line')} {left} left{over}")
         written.remember(Path(repro.path))
+        if interrupted:
+            say(f"interrupted; what was cut so far is kept: {shown_path(Path(repro.path))}")
+            return 130
         repro = shown(Path(repro.path), sys.executable)
     failed = triaged.verdict.failed
     code = (0 if repro.says == "shows" else 1) if failed or triaged.verdict.verdict in ("ok", "rounding") else 4

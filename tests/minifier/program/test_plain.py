@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import runpy
 import sys
 from collections.abc import Callable
@@ -180,6 +181,28 @@ def test_the_plainest_script_that_shows_it_replaces_the_repro(tmp_path: Path, mo
     cutting.inline()
     assert "x = torch.randn(40)" in program.read_text() and "y = torch.ones(2)" in program.read_text()
     assert not (tmp_path / "repro.pt").exists() and cutting.asked == 5
+
+
+def test_what_was_cut_before_an_interrupt_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = "    x = torch.ones(2)\n    unused = 1\n"
+    program = tmp_path / "repro.py"
+    program.write_text(repro(made + CALL + "{}"))
+
+    def run_once(path: Path, *flags: str, **_: Any) -> Trial:
+        text = path.read_text()
+        if "def leaves" in text:
+            return Trial(1, "FAILS (values): call 1 of 1: result['loss'] is off by 3, relative to its size", 0.0)
+        if "unused" not in text:
+            raise KeyboardInterrupt
+        return Trial(0 if flags else 1, "BUG: it is wrong\n", 0.0)
+
+    monkeypatch.setattr(command, "run_once", run_once)
+    monkeypatch.setattr(command, "programs", contextlib.nullcontext)
+    verdict = Verdict("fails", "wrong_numbers", "compiler", "dynamo", "it is off")
+    shows = Repro("shows", str(program), (1, 1, 1), 0)
+    triaged = ProgramTriage(verdict, [], {}, ["python", "train.py"], str(tmp_path), repro=shows)
+    assert command.cut_repro(triaged, None, as_json=False) == 130
+    assert "def leaves" not in program.read_text() and "unused" in program.read_text()
 
 
 def test_an_issue_of_a_program_holds_the_repro_and_what_it_printed(tmp_path: Path) -> None:
