@@ -447,7 +447,7 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
         why = why_not_there(path, "run.json and no graph.json")
     except (OSError, ValueError) as error:
         raise NoSuchRunError(f"{text!r} cannot be opened", str(error)) from error
-    if (program := path / "repro.py").is_file():
+    if (program := path / "repro.py").is_file() and (path / "calls.jsonl").is_file():
         blame = "it holds the repro of a program"
         what = f"{text} holds no graph"
         raise WrongKindError(what, blame, f"run: python {shlex.quote(str(program))}")

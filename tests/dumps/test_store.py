@@ -347,5 +347,6 @@ def test_the_first_name_that_is_free(tmp_path: Path) -> None:
 def test_what_a_minified_program_left_is_told_from_a_graph(tmp_path: Path) -> None:
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "repro.py").touch()
+    (tmp_path / "small" / "calls.jsonl").touch()
     with pytest.raises(UsageError, match=r"holds the repro of a program.*Run: python .*small/repro\.py"):
         resolve(str(tmp_path / "small"))

@@ -202,7 +202,7 @@ class Beside:
         if not part:
             self.compared = functools.partial(compared, self.compiled.rungs.last)
         failed: list[CallRung] = []
-        if first.verdict.verdict == "nondeterministic" and eager.error is not None:
+        if first.verdict.verdict == "nondeterministic" and (eager.error or again.error) is not None:
             return
         for rung in self.compiled.rungs.names:
             if time.monotonic() > self.shadow.until:

@@ -104,7 +104,8 @@ def apart(want: Any, have: Any) -> float:
 def unsteady(eager: Values, again: Values) -> dict[str, float]:
     """The values that eager itself does not repeat, and how far its two runs are apart: infinitely for another form."""
     far = {name: min(apart(value, again.get(name)), MOST) for name, value in eager.items()}
-    far |= {name: math.inf for name, value in eager.items() if not _formed(value, again.get(name))}
+    other = [name for name, value in eager.items() if name not in again or not _formed(value, again[name])]
+    far |= dict.fromkeys(other, math.inf)
     return {name: distance for name, distance in far.items() if distance > 0.0}
 
 

@@ -259,7 +259,7 @@ def happens(signature_kind: str, fault: Fault | None = None) -> str:
 
 def does(record: Verdict) -> str:
     """What torch.compile does, by the kind of the verdict."""
-    return f"torch.compile {_REPORTED[record.kind or 'crash'][0]}"
+    return f"{_DOES.get(record.fault or '', 'torch.compile')} {_REPORTED[record.kind or 'crash'][0]}"
 
 
 def searched(signature_kind: str, detail: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import random
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch._functorch.compilers import nop
 
 import graphdbg
 from graphdbg.toolkit.judging.comparing import SUMS
+from graphdbg.toolkit.program import comparing
 from graphdbg.toolkit.program.comparing import Rounding
 from graphdbg.toolkit.program.concluding import concluded, drift
 from graphdbg.toolkit.program.judging import JudgedCall
@@ -75,6 +77,28 @@ def test_of_eager_that_does_not_repeat_itself_a_crash_and_a_shape_are_judged(
     with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(AttributeError):
         torch.compile(_python_random, backend=backend)(torch.ones(3))
     assert found.verdict.verdict == "fails" and says in found.verdict.reason, found.summary
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_eager_that_raises_in_some_runs_is_no_failure(first: int, tmp_path: Path) -> None:
+    runs = itertools.count(first)
+
+    @torch.library.custom_op(f"shadow_test::raises{first}", mutates_args=())
+    def raises_at_times(x: torch.Tensor) -> torch.Tensor:
+        if next(runs) % 2:
+            raise ArithmeticError("at times")
+        return x + 1
+
+    raises_at_times.register_fake(torch.empty_like)
+    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(ArithmeticError):
+        torch.compile(lambda x: raises_at_times(x), backend="aot_eager")(torch.ones(3))
+    assert found.verdict.verdict == "nondeterministic", found.summary
+    assert not [note for note in found.notes if "Recursion" in note]
+
+
+def test_a_value_that_eager_lacks_in_some_runs_is_no_failure() -> None:
+    again = comparing.unsteady({"result": torch.ones(2), "result requires grad": True}, {"result": torch.ones(2)})
+    assert again == {"result requires grad": math.inf}
 
 
 @pytest.mark.parametrize(
