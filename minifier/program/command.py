@@ -8,213 +8,25 @@ For example: `minify_program(["python", "train.py"], "out", 600.0, as_json=False
 
 from __future__ import annotations
 
-import ast
-import contextlib
-import re
 import shlex
 import sys
 import time
-from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote_plus
 
-import torch
-
-from ...dumps import opening, syntax, written
+from ...dumps import opening, written
 from ...dumps.atomic import free_path, write_file
 from ...dumps.output import emit, say
 from ...dumps.pack.redact import Redactor
 from ...dumps.wording import counted, shown_path, size_text
-from ...toolkit.isolation import ForkServer, programs
-from ...toolkit.isolation.fresh import BUG, GONE, run_once
-from ...toolkit.isolation.heartbeat import BEAT_S
+from ...toolkit.isolation import programs
+from ...toolkit.isolation.fresh import BUG
 from ...toolkit.program.concluding import ProgramTriage, Repro, shown
 from ...toolkit.program.run import triage_program
 from ...toolkit.verdicts import verdict_words
 from ..report.bundle import ISSUES, phrase
 from ..report.environment import versions_text
 from ..report.issue import ISSUE, fenced, framed, inline, shorten
-from .plain import SEED, constructors, entries, replaced, scripts
-
-KEPT = {"unsure", "leaves", "left", "everything", "differs", "main"}
-"""Functions of the repro that judge, which are not cut."""
-HELPERS = {"rebuilt", "restore"}
-"""Functions of the repro that go as a whole, where nothing calls them."""
-SET = {"sys.excepthook", "os.environ['TORCHINDUCTOR_FORCE_DISABLE_CACHES']"}
-"""What the repro sets for the sake of its exit code, which is not cut."""
-BEFORE = {"aot_eager": "eager", "aot_eager_decomp_partition": "aot_eager", "inductor": "aot_eager_decomp_partition"}
-LIMIT_S = 120.0
-
-
-class Cutting:
-    """One program that is cut. `asked`: how many candidates were run."""
-
-    def __init__(self, program: Path, deadline: float, bare: ForkServer | None = None) -> None:
-        self.program, self.deadline, self.bare = program, deadline, bare
-        self.word = time.monotonic() + BEAT_S
-        self.text, self.asked, self.said, self.plain = program.read_text(encoding="utf-8"), 0, "", False
-        backend = re.search(r"^BACKEND = '(\w+)'", self.text, re.MULTILINE)
-        self.before = BEFORE.get(backend[1], "") if backend else ""
-        self.kind = self._kind(program)
-        if self.before and self._kind(program, "--backend", self.before) == self.kind:
-            self.before = ""  # a guard is missing, say: every backend shows it
-
-    def _kind(self, program: Path, *flags: str) -> str:
-        trial = run_once(program, *flags, limit_s=LIMIT_S, bare=self.bare)
-        said = re.search(r"^FAILS \(([^)]*)\)(?:: call \d+ of \d+: (.*))?", trial.output, re.MULTILINE)
-        if trial.code == BUG and said:
-            self.said = self.said or said[2] or ""
-            return said[1]
-        return f"code {trial.code}"
-
-    def fails(self, text: str) -> bool:
-        """Whether a candidate fails the same way."""
-        self.asked += 1
-        if time.monotonic() > self.word:
-            self.word = time.monotonic() + BEAT_S
-            say(f"{counted(self.asked, 'candidate')} run: {counted(len(self.text.splitlines()), 'line')} left so far")
-        if self.plain:
-            return self._shows(text)
-        with self._candidate(text) as candidate:
-            if self._kind(candidate) != self.kind:
-                return False
-            return not self.before or self._kind(candidate, "--backend", self.before) == f"code {GONE}"
-
-    @contextlib.contextmanager
-    def _candidate(self, text: str) -> Generator[Path]:
-        candidate = self.program.with_name("candidate.py")
-        write_file(candidate, text.encode())
-        try:
-            yield candidate
-        finally:
-            candidate.unlink()
-
-    def straighten(self) -> None:
-        """Makes the text the plainest script that shows the failure as it does; leaves it where none does."""
-        self.plain = True
-        script = next(filter(self.fails, scripts(self.text, self.kind, self.said)), None)
-        self.plain, self.text = script is not None, script or self.text
-
-    def inline(self) -> None:
-        """Writes tensors into a plain script, and drops from the file beside it what is not read."""
-        beside = self.program.with_suffix(".pt")
-        tensors: dict[str, torch.Tensor] = torch.load(beside, weights_only=True) if self.plain else {}
-        for name in [name for name in tensors if f"T[{name!r}]" in self.text]:
-            if time.monotonic() < self.deadline:
-                self.text = next(filter(self.fails, replaced(self.text, name, tensors[name])), self.text)
-        write_file(self.program, self.text.encode())
-        left = {name: tensor for name, tensor in tensors.items() if f"T[{name!r}]" in self.text}
-        if self.plain:
-            torch.save(left, beside) if left else beside.unlink()
-
-    def _shows(self, script: str) -> bool:
-        """Whether a plain script shows the failure, and nothing without the fault or under the backend before."""
-        with self._candidate(script) as candidate:
-            trial = run_once(candidate, limit_s=LIMIT_S, bare=self.bare)
-            if trial.code != BUG or not re.search(r"^BUG: ", trial.output, re.MULTILINE):
-                return False
-            if run_once(candidate, "--without-fault", limit_s=LIMIT_S, bare=self.bare).code != GONE:
-                return False
-        if not self.before:
-            return True
-        with self._candidate(re.sub(r"backend='\w+'", f"backend={self.before!r}", script)) as candidate:
-            return run_once(candidate, limit_s=LIMIT_S, bare=self.bare).code == GONE
-
-    def run(self) -> str:
-        """Cuts until nothing more can go, or the time is over; writes the program and returns its text."""
-        before = ""
-        while before != self.text and time.monotonic() < self.deadline:
-            before = self.text
-            for proposals in (constructors, _deletions, _bodies, _elements, entries, _halves):
-                at = 0
-                while time.monotonic() < self.deadline:
-                    candidate = next(
-                        (proposal for place, proposal in enumerate(proposals(self.text)) if place >= at), None
-                    )
-                    if candidate is None:
-                        break
-                    if candidate != self.text and self.fails(candidate):
-                        self.text = candidate
-                    else:
-                        at += 1
-        write_file(self.program, self.text.encode())
-        return self.text
-
-
-def _blocks(tree: ast.Module) -> list[list[ast.stmt]]:
-    """The lists of statements that may be cut, outermost first."""
-    blocks = [tree.body]
-    for node in tree.body:
-        if not (isinstance(node, ast.FunctionDef) and node.name in {*KEPT, *HELPERS}) and not isinstance(node, ast.If):
-            blocks += [
-                body
-                for child in ast.walk(node)
-                for name in ("body", "orelse")
-                if isinstance(body := getattr(child, name, None), list) and body
-            ]
-    return blocks
-
-
-def _fixed(node: ast.stmt) -> bool:
-    names = [ast.unparse(target) for target in getattr(node, "targets", [])]
-    own = isinstance(node, ast.FunctionDef) and node.name in {*KEPT, "calls", "run", "compiled"}
-    named = any(name.isupper() or name in SET for name in names) or ast.unparse(node) == SEED
-    return own or isinstance(node, (ast.Import, ast.Pass)) or named
-
-
-def _deletions(text: str) -> Iterator[str]:
-    """Texts without a run of statements: halves of a block first, then shorter ones, from the end."""
-    shape = [len(block) for block in _blocks(syntax.parsed(text))]
-    for number, length in enumerate(shape):
-        size = length
-        while size:
-            for first in range(length - size, -1, -size):
-                tree = syntax.parsed(text)
-                block = _blocks(tree)[number]
-                gone = block[first : first + size]
-                main = number == 0 and any(isinstance(statement, (ast.If, ast.Expr)) for statement in gone)
-                if main or any(_fixed(statement) for statement in gone):
-                    continue
-                block[first : first + size] = [] if length > size else [ast.Pass()]
-                yield ast.unparse(tree)
-            size //= 2
-
-
-def _bodies(text: str) -> Iterator[str]:
-    """Texts with a statement replaced by its body, or by what it does else."""
-    for number, block in enumerate(_blocks(syntax.parsed(text))[1:], 1):
-        for at, node in enumerate(block):
-            for name in ("body", "orelse"):
-                if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (body := getattr(node, name, None)):
-                    tree = syntax.parsed(text)
-                    held = getattr(_blocks(tree)[number][at], name, body)
-                    _blocks(tree)[number][at : at + 1] = held
-                    yield ast.unparse(tree)
-
-
-def _elements(text: str) -> Iterator[str]:
-    """Texts without one element of a returned tuple or list."""
-    for number, block in enumerate(_blocks(syntax.parsed(text))):
-        for at, node in enumerate(block):
-            returned: Any = node.value if isinstance(node, ast.Return) else None
-            if isinstance(returned, (ast.Tuple, ast.List)):
-                for place in reversed(range(len(returned.elts))):
-                    tree = syntax.parsed(text)
-                    cut: Any = _blocks(tree)[number][at]
-                    del cut.value.elts[place]
-                    yield ast.unparse(tree)
-
-
-def _halves(text: str) -> Iterator[str]:
-    """Texts with a saved tensor half as long in its first or second dimension, wherever it is read."""
-    for dim in range(2):
-        for name in dict.fromkeys(re.findall(r"T\['(\w+)'\]", text)):
-            part = f".narrow({dim}, 0, (T['{name}'].shape[{dim}] + 1) // 2).clone()"
-            whole = f"T['{name}']"
-            if part not in text:
-                yield re.sub(re.escape(whole) + r"(?!\.)", lambda _, to=whole + part: to, text)
-
 
 DEFAULT_TIME_S, CUTTING = 600.0, 0.75
 """The time for all of it, and the part of it for cutting; the rest is for tensors that can stand in the text."""
@@ -242,6 +54,8 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
     """Cuts the repro of the departure, and runs it 3 times; returns the exit code."""
     repro, began, asked = triaged.repro, time.monotonic(), 0
     if triaged.verdict.failed and repro.says == "shows":
+        from .cutting import Cutting  # late: it imports torch, which no program needs here before one fails
+
         say(f"the fault is outside its graphs; cutting {shown_path(Path(repro.path))}")
         seconds = max_time_s or DEFAULT_TIME_S
         with programs() as bare:

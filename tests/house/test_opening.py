@@ -39,7 +39,7 @@ OTHERS: dict[str, str] = {
     "dumps.store": "a text that `kernels.split` cut out",
     "dumps.temporary": "the locks of its own folders",
     "minifier.executors.elsewhere": "files that this process made, and those that it was sent",
-    "minifier.program.command": "the program that it is cutting, which was just written",
+    "minifier.program.cutting": "the program that it is cutting, which was just written",
     "minifier.log": "the lock of a folder",
     "minifier.report.bundle": "writes an archive; what it has just written",
     "minifier.report.environment": "torch's files, /proc",

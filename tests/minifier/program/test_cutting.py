@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from graphdbg.minifier.program import command
-from graphdbg.minifier.program.command import Cutting
+from graphdbg.minifier.program import cutting
+from graphdbg.minifier.program.cutting import Cutting
 from graphdbg.toolkit.program.repro import PROGRAM
 
 TEXT = """
@@ -50,11 +50,11 @@ def test_statements_blocks_elements_and_sizes_are_cut(tmp_path: Path) -> None:
 
 def test_what_judges_in_a_repro_is_left() -> None:
     functions = set(re.findall(r"^def (\w+)", PROGRAM, re.MULTILINE))
-    assert functions == {*command.KEPT, *command.HELPERS, "calls"}
+    assert functions == {*cutting.KEPT, *cutting.HELPERS, "calls"}
     shown = (
         "import os\nimport sys\nsys.excepthook = unsure\n" + re.findall(r"^os\.environ.*$", PROGRAM, re.MULTILINE)[0]
     )
-    assert not [text for text in command._deletions(shown) if text.count("\n") < 3]
+    assert not [text for text in cutting._deletions(shown) if text.count("\n") < 3]
 
 
 def test_what_fails_under_every_backend_is_cut_under_its_own_alone(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphdbg.minifier.program import command
-from graphdbg.minifier.program.command import Cutting
-from graphdbg.minifier.program.plain import constructors, entries, replaced, scripts
+from graphdbg.minifier.program import command, cutting
+from graphdbg.minifier.program.cutting import Cutting, constructors, entries, replaced, scripts
 from graphdbg.toolkit.isolation.fresh import Trial
 from graphdbg.toolkit.program.concluding import ProgramTriage, Repro
 from graphdbg.toolkit.program.records import Call
@@ -175,12 +174,12 @@ def test_the_plainest_script_that_shows_it_replaces_the_repro(tmp_path: Path, mo
             return Trial(1, "FAILS (values): call 1 of 1: result['loss'] is off by 3, relative to its size", 0.0)
         return Trial(0 if flags or "torch.ones(40)" in text or "zeros(40)" in text else 1, "BUG: it is wrong\n", 0.0)
 
-    monkeypatch.setattr(command, "run_once", run_once)
-    cutting = Cutting(program, float("inf"))
-    cutting.straighten()
-    cutting.inline()
+    monkeypatch.setattr(cutting, "run_once", run_once)
+    cut = Cutting(program, float("inf"))
+    cut.straighten()
+    cut.inline()
     assert "x = torch.randn(40)" in program.read_text() and "y = torch.ones(2)" in program.read_text()
-    assert not (tmp_path / "repro.pt").exists() and cutting.asked == 5
+    assert not (tmp_path / "repro.pt").exists() and cut.asked == 5
 
 
 def test_what_was_cut_before_an_interrupt_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +195,7 @@ def test_what_was_cut_before_an_interrupt_is_kept(tmp_path: Path, monkeypatch: p
             raise KeyboardInterrupt
         return Trial(0 if flags else 1, "BUG: it is wrong\n", 0.0)
 
-    monkeypatch.setattr(command, "run_once", run_once)
+    monkeypatch.setattr(cutting, "run_once", run_once)
     monkeypatch.setattr(command, "programs", contextlib.nullcontext)
     verdict = Verdict("fails", "wrong_numbers", "compiler", "dynamo", "it is off")
     shows = Repro("shows", str(program), (1, 1, 1), 0)
