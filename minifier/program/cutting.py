@@ -72,7 +72,7 @@ def compiled(function):
 '''
 _EAGER = """\
 eager, actual = run(lambda function: function), run(compiled)
-print(f"eager:\\n{eager}\\ncompiled:\\n{actual}")
+print(f"eager:\\n{eager}\\ncompiled:\\n{actual}", flush=True)
 """
 _NUMBERS = f"""{_EAGER}\
 eager, actual = (x.detach().to(torch.complex128 if x.is_complex() else torch.float64) for x in (eager, actual))
