@@ -391,12 +391,8 @@ class About:
     def sheet(self, kind: str, index: int, number: int = 0) -> Sheet:
         """A view by its name. `number` chooses the frame, the kernel, or the hops."""
         with self.lock:
-            if kind == SOURCE:
-                return self.source(index, number)
-            if kind == CODE:
-                return self.code(index, number)
-            if kind == NEAR:
-                return self.near(index, number)
+            if kind in (SOURCE, CODE, NEAR):
+                return getattr(self, kind)(index, number)
             return self.stages(index) if kind == STAGES else self.detail(index)
 
     @property
@@ -503,11 +499,7 @@ class About:
         assert code is not None
         marked = [range(use.start, use.end)] if use.start >= 0 else []
         marked += [range(use.call, use.call + 1)] if use.call >= 0 else []
-        notes = (
-            []
-            if use.sure
-            else ["by its op and its place among the calls: Inductor wrote no node names for this kernel"]
-        )
+        notes = ["by its op and its place among the calls: Inductor wrote no node names for this kernel"]
         where = f" of {graph.id}" if graph is not self.saved else ""
         choice = f"{number + 1}/{len(uses)}" if len(uses) > 1 else ""
         return Sheet(
@@ -517,7 +509,7 @@ class About:
             marked,
             "python",
             choice=choice,
-            notes=notes,
+            notes=notes * (not use.sure),
             path=self._path(graph),
             inside=_inside(code),
         )

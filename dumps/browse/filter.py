@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
+from .. import short
 from ..errors import UsageError
 from .table import GraphView, Steps, pieces, strided, tensors
 
@@ -30,10 +31,10 @@ ALSO = {
     "target": "op",
     "line": "file",
     "size": "bytes",
-    "seq_nr": "seq",
     "#": "index",
     "type": "dtype",
     "mod": "module",
+    "seq_nr": "seq",
 }
 ANYWHERE = ""
 """The key of a bare word."""
@@ -153,22 +154,11 @@ def finished(terms: tuple[Term, ...], text: str) -> tuple[Term, ...]:
     return terms[:-1] if any(key.startswith(last.value) for key in (*KEYS, *ALSO)) else terms
 
 
-EXAMPLES = {
-    "op": "op:mm",
-    "name": "name:view_1",
-    "dtype": "dtype:bf16",
-    "shape": "shape:*,1024",
-    "stride": "stride:noncontiguous",
-    "device": "device:cuda",
-    "module": "module:layers.3",
-    "file": "file:model.py:12",
-    "code": "code:relu",
-    "users": "users>3",
-    "bytes": "bytes>1M",
-    "flops": "flops>1e9",
-    "error": "error>1e-3",
-    "kernel": "kernel:fused",
-}
+_TERMS = (
+    "op:mm name:view_1 dtype:bf16 shape:*,1024 stride:noncontiguous device:cuda module:layers.3 file:model.py:12 "
+    "code:relu users>3 bytes>1M flops>1e9 error>1e-3 kernel:fused"
+)
+EXAMPLES = {re.split("[:>]", term)[0]: term for term in _TERMS.split()}
 
 
 def _key(word: str, start: int) -> str:
@@ -204,33 +194,11 @@ def pointed(text: str, error: FilterError) -> str:
 Narrow = Callable[[Sequence[int]], list[int]]
 """From nodes to those among them that a term holds for."""
 
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-    "=": operator.eq,
-    "!=": operator.ne,
-}
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le, "=": eq, "!=": ne}
 DTYPES = {
-    "f16": "float16",
-    "half": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "float": "float32",
-    "f64": "float64",
-    "double": "float64",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "int": "int32",
-    "i64": "int64",
-    "long": "int64",
-    "u8": "uint8",
-    "fp16": "float16",
-    "fp32": "float32",
-    "fp64": "float64",
-}
+    **{written: name for name, written in short.DTYPES.items()},
+    **{f"fp{bits}": f"float{bits}" for bits in (16, 32, 64)},
+} | {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 INTERNED = {"dtype": "dtype", "device": "device", "file": "where", "code": "code", "shape": "shape", "module": "module"}
 ORDER = ("users", "bytes", "index", "dtype", "shape", "module", "op", ANYWHERE)
 """Cheap terms first; what is not named here comes last."""
@@ -280,9 +248,7 @@ def _by_text(view: GraphView, term: Term, column: str) -> Narrow:
     texts = {at for at in view.distinct(column) if fits(at)}
     kinds = {at for at in view.distinct("op") if fits(at)} if term.key == "op" else set[int]()
     values, ops = view.column(column), view.table.op
-    if kinds:
-        return lambda rows: [row for row in rows if (ops[row] in kinds or values[row] in texts) is not negated]
-    return lambda rows: [row for row in rows if (values[row] in texts) is not negated]
+    return lambda rows: [row for row in rows if (values[row] in texts or ops[row] in kinds) is not negated]
 
 
 def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:

@@ -106,11 +106,6 @@ class Following:
         """One sentence per torn journal line or unreadable small file."""
         return [sentence for process in self.processes for sentence in process.damage]
 
-    @property
-    def in_flight(self) -> list[index.ListedGraph]:
-        """The graphs that are being compiled or run."""
-        return [row for row in self.rows if row.status in journal.IN_FLIGHT and not row.lost]
-
     def _look(self) -> bool:
         if not index.is_run(self.path):
             self.state = "waiting" if self.record is None else "vanished"
@@ -283,15 +278,8 @@ def run_lines(name: str, run: Following) -> list[ListingLine]:
         process, below = end.process, 1
         bad = end.status in ("failed", "killed", "died")
         if len(ends) > 1 or bad:
-            line = ListingLine(
-                f"{key} {process.name}",
-                "process",
-                _process_name(process),
-                below,
-                status=end.status,
-                bad=bad,
-                folds=True,
-            )
+            shown = process.name if process.rank is None else f"rank {process.rank} (pid {process.record.pid})"
+            line = ListingLine(f"{key} {process.name}", "process", shown, below, status=end.status, bad=bad, folds=True)
             line.run = name
             ending_text = deaths.sentence(end, run.processes, with_host=len(hosts) > 1) if bad else ""
             line.text = plain(ending_text) or counted(len(process.states), "graph", form=",")
@@ -322,10 +310,6 @@ def visible(lines: Sequence[ListingLine], folded: set[str]) -> list[ListingLine]
     return kept
 
 
-def _process_name(process: index.Process) -> str:
-    return process.name if process.rank is None else f"rank {process.rank} (pid {process.record.pid})"
-
-
 def _run_text(run: Following) -> tuple[str, str, bool]:
     """The text behind the name of a run, its status in a word, and whether something in it failed."""
     if run.state == "waiting":
@@ -354,29 +338,19 @@ def _lives(run: Following) -> bool:
 def _compile_lines(key: str, run: str, compiled: Compiled, depth: int) -> list[ListingLine]:
     """A compile, and below it its graphs where there are several."""
     graphs = [_graph_line(key, run, row, depth + 1) for row in compiled.rows]
-    worst, line = (
-        graphs[compiled.rows.index(compiled.worst)],
-        msgspec.structs.replace(graphs[compiled.rows.index(compiled.main)]),
-    )
-    line.key, line.kind, line.name, line.depth = f"{line.key} compile", "compile", compiled.id, depth
-    line.stage, line.nodes, line.seconds, line.function = (
-        compiled.stages,
-        compiled.nodes,
-        compiled.seconds,
-        compiled.function(200),
-    )
-    line.status, line.since, line.bad, line.folds = worst.status, worst.since, compiled.bad, len(graphs) > 1
+    main, worst = (graphs[compiled.rows.index(row)] for row in (compiled.main, compiled.worst))
+    line = msgspec.structs.replace(main, key=f"{main.key} compile", kind="compile", name=compiled.id, depth=depth)
+    line.stage, line.nodes, line.seconds = compiled.stages, compiled.nodes, compiled.seconds
+    line.function, line.bad, line.folds = compiled.function(200), compiled.bad, len(graphs) > 1
+    line.status, line.since = worst.status, worst.since
     for graph in (line, *graphs):
         graph.compiled = compiled
     return [line, *graphs] if line.folds else [line]
 
 
 def _graph_line(key: str, run: str, row: index.ListedGraph, depth: int) -> ListingLine:
-    status, since = row.status, 0.0
-    if row.lost:
-        status = f"{row.status}, {'died' if row.died else 'ended'}"
-    elif row.status in IN_FLIGHT:
-        since = row.since
+    status = f"{row.status}, {'died' if row.died else 'ended'}" if row.lost else row.status
+    since = row.since if row.status in IN_FLIGHT and not row.lost else 0.0
     error = one_line(row.error or (row.at and f"in {row.at}"), 200) or ("" if row.saved else "it was not saved")
     return ListingLine(
         f"{key} {row.process} {row.local}",
@@ -470,7 +444,6 @@ def first_bad(lines: Sequence[ListingLine]) -> int | None:
 
 def kernels_of(path: Path) -> int | None:
     """How many kernels were generated for a graph; None where no code was saved or it cannot be read."""
-    from ..errors import GraphdbgError
     from ..kernels import WHOLE
     from ..store import SavedGraph
 
@@ -494,8 +467,7 @@ def following_text(run: Following) -> str:
     parts = ["none of its processes runs at the moment" if resting else states.get(run.state, run.state)]
     if run.state != "waiting":
         parts.append(counted(len(run.rows), "graph", form=","))
-    flight = run.in_flight
-    if flight:
+    if flight := [row for row in run.rows if row.status in IN_FLIGHT and not row.lost]:
         parts.append(f"{flight[-1].id} in flight, {flight[-1].status} for {age_text(time.time() - flight[-1].since)}")
     ends = [end for end in deaths.endings(run.processes) if end.status in ("failed", "killed", "died")]
     if ends:

@@ -32,24 +32,8 @@ from .table import GraphView
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 
-_CHARS = {
-    0: " ",
-    UP: "╵",
-    DOWN: "╷",
-    LEFT: "╴",
-    RIGHT: "╶",
-    UP | DOWN: "│",
-    LEFT | RIGHT: "─",
-    UP | LEFT: "┘",
-    UP | RIGHT: "└",
-    DOWN | LEFT: "┐",
-    DOWN | RIGHT: "┌",
-    UP | DOWN | LEFT: "┤",
-    UP | DOWN | RIGHT: "├",
-    LEFT | RIGHT | UP: "┴",
-    LEFT | RIGHT | DOWN: "┬",
-    UP | DOWN | LEFT | RIGHT: "┼",
-}
+_CHARS = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
+"""By the sum of the directions that meet in a cell."""
 
 ASCII = str.maketrans(
     {

@@ -11,6 +11,7 @@ stands first. Imports no torch; the code, the partner and the related graphs are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from .. import expr
 from ..diff.arguments import text as argument_text
 from ..errors import GraphdbgError
 from ..levels import module_path
-from ..schema import Arg, InputRecord, NodeRecord, SequenceValue, SymbolRecord, SymValue, TensorValue, Value
+from ..schema import Arg, ConstValue, InputRecord, NodeRecord, SequenceValue, SymbolRecord, SymValue, TensorValue, Value
 from ..short import row_value
 from ..sidecar import dims_text
 from ..store import SavedGraph
@@ -151,13 +152,7 @@ def _values(value: Value | None) -> list[dict[str, str]]:
         return [{"dtype": f"Sym{value.kind.capitalize()}", "value": value.expr, "hint": hint}]
     if value is None:
         return []
-    return [
-        {
-            "value": argument_text(getattr(value, "value", None))
-            if hasattr(value, "value")
-            else getattr(value, "type", "")
-        }
-    ]
+    return [{"value": argument_text(value.value) if isinstance(value, ConstValue) else value.type}]
 
 
 def _of_tensor(value: TensorValue) -> dict[str, str]:
@@ -171,10 +166,8 @@ def _of_tensor(value: TensorValue) -> dict[str, str]:
     if value.layout != "strided":
         labels["layout"] = value.layout
     flags = [word for word in ("requires_grad", "conj", "neg") if getattr(value, word)]
-    if value.storage_bytes is not None:
-        flags.append(f"view of {value.storage_bytes} bytes")
-    if value.quantizer:
-        flags.append("quantised")
+    flags += [f"view of {value.storage_bytes} bytes"] * (value.storage_bytes is not None)
+    flags += ["quantised"] * bool(value.quantizer)
     if flags:
         labels["also"] = ", ".join(flags)
     return labels
@@ -264,26 +257,13 @@ def _labelled(label: str, *pieces: Span | tuple[str, str] | str) -> Line:
 def _call(detail: NodeDetail) -> Iterator[Span]:
     """The call, with the nodes in it as links."""
     names = set(references([detail.args, list(detail.kwargs.values())]))
-    word = ""
-    for char in detail.call[:LONGEST]:
-        if char.isalnum() or char in "_.":
-            word += char
-            continue
-        yield from _word(word, names)
-        word = ""
-        yield span(char)
-    yield from _word(word, names)
+    for word in re.split(r"([\w.]+)", detail.call[:LONGEST]):
+        head = word if word in names else word.partition(".")[0]
+        if head in names:
+            yield link(head)
+        yield span(word.removeprefix(head) if head in names else word)
     if len(detail.call) > LONGEST:
         yield span(f" … and {counted(len(detail.call) - LONGEST, 'character')} more", DIM)
-
-
-def _word(word: str, names: set[str]) -> Iterator[Span]:
-    if word in names:
-        yield link(word)
-    elif (head := word.partition(".")[0]) in names:
-        yield from (link(head), span(word[len(head) :]))
-    elif word:
-        yield span(word)
 
 
 def _value_lines(detail: NodeDetail) -> Iterator[Line]:
@@ -368,9 +348,7 @@ def _listing(label: str, nodes: Sequence[Near], most: int) -> Iterator[Line]:
 
 
 def _origin(detail: NodeDetail) -> Iterator[Line]:
-    if detail.original_aten or detail.from_node:
-        yield _labelled(
-            "made of", ", ".join([*detail.from_node, *([detail.original_aten] if detail.original_aten else [])])
-        )
+    if made_of := [name for name in (*detail.from_node, detail.original_aten) if name]:
+        yield _labelled("made of", ", ".join(made_of))
     for key, text in detail.meta.items():
         yield _labelled("meta", (f"{key} = {text[:200]}", DIM))

@@ -29,25 +29,8 @@ SAVED, AGAIN, NUMBER = "saved value", "computed again", "same seq_nr"
 """How two nodes belong together: the forward hands its value on, the backward computes it once more, or they have one
 number."""
 
-_LIGHT = frozenset(
-    {
-        "getitem",
-        "view",
-        "_unsafe_view",
-        "reshape",
-        "permute",
-        "t",
-        "transpose",
-        "expand",
-        "squeeze",
-        "unsqueeze",
-        "slice",
-        "select",
-        "alias",
-        "clone",
-        "as_strided",
-    }
-)
+_VIEWS = "view _unsafe_view reshape permute t transpose expand squeeze unsqueeze slice select alias as_strided"
+_LIGHT = frozenset(("getitem", "clone", *_VIEWS.split()))
 _NO_SIDES = {"inference": "nothing was differentiated", "compiled_autograd": "its forward graph was not recorded"}
 
 

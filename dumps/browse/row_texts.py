@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from ..wording import count_text, counted, size_text
 from .columns import GAP, Column, brief, fitted
 from .selection import Selection, Sort
-from .table import GraphView, Steps, Users, spans
+from .table import GraphView, Steps, Users, pieces
 
 MOST = 8
 FAR = 40
@@ -29,44 +29,11 @@ FAR = 40
 NONE, OPEN = 255, 254
 NODES = 4096
 
-GLYPHS = {
-    "own": "●",
-    "open": "○",
-    "unused": "·",
-    "down": "│",
-    "across": "─",
-    "cross": "┼",
-    "left": "├",
-    "right": "┤",
-    "end_left": "╰",
-    "end_right": "╯",
-    "far": "‹",
-    "input": "▴",
-    "user": "▾",
-    "folded": "▸",
-    "rising": "▲",
-    "falling": "▼",
-}
+_SIGNS: str = "own open unused down across cross left right end_left end_right far input user folded rising falling"
+GLYPHS = dict(zip(_SIGNS.split(), "●○·│─┼├┤╰╯‹▴▾▸▲▼", strict=True))
 """left, right: the value is used here and again further on; its lane is on that side of the node. far: an input from
 afar."""
-ASCII = {
-    "own": "*",
-    "open": "o",
-    "unused": ".",
-    "down": "|",
-    "across": "-",
-    "cross": "+",
-    "left": "+",
-    "right": "+",
-    "end_left": "`",
-    "end_right": "'",
-    "far": "<",
-    "input": "^",
-    "user": "v",
-    "folded": "+",
-    "rising": "^",
-    "falling": "v",
-}
+ASCII = dict(zip(_SIGNS.split(), "*o.|-+++`'<^v+^v", strict=True))
 
 
 class Lanes:
@@ -115,8 +82,8 @@ def laying(view: GraphView) -> Steps[Lanes]:
     users = view.user_lists
     lane = bytearray(len(view))
     until = [0] * MOST
-    for start, end in spans(len(view), NODES):
-        for node in range(start, end):
+    for piece in pieces(range(len(view)), NODES):
+        for node in piece:
             last = users.last(node)
             lane[node] = NONE if last < 0 else OPEN
             if 0 < last - node <= FAR:

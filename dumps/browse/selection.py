@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ..wording import counted
 from .columns import cell
 from .filter import VALUE_KEYS, Term, matching, numbers_of
-from .table import GraphView, Steps, pieces, spans, tensors
+from .table import GraphView, Steps, pieces, tensors
 
 NUMBERS = ("index", "bytes", "flops", "users", "min", "max", "nan", "inf", "error")
 DESCENDING = ("bytes", "flops", "users", "max", "nan", "inf", "error")
@@ -114,8 +114,8 @@ def _name_ranks(view: GraphView) -> Steps[Callable[[int], int | None]]:
     """Orders mul_2 before mul_10: by the text before the number, then by the number."""
     heads: list[str] = []
     numbers: list[int] = []
-    for start, end in spans(len(view), 4096):
-        for name in view.table.name[start:end]:
+    for piece in pieces(view.table.name, 4096):
+        for name in piece:
             head, _, tail = name.rpartition("_")
             counted = tail.isdecimal() and tail.isascii() and len(tail) < 10 and bool(head)
             heads.append(head if counted else name)
@@ -151,6 +151,14 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def add(self, start: int, end: int, depth: int, parent: int, label: str) -> None:
+        """Adds a group behind all others."""
+        self.starts.append(start)
+        self.ends.append(end)
+        self.depths.append(depth)
+        self.parents.append(parent)
+        self.labels.append(label)
 
     @property
     def deepest(self) -> int:
@@ -230,12 +238,8 @@ def _turn(groups: Groups, open_groups: list[int], now: tuple[str, ...], path: tu
     while len(open_groups) > common:
         groups.ends[open_groups.pop()] = index
     for depth in range(common, len(path)):
-        groups.starts.append(index)
-        groups.ends.append(groups.count)
-        groups.depths.append(depth + 1)
-        groups.parents.append(open_groups[-1] if open_groups else -1)
-        groups.labels.append(path[depth])
-        open_groups.append(len(groups.starts) - 1)
+        groups.add(index, groups.count, depth + 1, open_groups[-1] if open_groups else -1, path[depth])
+        open_groups.append(len(groups) - 1)
 
 
 def _without_single(groups: Groups) -> Groups:
@@ -247,12 +251,8 @@ def _without_single(groups: Groups) -> Groups:
         if end - start < 2:
             numbers[group] = parent
             continue
-        numbers[group] = len(kept.starts)
-        kept.starts.append(start)
-        kept.ends.append(end)
-        kept.depths.append(groups.depths[group])
-        kept.parents.append(parent)
-        kept.labels.append(groups.labels[group])
+        numbers[group] = len(kept)
+        kept.add(start, end, groups.depths[group], parent, groups.labels[group])
     return kept
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from math import prod
@@ -40,15 +40,10 @@ def finish(steps: Generator[Any, None, T]) -> T:
             return done.value
 
 
-def pieces(rows: Sequence[int], size: int = PIECE) -> Iterator[Sequence[int]]:
+def pieces(rows: Sequence[T], size: int = PIECE) -> Iterator[Sequence[T]]:
     """The rows in pieces of that size."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
-
-
-def spans(count: int, size: int = PIECE) -> Iterable[tuple[int, int]]:
-    """Starts and ends of pieces of that size."""
-    return ((start, min(start + size, count)) for start in range(0, count, size))
 
 
 Shape = list[int]
@@ -104,19 +99,8 @@ def _attention_backward(out: list[Shape], used: list[Shape]) -> int | None:
 FORMULAS: dict[str, Formula] = {
     **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "addbmm", "matmul", "addmv", "mv", "_scaled_mm"), _product),
     **dict.fromkeys(("linear", "linear_unary"), _linear),
-    **dict.fromkeys(
-        (
-            "convolution",
-            "_convolution",
-            "conv1d",
-            "conv2d",
-            "conv3d",
-            "conv_transpose1d",
-            "conv_transpose2d",
-            "conv_transpose3d",
-        ),
-        _convolution,
-    ),
+    **dict.fromkeys(("convolution", "_convolution"), _convolution),
+    **{f"conv{turned}{dims}d": _convolution for turned in ("", "_transpose") for dims in (1, 2, 3)},
     "convolution_backward": _convolution_backward,
     "scaled_dot_product_attention": _attention,
 }
@@ -188,8 +172,8 @@ def users_of(inputs: Sequence[Sequence[int]]) -> Steps[Users]:
     """The users of all nodes, from their inputs, which are earlier nodes, each named once."""
     count = len(inputs)
     ends = array("I", bytes(4 * (count + 1)))
-    for start, end in spans(count, NODES):
-        for used in inputs[start:end]:
+    for piece in pieces(inputs, NODES):
+        for used in piece:
             for producer in used:
                 ends[producer + 1] += 1
         yield
@@ -197,8 +181,8 @@ def users_of(inputs: Sequence[Sequence[int]]) -> Steps[Users]:
     yield
     items = array("I", bytes(4 * ends[-1]))
     free = array("I", ends)
-    for start, end in spans(count, NODES):
-        for user in range(start, end):
+    for piece in pieces(range(count), NODES):
+        for user in piece:
             for producer in inputs[user]:
                 items[free[producer]] = user
                 free[producer] += 1
@@ -358,20 +342,12 @@ class GraphView:
             self._counted[key] = self._flops(key[0], self.shape_of(key[1]), [self.shape_of(used) for used in key[2:]])
         return self._counted[key]
 
-    def take_values(self, seen: Mapping[str, Sequence[float | None]]) -> None:
+    def take_values(self, seen: Mapping[str, Sequence[Any]]) -> None:
         """Sets min, max, nan, inf and error by the names of nodes; names that the graph does not have are left out."""
-        by_index: dict[int, ReplayedValue] = {}
-        for name, numbers in seen.items():
-            index = self.position(name)
-            if index is not None:
-                low, high, nan, inf, *errors = (*numbers, *[None] * 6)[:6]
-                by_index[index] = ReplayedValue(
-                    low, high, None if nan is None else int(nan), None if inf is None else int(inf), *errors
-                )
-        self.values = by_index
-        self.nowhere = frozenset(
-            key for key in ("nan", "inf") if not any(getattr(replayed, key) for replayed in by_index.values())
-        )
+        at = self.positions
+        self.values = {at[name]: ReplayedValue(*numbers) for name, numbers in seen.items() if name in at}
+        replayed = self.values.values()
+        self.nowhere = frozenset(key for key in ("nan", "inf") if not any(getattr(value, key) for value in replayed))
 
 
 def _parsed(text: str) -> Any:
