@@ -29,11 +29,11 @@ FAR = 40
 NONE, OPEN = 255, 254
 NODES = 4096
 
-_SIGNS: str = "own open unused down across cross left right end_left end_right far input user folded rising falling"
-GLYPHS = dict(zip(_SIGNS.split(), "●○·│─┼├┤╰╯‹▴▾▸▲▼", strict=True))
+_SIGNS = "own open unused down across cross left right end_left end_right far input user folded rising falling"
+GLYPHS: dict[str, str] = dict(zip(_SIGNS.split(), "●○·│─┼├┤╰╯‹▴▾▸▲▼", strict=True))
 """left, right: the value is used here and again further on; its lane is on that side of the node. far: an input from
 afar."""
-ASCII = dict(zip(_SIGNS.split(), "*o.|-+++`'<^v+^v", strict=True))
+ASCII: dict[str, str] = dict(zip(_SIGNS.split(), "*o.|-+++`'<^v+^v", strict=True))
 
 
 class Lanes:

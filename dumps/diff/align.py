@@ -129,27 +129,34 @@ def up(intern: Intern[Hashable], facts: NodeColumns, label: Keys) -> Keys:
 def down(intern: Intern[Hashable], facts: NodeColumns, label: Keys) -> Keys:
     """All that is made of each node: its label, and for each user its key and the place it is used in."""
     keys = [0] * len(label)
-    ends = {index for index, node in enumerate(facts.nodes) if node.op == "output"}
     for index in range(len(label) - 1, -1, -1):
-        used = sorted((keys[user], -1 if user in ends else slot) for user, slot in facts.users[index])
-        keys[index] = intern(("down", label[index], *used)) if index not in ends else intern(("end", label[index]))
+        is_end = facts.nodes[index].op == "output"
+        keys[index] = intern(("end" if is_end else "down", label[index], *_users(facts, index, keys)))
     return keys
+
+
+def _users(facts: NodeColumns, index: int, keys: Keys) -> list[tuple[int, int]]:
+    """The key of each user of a node, with the place it is used in: of the output no place."""
+    return sorted((keys[user], -1 if facts.nodes[user].op == "output" else slot) for user, slot in facts.users[index])
 
 
 def around(intern: Intern[Hashable], facts: NodeColumns, keys: Keys) -> Keys:
     """The neighbourhood one step wider: each node with the keys of its inputs and its users."""
-    ends = {index for index, node in enumerate(facts.nodes) if node.op == "output"}
     wider: Keys = []
     for index, own in enumerate(keys):
-        users = sorted((keys[user], -1 if user in ends else slot) for user, slot in facts.users[index])
-        inputs = () if index in ends else [keys[i] for i in facts.inputs[index]]
-        wider.append(intern(("around", own, *inputs, -1, *users)))
+        inputs = () if facts.nodes[index].op == "output" else [keys[i] for i in facts.inputs[index]]
+        wider.append(intern(("around", own, *inputs, -1, *_users(facts, index, keys))))
     return wider
 
 
 def joined(intern: Intern[Hashable], *columns: Sequence[Hashable]) -> Keys:
     """Several keys combined into one."""
     return [intern(("joined", row)) for row in zip(*columns, strict=True)]
+
+
+def _joined(intern: Intern[Hashable], columns: Sequence[Sequence[Sequence[Hashable]]]) -> tuple[Keys, Keys]:
+    """The same for both graphs."""
+    return joined(intern, *(of_a for of_a, _ in columns)), joined(intern, *(of_b for _, of_b in columns))
 
 
 Gap = tuple[list[int], list[int]]
@@ -266,19 +273,16 @@ def _levels(
     shapeless = labels(intern, a, SHAPELESS), labels(intern, b, SHAPELESS)
     for direction in (up, down):
         yield False, (direction(intern, a, blind[0]), direction(intern, b, blind[1]))
-    sides = (0, a), (1, b)
     origin = [[(f.module(i), f.code(i), f.nodes[i].original_aten) for i in range(len(f))] for f in (a, b)]
-    near = [around(intern, facts, blind[side]) for side, facts in sides]
-    for label in (strict, shapeless, blind):
-        keys_a, two = (joined(intern, near[side], label[side], origin[side]) for side, _ in sides)
-        yield False, (keys_a, two)
-    for label in (strict, shapeless, blind):
-        keys_a, two = (joined(intern, label[side], origin[side]) for side, _ in sides)
-        yield False, (keys_a, two)
-    yield False, (near[0], near[1])
+    near = around(intern, a, blind[0]), around(intern, b, blind[1])
     code = [[f.code(i) for i in range(len(f))] for f in (a, b)]
-    keys_a, two = (joined(intern, blind[side], code[side]) for side, _ in sides)
-    yield True, (keys_a, two)
+    for columns in (
+        *((near, label, origin) for label in (strict, shapeless, blind)),
+        *((label, origin) for label in (strict, shapeless, blind)),
+    ):
+        yield False, _joined(intern, columns)
+    yield False, near
+    yield True, _joined(intern, (blind, code))
     yield True, shapeless
 
 
@@ -352,11 +356,8 @@ def _by_neighbours(alignment: Alignment, fits: Callable[[int, int], bool]) -> No
             if partner < 0 or len(b.inputs[partner]) != len(a.inputs[user]):
                 continue
             j = b.inputs[partner][slot]
-            if (
-                alignment.to_a[j] < 0
-                and fits(i, j)
-                and alignment.kinship(i, j) >= min(2, len(a.users[i]) + len(a.inputs[i]))
-            ):
+            related = min(2, len(a.users[i]) + len(a.inputs[i]))
+            if alignment.to_a[j] < 0 and fits(i, j) and alignment.kinship(i, j) >= related:
                 alignment.join(i, j)
                 break
 

@@ -29,6 +29,8 @@ MARKS = ("", "changed", "only A", "only B", "replaced", "moved", "follows", "seq
 moved is no difference; seq_nr and saved join a forward with its backward."""
 
 OWN = frozenset(("changed", "only A", "only B", "replaced"))
+CONTEXT = 2
+"""Lines without difference that are shown around one with a difference."""
 _MAX_TEXT = 160
 
 
@@ -75,15 +77,20 @@ class Sideways(msgspec.Struct):
 
     def starts(self) -> list[int]:
         """The lines where a departure that follows from no other begins; without alignment none."""
-        own = {place for place, mark in enumerate(MARKS) if mark in OWN}
         first_lines: list[int] = []
         last = -1
-        for index, mark in enumerate(self.marks):
-            departure = self.departures[index]
-            if mark in own and (departure != last or departure < 0):
-                first_lines.append(index)
-            last = departure if mark in own else last
+        for index, (mark, departure) in enumerate(zip(self.marks, self.departures, strict=True)):
+            if MARKS[mark] in OWN:
+                if departure != last or departure < 0:
+                    first_lines.append(index)
+                last = departure
         return first_lines
+
+    def near(self) -> list[int]:
+        """The lines that differ, and CONTEXT lines around them."""
+        own = (index for index, mark in enumerate(self.marks) if MARKS[mark] not in ("", "moved"))
+        near = {line for index in own for line in range(index - CONTEXT, index + CONTEXT + 1)}
+        return sorted(near & set(range(len(self))))
 
 
 class _Builder:
@@ -127,20 +134,18 @@ def aligned(comparison: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str
     of_b = {j: place for place, departure in enumerate(comparison.departures) for j in departure.b}
     chained = set(comparison.alignment.chain())
     for i, j in _places(comparison):
-        place = of_a.get(i, of_b.get(j, -1)) if i >= 0 else of_b.get(j, -1)
+        place = of_a.get(i, of_b.get(j, -1))
         partners = i >= 0 and comparison.alignment.to_b[i] == j and j >= 0
+        alone = "only A" if j < 0 else "only B"
         if place < 0:
-            builder.add(
-                i, j, "" if partners and (i, j) in chained else "moved" if partners else "only A" if j < 0 else "only B"
-            )
+            builder.add(i, j, "" if (i, j) in chained else "moved" if partners else alone)
             continue
         departure = comparison.departures[place]
         if departure.follows is not None:
             origin = comparison.departures[departure.follows]
-            name = comparison.a.nodes[origin.a[0]].name if origin.a else comparison.b.nodes[origin.b[0]].name
-            builder.add(i, j, "follows", f"follows from {name}", place)
+            builder.add(i, j, "follows", f"follows from {comparison.name(origin)}", place)
             continue
-        mark = "changed" if partners else "replaced" if i >= 0 and j >= 0 else "only A" if i >= 0 else "only B"
+        mark = "changed" if partners else "replaced" if i >= 0 and j >= 0 else alone
         more = f" and {len(departure.changes) - 1} more" if len(departure.changes) > 1 else ""
         builder.add(i, j, mark, departure.changes[0].text() + more if departure.changes and partners else "", place)
     return builder.whole()
@@ -193,27 +198,13 @@ def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, st
     for j in range(len(b.name)):
         if j not in taken:
             builder.add(-1, j, "")
-    pairs = sum(mark == MARKS.index("seq_nr") for mark in builder.sideways.marks)
-    kept = sum(mark == MARKS.index("saved") for mark in builder.sideways.marks)
+    pairs, kept = (builder.sideways.marks.count(MARKS.index(mark)) for mark in ("seq_nr", "saved"))
     joined, saved = counted(pairs, "node", form=","), counted(kept, "value", form=",")
     builder.sideways.summary = f"{joined} of B joined by seq_nr, {saved} of A saved for B"
     return builder.whole()
 
 
-CONTEXT = 2
-"""Lines without difference that are printed around one with a difference."""
-
-SIGNS = {
-    "": " ",
-    "changed": "~",
-    "only A": "-",
-    "only B": "+",
-    "replaced": "±",
-    "moved": "↕",
-    "follows": "·",
-    "seq_nr": "=",
-    "saved": "s",
-}
+SIGNS: dict[str, str] = dict(zip(MARKS, " ~-+±↕·=s", strict=True))
 """One character for each mark."""
 _COLOURS = {"-": "red", "+": "green", "~": "yellow", "±": "yellow", "·": "dim"}
 
@@ -225,10 +216,8 @@ def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways
     if by_seq_nr:
         by_number = joined(a.table, b.table, graphs=graphs, stages=(a.stage, b.stage))
         if not any(by_number.marks):
-            why = "their nodes have no seq_nr in common, and no name of an input"
-            raise NoPartnerError(
-                f"{graphs[0]} and {graphs[1]} cannot be joined", why, "name a forward and its backward"
-            )
+            what, why = " and ".join(graphs), "their nodes have no seq_nr in common, and no name of an input"
+            raise NoPartnerError(f"{what} cannot be joined", why, "name a forward and its backward")
         return by_number
     comparison = diff(a, b)
     return aligned(comparison, a.table, b.table, graphs=graphs, summary=verdict_text(graph_view(comparison, *graphs)))
@@ -237,42 +226,24 @@ def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways
 def beside_text(sideways: Sideways, *, everything: bool, terminal: bool = False) -> str:
     """The lines as a table; without `everything` those that differ, and some around them."""
     a, b = sideways.sides
-    kept = range(len(sideways)) if everything else _near(sideways)
-    columns_a, two = (
-        [
-            Column("#", right=True, expendable=3),
-            Column(side, style="bold"),
-            Column("target", expendable=2),
-            Column("value", expendable=1),
-        ]
-        for side in "AB"
-    )
-    columns = [Column(""), *columns_a, *two, Column("what", fold=True)]
+    columns = [Column("")]
+    for letter in "AB":
+        columns += [Column("#", right=True, expendable=3), Column(letter, style="bold")]
+        columns += [Column("target", expendable=2), Column("value", expendable=1)]
+    columns.append(Column("what", fold=True))
     cells: list[Sequence[str]] = []
     last = -1
-    for index in kept:
+    for index in [*(range(len(sideways)) if everything else sideways.near()), len(sideways)]:
         if index > last + 1:
             cells.append([""] * 2 + [f"... {index - last - 1} alike"] + [""] * 7)
-        row = sideways.row(index)
-        left, right = (
-            [str(at), side.names[at], sideways.strings[side.targets[at]], sideways.strings[side.values[at]]]
-            if at >= 0
-            else [""] * 4
-            for side, at in ((a, row.a), (b, row.b))
-        )
-        cells.append([SIGNS[row.mark], *left, *right, row.text or row.mark])
         last = index
-    if last < len(sideways) - 1:
-        cells.append([""] * 2 + [f"... {len(sideways) - 1 - last} alike"] + [""] * 7)
+        if index < len(sideways):
+            row, strings = sideways.row(index), sideways.strings
+            sides = [
+                [str(at), side.names[at], strings[side.targets[at]], strings[side.values[at]]] if at >= 0 else [""] * 4
+                for side, at in ((a, row.a), (b, row.b))
+            ]
+            cells.append([SIGNS[row.mark], *sides[0], *sides[1], row.text or row.mark])
     head = [f"A  {plain(a.graph)}", f"B  {plain(b.graph)}", sideways.summary, ""]
     styles = [_COLOURS.get(row[0], "") for row in cells]
     return "\n".join([*head, render(columns, cells, terminal=terminal, styles=styles).rstrip("\n")])
-
-
-def _near(sideways: Sideways) -> list[int]:
-    quiet = {MARKS.index(""), MARKS.index("moved")}
-    lines_near: set[int] = set()
-    for index, mark in enumerate(sideways.marks):
-        if mark not in quiet:
-            lines_near.update(range(max(0, index - CONTEXT), min(len(sideways), index + CONTEXT + 1)))
-    return sorted(lines_near)

@@ -22,33 +22,15 @@ import msgspec
 
 from ..schema import Arg, GraphRecord, SymbolRecord, SymValue, TensorValue
 from ..wording import counted
+from . import arguments
 from .align import Alignment, align
-from .arguments import (
-    ArgumentDifference,
-    Change,
-    Departure,
-    Kind,
-    changes,
-    differences,
-    only_moves,
-    same_values,
-    short,
-    substitutions,
-)
+from .arguments import ArgumentDifference, Change, Departure, Kind, changes, only_moves, same_values, short
 from .facts import NodeColumns, device_names, renamed, symbol_names
 
 _IGNORED_AMBIENT = frozenset({"seed", "rng_state"})
-_IGNORED_KWARGS = frozenset(
-    {
-        "graph_id",
-        "fx_graph_id",
-        "num_example_inputs",
-        "num_mutated_inp_runtime_indices",
-        "static_input_idxs",
-        "static_input_indices",
-        "static_lifetime_input_indices",
-    }
-)
+_COUNTERS = ("graph_id", "fx_graph_id", "num_example_inputs", "num_mutated_inp_runtime_indices")
+_POSITIONS = ("static_input_idxs", "static_input_indices", "static_lifetime_input_indices")
+_IGNORED_KWARGS = frozenset((*_COUNTERS, *_POSITIONS))
 """Counters, and positions of inputs, which differ whenever the inputs do."""
 
 _MISSING = "unset"
@@ -160,10 +142,15 @@ class GraphDiff:
         """Whether a departure leaves all numbers as they are: another view, or one more."""
         if departure.changes:
             return same_values(departure.changes)
-        targets = [
-            facts.targets[at] for facts, at_all in ((self.a, departure.a), (self.b, departure.b)) for at in at_all
-        ]
-        return only_moves(map(str, targets))
+        return only_moves(target for targets in self.targets(departure) for target in targets)
+
+    def name(self, departure: Departure) -> str:
+        """The name of its first node."""
+        return self.a.nodes[departure.a[0]].name if departure.a else self.b.nodes[departure.b[0]].name
+
+    def targets(self, departure: Departure) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What its nodes of either graph call."""
+        return tuple(self.a.targets[i] for i in departure.a), tuple(self.b.targets[j] for j in departure.b)
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -205,7 +192,8 @@ class _Judge:
         self.swaps: set[tuple[Any, Any]] = set()
         self.input_swaps: set[tuple[Any, Any]] = set()
         for i, j in self.valued:
-            pairs = {pair for pair in substitutions(self.a.values[i], self.b.values[j]) if pair[0] != pair[1]}
+            both = arguments.substitutions(self.a.values[i], self.b.values[j])
+            pairs = {pair for pair in both if pair[0] != pair[1]}
             self.swaps |= pairs
             if not self.a.inputs[i]:
                 self.input_swaps |= pairs
@@ -276,7 +264,7 @@ class _Judge:
         reworded = self.a.skeletons[i] != self.b.skeletons[j]
         if not (retargeted or rewired or reworded or (i, j) in self.valued):
             return []
-        argument_differences = differences(self.alignment, i, j) if rewired or reworded else []
+        argument_differences = arguments.differences(self.alignment, i, j) if rewired or reworded else []
         changes_here = self._target_changes(i, j) if retargeted else []
         if node_a.op == "output":
             return [Departure("changed", [i], [j], self._output_changes(i, j), -1)]
@@ -339,9 +327,8 @@ class _Judge:
         place_a = {i: place for place, departure in enumerate(departures_found) for i in departure.a}
         place_b = {j: place for place, departure in enumerate(departures_found) for j in departure.b}
         own = [place for place, departure in enumerate(departures_found) if departure.follows is None]
-        source: dict[
-            int, int
-        ] = {}  # where a departure's value comes from: its origin, or through its inputs another one
+        # where a departure's value comes from: its origin, or through its inputs another one
+        source: dict[int, int] = {}
         for place, departure in enumerate(departures_found):
             near = [place_a[k] for i in departure.a for k in self.a.inputs[i] if k in place_a]
             near += [place_b[k] for j in departure.b for k in self.b.inputs[j] if k in place_b]
@@ -363,14 +350,12 @@ class _Judge:
 
     def _by_size(self, departures_found: list[Departure], own: list[int]) -> int | None:
         """The changed input that brought the size that a node computes; else the first departure there is."""
-        inputs = [
-            place
-            for place in own
-            if departures_found[place].kind == "changed"
-            and isinstance(self.a.nodes[departures_found[place].a[0]].value, TensorValue)
-            and not self.a.inputs[departures_found[place].a[0]]
-        ]
-        return next(iter([*inputs, *own]), None)
+        for place in own:
+            departure = departures_found[place]
+            of_tensor = departure.a and isinstance(self.a.nodes[departure.a[0]].value, TensorValue)
+            if departure.kind == "changed" and of_tensor and not self.a.inputs[departure.a[0]]:
+                return place
+        return own[0] if own else None
 
 
 def _origin(traced: NodeColumns, later: NodeColumns, index: int) -> int:
@@ -394,20 +379,13 @@ def _part_strangers(alignment: Alignment, *, traced_first: bool) -> None:
 def _regrouped(alignment: Alignment, departures: list[Departure], *, traced_first: bool) -> list[Departure]:
     """The departures with each lonely traced node and what it became as one of its own, in the order of the traced
     graph."""
-    traced, later, partners = (
-        (alignment.a, alignment.b, alignment.to_a) if traced_first else (alignment.b, alignment.a, alignment.to_b)
-    )
-    lonely = {
-        k
-        for departure in departures
-        if departure.kind != "changed"
-        for k in (departure.a if traced_first else departure.b)
-    }
-    heirs: dict[int, list[int]] = {}
-    for index in range(len(later)):
+    traced, later = (alignment.a, alignment.b) if traced_first else (alignment.b, alignment.a)
+    lonely, new = alignment.lonely() if traced_first else alignment.lonely()[::-1]
+    heirs: dict[int, list[int]] = {origin: [] for origin in lonely}
+    for index in new:
         origin = _origin(traced, later, index)
-        if partners[index] < 0 and origin in lonely:
-            heirs.setdefault(origin, []).append(index)
+        if origin in heirs:
+            heirs[origin].append(index)
     taken = {index for group in heirs.values() for index in group}
     result: list[Departure] = []
     for departure in departures:
@@ -415,7 +393,7 @@ def _regrouped(alignment: Alignment, departures: list[Departure], *, traced_firs
             result.append(departure)
             continue
         here, there = (departure.a, departure.b) if traced_first else (departure.b, departure.a)
-        groups = [([index], heirs.get(index, [])) for index in here]
+        groups = [([index], heirs[index]) for index in here]
         left = [index for index in there if index not in taken]
         for traced_node, many in [*groups, *([([], left)] if left else [])]:
             a, b = (traced_node, many) if traced_first else (many, traced_node)

@@ -117,21 +117,16 @@ def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = Fals
         _departure(comparison, departure, followers[id(departure)], times.get(id(departure), 1)) for departure in listed
     ]
     first = next((k for k, departure in enumerate(listed) if departure is comparison.first), None)
-    counts, records = comparison.counts, (comparison.a.record, comparison.b.record)
+    counts: dict[str, Any] = comparison.counts
     return GraphView(
         a,
         b,
         comparison.verdict,
         nodes_a=len(comparison.a),
         nodes_b=len(comparison.b),
-        stage_a=records[0].stage,
-        stage_b=records[1].stage,
-        changed=counts["changed"],
-        only_a=counts["only_a"],
-        only_b=counts["only_b"],
-        follows=counts["follows"],
-        moved=counts["moved"],
-        renamed=counts["renamed"],
+        stage_a=comparison.a.record.stage,
+        stage_b=comparison.b.record.stage,
+        **counts,
         own=len(own),
         sorts=len(sorts),
         first=None if first is None else views[first],
@@ -143,12 +138,8 @@ def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = Fals
 
 def _sort(comparison: GraphDiff, departure: Departure) -> Hashable:
     """The sort of a departure: the same targets and the same changes are one sort."""
-    targets = [
-        tuple(facts.targets[k] for k in places)
-        for facts, places in ((comparison.a, departure.a), (comparison.b, departure.b))
-    ]
     changed = tuple((change.aspect, change.place, change.a, change.b) for change in departure.changes)
-    return departure.kind, *targets, changed
+    return departure.kind, comparison.targets(departure), changed
 
 
 def _departure(comparison: GraphDiff, departure: Departure, followers: int, times: int) -> DepartureView:
@@ -165,14 +156,10 @@ def _departure(comparison: GraphDiff, departure: Departure, followers: int, time
         count_a=len(departure.a),
         count_b=len(departure.b),
         changes=departure.changes,
-        follows=None if origin is None else _name(comparison, origin),
+        follows=None if origin is None else comparison.name(origin),
         followers=followers,
         times=times,
     )
-
-
-def _name(comparison: GraphDiff, departure: Departure) -> str:
-    return comparison.a.nodes[departure.a[0]].name if departure.a else comparison.b.nodes[departure.b[0]].name
 
 
 def _near(facts: NodeColumns, other: NodeColumns, partners: list[int], places: list[int]) -> NodeView | None:
@@ -275,9 +262,8 @@ def verdict_text(view: GraphView) -> str:
         return f"the nodes are the same{remark}, but settings, inputs or guards differ"
     counts = ((view.changed, "changed"), (view.only_a, "only in A"), (view.only_b, "only in B"))
     text = ", ".join(f"{count} {what}" for count, what in counts if count)
-    own = (
-        f"; {view.follows} of these {'follows' if view.follows == 1 else 'follow'} from others" if view.follows else ""
-    )
+    follow = "follows" if view.follows == 1 else "follow"
+    own = f"; {view.follows} of these {follow} from others" if view.follows else ""
     return f"nodes: {text}{own}{remark}"
 
 
@@ -377,9 +363,7 @@ def _line(node: NodeView | None, near: NodeView | None) -> str:
 
 
 def _what(departure: DepartureView) -> str:
-    text_a, two = (
-        _targets(node, count) for node, count in ((departure.a, departure.count_a), (departure.b, departure.count_b))
-    )
+    text_a, two = _targets(departure.a, departure.count_a), _targets(departure.b, departure.count_b)
     if departure.kind != "changed":
         only = {"removed": f"only in A: {text_a}", "added": f"only in B: {two}"}
         return only.get(departure.kind, f"{text_a} -> {two}")
@@ -398,17 +382,12 @@ def _targets(node: NodeView | None, count: int) -> str:
 def overview(views: Sequence[GraphView], *, terminal: bool = False, everything: bool = False) -> str:
     """The pairs of two runs or processes: those that differ, or with `everything` all of them."""
     named = all(view.id for view in views)
+    both = [Column("A", style="bold"), Column("B", style="bold", expendable=1)]
     columns = [
-        *(
-            [Column("graph", style="bold")]
-            if named
-            else [Column("A", style="bold"), Column("B", style="bold", expendable=1)]
-        ),
+        *([Column("graph", style="bold")] if named else both),
         Column("nodes", expendable=2),
         Column("verdict", style="cyan"),
-        Column("changed", right=True, expendable=3),
-        Column("only A", right=True, expendable=3),
-        Column("only B", right=True, expendable=3),
+        *(Column(title, right=True, expendable=3) for title in ("changed", "only A", "only B")),
         Column("first departure", fold=True),
     ]
     rows = [_row(view, named) for view in views if everything or view.verdict != "same" or view.error_a != view.error_b]

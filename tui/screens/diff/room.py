@@ -17,7 +17,7 @@ from textual import getters
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from ....dumps.diff.beside import CONTEXT, MARKS, OWN, SIGNS, SideColumns, Sideways
+from ....dumps.diff.beside import OWN, SIGNS, SideColumns, Sideways
 from ....dumps.diff.others import Other, by_seq_nr, others
 from ....dumps.errors import JobFailedError, NotReadyError
 from ....dumps.short import shorten
@@ -107,7 +107,6 @@ class DiffWidths:
         return " ".join(parts)
 
 
-QUIET = (MARKS.index(""), MARKS.index("moved"))
 DIFFERENCE_EXIT = 1
 LOOK_S = 1.0
 """How often a graph that is being judged is looked at."""
@@ -261,13 +260,7 @@ class DiffRoom(ListRoom):
         sideways = self.sideways
         if sideways is None:
             return
-        self.shown = list(range(len(sideways)))
-        if self.only:
-            near: set[int] = set()
-            for index, mark in enumerate(sideways.marks):
-                if mark not in QUIET:
-                    near.update(range(max(0, index - CONTEXT), min(len(sideways), index + CONTEXT + 1)))
-            self.shown = sorted(near)
+        self.shown = sideways.near() if self.only else list(range(len(sideways)))
         self.rows.show(len(self.shown))
 
     def _lay_out(self) -> None:
