@@ -84,10 +84,8 @@ def _members(path: Path) -> Iterator[tuple[str, list[bytes]]]:
     if not zipfile.is_zipfile(path):
         text = path.read_text(encoding="utf-8")
         words = (json.loads(word) for document in _JSON.findall(text) for word in _STRING.findall(document))
-        yield (
-            "the page",
-            [layer.encode(errors="replace") for layer in (html.unescape(_JSON.sub("", text)), "\n".join(words))],
-        )
+        layers = html.unescape(_JSON.sub("", text)), "\n".join(words)
+        yield "the page", [layer.encode(errors="replace") for layer in layers]
         return
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
@@ -104,11 +102,8 @@ def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
     """What is searched for: its kind, a text without which it cannot occur, and its expression."""
     homes = {home.strip("/") for home in machine.homes}
     for path in machine.literals():
-        yield (
-            "home folder" if path.strip("/") in homes else "folder of the run or of its sources",
-            path,
-            path_pattern(path),
-        )
+        what = "home folder" if path.strip("/") in homes else "folder of the run or of its sources"
+        yield what, path, path_pattern(path)
     for what, names in (("user name", machine.users), ("host name", machine.hosts)):
         for name in machine.distinct(names):
             yield what, name, pattern(name)
@@ -259,9 +254,8 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
         raise ExistsAlreadyError(f"cannot write {out}", "it exists already", "choose another name with -o")
     as_page = out.suffix.lower() in page.SUFFIXES
     if as_page and tensors:
-        raise OptionsExcludeError(
-            "a page holds no tensors", "a browser cannot show them", "leave --tensors out, or name a .zip with -o"
-        )
+        fix = "leave --tensors out, or name a .zip with -o"
+        raise OptionsExcludeError("a page holds no tensors", "a browser cannot show them", fix)
     unreadable: list[str] = []
     run = _opened(path, unreadable)
     machine, places = gather(run)
@@ -281,9 +275,8 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
             write = partial(zip_folder, work.out.path)
         leaks_left = write_searched(out, write, lambda temporary: search(temporary, machine, secrets))
     random = [f"{word!r} in {where}" for word, where in work.random.items()]
-    return Packed(
-        out, work.counts["graphs"], rows, unreadable, leaks_left, not_searched(machine), random, [*texts.left_out]
-    )
+    own, words = [*texts.left_out], not_searched(machine)
+    return Packed(out, work.counts["graphs"], rows, unreadable, leaks_left, words, random, own)
 
 
 def table(rows: list[tuple[str, int, int, int]], *, terminal: bool = False) -> str:
@@ -338,9 +331,8 @@ class _Work:
     def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
         """The page of the redacted copy. Findings on graphs lie in the cache folder, under the original run: they are
         redacted here."""
-        verdicts = {
-            name: (code, word, self.texts.remark(said)) for name, (code, word, said) in last_verdicts(self.run).items()
-        }
+        told, remark = last_verdicts(self.run), self.texts.remark
+        verdicts = {name: (code, word, remark(said)) for name, (code, word, said) in told.items()}
         name = self.texts.text(self.run.path.resolve().name)
         return page.page(open_run(self.out.path), name, verdicts)
 
@@ -400,10 +392,8 @@ class _Work:
 
     def _inputs(self, writer: ProcessWriter, saved: SavedGraph, row: ListedGraph) -> None:
         seen = self._read(f"the inputs of graph {row.id}", lambda: saved.own_inputs_record)
-        if seen is None:
-            return
-        redacted = records.inputs(seen, self.texts, keep=self._keep(saved))
-        writer.save_inputs(row.local, redacted, saved.tensors)
+        if seen is not None:
+            writer.save_inputs(row.local, records.inputs(seen, self.texts, keep=self._keep(saved)), saved.tensors)
 
     def _code(self, writer: ProcessWriter, saved: SavedGraph, row: ListedGraph) -> None:
         files: dict[str, str] = {}

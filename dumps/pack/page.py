@@ -90,15 +90,8 @@ def graph(saved: SavedGraph, most_nodes: int) -> PageGraph:
 def _texts(view: GraphView, index: int) -> tuple[str, ...]:
     row = view.table.row(index)
     value = row_value(row) + (f" stride {dims_text(row.stride)}" if view.strided(index) else "")
-    return (
-        row.name,
-        CELLS["op"](view, index),
-        value,
-        view.module(index),
-        row.where,
-        view.kernels.get(index, ""),
-        row.code,
-    )
+    op, kernel = CELLS["op"](view, index), view.kernels.get(index, "")
+    return row.name, op, value, view.module(index), row.where, kernel, row.code
 
 
 def cut(graphs: Iterable[PageGraph], most_nodes: int, most_code: int) -> PageCut:
@@ -121,12 +114,8 @@ def cut(graphs: Iterable[PageGraph], most_nodes: int, most_code: int) -> PageCut
                 "code_left": missing,
             }
         )
-        nodes, total, lines, left = (
-            nodes + len(rows),
-            total + page_graph.total,
-            lines + code.count("\n"),
-            left + missing,
-        )
+        nodes, total = nodes + len(rows), total + page_graph.total
+        lines, left = lines + code.count("\n"), left + missing
     document = {"texts": [visible(text) for text in texts], "columns": COLUMNS, "graphs": documents}
     return PageCut(document, (nodes, total - nodes), (lines, left))
 
@@ -186,19 +175,14 @@ def _entries(run: Run, processes: Iterable[ProcessWhy], known: Mapping[str, Comp
     for process in processes:
         writer = ProcessText(process, _WIDTH)
         lines_of_process: list[CompileLine] = []
-        for function, item in [
-            (compiled_there, item) for compiled_there in process.functions for item in compiled_there.compiles
-        ]:
+        for function, item in [(of, item) for of in process.functions for item in of.compiles]:
+            name, place = f"{process.prefix}{item.id}", _line(function) if function.file else ""
             mine = [rows[line.id] for line in item.graphs if line.id in rows]
-            compiled = Compiled(
-                f"{process.prefix}{item.id}", mine, function.name, _line(function) if function.file else ""
-            )
+            compiled = Compiled(name, mine, function.name, place)
             timed = next((known[row.id] for row in mine if row.id in known), None)
-            reason, details = writer.reason(function, item), writer.details(function, item)
-            lines_of_process.append(
-                CompileLine(compiled.id, process, compiled, reason, details, item, timed, item.began)
-            )
-        yield from sorted(lines_of_process, key=lambda compiled_there: compiled_there.began)
+            why_there = writer.reason(function, item), writer.details(function, item)
+            lines_of_process.append(CompileLine(name, process, compiled, *why_there, item, timed, item.began))
+        yield from sorted(lines_of_process, key=lambda line: line.began)
         others: dict[str, list[ListedGraph]] = {}
         for row in (rows[line.id] for line in process.others if line.id in rows):
             others.setdefault(row.id.partition("/")[0], []).append(row)
@@ -271,13 +255,10 @@ class _Writing:
         bad = [joined(" · ", tag("span", f"✗ {count} {word}", class_="bad")) for word, count in states.most_common()]
         record = self.run.record
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record.started)) if 0 < record.started < 1e11 else ""
-        facts = [
-            when,
-            *(f"{key} {record.versions[key]}" for key in ("torch", "python", "triton") if key in record.versions),
-        ]
-        errors = [
-            f"{entry.message}; where: graphdbg triage {self.typed}" for entry in why.first_found(self.run.processes)
-        ]
+        known = [key for key in ("torch", "python", "triton") if key in record.versions]
+        facts = [when, *(f"{key} {record.versions[key]}" for key in known)]
+        first = why.first_found(self.run.processes)
+        errors = [f"{entry.message}; where: graphdbg triage {self.typed}" for entry in first]
         return joined(
             tag(
                 "header",
@@ -338,10 +319,9 @@ class _Writing:
         """Glyph, class and word: what failed in the run, else the worst verdict that is known, else the worst
         status."""
         if not compiled.graphs.rows:
-            limit, failed = (
-                (compiled.item.limit, compiled.item.failure or compiled.item.error) if compiled.item else ("", "")
-            )
-            return ("✗", "bad", "given up" if limit else "failed") if limit or failed else ("", "dim", "no graph")
+            item = compiled.item or Compile("")
+            failed = item.limit or item.failure or item.error
+            return ("✗", "bad", "given up" if item.limit else "failed") if failed else ("", "dim", "no graph")
         worst = compiled.graphs.worst
         if compiled.graphs.bad:
             return "✗", "bad", f"{worst.status}{', died' if worst.died else ''}"
@@ -366,20 +346,14 @@ class _Writing:
 
     def _causes(self) -> Markup:
         rows: list[Markup] = []
-        for process, cause in [
-            (process_why, cause) for process_why in self.processes for cause in frequent.causes(process_why)
-        ]:
-            ids = [f"{process.prefix}{name}" for name in dict.fromkeys(cause.ids)]
-            links = [joined(tag("a", name, href=f"#c-{name}"), " ") for name in ids[:8]]
-            more = f"and {len(ids) - 8} more" if len(ids) > 8 else ""
-            rows.append(
-                _row(f"{cause.count} ×", cause.text, _line(cause.place), tag("span", *links, more, class_="mono"))
-            )
-        return (
-            self._table("Graph breaks and recompiles", ("", "cause", "line", "compiles"), rows, "--why")
-            if rows
-            else Markup()
-        )
+        for process in self.processes:
+            for cause in frequent.causes(process):
+                ids = [f"{process.prefix}{name}" for name in dict.fromkeys(cause.ids)]
+                links = [joined(tag("a", name, href=f"#c-{name}"), " ") for name in ids[:8]]
+                compiles = tag("span", *links, f"and {len(ids) - 8} more" if len(ids) > 8 else "", class_="mono")
+                rows.append(_row(f"{cause.count} ×", cause.text, _line(cause.place), compiles))
+        heads = ("", "cause", "line", "compiles")
+        return self._table("Graph breaks and recompiles", heads, rows, "--why") if rows else Markup()
 
     # -- where the time went
 
@@ -389,12 +363,10 @@ class _Writing:
         phases, functions = _by_phase(self.timed), dict[str, list[CompileTime]]()
         for timed in self.timed:
             functions.setdefault(timed.function, []).append(timed)
-        spent = sorted(
-            ((sum(timed.compile_s for timed in mine), name, mine) for name, mine in functions.items()), reverse=True
-        )
+        spent = {name: sum(timed.compile_s for timed in mine) for name, mine in functions.items()}
         rows = [
-            _row(tag("span", name, class_="mono"), str(len(mine)), f"{seconds:.1f}", self._phases(_by_phase(mine)))
-            for seconds, name, mine in spent
+            _row(tag("span", name, class_="mono"), str(len(mine)), f"{spent[name]:.1f}", self._phases(_by_phase(mine)))
+            for name, mine in sorted(functions.items(), key=lambda item: (spent[item[0]], item[0]), reverse=True)
         ]
         legend = [
             tag("span", tag("i", class_=phase), f" {_PHASES[phase]} {seconds:.1f} s, {seconds / self.total:.0%}")
@@ -405,9 +377,8 @@ class _Writing:
         if "off" in caches:
             cached += "; off: caches hide graphs and are bypassed while recording, unless with --keep-cache"
         head = (self._phases(phases), tag("p", *legend, class_="legend"), tag("p", cached))
-        return self._table(
-            "Where the compile time went", ("function", "compiles", "seconds", ""), rows, "--time", *head
-        )
+        heads = ("function", "compiles", "seconds", "")
+        return self._table("Where the compile time went", heads, rows, "--time", *head)
 
     def _phases(self, phases: Mapping[str, float]) -> Markup:
         bars = [tag("i", class_=phase, style=f"width:{spent / self.total:.3%}") for phase, spent in phases.items()]
@@ -428,15 +399,11 @@ class _Writing:
         by_id, rows = {entry.id: entry for entry in self.entries}, list[Markup]()
         for name in dict.fromkeys(entry.id.removeprefix(entry.process.prefix) for entry in self.entries):
             here = [by_id.get(f"{process.prefix}{name}") for process in self.processes]
-            cells = [_sizes(entry) for entry in here]
-            differs = len(set(cells)) > 1
-            links = [
-                tag("a", text, href=f"#c-{entry.id}") if entry else "–" for entry, text in zip(here, cells, strict=True)
-            ]
+            differs = len(set(map(_sizes, here))) > 1
+            links = [tag("a", _sizes(entry), href=f"#c-{entry.id}") if entry else "–" for entry in here]
             function = next(entry.graphs.name for entry in here if entry)
-            rows.append(
-                _row(name, function, "✗ differ" if differs else "same sizes", *links, class_="bad" if differs else None)
-            )
+            said, look = ("✗ differ", "bad") if differs else ("same sizes", None)
+            rows.append(_row(name, function, said, *links, class_=look))
         names = [process.name if process.rank is None else f"rank {process.rank}" for process in self.processes]
         return self._table("Ranks side by side", ("compile", "function", "", *names), rows, "")
 
@@ -460,9 +427,8 @@ class _Writing:
     def _settings(self) -> Markup:
         record = self.run.record
         lines = [f"{name} = {value}" for name, value in (record.versions | record.environment).items()]
-        lines += [
-            f"{room}.{name} = {value}" for room, settings in record.config.items() for name, value in settings.items()
-        ]
+        for room, settings in record.config.items():
+            lines += [f"{room}.{name} = {value}" for name, value in settings.items()]
         footer = f"Made by graphdbg {record.versions.get('graphdbg', '')}: redacted, searched for what should be gone."
         return joined(_folded("Versions and settings", "\n".join(lines)), tag("p", footer, class_="dim"))
 
@@ -475,9 +441,8 @@ class _Writing:
         most = max(1, int(_ROWS * self.part))
         heads = tag("thead", tag("tr", *(tag("th", title_text) for title_text in titles)))
         rest = self._cut(f"{len(rows) - most} more left out here", f"ls {{run}} {option}") if len(rows) > most else ""
-        return _section(
-            title, *before, tag("div", tag("table", heads, tag("tbody", *rows[:most])), class_="scroll"), rest
-        )
+        table = tag("table", heads, tag("tbody", *rows[:most]))
+        return _section(title, *before, tag("div", table, class_="scroll"), rest)
 
     def _cut(self, what: str, words: str) -> Markup:
         return tag("p", f"{what}: ", tag("code", f"graphdbg {words.format(run=self.typed)}".strip()), class_="dim")
@@ -498,10 +463,8 @@ def _guards(compiled: CompileLine) -> Markup:
     """The guards that failed, and those that its sizes were assumed to fulfil: each with a link to itself."""
     if compiled.item is None or not (compiled.item.guards or compiled.item.conditions):
         return Markup()
-    guards = [
-        *(("failed", _guard(guard)) for guard in compiled.item.guards),
-        *(("assumed", text) for text in compiled.item.conditions),
-    ]
+    guards = [("failed", _guard(guard)) for guard in compiled.item.guards]
+    guards += [("assumed", text) for text in compiled.item.conditions]
     rows = [
         tag("li", tag("a", "#", href=f"#{name}"), " ", tag("b", kind), " ", tag("code", text), id=name)
         for number, (kind, text) in enumerate(guards, 1)

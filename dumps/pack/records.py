@@ -195,13 +195,9 @@ class Texts:
             return STAND_IN
         if is_absolute(word):
             return self.places.name(word)
-        if "/" in word or "\\" in word:
+        if ("/" in word or "\\" in word) and " " not in word:
             last = re.split(r"[/\\]", word.rstrip("/\\"))[-1]
-            return (
-                self.text(word)
-                if " " in word
-                else self.places.ending_in(word.removeprefix("./")) or without_folder(last)
-            )
+            return self.places.ending_in(word.removeprefix("./")) or without_folder(last)
         return self.text(word)
 
     def generated(self, source: str) -> str | None:
@@ -306,7 +302,6 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
     programs = set[int]() if texts.source else set(_programs(record.graph))
     strings = ["" if number in programs else texts.text(text) for number, text in enumerate(record.strings)]
     texts.changed["source lines"] += sum(record.strings[number].count("\n") + 1 for number in programs)
-    kernels = [_kernel(kernel, texts) for kernel in record.kernels]
     return replace(
         record,
         versions=_texts(record.versions, texts),
@@ -316,7 +311,7 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
         guards=[replace(guard, message=texts.text(guard.message)) for guard in record.guards],
         shape_env=tree(record.shape_env, texts),
         strings=strings,
-        kernels=kernels,
+        kernels=[_kernel(kernel, texts) for kernel in record.kernels],
         definitions=[_definition(definition, texts) for definition in record.definitions],
         compile_kwargs={texts.text(name): _argument(arg, texts) for name, arg in record.compile_kwargs.items()},
         config={room: _arguments(settings, texts) for room, settings in record.config.items()},
@@ -361,9 +356,8 @@ def _programs(body: GraphBody) -> Iterator[int]:
 
 def inputs(record: InputsRecord, texts: Texts, *, keep: Keep) -> InputsRecord:
     """inputs.json: shapes, strides, scalars and statistics; values only of tensors that are kept."""
-    return replace(
-        record, inputs=[_input(item, texts, keep) for item in record.inputs], reason=texts.text(record.reason)
-    )
+    items = [_input(item, texts, keep) for item in record.inputs]
+    return replace(record, inputs=items, reason=texts.text(record.reason))
 
 
 def tree(value: Any, texts: Texts) -> Any:
@@ -386,9 +380,8 @@ def _field(key: str, value: Any, texts: Texts) -> Any:
         return texts.file(value)
     if isinstance(value, str) and key in ("code", "source_line"):
         return texts.line("", value)
-    if (
-        key == _PRESENT and isinstance(value, dict) and not texts.source
-    ):  # values of the user's variables, where a guard failed
+    if key == _PRESENT and isinstance(value, dict) and not texts.source:
+        # values of the user's variables, where a guard failed
         held = cast("dict[str, Any]", value)
         return {name: "<text>" if isinstance(item, str) else item for name, item in held.items()}
     return tree(value, texts)

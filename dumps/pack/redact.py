@@ -55,25 +55,8 @@ _PUBLIC = re.compile(
     r"site-packages[/\\](?:torch|torchgen|functorch|triton|numpy|sympy|networkx)[/\\]|^<python>/|^<torch>/"
 )
 _CODE = frozenset({".py", ".pyx", ".so", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".ipynb", ".ptx", ".o"})
-_TOOLS = frozenset(
-    {
-        "g++",
-        "gcc",
-        "clang",
-        "clang++",
-        "c++",
-        "cc",
-        "nvcc",
-        "ptxas",
-        "ld",
-        "ldd",
-        "cl.exe",
-        "python",
-        "python3",
-        "bash",
-        "sh",
-    }
-)
+_COMPILERS = ("g++", "gcc", "clang", "clang++", "c++", "cc", "nvcc", "ptxas", "ld", "ldd", "cl.exe")
+_TOOLS = frozenset((*_COMPILERS, "python", "python3", "bash", "sh"))
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _MANY_USERS = ("home", "Users", "mnt", "data", "scratch", "work", "srv", "export", "var", "tmp", "opt", "nfs", "fs")
 
@@ -140,14 +123,9 @@ def slashed(path: str) -> str:
 
 def known(path: str) -> str | None:
     """The name of a file that is not the user's: of an installed package, Python, a compiler's cache, every machine."""
-    if match := _PACKAGES.match(path):
-        return match[1]
-    if match := _CACHE.match(path):
-        return f"<cache>/{match[1]}"
-    if match := _STANDARD.match(path):
-        return f"<python>/{match[1]}"
-    if match := _TORCH.match(path):
-        return f"<torch>{match[1]}"
+    for pattern, name in ((_PACKAGES, ""), (_CACHE, "<cache>/"), (_STANDARD, "<python>/"), (_TORCH, "<torch>")):
+        if match := pattern.match(path):
+            return name + match[1]
     return path if _EVERYWHERE.fullmatch(path) else None
 
 
@@ -219,9 +197,8 @@ class Redactor:
         `text`. For a last check."""
         named = [self.home, *(folder for folder, _ in self._folders)]
         folders = [folder for folder in named if len(folder) > 1 and _at(folder).search(text)]
-        return list(
-            dict.fromkeys([*folders, *ANY_HOME.findall(text), *self.places.left(text), *self.secrets.left(text)])
-        )
+        left = [*folders, *ANY_HOME.findall(text), *self.places.left(text), *self.secrets.left(text)]
+        return list(dict.fromkeys(left))
 
 
 def working_folder() -> str:
@@ -251,13 +228,9 @@ def _known_folders() -> list[tuple[str, str]]:
     paths = sysconfig.get_paths()
     pairs = [(path, "<site-packages>") for path in {paths["purelib"], paths["platlib"], *site.getsitepackages()}]
     pairs.append((site.getusersitepackages(), "<site-packages>"))
-    pairs += [
-        (path, "<python>") for path in {paths["stdlib"], sys.base_prefix, sys.prefix} if path not in ("/usr", "/")
-    ]
+    of_python = {paths["stdlib"], sys.base_prefix, sys.prefix} - {"/usr", "/"}
+    pairs += [(path, "<python>") for path in of_python]
     pairs.append((str(Path(__file__).resolve().parents[2]), "<graphdbg>"))
-    scratch = {
-        tempfile.gettempdir(),
-        *(os.environ.get(name, "") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")),
-    }
-    pairs += [(path, "<tmp>") for path in scratch if path]
+    caches = (os.environ.get(name, "") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"))
+    pairs += [(path, "<tmp>") for path in {tempfile.gettempdir(), *caches} if path]
     return pairs

@@ -178,16 +178,8 @@ class Reader:
 
     def frame(self, fields: dict[str, Any]) -> None:
         name, file, line = words(fields, "function"), words(fields, "file"), whole(fields.get("line"))
-        item = Compile(
-            words(fields, "compile"),
-            "first",
-            name,
-            file,
-            line,
-            self.now,
-            words(fields, "thread"),
-            cached=whole(fields.get("cached")),
-        )
+        item = Compile(words(fields, "compile"), "first", name, file, line, self.now, words(fields, "thread"))
+        item.cached = whole(fields.get("cached"))
         if item.id in self.current:
             self.before_reset = {(known.name, known.file, known.line) for known in self.why.functions}
             self.current.clear()
@@ -218,8 +210,7 @@ class Reader:
         sizes = fields.get("sizes")
         origins = cast("dict[str, Any]", sizes) if isinstance(sizes, dict) else {}
         reasons = [wording.captured(str(reason), origins) for reason in items(fields.get("reasons"))]
-        name = words(fields, "compile")
-        self.captured[name] = "; ".join(filter(None, reasons))
+        self.captured[words(fields, "compile")] = "; ".join(filter(None, reasons))
 
     def _function(self, name: str, file: str, line: int) -> Function:
         for function in self.why.functions:
@@ -230,15 +221,9 @@ class Reader:
 
     def _resumed(self, name: str, file: str, line: int) -> Function:
         """The function that a resume function goes on with: the nearest one of that name that begins above the line."""
-        last = name.rpartition(".")[2]
-        alike = [
-            candidate
-            for candidate in self.why.functions
-            if candidate.file == file
-            and candidate.line <= line
-            and (candidate.name == name or candidate.name.rpartition(".")[2] == last)
-        ]
-        return max(alike, key=lambda candidate: candidate.line) if alike else self._function(name, file, line)
+        above = (known for known in self.why.functions if known.file == file and known.line <= line)
+        alike = [known for known in above if known.name.rpartition(".")[2] == name.rpartition(".")[2]]
+        return max(alike, key=lambda known: known.line) if alike else self._function(name, file, line)
 
     def _caller(self, item: Compile) -> ProgramLine | None:
         """The line where an earlier compile broke off while it was calling this function."""
@@ -261,9 +246,7 @@ class Reader:
         now = fields.get("now")
         if item.guards and isinstance(now, dict):
             item.guards[0].now = cast("dict[str, Any]", now)
-        item.also = [
-            also for pair in items(fields.get("also")) if (also := _also(items(pair), item.guards)) is not None
-        ]
+        item.also = list(filter(None, (_also(items(pair), item.guards) for pair in items(fields.get("also")))))
         item.error = "an error to the caller: torch._dynamo.config.error_on_recompile is set" if error else ""
 
     def limit(self, fields: dict[str, Any]) -> None:
@@ -289,22 +272,15 @@ class Reader:
 
     def symbols(self, fields: dict[str, Any]) -> None:
         item = self._of(fields)
-        item.symbols = [
-            read_symbol for read_symbol in map(symbol, items(fields.get("symbols"))) if read_symbol is not None
-        ]
-        sources = {new_symbol.source for new_symbol in item.symbols if new_symbol.source}
-        frame = item.id.rpartition("_")[0]
+        item.symbols = list(filter(None, map(symbol, items(fields.get("symbols")))))
+        before = self.dynamic.setdefault(item.id.rpartition("_")[0], set())
         if item.kind == "recompile":
-            before = self.dynamic.get(frame, set())
-            item.became_dynamic = [
-                new_symbol for new_symbol in item.symbols if new_symbol.source and new_symbol.source not in before
-            ]
-        self.dynamic[frame] = self.dynamic.get(frame, set()) | sources
+            item.became_dynamic = item.dynamic_since(before)
+        before.update(symbol.source for symbol in item.symbols if symbol.source)
 
     def part_begin(self, fields: dict[str, Any]) -> None:
         names = [str(name) for name in items(fields.get("names"))]
-        numbers = [whole(fields.get(key)) for key in ("part", "of", "parameters", "bytes")]
-        number, of, parameters, size = numbers
+        number, of, parameters, size = (whole(fields.get(key)) for key in ("part", "of", "parameters", "bytes"))
         self.part = DDPPart(number, of, parameters, size, names)
         self._of(fields).parts.append(self.part)
 
@@ -314,16 +290,9 @@ class Reader:
     def skip(self, fields: dict[str, Any]) -> None:
         name, file, line = words(fields, "function"), words(fields, "file"), whole(fields.get("line"))
         reason = wording.nothing(words(fields, "reason").partition("\n")[0])
-        begun = next(
-            (
-                current
-                for current in self.current.values()
-                if (current.function, current.file, current.line) == (name, file, line)
-            ),
-            None,
-        )
-        if begun is not None and not begun.graphs:
-            begun.nothing = reason
+        begun = [item for item in self.current.values() if (item.function, item.file, item.line) == (name, file, line)]
+        if begun and not begun[0].graphs:
+            begun[0].nothing = reason
         elif RESUME.fullmatch(name.rpartition(".")[2]) is None:
             self.why.skipped.append(Skipped(name, file, line, reason))
 
@@ -376,15 +345,11 @@ def _add_conditions(reasons: Why, run: Run) -> None:
         has_symbols = bool(item.symbols)
         _fill(item, record)
         frame = (line.id[: len(line.id) - len(line.local)], item.function, item.file, item.id.rpartition("_")[0])
-        if (
-            not has_symbols and item.kind == "recompile"
-        ):  # Dynamo's own graphs were not recorded, which the journal's symbols come from
-            item.became_dynamic = [
-                dynamic_symbol
-                for dynamic_symbol in item.symbols
-                if dynamic_symbol.source and dynamic_symbol.source not in seen.get(frame, set())
-            ]
-        seen[frame] = seen.get(frame, set()) | {dynamic_symbol.source for dynamic_symbol in item.symbols}
+        before = seen.setdefault(frame, set())
+        if not has_symbols and item.kind == "recompile":
+            # Dynamo's own graphs were not recorded, which the journal's symbols come from
+            item.became_dynamic = item.dynamic_since(before)
+        before.update(symbol.source for symbol in item.symbols)
 
 
 def _best(item: Compile) -> GraphLine | None:

@@ -56,15 +56,12 @@ def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, 
         text = f"graph break: {broken.title}" + place.code_text
         yield ("break", place.file, str(place.line), broken.title), Cause("graph break", text, place)
     if item.kind == "recompile" and item.guards:
-        guard = item.guards[0]
-        alike = wording.alike(guard.text)
-        text = f"recompile of {function.name}: {wording.short(alike).partition('. ')[0]}"
-        place = guard.place or ProgramLine(function.file, function.line)
-        yield ("recompile", function.file, str(function.line), alike), Cause("recompile", text, place)
-        for guard in item.also:
+        for number, guard in enumerate([item.guards[0], *item.also]):
             alike, place = wording.alike(guard.text), guard.place or ProgramLine(function.file, function.line)
-            text = f"recompile of {function.name}: guard {wording.short(alike)} failed as well"
-            yield ("also", function.file, str(function.line), alike), Cause("recompile", text, place)
+            short = wording.short(alike)
+            text = f"guard {short} failed as well" if number else short.partition(". ")[0]
+            key = "also" if number else "recompile", function.file, str(function.line), alike
+            yield key, Cause("recompile", f"recompile of {function.name}: {text}", place)
 
 
 class Repeated(msgspec.Struct):
@@ -112,26 +109,18 @@ def limits(run: Run) -> list[str]:
 
 def headline(process: ProcessWhy) -> str:
     """One sentence with the counts of a process."""
-    functions = [
-        function for function in process.functions if any(item.kind != "observed" for item in function.compiles)
-    ]
-    compiles = [item for function in functions for item in function.compiles if item.kind != "observed"]
-    breaks = sum(len(item.breaks) for item in compiles)
+    compiled = [[item for item in function.compiles if item.kind != "observed"] for function in process.functions]
+    compiles = [item for items in compiled for item in items]
     numbers = (
         (sum(item.kind == "recompile" for item in compiles), "recompile", ""),
-        (breaks, "graph break", ""),
-        (
-            sum(bool(item.limit) for item in compiles),
-            "given up at the recompile limit",
-            "given up at the recompile limit",
-        ),
+        (sum(len(item.breaks) for item in compiles), "graph break", ""),
+        (sum(bool(item.limit) for item in compiles), *["given up at the recompile limit"] * 2),
         (sum(item.failure is not None for item in compiles), "failed", "failed"),
     )
     counts = [counted(number, singular, many) for number, singular, many in numbers if number]
-    return (
-        f"{counted(len(functions), 'function')} compiled {counted(len(compiles), 'time')}: "
-        f"{', '.join(counts) or 'no graph break, no recompile'}"
-    )
+    functions = counted(sum(map(bool, compiled)), "function")
+    found = ", ".join(counts) or "no graph break, no recompile"
+    return f"{functions} compiled {counted(len(compiles), 'time')}: {found}"
 
 
 class FirstSeen(NamedTuple):

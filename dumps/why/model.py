@@ -118,6 +118,10 @@ class Compile(msgspec.Struct):
     parts: list[DDPPart] = []
     graphs: list[GraphLine] = []
 
+    def dynamic_since(self, before: set[str]) -> list[Symbol]:
+        """The symbols whose sources are not among earlier ones."""
+        return [symbol for symbol in self.symbols if symbol.source and symbol.source not in before]
+
 
 class Function(msgspec.Struct):
     """A function of the program with all compiles of it and of what follows its graph breaks."""

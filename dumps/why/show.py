@@ -32,7 +32,6 @@ from .text import WIDTH, render
 
 if TYPE_CHECKING:
     from ..browse.listing import Following
-    from ..store import Run
 
 _RESULTS = ("forward", "backward", "inference", "compiled_autograd")
 """The stages in which a compile ends: the graphs that the inner compiler takes."""
@@ -178,9 +177,8 @@ def _found(text: str, named: Run | SavedGraph) -> tuple[Run, Why]:
     if isinstance(named, Run):
         return named, of_run(named)
     if named.run is None:
-        raise WrongKindError(
-            f"{text} is a case", "only a recorded run knows why its graphs exist", "graphdbg ls RUN --why"
-        )
+        only = "only a recorded run knows why its graphs exist"
+        raise WrongKindError(f"{text} is a case", only, "graphdbg ls RUN --why")
     return named.run, of_run(named.run, compile_id=base(named.local_id.partition("/")[0])[0], process=named.process)
 
 

@@ -43,11 +43,8 @@ def outcome(item: Compile) -> str:
             return f"left alone: {item.nothing}"
         if item.limit or item.failure is not None:
             return "nothing compiled"
-        return (
-            "no graph: no operation before the break"
-            if item.breaks and item.breaks[0].then != "frame skipped"
-            else "no graph"
-        )
+        broke_off = item.breaks and item.breaks[0].then != "frame skipped"
+        return "no graph: no operation before the break" if broke_off else "no graph"
     name = final[0].local.partition("/")[0]
     sizes = ", ".join(parts) + (" node" if parts[-1].endswith(" 1") else " nodes") if parts else ids(final)
     return f"{name}: " * (name != item.id) + sizes + (f", {', '.join(bad)}" if bad else "")
@@ -109,9 +106,8 @@ def render(reasons: Why, width: int = WIDTH) -> str:
     blocks: list[str] = []
     for text, processes in same.values():
         names = ", ".join(process.name if process.rank is None else f"rank {process.rank}" for process in processes)
-        blocks.append(
-            f"== {names}: ids begin with {', '.join(process.prefix or '-' for process in processes)}\n\n{text}"
-        )
+        prefixes = ", ".join(process.prefix or "-" for process in processes)
+        blocks.append(f"== {names}: ids begin with {prefixes}\n\n{text}")
     return "\n\n".join(blocks)
 
 
@@ -138,9 +134,8 @@ class ProcessText:
         """The block of this process."""
         process = self.process
         if not process.known:
-            self.add(
-                0, "Nothing says why these graphs exist: an older graphdbg recorded them, or they came without Dynamo."
-            )
+            whose = "an older graphdbg recorded them, or they came without Dynamo."
+            self.add(0, f"Nothing says why these graphs exist: {whose}")
             return "\n".join(self.lines)
         self._frequent()
         for function in sorted(process.functions, key=lambda function: function.foreign):
@@ -333,14 +328,8 @@ class ProcessText:
             self.add(11, f"{broken.title} (see {self.explained[key]})", limit=1)
             return
         self.explained[key] = item.id
-        same = next(
-            (
-                explained_at
-                for (_, _, title), explained_at in self.explained.items()
-                if title == broken.title and explained_at != item.id
-            ),
-            None,
-        )
+        others = (at for (_, _, title), at in self.explained.items() if title == broken.title and at != item.id)
+        same = next(others, None)
         if same is not None and broken.hints:
             self.add(11, f"{broken.title} (see {same})")
         else:
@@ -364,9 +353,9 @@ class ProcessText:
         return f"{', '.join(steps)}{through}{frames[-1].code_text}"
 
     def _shapes(self, item: Compile) -> None:
-        new = {new_symbol.name for new_symbol in item.became_dynamic}
-        fresh = [span(new_symbol) for new_symbol in item.symbols if new_symbol.name in new]
-        others = [span(new_symbol) for new_symbol in item.symbols if new_symbol.name not in new]
+        new = {symbol.name for symbol in item.became_dynamic}
+        fresh = [span(symbol) for symbol in item.symbols if symbol.name in new]
+        others = [span(symbol) for symbol in item.symbols if symbol.name not in new]
         if fresh:
             self.add(9, f"dynamic from here on: {', '.join(fresh)}")
         if others:
@@ -394,12 +383,8 @@ class ProcessText:
                 self._limit(item)
 
     def _limit(self, item: Compile) -> None:
-        self.add(
-            9,
-            f"GIVEN UP at {item.id}: torch._dynamo.config.{item.limit} is reached. Calls that fit no "
-            "compiled version run "
-            "uncompiled from here on (an error with fullgraph=True).",
-        )
+        then = "Calls that fit no compiled version run uncompiled from here on (an error with fullgraph=True)."
+        self.add(9, f"GIVEN UP at {item.id}: torch._dynamo.config.{item.limit} is reached. {then}")
 
     def _skipped(self) -> None:
         if not self.process.skipped:

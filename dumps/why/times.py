@@ -88,9 +88,8 @@ def of_run(run: Run) -> list[CompileTime]:
                 spans = _spans(moments, compiled.began, [row for row in mine if row.local.startswith(f"{local}/")])
                 at = {phase: (start, end) for phase, start, end in spans}
                 tracing = at["dynamo"][1] - at["dynamo"][0] if "dynamo" in at else None
-                within = (
-                    "backward" in at and "aot" in at and at["backward"][0] < at["aot"][1]
-                )  # else it was compiled when it ran
+                # else it was compiled when it ran
+                within = "backward" in at and "aot" in at and at["backward"][0] < at["aot"][1]
                 others = (inner or 0.0) + (backward or 0.0) * within
                 aot = max(0.0, outer.seconds - others) if outer.seconds is not None else None
                 run_s, eager_s = steady.get(outer.id, (None, None))
@@ -126,37 +125,23 @@ def table(times: Iterable[CompileTime]) -> str:
         Column("id", style="bold"),
         *(Column(name, right=True) for name in ("dynamo", "aot", "inductor", "backward")),
         Column("cache"),
-        Column("breaks", right=True),
-        Column("run", right=True),
-        Column("eager", right=True),
+        *(Column(name, right=True) for name in ("breaks", "run", "eager")),
         Column("function", expendable=1),
         Column("compiled because", fold=True),
     ]
-    return render(
-        columns,
-        [
-            (
-                compile_time.id,
-                *(
-                    _shown(value)
-                    for value in (
-                        compile_time.dynamo_s,
-                        compile_time.aot_s,
-                        compile_time.inductor_s,
-                        compile_time.backward_s,
-                    )
-                ),
-                compile_time.cache,
-                str(compile_time.breaks or ""),
-                _shown(compile_time.run_s, 1000, " ms"),
-                _shown(compile_time.eager_s, 1000, " ms"),
-                compile_time.function,
-                one_line(compile_time.cause, 160),
-            )
-            for compile_time in times
-        ],
-        terminal=on_terminal(),
-    )
+    rows = [
+        (
+            timed.id,
+            *map(_shown, (timed.dynamo_s, timed.aot_s, timed.inductor_s, timed.backward_s)),
+            timed.cache,
+            str(timed.breaks or ""),
+            *(_shown(value, 1000, " ms") for value in (timed.run_s, timed.eager_s)),
+            timed.function,
+            one_line(timed.cause, 160),
+        )
+        for timed in times
+    ]
+    return render(columns, rows, terminal=on_terminal())
 
 
 def _shown(value: float | None, factor: float = 1.0, unit: str = "") -> str:

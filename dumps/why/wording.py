@@ -72,9 +72,8 @@ def guard(text: str) -> Guard:
     hint = _TORCH_HINT.search(head)
     frames = [_place(frame) for frame in _FRAME.finditer(stack)]
     place = innermost(frames) or (_place(comment) if comment else None)
-    return Guard(
-        shown.strip(), entry[1].replace("/", "_") if entry else "", place, {}, _joined(hint[1]) if hint else ""
-    )
+    of = entry[1].replace("/", "_") if entry else ""
+    return Guard(shown.strip(), of, place, hint=_joined(hint[1]) if hint else "")
 
 
 def raised(error: str) -> list[str]:
