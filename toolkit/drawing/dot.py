@@ -60,56 +60,45 @@ def _words(text: str) -> frozenset[str]:
 _MATMUL = _words(
     "mm addmm bmm baddbmm matmul linear bilinear einsum dot vdot mv addmv addbmm inner outer ger tensordot"
 )
-_REDUCTION = _words(
-    "sum mean var var_mean std std_mean amax amin max min aminmax argmax argmin prod norm logsumexp any all "
-    "cumsum cumprod median"
-    " softmax log_softmax _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data sort topk"
-    " cross_entropy nll_loss nll_loss_forward nll_loss_backward mse_loss count_nonzero vector_norm "
-    "linalg_vector_norm welford"
-)
-_VIEW = _words(
-    "view reshape permute transpose t swapaxes movedim expand expand_as broadcast_to squeeze unsqueeze slice "
-    "select split chunk"
-    " split_with_sizes unbind as_strided alias flatten unflatten detach getitem narrow diagonal view_as _unsafe_view"
-    " lift_fresh_copy _reshape_alias view_dtype T mT unfold real imag view_as_real view_as_complex"
-)
-_MOVEMENT = _words(
-    "clone copy copy_ _to_copy to contiguous cat stack concat hstack vstack convert_element_type pad "
-    "constant_pad_nd repeat roll"
-    " flip repeat_interleave device_put slice_scatter select_scatter as_strided_scatter float half bfloat16 "
-    "type_as tile"
-)
-_INDEXING = _words(
-    "embedding embedding_dense_backward gather index index_put index_put_ index_select take take_along_dim "
-    "masked_select"
-    " masked_scatter scatter scatter_ scatter_add scatter_add_ scatter_reduce index_add nonzero one_hot "
-    "bucketize searchsorted"
-    " embedding_bag _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_masked_index_put_accumulate setitem"
-)
-_CREATION = _words(
-    "full full_like zeros zeros_like ones ones_like empty empty_like empty_strided new_zeros new_ones "
-    "new_full new_empty arange"
-    " iota scalar_tensor eye tensor linspace tril_indices triu_indices new_empty_strided empty_permuted "
-    "_tensor_constant"
-)
-_RANDOM = _words(
-    "dropout native_dropout native_dropout_backward bernoulli normal uniform exponential multinomial alpha_dropout"
-)
-_SCALAR = _words(
-    "size sym_size sym_stride sym_numel sym_storage_offset sym_max sym_min sym_not sym_sum sym_float item "
-    "numel dim stride"
-    " _local_scalar_dense _assert_scalar _assert_async _assert_tensor_metadata"
-)
 _CONTROL = _words("cond while_loop scan map_impl invoke_subgraph")
-_LISTS = (
-    (_RANDOM, "random"),
-    (_VIEW, "view"),
-    (_MOVEMENT, "movement"),
-    (_INDEXING, "indexing"),
-    (_CREATION, "creation"),
-    (_SCALAR, "scalar"),
-    (_REDUCTION, "reduction"),
-)
+_LISTS = {
+    "random": _words(
+        "dropout native_dropout native_dropout_backward bernoulli normal uniform exponential multinomial alpha_dropout"
+    ),
+    "view": _words(
+        "view reshape permute transpose t swapaxes movedim expand expand_as broadcast_to squeeze unsqueeze slice "
+        "select split chunk split_with_sizes unbind as_strided alias flatten unflatten detach getitem narrow diagonal "
+        "view_as _unsafe_view lift_fresh_copy _reshape_alias view_dtype T mT unfold real imag view_as_real "
+        "view_as_complex"
+    ),
+    "movement": _words(
+        "clone copy copy_ _to_copy to contiguous cat stack concat hstack vstack convert_element_type pad "
+        "constant_pad_nd repeat roll flip repeat_interleave device_put slice_scatter select_scatter as_strided_scatter "
+        "float half bfloat16 type_as tile"
+    ),
+    "indexing": _words(
+        "embedding embedding_dense_backward gather index index_put index_put_ index_select take take_along_dim "
+        "masked_select masked_scatter scatter scatter_ scatter_add scatter_add_ scatter_reduce index_add nonzero "
+        "one_hot bucketize searchsorted embedding_bag _unsafe_index _unsafe_index_put _unsafe_masked_index "
+        "_unsafe_masked_index_put_accumulate setitem"
+    ),
+    "creation": _words(
+        "full full_like zeros zeros_like ones ones_like empty empty_like empty_strided new_zeros new_ones new_full "
+        "new_empty arange iota scalar_tensor eye tensor linspace tril_indices triu_indices new_empty_strided "
+        "empty_permuted _tensor_constant"
+    ),
+    "scalar": _words(
+        "size sym_size sym_stride sym_numel sym_storage_offset sym_max sym_min sym_not sym_sum sym_float item numel "
+        "dim stride _local_scalar_dense _assert_scalar _assert_async _assert_tensor_metadata"
+    ),
+    "reduction": _words(
+        "sum mean var var_mean std std_mean amax amin max min aminmax argmax argmin prod norm logsumexp any all cumsum "
+        "cumprod median softmax log_softmax _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data "
+        "sort topk cross_entropy nll_loss nll_loss_forward nll_loss_backward mse_loss count_nonzero vector_norm "
+        "linalg_vector_norm welford"
+    ),
+}
+"""family -> names of its ops, in the order in which they are looked through."""
 _KNOWN = _words("aten prims operator math torch _operator builtins")
 
 
@@ -117,14 +106,9 @@ def family(op: str, target: str, role: str = "", *, is_scalar: bool = False) -> 
     """The family of a node by its FX op, its target, its role as an input, and whether its value is a symbolic
     scalar."""
     if op == "placeholder":
-        roles = {
-            "parameter": "parameter",
-            "buffer": "parameter",
-            "saved": "saved",
-            "tangent": "tangent",
-            "constant": "constant",
-        }
-        return roles.get(role) or ("tangent" if target.startswith("tangents_") else "input")
+        if role in ("parameter", "buffer", "saved", "tangent", "constant"):
+            return "parameter" if role == "buffer" else role
+        return "tangent" if target.startswith("tangents_") else "input"
     if op in ("output", "get_attr", "call_module"):
         return {"output": "output", "get_attr": "constant", "call_module": "control"}[op]
     name = base_name(target)
@@ -146,10 +130,10 @@ def _by_name(name: str, space: str) -> str:
     if name in _MATMUL or bare in _MATMUL or name.endswith(("_mm", "_bmm", "addmm", "_linear")):
         return "matmul"
     if name.endswith(("_norm", "_norm_backward")) or "_norm_legit" in name or "norm_functional" in name:
-        return "reduction" if name in _REDUCTION else "normalisation"
+        return "reduction" if name in _LISTS["reduction"] else "normalisation"
     if "pool" in name:
         return "pooling"
-    for words, family in _LISTS:
+    for family, words in _LISTS.items():
         if name in words or bare in words:
             return family
     if re.match(r"rand|inductor_(seed|random|lookup|randint)|philox", name):
@@ -409,11 +393,9 @@ def _edge_settings(edge: Edge, level: bool) -> dict[str, Any]:
     if edge.label:
         # as a table of fixed width: a machine without our fonts reserves as much room as one with them
         width = width_pt(edge.label, EDGE_PT) + 4
-        settings["label"] = (
-            f'<<table border="0" cellborder="0" cellspacing="2" cellpadding="0"><tr><td width="{width:.0f}" '
-            'bgcolor="#ffffffb0">'
-            f"{_escaped(edge.label)}</td></tr></table>>"
-        )
+        cell = f'<td width="{width:.0f}" bgcolor="#ffffffb0">{_escaped(edge.label)}</td>'
+        table = '<table border="0" cellborder="0" cellspacing="2" cellpadding="0">'
+        settings["label"] = f"<{table}<tr>{cell}</tr></table>>"
     if edge.saved:
         settings |= {"style": "dashed", "color": _quoted(_SAVED), "penwidth": 1.1}
         settings |= {"minlen": 0, "weight": 2} if level else {"constraint": "false"}

@@ -109,9 +109,7 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
     centre = graph.position(name)
     if centre is None:
         names = [node.name for node in graph.nodes]
-        near = (
-            difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [other for other in names if name in other][:3]
-        )
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [word for word in names if name in word][:3]
         hint = f"names like it are {', '.join(near)}" if near else "graphdbg show lists its nodes"
         raise NoSuchNodeError(f"{graph.id} has no node {name!r}", "", hint)
     distance = {centre: 0}
@@ -131,9 +129,8 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
     if len(chosen) < len(distance):
         near = counted(len(distance), "node is", "nodes are")
         part.notes.append(f"{near} within {counted(hops, 'hop')}; these are the nearest {most}")
-    title = (
-        f"{graph.id}: {len(part.boxes)} of {counted(len(graph.nodes), 'node')}, within {counted(hops, 'hop')} of {name}"
-    )
+    within = f"within {counted(hops, 'hop')} of {name}"
+    title = f"{graph.id}: {len(part.boxes)} of {counted(len(graph.nodes), 'node')}, {within}"
     return View(title, "around", part.boxes, part.clusters, part.edges, part.notes)
 
 
@@ -158,24 +155,13 @@ def part_of(
         node = graph.nodes[index]
         home = homes[box_id]
         lines = [*describe(node), unframed(paths[box_id], home.depth), *marks.get(index, [])]
-        hidden = len(({*node.inputs, *node.users} - shown) - _output_of(graph, node, marks))
-        part.boxes.append(
-            Box(
-                box_id,
-                shorten(node.name, _LONGEST_TITLE),
-                [shorten(line, _LONGEST_LINE) for line in lines if line],
-                node.family,
-                home.cluster,
-                False,
-                [node.name],
-                hidden,
-                index == focus,
-                node.detail,
-            )
-        )
-    spread = {
-        i for i in part.home if graph.nodes[i].scalar and len(graph.nodes[i].users) > MOST_SIZE_EDGES and i != focus
-    }
+        lines = [shorten(line, _LONGEST_LINE) for line in lines if line]
+        box = Box(box_id, shorten(node.name, _LONGEST_TITLE), lines, node.family, home.cluster, nodes=[node.name])
+        box.hidden = len(({*node.inputs, *node.users} - shown) - _output_of(graph, node, marks))
+        box.focus, box.detail = index == focus, node.detail
+        part.boxes.append(box)
+    sizes = [index for index in part.home if graph.nodes[index].scalar and index != focus]
+    spread = {index for index in sizes if len(graph.nodes[index].users) > MOST_SIZE_EDGES}
     if spread:
         part.notes.append(f"sizes that more than {MOST_SIZE_EDGES} nodes use are drawn without edges to them")
     for index in part.home:
@@ -225,11 +211,8 @@ def _marks(graph: DrawnGraph, shown: set[int], focus: int | None, part: GraphSha
             marks[item.node].append(mark)
     if len(shown) + 1 < len(graph.nodes):
         return marks
-    said = counted(
-        len(graph.outputs),
-        "output is marked on the box that makes it",
-        "outputs are marked on the boxes that make them",
-    )
+    one, many = "output is marked on the box that makes it", "outputs are marked on the boxes that make them"
+    said = counted(len(graph.outputs), one, many)
     part.notes.append(f"{said}; {saved} of them are there for the backward graph" if saved else said)
     return marks
 

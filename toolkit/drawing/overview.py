@@ -174,9 +174,8 @@ def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
 def _size(count: int, boxes: int) -> int:
     """The number of groups in each of at most `boxes` boxes: a round number."""
     least = -(-count // boxes)
-    return next(
-        (size for size in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50) if size >= least), -(-least // 50) * 50
-    )
+    round_sizes = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)
+    return next((size for size in round_sizes if size >= least), -(-least // 50) * 50)
 
 
 def around(plan: GroupPlan, bundle: list[Group]) -> Path:
@@ -219,19 +218,10 @@ def part_of(
             lines += _counts(nodes, folded.get(box, []), graph, title)
         else:
             title, lines = _input_words(nodes)
-        names = [node.name for node in nodes] + [graph.nodes[index].name for index in folded.get(box, [])]
-        part.boxes.append(
-            Box(
-                box,
-                shorten(title, 40),
-                [shorten(line, 44) for line in lines],
-                heaviest([node.family for node in nodes]),
-                places[box].cluster,
-                True,
-                names,
-                detail=_detail(nodes),
-            )
-        )
+        names = [graph.nodes[index].name for index in (*indices, *folded.get(box, []))]
+        lines, family = [shorten(line, 44) for line in lines], heaviest([node.family for node in nodes])
+        home, detail = places[box].cluster, _detail(nodes)
+        part.boxes.append(Box(box, shorten(title, 40), lines, family, home, True, names, detail=detail))
     mark_outputs(graph, part, prefix, side)
     part.edges += _edges(graph, part, set(members))
     return part
@@ -268,9 +258,8 @@ def _fold_inputs(
         part.notes.append("sizes that are handed in, and edges along which sizes are passed, are not drawn")
     left = sum(len(indices) for _, indices in kept[MOST_INPUT_BOXES:])
     if left:
-        part.notes.append(
-            f"{counted(left, 'input that several boxes use is', 'inputs that several boxes use are')} not drawn"
-        )
+        shared_ones = counted(left, "input that several boxes use is", "inputs that several boxes use are")
+        part.notes.append(f"{shared_ones} not drawn")
     return folded
 
 
@@ -282,9 +271,8 @@ def _words(plan: GroupPlan, bundle: list[Group], nodes: list[DrawnNode], framed:
         names = [name_within(path[-1].path, outer) if path else "" for path in (first, last)]
         shown = [path[-1].kind for group in bundle if (path := plan.path(group.members[0])) and path[-1].kind]
         kinds = Counter(shown).most_common(2)
-        return " … ".join(filter(None, names)), [
-            ", ".join(f"{kind} ×{count}" for kind, count in kinds)
-        ] if kinds else []
+        said = ", ".join(f"{kind} ×{count}" for kind, count in kinds)
+        return " … ".join(filter(None, names)), [said] * bool(said)
     if not first or first in plan.opened:  # what lies in no module, or in one that is opened
         busy = [node for node in nodes if node.family not in _QUIET] or nodes
         ops = list(dict.fromkeys(node.base for node in busy))

@@ -37,7 +37,7 @@ from ...dumps.schema import GraphRecord
 from ...dumps.short import shorten
 from ...dumps.tables import one_line, plain
 from ...dumps.wording import counted
-from . import LARGE, nodes
+from . import LARGE, dot, nodes
 from . import overview as overviews
 from .dot import Cluster, Edge, View, family, heaviest
 from .nodes import GraphShare, whole
@@ -86,11 +86,9 @@ def renderers() -> list[str]:
 def refuse_without_renderer(wanted: str) -> None:
     """Raises EnvironmentLackError when nothing here can make that format."""
     if wanted != "dot" and not renderers():
-        raise PackageMissingError(
-            f"cannot draw a {wanted}",
-            "there is no `dot` on PATH and pygraphviz is not installed",
-            "install Graphviz, or run pip install pygraphviz, which includes it, or ask for a .dot file",
-        )
+        why = "there is no `dot` on PATH and pygraphviz is not installed"
+        fix = "install Graphviz, or run pip install pygraphviz, which includes it, or ask for a .dot file"
+        raise PackageMissingError(f"cannot draw a {wanted}", why, fix)
 
 
 def write(text: str, path: Path, *, limit_s: float = LIMIT_S) -> str:
@@ -125,9 +123,8 @@ def rendered(text: str, wanted: str, limit_s: float = LIMIT_S) -> tuple[bytes, s
         if done.returncode == 0 and done.stdout:
             return centred(done.stdout) if wanted == "svg" else done.stdout, renderer
         failures.append(f"{renderer} {_end(done)}")
-    raise PackageMissingError(
-        f"cannot draw a {wanted}", "; ".join(failures), "ask for a .dot file, which needs no Graphviz"
-    )
+    fix = "ask for a .dot file, which needs no Graphviz"
+    raise PackageMissingError(f"cannot draw a {wanted}", "; ".join(failures), fix)
 
 
 def was_scaled(path: Path) -> bool:
@@ -221,9 +218,8 @@ def halves(joint: DrawnGraph) -> tuple[PictureHalf, PictureHalf, list[Link]]:
     kept = [node for node in joint.nodes if node.op != "output"]
     forward = [node.index for node in kept if not node.backward]
     backward = [node.index for node in kept if node.backward]
-    crossing = [
-        (used, index) for index in backward for used in joint.nodes[index].inputs if not joint.nodes[used].backward
-    ]
+    wires = ((used, index) for index in backward for used in joint.nodes[index].inputs)
+    crossing = [(used, index) for used, index in wires if not joint.nodes[used].backward]
     return PictureHalf(joint, forward), PictureHalf(joint, backward), crossing
 
 
@@ -249,10 +245,7 @@ def side_by_side(
 ) -> View:
     """Both halves in one picture, the backward one upside down, so that partners lie at the same height."""
     collapsed = by_module or depth is not None or len(forward.chosen) + len(backward.chosen) > LARGE
-    parts = [
-        _part(side, prefix, depth, collapsed=collapsed)
-        for side, (prefix, _) in zip((forward, backward), _SIDES, strict=True)
-    ]
+    parts = [_part(side, prefix, depth, collapsed=collapsed) for side, prefix in ((forward, "f"), (backward, "b"))]
     _name_gradients(forward, backward, parts[1])
     for edge in parts[1].edges:
         edge.against = True
@@ -328,18 +321,9 @@ def _autograd_forward(record: GraphRecord, backward: DrawnGraph) -> tuple[DrawnG
         op, target = ("placeholder", name) if parameter else ("call_function", f"aten.{base}.default")
         inputs = [places[other] for other in made_from if other in places]
         kind = family(op, target, "parameter" if parameter else "")
-        node = DrawnNode(
-            index,
-            plain(f"{base}_{number}"),
-            op,
-            plain(target),
-            plain(base),
-            kind,
-            f"[{', '.join(map(str, sizes))}]",
-            inputs,
-            source=plain(name) if parameter else "",
-        )
-        nodes.append(node)
+        value, source = f"[{', '.join(map(str, sizes))}]", plain(name) if parameter else ""
+        named = plain(f"{base}_{number}"), op, plain(target), plain(base)
+        nodes.append(DrawnNode(index, *named, kind, value, inputs, source=source))
         for used in inputs:
             nodes[used].users.append(index)
     _lend(record, backward, nodes, places)
@@ -421,10 +405,8 @@ def draw(
     else:
         view = view_of(of_saved(saved), wanted)
     if report is not None and view.kind == "by-module" and not wanted.by_module:
-        report(
-            f"{saved.id} is too large to be drawn node by node: this is its overview (--around NODE draws a "
-            "neighbourhood)"
-        )
+        large = f"{saved.id} is too large to be drawn node by node"
+        report(f"{large}: this is its overview (--around NODE draws a neighbourhood)")
     return finish(view, path, started, limit_s)
 
 
@@ -448,19 +430,7 @@ def _chosen(graph: DrawnGraph, wanted: Wanted) -> View:
 
 def finish(view: View, path: Path, started: float, limit_s: float = LIMIT_S) -> Drawn:
     """Renders a view into a new file; `started` is when the work on it began."""
-    from . import dot  # late: pydot
-
     renderer = write(dot.source(view), path, limit_s=limit_s)
     notes = [*view.notes, *(["it was too large for a .png and was made smaller: try .svg"] if was_scaled(path) else [])]
-    nodes = sum(len(box.nodes) for box in view.boxes)
-    return Drawn(
-        str(path),
-        view.kind,
-        renderer,
-        nodes,
-        len(view.boxes),
-        len(view.edges),
-        len(view.clusters),
-        round(time.perf_counter() - started, 3),
-        notes,
-    )
+    counts = sum(len(box.nodes) for box in view.boxes), len(view.boxes), len(view.edges), len(view.clusters)
+    return Drawn(str(path), view.kind, renderer, *counts, round(time.perf_counter() - started, 3), notes)

@@ -216,14 +216,9 @@ def without_meta(graph: DrawnGraph, *, keep_modules: bool = False) -> DrawnGraph
     kept = [
         replace(
             node,
-            value="",
-            frames=(),
             modules=node.modules if keep_modules else (),
-            where="",
-            code="",
-            seq_nr=-1,
-            size_bytes=None,
             detail=f"{node.name} = {node.target}",
+            **{name: getattr(DrawnNode, name) for name in ("value", "frames", "where", "code", "seq_nr", "size_bytes")},
         )
         for node in graph.nodes
     ]

@@ -36,17 +36,8 @@ from ..verdicts.own_passes import passes
 from ..verdicts.signature import Signature, from_answer
 from ..verdicts.verdict import Verdict, skipped
 from ..verdicts.verdict_words import RELATIONS, headline, text
-from .seen import (
-    NO_PROGRAM,
-    THE_MODELS,
-    Relation,
-    finding,
-    first_bad_of_eager,
-    first_bad_of_rung,
-    largest,
-    relation,
-    size_text,
-)
+from . import seen
+from .seen import NO_PROGRAM, THE_MODELS, Relation, finding, largest, relation, size_text
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -169,14 +160,8 @@ class _Reading:
                 yield from self._child(everything, sum(sizes[name] for name in names), shared)
 
     def _child(self, names: list[str] | None, size: int, shared: Path) -> Iterator[Event]:
-        payload = {
-            **self.how.payload(self.saved),
-            "rung": self.rung,
-            "names": names,
-            "bytes": size,
-            "work": str(self.work),
-            "shared": str(shared),
-        }
+        places = {"work": str(self.work), "shared": str(shared)}
+        payload = self.how.payload(self.saved) | {"rung": self.rung, "names": names, "bytes": size, **places}
         asked = ask(VALUES_TASK, payload, self.how.limit_s, server=self.server)
         for event in asked:
             if event["event"] == "value":
@@ -213,11 +198,11 @@ class _Reading:
         end = self.end
         end |= {"rows": len(self.rows), "seconds": seconds, "relation": None}
         if self.rung == "eager":
-            end["first_bad"] = first_bad_of_eager(self.rows)
+            end["first_bad"] = seen.first_bad_of_eager(self.rows)
         else:
             known = [how for how in RELATIONS if how in self.relations]
             end["relation"] = known[0] if known else None
-            end["first_bad"] = first_bad_of_rung(self.rows, self.wrong)
+            end["first_bad"] = seen.first_bad_of_rung(self.rows, self.wrong)
         end["wrong"] = [row["name"] for row in self.wrong]
         end["largest"] = largest(self.rows)
         bad = end["first_bad"]
@@ -234,10 +219,8 @@ class _Reading:
         """The command to go on with: bisect by node, where there is a failure that values alone do not explain."""
         if self.rung == "eager" or self.plain is None or self.plain.undecided or self.plain.stage == "eager":
             return []
-        command = f"graphdbg bisect {address(self.saved)} --by node" + (
-            "" if self.rung == "inductor" else f" --rung {self.rung}"
-        )
-        return [command]
+        under = "" if self.rung == "inductor" else f" --rung {self.rung}"
+        return [f"graphdbg bisect {address(self.saved)} --by node{under}"]
 
 
 def _batches(sizes: dict[str, int], most: int) -> list[list[str]]:
@@ -308,12 +291,9 @@ def at_node(
         outcome = replay(saved, rung, **how._asdict(), check=check, outputs=False, server=used)
         reading = AtNode(outcome, row.where)
         if rung != "eager":
-            signature = outcome.signature
-            gone = signature is not None and signature.kind in NO_PROGRAM
-            why = (
-                signature.text() if signature is not None and gone else outcome.text if outcome.verdict.skipped else ""
-            )
-            reading.alone = partitioned(saved, rung) or why
+            failed = outcome.signature
+            why = failed.text() if failed is not None and failed.kind in NO_PROGRAM else ""
+            reading.alone = partitioned(saved, rung) or why or (outcome.text if outcome.verdict.skipped else "")
         payload = {**how.payload(saved), "node": node, "rung": "eager" if reading.alone else rung}
         _ask(reading, payload, limit_s, used, report, terminal)
         if reading.stopped and payload["rung"] != "eager":  # with the values as outputs it may fail otherwise
@@ -338,9 +318,8 @@ def _ask(
             report(reading)
         return
     with Terminal() as given:
-        asked = ask(
-            TASK, payload | {TERMINAL: given.name, "term": os.environ.get("TERM", "")}, _FOREVER_S, server=server
-        )
+        at_terminal = payload | {TERMINAL: given.name, "term": os.environ.get("TERM", "")}
+        asked = ask(TASK, at_terminal, _FOREVER_S, server=server)
         reading.at = next((message for message in asked if "value" in message), {})
         if reading.at:
             report(reading)

@@ -52,9 +52,8 @@ def first_bad_of_eager(rows: Iterable[Row]) -> Row | None:
             continue
         for kind in ("inf", "nan"):
             if row.get(f"reference_{kind}") is not None and row[kind] > row[f"reference_{kind}"]:
-                return _bad(
-                    row, "overflow", f"{row[kind]} {kind.capitalize()} that float64 does not have ({row['dtype']})"
-                )
+                too_many = f"{row[kind]} {kind.capitalize()} that float64 does not have ({row['dtype']})"
+                return _bad(row, "overflow", too_many)
         if nan is None and row["nan"]:
             nan = row
     return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in float64 as well: {THE_MODELS}")
@@ -66,25 +65,22 @@ def first_bad_of_rung(rows: Sequence[Row], wrong: Sequence[dict[str, Any]]) -> R
     if not wrong:
         nan = next((row for row in rows if row.get("nan") and row.get("eager_nan")), None)
         return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in eager as well: {THE_MODELS}")
-    known = {row["name"]: row for row in rows}
-    bad = wrong[0]
-    return _bad(known.get(bad["name"], {"name": bad["name"]}), bad["kind"], bad["text"]) | {
-        "on_right_inputs": bad["error"]
-    }
+    known, bad = {row["name"]: row for row in rows}, wrong[0]
+    found = _bad(known.get(bad["name"], {"name": bad["name"]}), bad["kind"], bad["text"])
+    return found | {"on_right_inputs": bad["error"]}
 
 
 def largest(rows: Iterable[Row]) -> Row | None:
     """The node with the largest error to float64."""
     worst = max((row for row in rows if row.get("error")), key=lambda row: row["error"], default=None)
-    return None if worst is None else {key: worst.get(key) for key in ("name", "index", "line", "error", "eager_error")}
+    return None if worst is None else {key: worst.get(key) for key in _NAMED}
+
+
+_NAMED = ("name", "index", "line", "error", "eager_error")
 
 
 def _bad(row: Row, kind: str, text: str) -> Row:
-    return {
-        **{key: row.get(key) for key in ("name", "index", "line", "error", "eager_error")},
-        "kind": kind,
-        "text": text,
-    }
+    return {**{key: row.get(key) for key in _NAMED}, "kind": kind, "text": text}
 
 
 def finding(end: Row) -> str:
@@ -241,19 +237,13 @@ class ValuesSeen:
         places = sorted(self._wrong) if self.marked else []
         return places or ([] if self.first_bad is None else [self.first_bad])
 
-    def place(self, name: str | None) -> int | None:
-        """The place of a node among the rows."""
-        return self._places.get(name or "")
-
     def sentence(self) -> str:
         """The finding, or the progress so far."""
         if self.end:
             return str(self.end.get("sentence", ""))
         if self.ended:
-            return (
-                f"reading the values {self.ended}; the "
-                f"{counted(len(self.rows), 'row so far stands', 'rows so far stand')}"
-            )
+            stand = counted(len(self.rows), "row so far stands", "rows so far stand")
+            return f"reading the values {self.ended}; the {stand}"
         far = f"{len(self.rows):,} of {counted(self.nodes, 'node', form=',')}" if self.rows else ""
         return ", ".join(part for part in (self.stage, far) if part) + " ..." if self.stage or far else "starting ..."
 
@@ -276,16 +266,11 @@ class ValuesSeen:
 
     def columns(self, other: ValuesSeen | None = None) -> dict[str, tuple[Any, ...]]:
         """min, max, nan, inf and error by node, and the error under another rung (eager's own where none is given)."""
-        errors = None if other is None else {row.name: row.error for row in other.rows}
+        errors = {row.name: row.eager_error for row in self.rows}
+        if other is not None:
+            errors = {row.name: row.error for row in other.rows}
         return {
-            row.name: (
-                row.min,
-                row.max,
-                row.nan,
-                row.inf,
-                row.error,
-                row.eager_error if errors is None else errors.get(row.name),
-            )
+            row.name: (row.min, row.max, row.nan, row.inf, row.error, errors.get(row.name))
             for row in self.rows
             if not row.reason
         }

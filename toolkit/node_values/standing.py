@@ -115,22 +115,20 @@ def _row(
     }
     if isinstance(under, str):
         return row | {"reason": under}
-    seen, eager, exact = described(under), described(own), described(truth)
-    row |= {
-        "shape": [list(tensor.shape) for tensor in under] if len(under) != 1 else list(under[0].shape),
-        "dtype": str(under[0].dtype).removeprefix("torch."),
-        "min": seen.min,
-        "max": seen.max,
-        "mean": seen.mean,
-        "nan": seen.nan,
-        "inf": seen.inf,
-        "eager_nan": eager.nan,
-        "eager_inf": eager.inf,
-    }
+    eager, exact = described(own), described(truth)
+    row["shape"] = [list(tensor.shape) for tensor in under] if len(under) != 1 else list(under[0].shape)
+    row["dtype"] = str(under[0].dtype).removeprefix("torch.")
+    row |= _numbers(under) | {"eager_nan": eager.nan, "eager_inf": eager.inf}
     if truth and node.op not in INPUTS:
         row |= {"reference_nan": exact.nan, "reference_inf": exact.inf}
         row |= {"error": _error(under, truth), "eager_error": _error(own, truth)}
     return row
+
+
+def _numbers(tensors: Sequence[Any]) -> Row:
+    """What the elements are like."""
+    seen = described(tensors)
+    return {key: getattr(seen, key) for key in ("min", "max", "mean", "nan", "inf")}
 
 
 def _error(got: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> float | None:
@@ -346,11 +344,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     node = next(candidate for candidate in case.gm.graph.nodes if candidate.name == name)
     seen = _Seen(case, eager)
     names = [*dict.fromkeys(argument.name for argument in node.all_input_nodes), name]
-    got = (
-        _compiled(case, rung, [tapped for tapped in tappable(case.gm, eager) if tapped in names], seed)
-        if rung != "eager"
-        else None
-    )
+    tapped = [near_name for near_name in tappable(case.gm, eager) if near_name in names]
+    got = _compiled(case, rung, tapped, seed) if rung != "eager" else None
     mark("compare")
     rows: dict[str, dict[str, Any]] = {}
     with surroundings(case.spec):
@@ -362,10 +357,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         kept = {key: row.get(key) for key in ("error", "eager_error", "reason")}
         value = seen.value(near_name) if near_name == name else seen.as_read(name, near_name)
         other = {} if got is None or near_name not in got else {rung: sheet(got[near_name])}
-        shown.append(
-            {"name": near_name, "values": {"eager": sheet(value)} | other}
-            | {k: v for k, v in kept.items() if v is not None}
-        )
+        known = {key: number for key, number in kept.items() if number is not None}
+        shown.append({"name": near_name, "values": {"eager": sheet(value)} | other} | known)
     here = next((departure for departure in wrong or () if departure["name"] == name), None)
     answer = {
         "target": target_of(node),
@@ -377,12 +370,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     }
     if payload.get(TERMINAL):
         report(answer)
-        _prompt(
-            payload,
-            near,
-            seen,
-            {near_name: got[near_name] for near_name in names if near_name in got} if got is not None else {},
-        )
+        _prompt(payload, near, seen, {read: got[read] for read in names if read in got} if got is not None else {})
     return answer
 
 
@@ -456,28 +444,13 @@ def sheet(value: Any) -> list[dict[str, Any]]:
         return [row for part in value for row in sheet(part)]
     if not isinstance(value, torch.Tensor):
         return [{"text": repr(value)}]
-    numbers, plain = described([value]), value.layout is torch.strided
+    plain = value.layout is torch.strided
     places = itertools.islice(itertools.product(*map(range, value.shape)), FIRST)
-    dense = (
-        value.detach()
-        if plain and not value.is_quantized
-        else value.detach().to_dense()
-        if not plain
-        else value.dequantize()
-    )
-    return [
-        {
-            "dtype": str(value.dtype).removeprefix("torch."),
-            "shape": list(value.shape),
-            "stride": list(value.stride()) if plain else None,
-            "min": numbers.min,
-            "max": numbers.max,
-            "mean": numbers.mean,
-            "nan": numbers.nan,
-            "inf": numbers.inf,
-            "first": [_number(dense[place].item()) for place in places],
-        }
-    ]
+    own = value.dequantize() if value.is_quantized else value.detach()
+    dense = own if plain else own.to_dense()
+    form = {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
+    form["stride"] = list(value.stride()) if plain else None
+    return [form | _numbers([value]) | {"first": [_number(dense[place].item()) for place in places]}]
 
 
 def _number(value: Any) -> Any:

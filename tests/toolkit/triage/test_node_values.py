@@ -104,7 +104,7 @@ def test_a_wrong_kernel_is_the_first_bad_node_and_the_failure_is_the_same(tmp_pa
     assert next(row for row in rows_of(events) if row["name"] == "topk")["reason"] == "its parts are read one by one"
     assert seen.end["largest"]["error"] >= relu["error"]
     assert "extra outputs, which change the compiled program; with them the graph fails the same way" in seen.sentence()
-    assert seen.bad[0] == seen.first_bad == seen.place("relu")
+    assert seen.bad[0] == seen.first_bad == [row.name for row in seen.rows].index("relu")
 
 
 def test_a_failure_that_goes_away_with_the_outputs_marks_no_node(tmp_path: Path, server: ForkServer) -> None:
