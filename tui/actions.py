@@ -47,7 +47,7 @@ class Action:
             return "move"
         if self.id.startswith("app."):
             return "rooms" if self.typed.isdigit() else "everywhere"
-        return "here"
+        return "errors" if self.id.startswith("errors.") else "here"
 
     @property
     def rooms(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import shlex
 import signal
 import time
@@ -235,7 +236,7 @@ class Workbench(InTurn, Sturdy):
 
     def on_mount(self) -> None:
         """Shows the first screen."""
-        responsive.begin()
+        gc.disable()  # from now on only the collector collects
         self.ansi_theme_dark, self.ansi_theme_light = named_colours(dark=True), named_colours(dark=False)
         for theme in OURS:
             self.register_theme(theme)
@@ -252,14 +253,14 @@ class Workbench(InTurn, Sturdy):
 
     def on_unmount(self) -> None:
         """Garbage is collected as before."""
-        responsive.end()
+        gc.enable()
 
     async def on_event(self, event: events.Event) -> None:
         """Notes that a user is here."""
         if isinstance(event, events.InputEvent):
             self.collector.touched()
-            if responsive.much():
-                self.set_timer(responsive.AFTER_KEY_S, responsive.young)
+            if gc.get_count()[0] > responsive.MANY:
+                self.set_timer(responsive.AFTER_KEY_S, partial(gc.collect, 0))
         await super().on_event(event)
 
     @property

@@ -46,16 +46,8 @@ def running_search(graph: str | None) -> str | None:
 _BITES = 8
 """How many bites of each are read at one look."""
 
-WORDS = {
-    "starting": "starting",
-    "running": "running",
-    "ended": "finished",
-    "dead": "died",
-    "elsewhere": "elsewhere",
-    "unknown": "stopped",
-    "gone": "vanished",
-}
-"""The state of a minification in one word, as Home writes it."""
+WORDS = {"ended": "finished", "dead": "died", "unknown": "stopped", "gone": "vanished"}
+"""The states of a minification that Home writes with another word."""
 
 
 class Outs:
@@ -92,7 +84,8 @@ class Outs:
             line.status, line.text, line.bad = "damaged", str(error), True
             return line
         story = watched.story
-        line.status, line.bad, line.run = WORDS[watched.state], watched.state in ("dead", "gone"), story.graph
+        line.status = WORDS.get(watched.state, watched.state)
+        line.bad, line.run = watched.state in ("dead", "gone"), story.graph
         parts = [story.graph.partition("/")[2] or story.graph] if story.graph else []
         parts += [counted(len(story.queries), "query", form=",")] if story.queries else []
         if story.best is not None:

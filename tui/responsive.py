@@ -100,31 +100,6 @@ MANY, AFTER_KEY_S = 60_000, 0.1
 milliseconds, every twenty keys or so."""
 
 
-def begin() -> None:
-    """Turns automatic collection off: from now on only a `Collector` collects."""
-    gc.disable()
-
-
-def much() -> bool:
-    """Whether there are so many new objects that they cannot wait for a rest."""
-    return gc.get_count()[0] > MANY
-
-
-def young() -> None:
-    """Collects the newest objects."""
-    gc.collect(0)
-
-
-def loaded() -> None:
-    """Sets the present objects apart: they are not looked at again before a long rest."""
-    gc.freeze()
-
-
-def end() -> None:
-    """Restores automatic collection."""
-    gc.enable()
-
-
 class Collector:
     """Collects young garbage in short rests, all of it in long ones."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from platformdirs import user_config_path
 from rich.terminal_theme import TerminalTheme
+from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from ..dumps.errors import CannotWriteError
@@ -42,46 +43,19 @@ OURS = (
 )
 """Textual's themes, except what could not be read on their background."""
 
-_NORMAL = [
-    (0, 0, 0),
-    (160, 30, 30),
-    (30, 98, 10),
-    (132, 78, 0),
-    (30, 70, 170),
-    (110, 45, 145),
-    (0, 92, 128),
-    (85, 85, 85),
-]
-_BRIGHT = [
-    (85, 85, 85),
-    (190, 20, 20),
-    (40, 115, 0),
-    (150, 85, 0),
-    (0, 85, 170),
-    (160, 30, 160),
-    (0, 105, 130),
-    (40, 40, 40),
-]
-
-_GREYS = [(190, 190, 190)] * 8
-_DARK = [
-    (150, 150, 150),
-    (255, 95, 115),
-    (120, 200, 80),
-    (240, 175, 70),
-    (110, 170, 255),
-    (205, 150, 255),
-    (90, 205, 225),
-    (215, 215, 215),
-]
+_NORMAL = "000000 A01E1E 1E620A 844E00 1E46AA 6E2D91 005C80 555555"
+_BRIGHT = "555555 BE1414 287300 965500 0055AA A01EA0 006982 282828"
+_GREYS = "BEBEBE " * 8
+_DARK = "969696 FF5F73 78C850 F0AF46 6EAAFF CD96FF 5ACDE1 D7D7D7"
 
 
 def named_colours(dark: bool) -> TerminalTheme:
     """The colours by name, black, red, and so on to white, each of which can be read on the theme's greys: also as the
     greys that NO_COLOR makes of them, where marks stand for colours."""
+    rgb = lambda text: [Color.parse(f"#{colour}").rgb for colour in text.split()]  # noqa: E731
     if not dark:
-        return TerminalTheme((238, 238, 238), (0, 0, 0), _NORMAL, _BRIGHT)
-    return TerminalTheme((18, 18, 18), (224, 224, 224), _GREYS if os.environ.get("NO_COLOR") else _DARK)
+        return TerminalTheme((238, 238, 238), (0, 0, 0), rgb(_NORMAL), rgb(_BRIGHT))
+    return TerminalTheme((18, 18, 18), (224, 224, 224), rgb(_GREYS if os.environ.get("NO_COLOR") else _DARK))
 
 
 class Settings(msgspec.Struct):

@@ -16,7 +16,6 @@ import re
 import secrets
 import shlex
 import socket
-import sys
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
@@ -25,6 +24,7 @@ from textual_serve.server import Server
 
 from ..dumps.errors import ScreenError
 from ..dumps.output import emit, say
+from .jobs import command_of
 
 HOST = "127.0.0.1"
 NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
@@ -33,15 +33,9 @@ LARGEST = 1000
 """The most columns and lines of a page."""
 SHUTDOWN_S = 5.0
 """How long an open page can keep the server from ending; by default it would be a minute."""
-POLICY = "; ".join(
-    (
-        "default-src 'self'",
-        "style-src 'self' 'unsafe-inline'",
-        "script-src 'self' 'unsafe-inline'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "frame-ancestors 'none'",
-    )
+POLICY = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'"
 )
 FONT = (
     '<style>@font-face { font-family: "Roboto Mono"; '
@@ -134,15 +128,8 @@ def is_size(text: str) -> bool:
 
 def command_line(target: str | None, follow: bool) -> str:
     """The command line that each page runs."""
-    words = [
-        sys.executable,
-        "-m",
-        "graphdbg",
-        "tui",
-        *(["--follow"] if follow else []),
-        *(["--", target] if target else []),
-    ]
-    return shlex.join(words)
+    words = ["tui", *(["--follow"] if follow else []), *(["--", target] if target else [])]
+    return shlex.join(command_of(words))
 
 
 def listening(port: int) -> socket.socket:

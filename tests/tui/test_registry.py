@@ -14,7 +14,7 @@ from graphdbg.tui.actions import EVERYWHERE, Action
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.key_line import shown
 from graphdbg.tui.registry import BY_ID, REGISTRY, of_room
-from graphdbg.tui.screens.help import entries, matching
+from graphdbg.tui.screens.help import entries, keys_text, matching
 from graphdbg.tui.screens.palette import likeness
 
 from .stories import ROOMS
@@ -105,7 +105,7 @@ def test_the_palette_knows_the_words_of_the_field(typed: str) -> None:
 
 @pytest.mark.parametrize("name", ROOMS)
 def test_help_tells_every_key_of_a_room_and_nothing_that_is_not_there(name: str) -> None:
-    told = {key for entry in entries(name) for key in entry.keys.split(" ")}
+    told = {key for entry in entries(name) for key in keys_text(entry).split(" ")}
     there = {key for action in of_room(name) for one in action.keys for key in shown(one).split(" ")}
     assert told - there <= {"r", "y", "Y"}  # those of the panel of errors
     assert there <= told

@@ -1,13 +1,12 @@
 """The actions of a screen, from the registry; typed text filters it. Knows no action itself.
 
->>> [entry.keys for entry in entries("home") if entry.label == "help"]
+>>> [keys_text(entry) for entry in entries("home") if entry.label == "help"]
 ['?']
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.console import Group
 from rich.table import Table
@@ -17,14 +16,15 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
+from ..actions import Action
 from ..key_line import shown
 from ..registry import of_room
 from ..sheet import Sheet
 
 PANEL = (
-    ("r", "again", "With an open panel of an error: do again what failed."),
-    ("y", "copy", "With an open panel of an error: its text to the clipboard and a file."),
-    ("Y", "to file", "With an open panel of an error: its text to a file here."),
+    Action("errors.again", "r", "again", "With an open panel of an error: do again what failed."),
+    Action("errors.copy", "y", "copy", "With an open panel of an error: its text to the clipboard and a file."),
+    Action("errors.file", "Y", "to file", "With an open panel of an error: its text to a file here."),
 )
 
 
@@ -39,35 +39,24 @@ LANES = (
 GROUPS = {"here": "In this room", "rooms": "Rooms", "everywhere": "Everywhere", "move": "Moving", "errors": "Errors"}
 
 
-@dataclass(frozen=True)
-class HelpLine:
-    """One line of help."""
-
-    keys: str
-    label: str
-    help: str
-    words: str = ""
-    group: str = ""
+def keys_text(action: Action) -> str:
+    """The keys of an action, as they are printed on a keyboard."""
+    return " ".join(map(shown, action.keys))
 
 
-def entries(room: str) -> list[HelpLine]:
+def entries(room: str) -> list[Action]:
     """All that can be done in a room, by what it is for, in the order of the registry."""
-    known = sorted(of_room(room), key=lambda action: list(GROUPS).index(action.group))
-    own = [
-        HelpLine(" ".join(map(shown, action.keys)), action.label, action.help, action.words, action.group)
-        for action in known
-    ]
-    return own + [HelpLine(*row, group="errors") for row in PANEL]
+    return sorted([*of_room(room), *PANEL], key=lambda action: list(GROUPS).index(action.group))
 
 
-def matching(room: str, text: str) -> list[HelpLine]:
-    """The lines that hold every word of the text."""
+def matching(room: str, text: str) -> list[Action]:
+    """The actions that hold every word of the text."""
     words = text.lower().split()
-    texts = ((entry, f"{entry.keys} {entry.label} {entry.help} {entry.words}".lower()) for entry in entries(room))
+    texts = ((entry, f"{keys_text(entry)} {entry.label} {entry.help} {entry.words}".lower()) for entry in entries(room))
     return [entry for entry, entry_text in texts if all(word in entry_text for word in words)]
 
 
-def as_table(entries: Sequence[HelpLine], wide: bool) -> Table | Text:
+def as_table(entries: Sequence[Action], wide: bool) -> Table | Text:
     """Keys, what they do, and the command that does the same, as a table."""
     if not entries:
         return Text("Nothing here has these words.")
@@ -82,7 +71,7 @@ def as_table(entries: Sequence[HelpLine], wide: bool) -> Table | Text:
             group = entry.group
             table.add_row(Text(""), Text(GROUPS[group], "bold"), *([Text("")] if wide else []))
         description = Text(entry.label, "bold").append("  ").append(entry.help, "not bold")
-        row = [Text(entry.keys), description]
+        row = [Text(keys_text(entry)), description]
         table.add_row(*row, *([Text(f"graphdbg {entry.words}" if entry.words else "")] if wide else []))
     return table
 
@@ -90,9 +79,7 @@ def as_table(entries: Sequence[HelpLine], wide: bool) -> Table | Text:
 class Help(Sheet[None]):
     """The keys of one room."""
 
-    DEFAULT_CSS = """
-    Help VerticalScroll { height: auto; max-height: 100%; }
-    """
+    DEFAULT_CSS = "Help VerticalScroll { height: auto; max-height: 100%; }"
 
     def __init__(self, room: str) -> None:
         super().__init__(f"help: {room}")
@@ -117,15 +104,10 @@ class Help(Sheet[None]):
     def on_key(self, event: events.Key) -> None:
         """Moves the list while the cursor stays in the text."""
         scroll = self.query_one("#scroll", VerticalScroll)
-        moves = {
-            "down": scroll.scroll_down,
-            "up": scroll.scroll_up,
-            "pagedown": scroll.scroll_page_down,
-            "pageup": scroll.scroll_page_up,
-        }
-        if event.key in moves:
+        way = {"down": "down", "up": "up", "pagedown": "page_down", "pageup": "page_up"}.get(event.key)
+        if way:
             event.stop()
-            moves[event.key](animate=False)
+            getattr(scroll, f"scroll_{way}")(animate=False)
 
     def _fill(self, text: str) -> None:
         table = as_table(matching(self.room_name, text), self.size.width >= 90)

@@ -97,14 +97,8 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def go(self, where: str) -> None:
         """Moves as a key asks: down, up, page_down, page_up, top, end."""
-        far = {
-            "down": 1,
-            "up": -1,
-            "page_down": self.page,
-            "page_up": -self.page,
-            "top": -self.count,
-            "end": self.count,
-        }
+        page, all_of_it = self.page, self.count
+        far = {"down": 1, "up": -1, "page_down": page, "page_up": -page, "top": -all_of_it, "end": all_of_it}
         self.move(far[where])
 
     def move(self, by: int) -> None:

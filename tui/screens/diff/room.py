@@ -71,13 +71,7 @@ class DiffWidths:
     @property
     def side(self) -> int:
         """The width of one graph."""
-        return (
-            self.number
-            + 1
-            + self.name
-            + (self.target + 1 if self.target else 0)
-            + (self.value + 1 if self.value else 0)
-        )
+        return sum(width + 1 for width in (self.number, self.name, self.target, self.value) if width) - 1
 
     def head(self, sideways: Sideways) -> str:
         """The titles: which graph stands where."""
@@ -209,24 +203,15 @@ class DiffRoom(ListRoom):
         self.tell_where()
         a, b, joined = self.here.graph or "", self.here.other or "", self.joined
         if joined is None:
-            self.work(
-                lambda: by_seq_nr(resolve_graph(a).stage, resolve_graph(b).stage),
-                self._start,
-                group="sides",
-                doing="diff",
-            )
+            of_stages = lambda: by_seq_nr(resolve_graph(a).stage, resolve_graph(b).stage)  # noqa: E731
+            self.work(of_stages, self._start, group="sides", doing="diff")
         else:
             self._start(joined)
 
     def _start(self, joined: bool) -> None:
         self.joined = joined
-        words = [
-            "diff",
-            self.here.graph or "",
-            self.here.other or "",
-            "--by-seq-nr" if joined else "--side-by-side",
-            "--json",
-        ]
+        a, b = self.here.graph or "", self.here.other or ""
+        words = ["diff", a, b, "--by-seq-nr" if joined else "--side-by-side", "--json"]
 
         def take(batch: list[dict[str, Any]]) -> None:
             """Takes the comparison, in a thread of the job."""
@@ -249,10 +234,8 @@ class DiffRoom(ListRoom):
         if job is not self.job or self.sideways is not None or code in (0, DIFFERENCE_EXIT):
             return
         self._say("not compared; c chooses another graph")
-        what = f"cannot compare {self.here.graph} and {self.here.other}"
-        self.trouble(
-            JobFailedError(what, job.last_said(ending(code))), doing="diff", said=job.said, retry=self._compare
-        )
+        error = JobFailedError(f"cannot compare {self.here.graph} and {self.here.other}", job.last_said(ending(code)))
+        self.trouble(error, doing="diff", said=job.said, retry=self._compare)
 
     # -- showing
 
@@ -301,10 +284,9 @@ class DiffRoom(ListRoom):
             return
         row = sideways.row(at)
         a, b = sideways.sides
+        sides = (("A", a, row.a), ("B", b, row.b))
         users = [
-            f"{letter} {sideways.strings[side.lines[node]] or side.names[node]}"
-            for letter, side, node in (("A", a, row.a), ("B", b, row.b))
-            if node >= 0
+            f"{letter} {sideways.strings[side.lines[at]] or side.names[at]}" for letter, side, at in sides if at >= 0
         ]
         alone = "no partner on the other side" if self.joined and min(row.a, row.b) < 0 else ""
         what = row.text or row.mark or alone or "no difference"

@@ -10,6 +10,7 @@ What it shows is computed in `dumps/browse`; what most keys do lies in its parts
 
 from __future__ import annotations
 
+import gc
 import subprocess
 from concurrent.futures import Future
 from pathlib import Path
@@ -33,7 +34,7 @@ from ....dumps.errors import NotReadyError
 from ....dumps.store import SavedGraph
 from ....dumps.tables import plain
 from ....toolkit.node_values.seen import ValuesSeen
-from ... import job_files, responsive
+from ... import job_files
 from ...base_screen import in_thread
 from ...here import Here
 from ...jobs import command_of
@@ -479,15 +480,10 @@ class GraphRoom(Room):
         self.rows.prepare()
         self.tab_keys.mount()
         self.marks.begin()
-        self.call_after_refresh(responsive.loaded)
-        saved = self.saved
-        if saved is not None:
-            self.work(
-                lambda: kernel_column(saved, view),
-                self.rows.kernel_column,
-                group="kernels",
-                doing="reading the kernels",
-            )
+        self.call_after_refresh(gc.freeze)  # what there is now is not looked through again before a long rest
+        if (saved := self.saved) is not None:
+            read = lambda: kernel_column(saved, view)  # noqa: E731
+            self.work(read, self.rows.kernel_column, group="kernels", doing="reading the kernels")
 
     def on_screen_resume(self) -> None:
         """Gives the keys to the table when the screen comes back, and looks for values."""

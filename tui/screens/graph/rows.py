@@ -26,25 +26,8 @@ from ...sheet import Choose
 if TYPE_CHECKING:
     from .room import GraphRoom
 
-SORT_KEYS = {
-    "g": "",
-    "n": "name",
-    "o": "op",
-    "d": "dtype",
-    "s": "shape",
-    "t": "stride",
-    "b": "bytes",
-    "f": "flops",
-    "u": "users",
-    "m": "module",
-    "l": "file",
-    "k": "kernel",
-    "w": "min",
-    "x": "max",
-    "a": "nan",
-    "i": "inf",
-    "e": "error",
-}
+_SORTED = "name op dtype shape stride bytes flops users module file kernel min max nan inf error"
+SORT_KEYS = {"g": "", **dict(zip("nodstbfumlkwxaie", _SORTED.split(), strict=True))}
 """The key behind `s` -> the column; g is the order of the graph."""
 
 

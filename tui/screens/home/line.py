@@ -19,17 +19,10 @@ from ....dumps.browse.listing import GRAPHS, ListingLine
 from ....dumps.tables import plain
 
 MARKS = {
-    "failed": "✗",
-    "died": "✗",
-    "killed": "✗",
-    "running": "▶",
-    "compiling": "▶",
-    "ran": "✓",
-    "compiled": "✓",
+    **dict.fromkeys(("failed", "died", "killed"), "✗"),
+    **dict.fromkeys(("running", "compiling", "starting"), "▶"),
+    **dict.fromkeys(("ran", "compiled", "ok", "finished"), "✓"),
     "captured": "·",
-    "ok": "✓",
-    "finished": "✓",
-    "starting": "▶",
 }
 """A glyph beside the word of a status, so that neither needs a colour."""
 
@@ -61,15 +54,8 @@ class HomeColumns:
         stage = 0 if "stage" in gone else max((len(line.stage) for line in graphs), default=5)
         status = max((len(line.status_text()) for line in graphs), default=0) + 2
         function = max((len(line.function) for line in graphs), default=0) if width >= _BOTH else 0
-        return cls(
-            max(9, min(name, max(16, width // 3))),
-            min(stage, 20),
-            max(10, min(status, 20)),
-            "kernels" not in gone,
-            "seconds" not in gone,
-            min(function, width // 3),
-            width,
-        )
+        name, stage, status = max(9, min(name, max(16, width // 3))), min(stage, 20), max(10, min(status, 20))
+        return cls(name, stage, status, "kernels" not in gone, "seconds" not in gone, min(function, width // 3), width)
 
     def head(self) -> str:
         """The titles."""
@@ -87,15 +73,11 @@ class HomeColumns:
             return self._graph(line, folded, kernels)
         sign = ("▸ " if folded else "▾ ") if line.folds else "  "
         if line.kind == "section":
-            return [
-                ("  " * line.depth + (sign if line.folds else " "), ""),
-                (line.name, "bold"),
-                (f"  {line.text}", "dim"),
-            ]
+            start = "  " * line.depth + (sign if line.folds else " ")
+            return [(start, ""), (line.name, "bold"), (f"  {line.text}", "dim")]
         if line.kind == "note":
-            return [
-                ("  " * line.depth + ("! " if line.bad else "  ") + plain(line.name), "yellow" if line.bad else "dim")
-            ]
+            start, style = ("! ", "yellow") if line.bad else ("  ", "dim")
+            return [("  " * line.depth + start + plain(line.name), style)]
         mark = MARKS.get(line.status, "✗" if line.bad else "")
         status = f" {mark} {line.status_text()}".replace("  ", " ") if line.status or mark else ""
         style = "bold red" if line.bad else "green" if line.status == "running" else "cyan"

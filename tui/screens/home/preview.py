@@ -15,7 +15,7 @@ import contextlib
 import itertools
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,13 +70,9 @@ class Overview:
         changed = self._find_runs()
         last = time.monotonic()
         for name, run in list(self.runs.items()):
-            fresh = run.poll()
-            if fresh or name not in self._made:
-                self._made[name] = run_lines(name, run)
-                changed = True
-            elif (older := aged(self._made[name], run)) is not self._made[name]:
-                self._made[name] = older
-                changed = True
+            before = self._made.get(name)
+            lines = run_lines(name, run) if run.poll() or before is None else aged(before, run)
+            changed, self._made[name] = changed or lines is not before, lines
             if time.monotonic() - last > PUBLISH_S:
                 self._join()
                 publish()
@@ -117,35 +113,21 @@ class Overview:
         lines = [self._with_verdict(line) for line in listing]
         for place, line in enumerate(lines):
             if line.kind == "compile" and line.folds and line.compiled and not line.bad and not line.since:
-                judged = [
-                    at for at in range(place + 1, place + 1 + len(line.compiled.rows)) if lines[at] is not listing[at]
-                ]
-                for at in sorted(judged, key=lambda at: not lines[at].bad)[:1]:
-                    of = lines[at]
-                    lines[place] = msgspec.structs.replace(
-                        line,
-                        status=of.status,
-                        error=of.error,
-                        bad=of.bad,
-                        target=of.target,
-                        path=of.path,
-                        judged=of.name,
-                    )
-        return [
-            head,
-            *(line for line in mine if line not in ended),
-            *lines,
-            *_section("jobs", ended, f"{head.key} jobs", 1),
-        ]
+                inside = range(place + 1, place + 1 + len(line.compiled.rows))
+                judged = [lines[at] for at in inside if lines[at] is not listing[at]]
+                for of in sorted(judged, key=lambda line: not line.bad)[:1]:
+                    shown = {key: getattr(of, key) for key in ("status", "error", "bad", "target", "path")}
+                    lines[place] = msgspec.structs.replace(line, judged=of.name, **shown)
+        others = [line for line in mine if line not in ended]
+        return [head, *others, *lines, *_section("jobs", ended, f"{head.key} jobs", 1)]
 
     def _with_verdict(self, line: ListingLine) -> ListingLine:
         """The line with the verdict on a graph that ran, which says more than that it ran."""
         judged = self.verdicts.of(line.target) if line.kind in GRAPHS and not line.bad and not line.since else None
         if judged is None or (line.kind == "compile" and line.folds):
             return line
-        return msgspec.structs.replace(
-            line, status=judged.word, error=judged.said if judged.bad else line.error, bad=judged.bad
-        )
+        error = judged.said if judged.bad else line.error
+        return msgspec.structs.replace(line, status=judged.word, error=error, bad=judged.bad)
 
     def _run_of(self, target: str) -> str:
         """The listed run that a graph lies in, as it was typed here; empty where it lies in none."""
@@ -212,14 +194,13 @@ def _jobs(jobs: list[job_files.JobFile]) -> list[ListingLine]:
     lines: list[ListingLine] = []
     for kept in jobs:
         about = kept.record.words[1] if len(kept.record.words) > 1 else ""
-        line = ListingLine(
-            f"job {kept.folder.name}", "job", kept.line, 1, status=kept.state, path=kept.folder, run=about
-        )
+        key = f"job {kept.folder.name}"
+        line = ListingLine(key, "job", kept.line, 1, status=kept.state, path=kept.folder, run=about)
         if kept.state == "running":
-            line.text, line.since = "", kept.record.started
+            line.since = kept.record.started
         else:
-            line.bad = kept.state == "gone" or kept.code not in (*job_files.NORMAL, None)
             how = "" if kept.code in (*job_files.NORMAL, None) else ending(kept.code).removeprefix("it ")
+            line.bad = kept.state == "gone" or bool(how)
             line.text = " · ".join(filter(None, (ago_text(kept.age_s()), how, job_files.finding(kept))))
         lines.append(line)
     return lines
@@ -238,10 +219,7 @@ def preview(line: ListingLine, overview: Overview, width: int, rows: int = 20) -
     if line.kind == "run" and line.target in overview.runs:
         return _run(line, overview)
     if line.kind == "out":
-        return [
-            Text(plain(said), "bold" if not place else "")
-            for place, said in enumerate(overview.sentences_of(line.name))
-        ]
+        return _headed(overview.sentences_of(line.name), "bold")
     if line.kind == "job" and line.path is not None:
         return _job(line)
     return [Text(plain(line.text or line.name))]
@@ -254,9 +232,7 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
     judged = overview.verdicts.of(line.target)
     error = (row.error or "").strip().splitlines()
     stack, short = calls(row.error or ""), len(error) <= SHORT
-    texts = [
-        Text(plain(text), "bold red" if not place else "") for place, text in enumerate(error if short else error[:1])
-    ]
+    texts = _headed(error if short else error[:1], "bold red")
     if row.at:
         texts.append(Text(f"last seen in {plain(row.at)}", "bold red" if row.lost else ""))
     texts += _verdict(judged) if judged else []
@@ -277,9 +253,8 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
 def _verdict(judged: Judged) -> list[Text]:
     """The last verdict, with when it was asked for."""
     style = {"bad": "bold red", "ok": "green", "doubt": "yellow"}.get(verdict_words.tone(judged.record), "")
-    when = time.strftime(
-        "%H:%M" if time.time() - judged.started < 86400 else "%d %b %H:%M", time.localtime(judged.started)
-    )
+    clock = "%H:%M" if time.time() - judged.started < 86400 else "%d %b %H:%M"
+    when = time.strftime(clock, time.localtime(judged.started))
     first = verdict_words.first_line(judged.record)
     texts = [Text(f"verdict of {when}: ", "bold").append(plain(first), style)]
     said = judged.record.reason.strip()
@@ -292,20 +267,16 @@ def _verdict(judged: Judged) -> list[Text]:
 
 def _frame(line: ListingLine, stack: list[Frame], judged: Judged | None) -> Frame | None:
     """The user's line that the failure, the verdict, or else the compile is about."""
-    program_lines = line.compiled.by_dynamo if line.compiled else None
-    mine = [frame for frame in stack if frame.user]
-    if mine:
+    if mine := [frame for frame in stack if frame.user]:
         return mine[-1]
-    where = judged.record.where if judged else None
-    if where is not None and where.line and program_lines is not None:
+    if line.compiled is None or line.compiled.by_dynamo is None:
+        return None
+    function, where = line.compiled.by_dynamo[0], judged.record.where if judged else None
+    if where is not None and where.line:
         name, _, number = where.line.rpartition(":")
-        if Path(program_lines[0].file).name == name and number.isdigit():
-            return Frame(program_lines[0].file, int(number), "", "")
-    return (
-        Frame(program_lines[0].file, program_lines[0].line, program_lines[0].name, "")
-        if program_lines and program_lines[0].file
-        else None
-    )
+        if Path(function.file).name == name and number.isdigit():
+            return Frame(function.file, int(number), "", "")
+    return Frame(function.file, function.line, function.name, "") if function.file else None
 
 
 def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
@@ -321,13 +292,11 @@ def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
         if not 0 < frame.line <= len(lines):
             return quoted
         first = max(1, frame.line - around)
-        shown = enumerate(lines[first - 1 : frame.line + around], start=first)
-        head = Text(plain(frame.where) + (f" in {plain(frame.function)}" if frame.function else ""), "cyan")
-        signs = [(number, ">" if number == frame.line else " ", code) for number, code in shown]
-        return [
-            head,
-            *(Text(f"{sign}{number:>5}  {plain(code)}", "bold" if sign == ">" else "") for number, sign, code in signs),
-        ]
+        texts = [Text(plain(frame.where) + (f" in {plain(frame.function)}" if frame.function else ""), "cyan")]
+        for number, code in enumerate(lines[first - 1 : frame.line + around], start=first):
+            sign, style = (">", "bold") if number == frame.line else (" ", "")
+            texts.append(Text(f"{sign}{number:>5}  {plain(code)}", style))
+        return texts
     return quoted
 
 
@@ -340,45 +309,32 @@ def _next(line: ListingLine, row: ListedGraph, judged: Judged | None) -> list[tu
     if row.status in IN_FLIGHT and not row.lost:
         return []
     if judged is not None and judged.bad:
-        shrink = [judged.record.minify] if judged.record.minify else []
+        shrink = judged.record.minify or ""
         if not shrink and judged.rung in NAMES:
-            shrink = [
-                shlex.join(
-                    [
-                        "graphdbg",
-                        "minify",
-                        line.target,
-                        *MinifyOptions(rung=judged.rung, imports=judged.imports).words(),
-                    ]
-                )
-            ]
-        others = [command for command in judged.record.next if command not in shrink]
-        return [
-            *(("5", "shrink it to a repro", command) for command in shrink),
-            *(("then", "", command) for command in others),
-        ]
+            options = MinifyOptions(rung=judged.rung, imports=judged.imports).words()
+            shrink = shlex.join(["graphdbg", "minify", line.target, *options])
+        todo = [("5", "shrink it to a repro", shrink)] if shrink else []
+        return todo + [("then", "", command) for command in judged.record.next if command != shrink]
     if row.status == "failed" or row.lost:
         return [triage, ("5", "shrink it to a repro", f"graphdbg minify {target}")]
     if judged is not None:
-        return [
-            ("2", "its nodes", f"graphdbg show {target}"),
-            *(("then", "", command) for command in judged.record.next),
-        ]
+        then = [("then", "", command) for command in judged.record.next]
+        return [("2", "its nodes", f"graphdbg show {target}"), *then]
     return [triage]
 
 
 def _minified(line: ListingLine, overview: Overview) -> list[tuple[str, str, str]]:
     """The newest finished minification of the graph."""
-    ended = [
-        search
-        for search in overview.lines
-        if (search.kind, search.run, search.status) == ("out", line.target, "finished")
-    ]
-    repros = [search for search in ended if search.path is not None and (search.path / "repro.py").exists()][:1]
-    return [
-        ("done", f"minified in {plain(search.name)}", f"python {shlex.quote(search.name)}/repro.py")
-        for search in repros
-    ]
+    for found in overview.lines:
+        ended = (found.kind, found.run, found.status) == ("out", line.target, "finished")
+        if ended and found.path is not None and (found.path / "repro.py").exists():
+            return [("done", f"minified in {plain(found.name)}", f"python {shlex.quote(found.name)}/repro.py")]
+    return []
+
+
+def _headed(lines: Iterable[str], style: str) -> list[Text]:
+    """The lines, of which the first has a style."""
+    return [Text(plain(line), "" if place else style) for place, line in enumerate(lines)]
 
 
 def _do(key: str, what: str, command: str) -> Text:
@@ -395,14 +351,9 @@ def _run(line: ListingLine, overview: Overview) -> list[Text]:
     seconds = sum(compiled.seconds or 0.0 for compiled in compiles)
     parts = [began, f"{counted(len(compiles), 'compile')} in {seconds:.1f} s", counted(len(run.processes), "process")]
     texts.append(Text(plain(" · ".join(filter(None, parts)))))
-    slowest = sorted(
-        (compiled for compiled in compiles if compiled.seconds), key=lambda compiled: -(compiled.seconds or 0.0)
-    )[:3]
-    texts += [
-        Text(f"{compiled.seconds:>8.2f} s  {plain(compiled.id)}  {plain(compiled.function(60))}")
-        for compiled in slowest
-        if len(compiles) > 1
-    ]
+    timed = [compiled for compiled in compiles if compiled.seconds] if len(compiles) > 1 else []
+    for compiled in sorted(timed, key=lambda compiled: -(compiled.seconds or 0.0))[:3]:
+        texts.append(Text(f"{compiled.seconds:>8.2f} s  {plain(compiled.id)}  {plain(compiled.function(60))}"))
     texts += [Text(plain(said), "red") for compiled in compiles for said in compiled.trouble()]
     texts.append(_do("t", "judge all of its graphs", f"graphdbg triage {target}"))
     texts.append(_do("w", "why each graph is there", f"graphdbg ls {target} --why"))

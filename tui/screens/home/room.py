@@ -16,17 +16,8 @@ from textual import getters
 from textual.app import ComposeResult
 from textual.widgets import Input, Static
 
-from ....dumps.browse.listing import (
-    GRAPHS,
-    POLL_S,
-    ListingLine,
-    filtered,
-    first_bad,
-    following_text,
-    kernels_of,
-    suggestion,
-    visible,
-)
+from ....dumps.browse import listing
+from ....dumps.browse.listing import GRAPHS, ListingLine, first_bad, suggestion, visible
 from ....dumps.errors import InUseError, NotReadyError
 from ....dumps.tables import plain
 from ....dumps.wording import counted
@@ -106,7 +97,7 @@ class HomeRoom(ListRoom):
         self._hint("reading ...")
         self.rows.focus()
         self.do_home_again()
-        self.set_interval(POLL_S if self.follow else LOOK_S, self.do_home_again)
+        self.set_interval(listing.POLL_S if self.follow else LOOK_S, self.do_home_again)
 
     @property
     def line(self) -> ListingLine | None:
@@ -150,10 +141,8 @@ class HomeRoom(ListRoom):
             inside = visible(lines, {line.key for line in lines if line.kind == "run"} & self.folded)
             bad = first_bad(inside)
             opened = None if bad is None else inside[bad].compiled
-            self.folded -= {
-                line.key for line in inside if line.kind == "compile" and line.compiled is opened is not None
-            }
-        shown = filtered(lines, self.words, self.folded) if self.words else visible(lines, self.folded)
+            self.folded -= {line.key for line in inside if line.kind == "compile" and line.compiled is opened}
+        shown = listing.filtered(lines, self.words, self.folded) if self.words else visible(lines, self.folded)
         self.lines = shown
         place = next((place for place, line in enumerate(shown) if line.key == at), None)
         if self.pinned:
@@ -207,7 +196,7 @@ class HomeRoom(ListRoom):
                 self._kernels[path] = count
                 self.rows.refresh()
 
-            self.work(lambda: kernels_of(path), known, doing="counting kernels")
+            self.work(lambda: listing.kernels_of(path), known, doing="counting kernels")
         return self._kernels[line.path]
 
     def on_resize(self) -> None:
@@ -218,13 +207,11 @@ class HomeRoom(ListRoom):
         self.call_after_refresh(self._preview)
 
     def _lay_out(self) -> None:
-        lines = (
-            self.lines if self.size.width < 100 else self.overview.lines
-        )  # with room, what is folded takes its place, too
+        # with room, what is folded takes its place, too
+        lines = self.lines if self.size.width < 100 else self.overview.lines
         self._layout = HomeColumns.of(lines, self.size.width)
-        self.query_one("#heads", Static).update(
-            self._layout.head() if any(line.kind in GRAPHS for line in self.lines) else ""
-        )
+        head = self._layout.head() if any(line.kind in GRAPHS for line in self.lines) else ""
+        self.query_one("#heads", Static).update(head)
 
     def _stand_on(self) -> None:
         """Makes the graph under the cursor the one that the other screens are about."""
@@ -287,16 +274,14 @@ class HomeRoom(ListRoom):
         if line.kind == "run" and not line.bad:
             return f"{line.name}: enter shows or hides its graphs" if line.folds else f"{line.name}: {line.text}"
         if self.words:
-            compiles = sum(line.kind == "compile" for line in self.overview.lines)
-            listed = sum(line.kind == "compile" for line in self.lines)
-            return (
-                f"{listed:,} of {counted(compiles, 'compile', form=',')} · "
-                f"{suggestion(line) or line.error or line.name}"
+            listed, compiles = (
+                sum(line.kind == "compile" for line in lines) for lines in (self.lines, self.overview.lines)
             )
+            of = f"{listed:,} of {counted(compiles, 'compile', form=',')}"
+            return f"{of} · {suggestion(line) or line.error or line.name}"
         opens = "enter shows its graphs · 2 its nodes" if line.folds else "enter shows its nodes"
-        if (
-            line.error and line.saved and self._zoom != "none" and self.size.height >= LEAST_ROWS
-        ):  # it stands below in full
+        below = self._zoom != "none" and self.size.height >= LEAST_ROWS
+        if line.error and line.saved and below:  # it stands there in full
             return suggestion(line) or f"{line.name}: enter shows its nodes · 4 replays it · 5 minifies it"
         return suggestion(line) or line.error or line.text or f"{line.name}: {opens}"
 
@@ -310,7 +295,7 @@ class HomeRoom(ListRoom):
     def _following(self, line: ListingLine) -> str:
         run = next(iter(self.overview.runs.values()), None)
         pin = "pinned to the newest: F lets go" if self.pinned else "F pins the newest"
-        return "" if run is None else f"{following_text(run)} · {suggestion(line) or pin}"
+        return "" if run is None else f"{listing.following_text(run)} · {suggestion(line) or pin}"
 
     # -- what commands say the same
 
@@ -359,42 +344,32 @@ class HomeRoom(ListRoom):
 
     def _to_graph_of(self, line: ListingLine) -> None:
         """Moves from an opened compile to the graph to look at."""
-        inside = self.lines[self.rows.cursor + 1 :]
-        graph_row = next(
-            (place for place, below in enumerate(inside, self.rows.cursor + 1) if below.target == line.target), None
-        )
-        if line.kind == "compile" and line.key not in self.folded and graph_row is not None:
-            self.rows.move_to(graph_row)
+        below = range(self.rows.cursor + 1, len(self.lines))
+        graph_rows = [place for place in below if self.lines[place].target == line.target]
+        if line.kind == "compile" and line.key not in self.folded and graph_rows:
+            self.rows.move_to(graph_rows[0])
 
     def do_home_fold(self, fold: bool | None = None) -> None:
         """Folds, unfolds, or switches between both."""
         line = self.line
-        if line is None or fold is (line.key in self.folded and line.folds):
+        if line is None or (line.folds and fold is (line.key in self.folded)):
             return
-        if fold is False and not line.folds:
-            return
-        if not line.folds:
+        if line.folds:
+            self.folded ^= {line.key}
+            self.show_lines()
+        elif fold is not False:
             above = [place for place in range(self.rows.cursor) if self.lines[place].depth < line.depth]
-            if above:
-                self.rows.move_to(above[-1])
-            return
-        self.folded ^= {line.key}
-        self.show_lines()
+            self.rows.move_to(above[-1] if above else self.rows.cursor)
 
     def do_home_failed(self, step: int) -> None:
         """Goes to the next failed graph, or the one before."""
         count = len(self.lines)
         order = [(self.rows.cursor + step * far) % count for far in range(1, count + 1)] if count else []
-        bad = [
-            place
-            for place, line in enumerate(self.lines)
-            if line.kind in GRAPHS and line.bad and not self._opened(place)
-        ]
-        failed_row = next((place for place in order if place in bad), None)
-        if failed_row is None:
-            self._hint("no graph failed among those listed")
-        else:
-            self.rows.move_to(failed_row)
+        for place in order:
+            if self.lines[place].kind in GRAPHS and self.lines[place].bad and not self._opened(place):
+                self.rows.move_to(place)
+                return
+        self._hint("no graph failed among those listed")
 
     def do_home_pin(self) -> None:
         """Pins the cursor to the newest graph, or lets go."""

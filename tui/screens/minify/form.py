@@ -86,9 +86,8 @@ class MinifyForm(VerticalScroll):
             line, wrong = shlex.join(["graphdbg", *self.start().words()]), ""
         except GraphdbgError as error:
             line, wrong = "", str(error)
-        self.query_one("#form-command", Static).update(
-            Text.assemble(("$ ", "dim"), line) if line else Text(wrong, "bold red")
-        )
+        command = Text.assemble(("$ ", "dim"), line) if line else Text(wrong, "bold red")
+        self.query_one("#form-command", Static).update(command)
         focused = next((name for name in FIELDS if self.query_one(f"#form-{name}", Input).has_focus), None)
         hint = f"{FLAGS.get(focused, '-o')}: {HINTS[focused]}" if focused else "tab: change the options"
         begins = "enter starts it; it goes on when you leave. " if line else ""

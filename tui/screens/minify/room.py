@@ -199,12 +199,8 @@ class MinifyRoom(ViewsRoom):
     # -- following
 
     def follow(self, watched: Watched) -> None:
-        self.watched, self.looked, self._named, self._last_state = (
-            watched,
-            Looked(ascii_only=ascii_only()),
-            "",
-            "starting",
-        )
+        self.watched, self.looked = watched, Looked(ascii_only=ascii_only())
+        self._named, self._last_state = "", "starting"
         self._drawn = -1, watched.state
         self.view = len(VIEWS) - 1 if watched.state == "ended" else self.views.index("Candidate")
         self.form.display = False
@@ -308,11 +304,8 @@ class MinifyRoom(ViewsRoom):
             self._drawn, self._drawn_at = drawn, now
             self.query_one(Plot).draw(picture(watched, ascii_only=ascii_only()))
         wide = self.live.has_class("wide")
-        facts = (
-            telling.figures(watched, time.time())
-            if wide
-            else [(fact, "") for fact in telling.facts(watched, time.time())]
-        )
+        tell = telling.figures if wide else telling.facts
+        facts = [fact if isinstance(fact, tuple) else (fact, "") for fact in tell(watched, time.time())]
         stage, printed = self.looked.output
         if stage and not wide:
             facts.insert(2, (f"{stage}: {printed[-1] if printed else 'it has printed nothing so far'}", "dim"))
@@ -346,10 +339,9 @@ class MinifyRoom(ViewsRoom):
     def _tabs(self, watched: Watched) -> Text:
         names = [(view.name, view.count(watched, self.looked)) for view in VIEWS]
         full = [f" {name} {count} " if count else f" {name} " for name, count in names]
-        if sum(map(len, full)) > self.lines.size.width:
-            full = [f" {name} " for name, _ in names]
-        if sum(map(len, full)) > self.lines.size.width:
-            full = [f"{name} " for name, _ in names]
+        for form in (" {} ", "{} "):
+            if sum(map(len, full)) > self.lines.size.width:
+                full = [form.format(name) for name, _ in names]
         return self.names(full)
 
     # -- opening

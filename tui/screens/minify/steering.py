@@ -65,11 +65,8 @@ class MinifySteering:
         if path := self._chosen("Other failures", others(self.following(), self.room.looked), "other failure").path:
             return str(path)
         why = "cases are written when the search ends" if self.following().state == "running" else "it was not written"
-        raise NotReadyError(
-            "there is no case of this failure yet",
-            why,
-            "wait for the end, or press x, which stops and keeps the result so far",
-        )
+        fix = "wait for the end, or press x, which stops and keeps the result so far"
+        raise NotReadyError("there is no case of this failure yet", why, fix)
 
     def do_minify_minify(self) -> None:
         """The form again, for the other failure under the cursor or for the same graph; what runs goes on, and 1 lists
@@ -125,9 +122,8 @@ class MinifySteering:
             return
         steps = telling.steps(self._steerable())
         self.room.to_view(self.room.views.index("Steps"))
-        self.room.lines.move_to(
-            VIEWS[self.room.view].first + next((at for at, step in enumerate(steps) if not step.begun), 0)
-        )
+        next_one = next((at for at, step in enumerate(steps) if not step.begun), 0)
+        self.room.lines.move_to(VIEWS[self.room.view].first + next_one)
         self.room.notify("P again: the step under the cursor is the next one.", timeout=5)
 
     def do_minify_pause(self) -> None:
@@ -140,9 +136,8 @@ class MinifySteering:
         story = watched.story
         best = story.best or story.original
         kept = f"The best case so far has {best[0]} of {counted(story.original[0], 'node')}"
-        question = (
-            f"End the search in {watched.out}?\n{kept}; it is checked, kept in {watched.out / 'case'} and reported."
-        )
+        where = f"it is checked, kept in {watched.out / 'case'} and reported"
+        question = f"End the search in {watched.out}?\n{kept}; {where}."
 
         def answered(answer: str | None) -> None:
             if answer == "x":
@@ -181,11 +176,8 @@ class MinifySteering:
             case "running":
                 return watched
             case "elsewhere":
-                raise CannotResumeError(
-                    "the search cannot be steered from here",
-                    "it runs on another host",
-                    f"there: graphdbg tui {watched.out}",
-                )
+                what, why = "the search cannot be steered from here", "it runs on another host"
+                raise CannotResumeError(what, why, f"there: graphdbg tui {watched.out}")
             case "starting":
                 raise NotReadyError("the search has not begun", "its first query is still to come", "wait a moment")
             case _:

@@ -92,9 +92,8 @@ def _steps(watched: Watched, looked: Looked) -> list[Text]:
 
 def _history(watched: Watched, looked: Looked) -> list[Text]:
     story = watched.story
-    return [Text(plain(telling.history_line(item, story))) for item in story.history] or [
-        Text("nothing smaller yet", "dim")
-    ]
+    lines = [Text(plain(telling.history_line(item, story))) for item in story.history]
+    return lines or [Text("nothing smaller yet", "dim")]
 
 
 def candidate_now(story: Story) -> tuple[str, str]:
@@ -130,11 +129,8 @@ def candidate(story: Story, looked: Looked) -> list[Text]:
         other = "the original" if against == "original" else "the best"
         parts = [f"{counted(less, 'part')} less"] * bool(less) + [f"{more} more"] * bool(more)
         same = not parts and best.edits == mine.edits
-        words = (
-            f"{title}; the same as {other}"
-            if same
-            else f"{title}; beside {other}: {', '.join(parts) or 'with other edits'}"
-        )
+        words = f"the same as {other}" if same else f"beside {other}: {', '.join(parts) or 'with other edits'}"
+        words = f"{title}; {words}"
     head = [Text(plain(words), "bold")] + ([Text(plain(looked.doubt), "yellow")] if looked.doubt else [])
     return [*head, *map(_line, lines)]
 
@@ -143,11 +139,8 @@ def output(watched: Watched, looked: Looked) -> list[Text]:
     """What the query that runs is at, and what it printed of late; where none does, what the last one said."""
     story, (stage, printed) = watched.story, looked.output
     if (flight := story.flight()) is not None and watched.state == "running":
-        head = f"query {flight.number}" + (f": {stage}" if stage else "")
-        return [
-            Text(plain(head), "bold"),
-            *(Text(plain(line)) for line in printed or ["it has printed nothing so far"]),
-        ]
+        head = Text(plain(f"query {flight.number}" + (f": {stage}" if stage else "")), "bold")
+        return [head, *(Text(plain(line)) for line in printed or ["it has printed nothing so far"])]
     if not story.queries:
         return [Text("no query has run yet", "dim")]
     last = story.queries[-1]
@@ -173,9 +166,8 @@ def _mark(query: QueryAnswered, ascii_only: bool) -> tuple[str, str]:
 
 def _query(query: QueryAnswered, ascii_only: bool) -> Text:
     said = query_words(query.verdict)
-    numbers = (
-        f"{counted(query.nodes, 'node', form='>7'):<13} {size_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
-    )
+    nodes, size = counted(query.nodes, "node", form=">7"), size_text(query.input_bytes)
+    numbers = f"{nodes:<13} {size:>12} {query.seconds:>7.1f} s"
     known = ", known from before" if query.recalled else ""
     text = Text(f"{query.queries:>4} ")
     text.append(*_mark(query, ascii_only))
@@ -199,13 +191,9 @@ def _others(watched: Watched, looked: Looked) -> list[Text]:
 def _said(watched: Watched, looked: Looked) -> list[Text]:
     lines = [Text(plain(line)) for line in watched.story.said]
     lines += [Text(f"asked: {words}", "yellow") for words in watched.wishes.values()]
-    lines += [
-        Text(
-            f"{order.state}: {order.what}" + (f" ({order.why})" if order.why else ""),
-            "yellow" if order.state == "refused" else "",
-        )
-        for order in watched.story.steers.values()
-    ]
+    for order in watched.story.steers.values():
+        why = f" ({order.why})" if order.why else ""
+        lines.append(Text(f"{order.state}: {order.what}{why}", "yellow" if order.state == "refused" else ""))
     return lines or [Text("nothing was said yet", "dim")]
 
 
@@ -223,13 +211,7 @@ def _result(watched: Watched, looked: Looked) -> list[Text]:
 
 
 VIEWS = (
-    ListView(
-        "Steps",
-        _steps,
-        first=1,
-        chooses=True,
-        count=lambda seen, _: sum(step.begun for step in seen.story.steps.values()),
-    ),
+    ListView("Steps", _steps, 1, True, count=lambda seen, _: sum(step.begun for step in seen.story.steps.values())),
     ListView("History", _history, chooses=True, count=lambda watched, looked: len(watched.story.history)),
     ListView("Candidate", lambda watched, looked: candidate(watched.story, looked)),
     ListView("Queries", _queries, chooses=True, follows=True, count=lambda watched, looked: len(watched.story.queries)),
@@ -249,9 +231,8 @@ def picture(watched: Watched, *, ascii_only: bool = False) -> Picture:
     ticks = {ten: str(ten) for ten in tens if ten < max(nodes)}
     series = [Series(nodes, "bold cyan", "*", (counted(max(nodes), "node"), "1"), ticks)]
     if max(sizes) > 1:
-        ticks = {
-            size: size_text(size, digits=0) for size in (1 << power for power in range(5, 40, 5)) if size < max(sizes)
-        }
+        powers = [1 << power for power in range(5, 40, 5)]
+        ticks = {size: size_text(size, digits=0) for size in powers if size < max(sizes)}
         series.append(Series(sizes, "yellow", "+", (size_text(max(sizes)), "1 B"), ticks))
     turns = [(query, step) for query, step in story.turns if query < len(story.points)]
     return Picture(series, Marks([_mark(query, ascii_only) for query in story.queries], turns, list(story.times)))

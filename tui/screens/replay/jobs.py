@@ -181,12 +181,9 @@ class ReplayJobs:
             if self.room.here.graph is not None and self.values.rows:
                 self.room.workbench.values[self.room.here.graph] = self.values
         if code not in NORMAL and not slot.stopped:
-            why = next((line for line in reversed(slot.said) if line.startswith("graphdbg: ")), "").removeprefix(
-                "graphdbg: "
-            )
-            error = JobFailedError(
-                f"{slot.line}: {ending(code)}", why or "it printed no reason", "the results so far stay on the screen"
-            )
+            reasons = [line.removeprefix("graphdbg: ") for line in slot.said if line.startswith("graphdbg: ")]
+            why = (reasons or ["it printed no reason"])[-1]
+            error = JobFailedError(f"{slot.line}: {ending(code)}", why, "the results so far stay on the screen")
             self.room.trouble(error, doing=slot.kind, said=slot.said, quiet=True)
         self.room.tell_where()
         self.room.changed(slot.kind, ended=True)
@@ -199,12 +196,12 @@ def occupied() -> str:
         return ""
     try:
         asked = [program, QUERY, "--format=csv,noheader,nounits"]
-        done = subprocess.run(
-            asked, capture_output=True, text=True, timeout=LIMIT_S, check=True, stdin=subprocess.DEVNULL
+        said = subprocess.check_output(
+            asked, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return "; ".join(text for line in done.stdout.splitlines() if (text := _gpu(line)))
+    return "; ".join(text for line in said.splitlines() if (text := _gpu(line)))
 
 
 def _gpu(line: str) -> str:

@@ -59,12 +59,8 @@ class ReplayCommands:
 
     def facts(self) -> list[str]:
         """How many rungs are ticked, and the options."""
-        chosen = [
-            f"seed {self.seed}",
-            self.device or "device as recorded",
-            *([f"import {self.imports}"] if self.imports else []),
-        ]
-        return [f"{len(self.ticked)} of {len(NAMES)} rungs ticked", *chosen]
+        facts = [f"{len(self.ticked)} of {len(NAMES)} rungs ticked", f"seed {self.seed}"]
+        return [*facts, self.device or "device as recorded", *[f"import {self.imports}"] * bool(self.imports)]
 
     # -- the words of commands
 
@@ -77,11 +73,8 @@ class ReplayCommands:
         """The words for the ticked rungs; with all ticked: until the first that fails."""
         chosen = [name for name in NAMES if name in self.ticked]
         if not chosen:
-            raise NotReadyError(
-                "no rung is ticked",
-                "there is nothing to run",
-                "press space to tick the rung under the cursor, or a to tick all",
-            )
+            fix = "press space to tick the rung under the cursor, or a to tick all"
+            raise NotReadyError("no rung is ticked", "there is nothing to run", fix)
         some = [] if chosen == list(NAMES) else ["--rungs", ",".join(chosen), "--all"]
         return ["triage", self.graph, *some, *self._options()]
 
@@ -195,10 +188,8 @@ def rung_head(width: int) -> str:
 def rung_parts(cells: RungCells, *, ticked: bool, width: int) -> Parts:
     """The parts of a rung's line."""
     style = STYLES[cells.tone]
-    numbers = (cells.error, cells.eager, cells.seconds, cells.peak)
-    shown = [
-        f"  {cell:>{wide}}" for cell, (_, wide, least) in zip(numbers, _RUNG_NUMBERS, strict=True) if width >= least
-    ]
+    numbers = zip((cells.error, cells.eager, cells.seconds, cells.peak), _RUNG_NUMBERS, strict=True)
+    shown = [f"  {cell:>{wide}}" for cell, (_, wide, least) in numbers if width >= least]
     return [
         ("[x] " if ticked else "[ ] ", "bold" if ticked else "dim"),
         (f" {cells.rung:<19}  ", "bold" if ticked else ""),
@@ -393,9 +384,8 @@ class ReplayRoom(ViewsRoom):
         self.query_one("#facts", Static).update(Text(plain(facts), no_wrap=True, overflow="ellipsis"))
         line = Text(no_wrap=True, end="")
         for kind in KINDS:
-            line.append(
-                " ".join(["", TITLES[kind], *self._state(kind), ""]), "bold reverse" if kind == self.kind else "dim"
-            )
+            title = " ".join(["", TITLES[kind], *self._state(kind), ""])
+            line.append(title, "bold reverse" if kind == self.kind else "dim")
         self.query_one("#views", Static).update(line)
 
     def _state(self, kind: str) -> list[str]:
@@ -417,22 +407,17 @@ class ReplayRoom(ViewsRoom):
         slot = self.jobs.slots.get(self.kind)
         if slot is None:
             return [f"Nothing yet. {'B' if self.kind == 'bisect' else 'r'} starts it."]
-        said_lines = [] if slot.kind == "triage" else slot.said[-500:]
+        said = slot.said[-500:]
         if slot.kind == "triage":
-            rungs = [self.jobs.ladder.cells(name) for name in NAMES]
-            said_lines = [
-                plain(f"{cells.rung}: {cells.verdict} {cells.said}") for cells in rungs if cells.verdict
-            ] + slot.said[-20:]
-        return [f"$ {slot.line}", *said_lines, "", *self._conclusion(slot)]
+            rungs = [cells for cells in map(self.jobs.ladder.cells, NAMES) if cells.verdict]
+            said = [plain(f"{cells.rung}: {cells.verdict} {cells.said}") for cells in rungs] + slot.said[-20:]
+        return [f"$ {slot.line}", *said, "", *self._conclusion(slot)]
 
     def _conclusion(self, slot: Slot) -> list[str]:
-        ladder = slot.kind == "triage"
-        said = (
-            [self.jobs.ladder.sentence()]
-            if ladder
-            else [str(slot.document.get(key) or "") for key in ("sentence", "meaning")]
-        )
-        record = self.jobs.ladder.end if ladder else slot.document
+        said = [str(slot.document.get(key) or "") for key in ("sentence", "meaning")]
+        record = slot.document
+        if slot.kind == "triage":
+            said, record = [self.jobs.ladder.sentence()], self.jobs.ladder.end
         lines = str(record.get("workaround") or "")
         around = [verdict_words.around(lines), *(f"    {plain(line)}" for line in lines.splitlines())] if lines else []
         go_on = [f"Next: {command}" for command in record.get("next") or ()]
@@ -516,14 +501,8 @@ class ReplayRoom(ViewsRoom):
 
     def _found_node(self) -> str:
         """The node that one of them names."""
-        return next(
-            (
-                str(where["node"])
-                for document in self._judged_bad()
-                if (where := document.get("where")) and where.get("node")
-            ),
-            "",
-        )
+        named = ((document.get("where") or {}).get("node") for document in self._judged_bad())
+        return next((str(node) for node in named if node), "")
 
     async def do_replay_bad(self, step: int) -> None:
         """Goes to the next bad node, after the last to the first, or to the one before; without values to that of the
@@ -564,12 +543,8 @@ class ReplayRoom(ViewsRoom):
         """Copies the lower view as text."""
         if self.kind == "values":
             parts = [value_parts(self.jobs.values, place, 120) for place in range(len(self.jobs.values.rows))]
-            lines = [
-                value_head(120),
-                *("".join(text for text, _ in line) for line in parts),
-                "",
-                self.jobs.values.sentence(),
-            ]
+            rows = ["".join(text for text, _ in line) for line in parts]
+            lines = [value_head(120), *rows, "", self.jobs.values.sentence()]
         else:
             lines = self._said_lines()
         self.workbench.copy("\n".join(lines) + "\n", self.kind)

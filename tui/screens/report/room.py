@@ -8,6 +8,7 @@ Reads the report that is there. Writes nothing itself, overwrites nothing and se
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -161,29 +162,16 @@ class ReportRoom(ViewsRoom):
         return Text(plain(first), "bold")
 
     def _texts(self, preview: Preview, view: str) -> list[Text]:
-        dark = self.app.current_theme.dark
+        dark, head = self.app.current_theme.dark, [Text(warning(), "yellow"), Text()]
         if view == "Log":
-            return [
-                Text(plain(line)) for line in self.said or ["nothing was said yet: r runs the repro, o writes a report"]
-            ]
+            none = "nothing was said yet: r runs the repro, o writes a report"
+            return [Text(plain(line)) for line in self.said or [none]]
         if not preview.is_there:
             holds = "What a report holds: issue.md (the issue text), repro.py (needs torch alone), artifacts.zip."
-            return [
-                Text(warning(), "yellow"),
-                Text(),
-                Text(holds),
-                Text(),
-                *(Text(plain(line)) for line in self._ahead),
-            ]
+            return [*head, Text(holds), Text(), *(Text(plain(line)) for line in self._ahead)]
         if view == "Privacy":
             lines = [Text(plain(line), "red bold" if line.startswith("STILL") else "") for line in preview.sentences()]
-            return [
-                Text(warning(), "yellow"),
-                Text(),
-                *lines,
-                Text(),
-                *(Text(plain(line), "dim") for line in preview.source_lines),
-            ]
+            return [*head, *lines, Text(), *(Text(plain(line), "dim") for line in preview.source_lines)]
         if view == "Issue":
             return markdown(preview.issue, dark=dark) if preview.issue else [Text(f"there is no {ISSUE}", "dim")]
         if view == "Repro":
@@ -214,19 +202,16 @@ class ReportRoom(ViewsRoom):
             if answer:
                 folder = Path(answer.strip())
                 words = ["report", subject, "-o", str(folder), "--json"]
-                self.guarded(
-                    lambda: self._run(words, lambda job, code: self._written(job, code, folder)), doing="write"
-                )
+                self.guarded(lambda: self._run(words, partial(self._written, folder)), doing="write")
 
         there = f"; {self.shown.folder} keeps its own" if self.shown is not None and self.shown.is_there else ""
         title = f"write the report of {Path(subject).name} into a new folder{there}"
         self.workbench.push_screen(Ask(title, value=free_folder(Path.cwd()), check=check), answered)
 
-    def _written(self, job: Job, code: int, folder: Path) -> None:
+    def _written(self, folder: Path, job: Job, code: int) -> None:
         if code in (0, 1) and folder.is_dir():
-            self._standing = (
-                "" if code == 0 else f"written into {folder}, but the repro does not show the failure every time"
-            )
+            seldom = f"written into {folder}, but the repro does not show the failure every time"
+            self._standing = seldom if code else ""
             self.view = 0
             self._look(folder)
         else:
@@ -244,9 +229,8 @@ class ReportRoom(ViewsRoom):
             return
         rate = rates[-1]
         self.said += str(rate.get("output") or "").splitlines()
-        self._standing = (
-            f"verified now: the repro failed in {rate['shown']} of {counted(rate['times'], 'fresh process')}"
-        )
+        often = f"{rate['shown']} of {counted(rate['times'], 'fresh process')}"
+        self._standing = f"verified now: the repro failed in {often}"
         self.show()
 
     def _run(self, words: Sequence[str], then: Callable[[Job, int], None]) -> None:
@@ -281,10 +265,8 @@ class ReportRoom(ViewsRoom):
         job = self.running
         if job is None:
             raise NotReadyError("nothing runs here", "", "press o to write a report, or r to run its repro")
-        self.workbench.push_screen(
-            Choose(f"Stop it?\n{job.line}", {"x": "stop it"}),
-            lambda answer: self.guarded(job.stop) if answer == "x" else None,
-        )
+        stop = lambda answer: self.guarded(job.stop) if answer == "x" else None  # noqa: E731
+        self.workbench.push_screen(Choose(f"Stop it?\n{job.line}", {"x": "stop it"}), stop)
 
     def _there(self) -> Preview:
         if self.shown is None or not self.shown.is_there:
