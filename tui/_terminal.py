@@ -72,9 +72,8 @@ class Terminal(LinuxDriver):
 
     def _get_terminal_size(self) -> tuple[int, int]:
         try:
-            width, height = os.get_terminal_size(
-                self.fileno
-            )  # COLUMNS and LINES of the environment know of no other size
+            # COLUMNS and LINES of the environment know of no other size
+            width, height = os.get_terminal_size(self.fileno)
         except OSError:
             width, height = super()._get_terminal_size()
         return max(width, LEAST[0]), max(height, LEAST[1])  # textual's layout raises where nothing is left of a widget
@@ -133,10 +132,8 @@ def colours() -> Colours:
         return {}
     try:
         wanted = ["10", "11", *(f"4;{colour}" for colour in range(1, 15))]
-        os.write(
-            sys.stdout.fileno(),
-            "".join([*(f"\x1b]{number_asked};?\x1b\\" for number_asked in wanted), "\x1b[c"]).encode(),
-        )
+        questions = "".join(f"\x1b]{asked};?\x1b\\" for asked in wanted)
+        os.write(sys.stdout.fileno(), f"{questions}\x1b[c".encode())
         while not re.search(rb"\x1b\[\?[\d;]*c", heard) and select.select([number], [], [], ASKED_S)[0]:
             heard += (some := os.read(number, 1024))
             if not some:

@@ -35,7 +35,6 @@ from textual.color import Color
 from textual.dom import DOMNode
 from textual.filter import LineFilter
 
-from ..dumps.errors import NotReadyError
 from ..dumps.wording import counted
 from . import _terminal, outside, responsive
 from ._terminal import Colours
@@ -346,16 +345,14 @@ class Workbench(InTurn, Sturdy):
     async def do_app_minify(self) -> None:
         """The search that is looked at, else one that runs here, of this graph first; else the form for one."""
         here = self.here
-        out = here.out or await asyncio.wrap_future(
-            in_thread(lambda: running_search(here.graph), "looking for a search")
-        )
+        search = partial(running_search, here.graph)
+        out = here.out or await asyncio.wrap_future(in_thread(search, "looking for a search"))
         self._to_room("minify", here.at(out=out))
 
     def _to_room(self, name: str, here: Here) -> None:
         of = SCREENS[name].of
-        if here.graph is None and of != "nothing" and not (here.out and of == "search"):
-            why, fix = "this screen is about one graph", "press 1 for Home; enter on a graph picks it"
-            raise NotReadyError("no graph is chosen", why, fix)
+        if of != "nothing" and not (here.out and of == "search"):
+            here.needed("this screen is about one graph")
         self.go(name, Here(run=here.run, graph=here.graph, node=here.node) if of == "graph" else here)
 
     # -- errors
@@ -452,9 +449,8 @@ class Workbench(InTurn, Sturdy):
 
     def _crash_file(self, error: BaseException) -> Path | str:
         try:
-            return outside.export(
-                "".join(traceback.format_exception(error)), "crash", writable(state_folder() / "crashes")
-            )
+            text = "".join(traceback.format_exception(error))
+            return outside.export(text, "crash", writable(state_folder() / "crashes"))
         except Exception as unwritten:  # noqa: BLE001 - said in place of the file's name
             return f"no file: {unwritten}"
 
@@ -576,11 +572,9 @@ class Workbench(InTurn, Sturdy):
             return
         if isinstance(self.screen, Choose):
             return
-        lines = "\n".join(job.line for job in running)
+        question = "\n".join([f"{len(running)} running:", *(job.line for job in running)])
         answers = {"b": "leave them running; `graphdbg tui` finds them again", "s": "stop them"}
-        self.push_screen(
-            Choose(f"{len(running)} running:\n{lines}", answers, lambda: not self.running()), self._answered
-        )
+        self.push_screen(Choose(question, answers, lambda: not self.running()), self._answered)
 
     def _answered(self, answer: str | None) -> None:
         if answer == "s":

@@ -121,13 +121,9 @@ class BaseScreen(Screen[R]):
         """Opens the panel with one of the errors."""
         if self.panel is None:
             return
-        all_errors = self.workbench.troubles
-        place = (
-            f"{all_errors.index(shown_error) + 1}/{len(all_errors)}"
-            if len(all_errors) > 1 and shown_error in all_errors
-            else ""
-        )
-        self.panel.show(shown_error, place)
+        known = self.workbench.troubles
+        several = len(known) > 1 and shown_error in known
+        self.panel.show(shown_error, f"{known.index(shown_error) + 1}/{len(known)}" if several else "")
 
     def work(self, function: Callable[[], T], then: Callable[[T], object], *, group: str = "", doing: str = "") -> None:
         """Runs `function` in a thread and `then` with its result on the screen; an error goes to the panel.

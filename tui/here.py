@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..dumps.errors import NotReadyError
 from ..dumps.index import is_run
 
 
@@ -27,6 +28,12 @@ class Here:
     def at(self, **changed: str | None) -> Here:
         """A copy with some fields changed."""
         return replace(self, **changed)
+
+    def needed(self, why: str) -> str:
+        """The graph. Raises NotReadyError, which says why one is needed."""
+        if self.graph is None:
+            raise NotReadyError("no graph is chosen", why, "press 1 for Home; enter on a graph picks it")
+        return self.graph
 
 
 def is_out(path: Path) -> bool:

@@ -22,7 +22,7 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -107,15 +107,19 @@ def writable(folder: Path) -> Path:
             return folder
     except OSError:
         pass  # the other place is named wherever a file in it is named
-    other = Path(tempfile.gettempdir()) / f"graphdbg-{os.getuid()}" / folder.name
+    other = _temporary(folder.name)
     other.mkdir(mode=0o700, parents=True, exist_ok=True)
     return other
 
 
 def homes() -> list[Path]:
     """Folders where jobs may lie: the user's state folder, then one in the folder for temporary files."""
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    return [state_folder() / "jobs", Path(tempfile.gettempdir()) / f"graphdbg-{user}" / "jobs"]
+    return [state_folder() / "jobs", _temporary("jobs")]
+
+
+def _temporary(name: str) -> Path:
+    """A folder of this user in the folder for temporary files."""
+    return Path(tempfile.gettempdir()) / f"graphdbg-{os.getuid() if hasattr(os, 'getuid') else 0}" / name
 
 
 def new_folder(
@@ -128,10 +132,8 @@ def new_folder(
     """A folder for a new job with its job.json, and a sentence where it is not the usual place. `files`: of one that
     has ended already, and `began` when. Raises EnvironmentLackError."""
     refused: list[OSError | GraphdbgError] = []
-    started = time.time() if began is None else began
-    record = JobRecord(
-        format=FORMAT, words=list(words), cwd=str(Path.cwd().resolve()), started=started, passing=passing
-    )
+    record = JobRecord(format=FORMAT, words=list(words), cwd=str(Path.cwd().resolve()), passing=passing)
+    record.started = time.time() if began is None else began
     typed = TYPED if files else ""
     for home in homes():
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_count):04}{typed}"
@@ -231,13 +233,11 @@ def stamp() -> list[int]:
 def recent() -> list[JobFile]:
     """The jobs there are, the newest first; folders that cannot be read, and passing ones, are left out."""
     jobs: list[JobFile] = []
-    for home in homes():
-        for folder in _folders(home):
-            with contextlib.suppress(GraphdbgError):
-                kept = look(folder)
-                if not kept.record.passing:
-                    jobs.append(kept)
-    return sorted(jobs, key=lambda kept: kept.record.started, reverse=True)[: 2 * KEPT]
+    for folder in (folder for home in homes() for folder in _folders(home)):
+        with contextlib.suppress(GraphdbgError):
+            jobs.append(look(folder))
+    listed = (kept for kept in jobs if not kept.record.passing)
+    return sorted(listed, key=lambda kept: kept.record.started, reverse=True)[: 2 * KEPT]
 
 
 def option(words: Sequence[str], *names: str) -> str:
@@ -273,13 +273,8 @@ def _about(graph: str) -> list[JobFile]:
     """The jobs about a graph, the newest first."""
     wanted = Path(graph).absolute()
     since = recorded_at(wanted)
-    return [
-        kept
-        for kept in recent()
-        if kept.record.started >= since
-        and len(kept.record.words) > 1
-        and Path(kept.record.cwd, kept.record.words[1]) == wanted
-    ]
+    jobs = [kept for kept in recent() if kept.record.started >= since and len(kept.record.words) > 1]
+    return [kept for kept in jobs if Path(kept.record.cwd, kept.record.words[1]) == wanted]
 
 
 def of_graph(graph: str) -> dict[str, JobFile]:
@@ -313,9 +308,14 @@ def rungs_so_far(graph: str) -> list[dict[str, Any]]:
     rung_lines: list[dict[str, Any]] = []
     for kept in reversed(ladders[1:]):
         if conditions(kept.record.words) == conditions(ladders[0].record.words):
-            with contextlib.suppress(OSError), opened(kept.folder / OUT_FILE) as file:
-                rung_lines += [line for line in objects(file.read().splitlines()) if line.get("event") == "rung"]
+            rung_lines += [line for line in printed(kept) if line.get("event") == "rung"]
     return rung_lines
+
+
+def printed(kept: JobFile) -> Iterator[dict[str, Any]]:
+    """The JSON objects that a job has printed so far."""
+    with contextlib.suppress(OSError), opened(kept.folder / OUT_FILE) as out:
+        yield from objects(out)
 
 
 def _folders(home: Path) -> list[Path]:

@@ -136,9 +136,8 @@ class Job:
         if NO_COLOR is not None:
             environment["NO_COLOR"] = NO_COLOR
         try:
-            out, err = (
-                os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("out", "err")
-            )
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            out, err = (os.open(self.folder / name, flags, 0o600) for name in ("out", "err"))
         except OSError as error:
             raise cannot_write(self.folder, error) from error
         try:
@@ -175,11 +174,9 @@ class Job:
                     os.killpg(self._process.pid, number)
                 return
             kept = job_files.look(self.folder)
-            if (
-                kept.record.process is not None
-                and liveness(kept.record.process, ended=kept.state == "ended") == "alive"
-            ):
-                os.killpg(kept.record.process.pid, number)
+            process = kept.record.process
+            if process is not None and liveness(process, ended=kept.state == "ended") == "alive":
+                os.killpg(process.pid, number)
 
     def _follow(self) -> None:
         """Hands over output as it comes, until the command has ended and all of it was read."""

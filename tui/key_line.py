@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import unicodedata
 from collections.abc import Callable, Sequence
 
@@ -23,13 +24,11 @@ OWN = {
 def shown(key: str) -> str:
     """The key as it is printed on a keyboard."""
     *held, last = key.split("+") if key != "+" else [key]
-    name = OWN.get(last)
-    if name is None and "_" in last:
-        try:
-            name = unicodedata.lookup(last.replace("_", " ").upper())
-        except KeyError:
-            name = last.replace("_", " ")
-    return "+".join([*held, name or last])
+    name = OWN.get(last, last.replace("_", " "))
+    if last not in OWN and "_" in last:
+        with contextlib.suppress(KeyError):
+            name = unicodedata.lookup(name.upper())
+    return "+".join([*held, name])
 
 
 ALL = "app.help"

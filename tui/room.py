@@ -252,17 +252,15 @@ def first_room(target: str | None, *, follow: bool = False) -> Room:
     graph = resolve(target)
     if not isinstance(graph, SavedGraph):
         return room_of("home", Here(run=target))
-    run = (
-        target.removesuffix(graph.id).rstrip("/") if graph.run is not None and target.endswith("/" + graph.id) else None
-    )
+    of_run = graph.run is not None and target.endswith("/" + graph.id)
+    run = target.removesuffix(graph.id).rstrip("/") if of_run else None
     return room_of("graph", Here(run=run, graph=target), saved=graph)
 
 
 def _check_followed(target: str, path: Path) -> None:
-    if path.is_file():
-        raise WrongKindError(f"cannot follow {target}", "a packed run does not grow", f"graphdbg tui {target}")
-    if is_out(path):
-        why = "it is the folder of a minification, which is always followed"
+    if path.is_file() or is_out(path):
+        always = "it is the folder of a minification, which is always followed"
+        why = "a packed run does not grow" if path.is_file() else always
         raise WrongKindError(f"cannot follow {target}", why, f"graphdbg tui {target}")
     if any(is_run(parent) for parent in path.parents):
         raise WrongKindError(f"cannot follow {target}", "--follow takes a whole run, not a part of it", "name the run")

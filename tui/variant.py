@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..dumps.atomic import free_path, write_file
-from ..dumps.errors import NotReadyError
 from ..dumps.opening import read
 from ..dumps.program.module import program
 from ..dumps.store import resolve_graph
@@ -33,11 +32,7 @@ STEM = "graphdbg-variant"
 
 def edit(room: Room, here: Here) -> None:
     """Opens the text of the graph at the node; a changed text becomes a case, which is judged."""
-    graph = here.graph
-    if graph is None:
-        raise NotReadyError(
-            "no graph is chosen", "a variant starts from a graph", "press 1 for Home; enter on a graph picks it"
-        )
+    graph = here.needed("a variant starts from a graph")
     known = lambda: (program(resolve_graph(graph).record), of_graph(graph))  # noqa: E731
     begin = lambda read_text: _edit(room, here, graph, *read_text) if room.is_current else None  # noqa: E731
     room.work(known, begin, group="variant", doing="editing the graph")
@@ -99,8 +94,7 @@ def line_of(text: str, node: str) -> int:
     >>> line_of("class Graph:\\n  def forward(self, x):\\n    relu = aten.relu.default(x)", "relu")
     3
     """
-    starts = "def forward(", f"{node} = "
-    line_of_start = {
-        start: at for at, line in enumerate(text.splitlines(), 1) for start in starts if line.strip().startswith(start)
-    }
-    return line_of_start.get(starts[1], line_of_start.get(starts[0], 1))
+    found = [1]
+    for start in ("def forward(", f"{node} = "):
+        found += [at for at, line in enumerate(text.splitlines(), 1) if line.strip().startswith(start)][-1:]
+    return found[-1]

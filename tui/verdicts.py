@@ -10,7 +10,7 @@ For example:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,9 +59,8 @@ def beside(a: str, b: str) -> str:
     either."""
     jobs, verdicts = [job for job in job_files.recent() if job.here], Verdicts()
     verdicts.look(jobs)
-    going = {
-        Path(job.record.cwd, *job.record.words[1:2]): job.record.words[0] for job in jobs if job.state == "running"
-    }
+    running = [job.record for job in jobs if job.state == "running"]
+    going = {Path(record.cwd, *record.words[1:2]): record.words[0] for record in running}
     sides = [_side_text(verdicts.of(graph), going.get(Path(graph).absolute(), "")) for graph in (a, b)]
     return f"A {sides[0] or 'not judged'}, B {sides[1] or 'not judged'}" if any(sides) else ""
 
@@ -71,11 +70,9 @@ def _side_text(judged: Judged | None, going: str) -> str:
         return f"{mark('runs')} {going} runs"
     if judged is None:
         return ""
-    sign, place = (
-        {"bad": "bad", "ok": "ok"}.get(verdict_words.tone(judged.record)),
-        verdict_words.where_text(judged.record),
-    )
-    return f"{mark(sign) if sign else '?'} {judged.word}" + (f" at {place}" if place and judged.bad else "")
+    tone, place = verdict_words.tone(judged.record), verdict_words.where_text(judged.record)
+    sign = mark(tone) if tone in ("bad", "ok") else "?"
+    return f"{sign} {judged.word}" + (f" at {place}" if place and judged.bad else "")
 
 
 def _takes_back(job: job_files.JobRecord, known: Judged) -> bool:
@@ -182,18 +179,14 @@ def nodes_of(graph: str, before: object = None) -> NodesFound | None:
 
 
 def _reaches(kept: job_files.JobFile, wanted: Path) -> bool:
-    target = Path(kept.record.cwd, *kept.record.words[1:2])
-    return (
-        len(kept.record.words) > 1
-        and kept.record.words[:1] != ["minify"]
-        and (target == wanted or target in wanted.parents)
-    )
+    words, target = kept.record.words, Path(kept.record.cwd, *kept.record.words[1:2])
+    return len(words) > 1 and words[0] != "minify" and (target == wanted or target in wanted.parents)
 
 
 def _take_job(nodes: NodesFound, kept: job_files.JobFile, wanted: Path) -> None:
     command, *words = kept.record.words
     values = ValuesSeen() if "--values" in words else None
-    for line in _objects(kept.folder / job_files.OUT_FILE):
+    for line in job_files.printed(kept):
         if values is not None:
             values.take(line)
             continue
@@ -222,14 +215,7 @@ def _take_job(nodes: NodesFound, kept: job_files.JobFile, wanted: Path) -> None:
     if values is not None and values.rows:
         nodes.values.pop(values.rung, None)
         nodes.values[values.rung] = values
-        bad = values.bad
-        first = str((values.end.get("first_bad") or {}).get("text") or "")
+        first = f"first bad node: {(values.end.get('first_bad') or {}).get('text') or ''}"
         nodes.marks["values", values.rung] = [
-            (values.rows[at].name, "", f"first bad node: {first}" if at == values.first_bad else "bad by itself")
-            for at in bad
+            (values.rows[at].name, "", first if at == values.first_bad else "bad by itself") for at in values.bad
         ]
-
-
-def _objects(file: Path) -> Iterator[dict[str, Any]]:
-    with contextlib.suppress(OSError), opened(file) as out:
-        yield from objects(out)

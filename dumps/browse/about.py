@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import difflib
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,7 +53,7 @@ from .node import NodeDetail, detail_of, sheet_of
 from .partner import Partner, graph_of, partners
 from .recorded import Recorded
 from .sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, line, span
-from .table import GraphView, finish
+from .table import GraphView, T, finish
 
 _TRACED = ("dynamo", "pre_grad")
 """Stages before AOTAutograd, which gives all nodes names of its own."""
@@ -380,6 +380,11 @@ class About:
         self._details: dict[int, NodeDetail] = {}
         self._codes: dict[str, Generated | None] = {}
         self._views: dict[str, GraphView] = {}
+
+    def locked(self, ask: Callable[[], T]) -> T:
+        """The answer to a question, asked by one thread at a time."""
+        with self.lock:
+            return ask()
 
     def position(self, name: str) -> int:
         """The position of a node by its name; raises UsageError with names that are alike."""

@@ -116,29 +116,6 @@ def formula_of(target: str) -> Formula | None:
     return FORMULAS.get(name)
 
 
-class Flops:
-    """The count of a node, found once for the same target and shapes."""
-
-    def __init__(self, text: Sequence[str]) -> None:
-        self._text = text
-        self._formulas: dict[int, Formula | None] = {}
-
-    def counts(self, target: int) -> bool:
-        """Whether a target (a position among the texts) has a formula at all."""
-        if target not in self._formulas:
-            self._formulas[target] = formula_of(self._text[target])
-        return self._formulas[target] is not None
-
-    def __call__(self, target: int, shape: Any, inputs: Sequence[Any]) -> int | None:
-        formula = self._formulas[target] if self.counts(target) else None
-        if formula is None:
-            return None
-        out, used = tensors(shape), [tensor_shape for item in inputs for tensor_shape in tensors(item)]
-        if not all(isinstance(dim, int) for tensor_shape in (*out, *used) for dim in tensor_shape):
-            return None
-        return formula(out, used)
-
-
 def tensors(shape: Any) -> list[list[Any]]:
     """The shapes of the tensors in a value: one for a tensor, several for a multi-output node."""
     if not isinstance(shape, list):
@@ -223,6 +200,7 @@ class GraphView:
         self._shapes: dict[int, Any] = {}
         self._distinct: dict[str, list[int]] = {}
         self._users: Users | None = None
+        self._formulas: dict[int, Formula | None] = {}
         self._counted: dict[tuple[int, ...], int | None] = {}
 
     def __len__(self) -> int:
@@ -326,20 +304,21 @@ class GraphView:
 
     # -- numbers
 
-    @cached_property
-    def _flops(self) -> Flops:
-        return Flops(self.text)
-
     def flops(self, index: int) -> int | None:
         """Floating-point operations of a matrix product, convolution or attention; None for other nodes and unknown
-        sizes."""
-        table = self.table
-        if not self.whole or not self._flops.counts(table.target[index]):
+        sizes. Found once for the same target and shapes."""
+        target, shapes = self.table.target[index], self.table.shape
+        if target not in self._formulas:
+            self._formulas[target] = formula_of(self.text[target])
+        formula = self._formulas[target]
+        if not self.whole or formula is None:
             return None
-        shapes = table.shape
-        key = (table.target[index], shapes[index], *(shapes[used] for used in table.inputs[index]))
+        key = (target, shapes[index], *(shapes[used] for used in self.table.inputs[index]))
         if key not in self._counted:
-            self._counted[key] = self._flops(key[0], self.shape_of(key[1]), [self.shape_of(used) for used in key[2:]])
+            out, *inputs = (tensors(self.shape_of(shape)) for shape in key[1:])
+            used = [shape for of_input in inputs for shape in of_input]
+            known = all(isinstance(dim, int) for shape in (*out, *used) for dim in shape)
+            self._counted[key] = formula(out, used) if known else None
         return self._counted[key]
 
     def take_values(self, seen: Mapping[str, Sequence[Any]]) -> None:

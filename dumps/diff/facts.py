@@ -18,17 +18,8 @@ from typing import Any
 
 import msgspec
 
-from ..schema import (
-    ConstValue,
-    GraphBody,
-    GraphRecord,
-    NodeRecord,
-    SequenceValue,
-    StoredTensor,
-    SymValue,
-    TensorValue,
-    Value,
-)
+from .. import schema
+from ..schema import GraphBody, GraphRecord, SymValue, TensorValue, Value
 from ..walk import string, user_frame
 
 Key = tuple[Any, ...]
@@ -80,7 +71,7 @@ class NodeColumns:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def _add(self, index: int, node: NodeRecord) -> None:
+    def _add(self, index: int, node: schema.NodeRecord) -> None:
         text = _ENCODER.encode((node.args, node.kwargs))
         used = [self.position[name.decode()] for name in _NODE.findall(text)]
         skeleton = _NODE.sub(b"@", text) if used else text
@@ -116,7 +107,7 @@ class NodeColumns:
         """A device as the other graph calls it."""
         return self.rename.get(device, device)
 
-    def _target(self, node: NodeRecord) -> str:
+    def _target(self, node: schema.NodeRecord) -> str:
         if node.op == "placeholder":
             return ""
         if node.op == "get_attr":
@@ -134,7 +125,7 @@ class NodeColumns:
         state = {name: self._stored(stored) for name, stored in module.state.items()}
         return _ENCODER.encode((module.type, module.arguments, state, module.training)).decode()
 
-    def _stored(self, stored: StoredTensor | None) -> str:
+    def _stored(self, stored: schema.StoredTensor | None) -> str:
         return (
             "" if stored is None else f"tensor {self.value(stored.value)} {'' if stored.parameter else stored.storage}"
         )
@@ -149,7 +140,7 @@ class NodeColumns:
         value = self.nodes[index].value if index >= 0 else None
         if isinstance(value, SymValue):
             return self.dim(value.expr)
-        return value.value if isinstance(value, ConstValue) and isinstance(value.value, int) else None
+        return value.value if isinstance(value, schema.ConstValue) and isinstance(value.value, int) else None
 
     def value(self, value: Value | None) -> Key:
         """The parts of a value that are compared, without its alias group and the hint of a symbol, which are numbers
@@ -164,7 +155,7 @@ class NodeColumns:
             return ("tensor", value.dtype, shape, stride, *place, *flags, quantizer)
         if isinstance(value, SymValue):
             return ("sym", value.kind, self.dim(value.expr))
-        if isinstance(value, SequenceValue):
+        if isinstance(value, schema.SequenceValue):
             return (value.kind, *map(self.value, value.items))
         return () if value is None else ("other", _ENCODER.encode(value))
 
@@ -223,7 +214,7 @@ def _tensors(record: GraphRecord) -> Iterator[TensorValue]:
         value = values.pop()
         if isinstance(value, TensorValue):
             yield value
-        elif isinstance(value, SequenceValue):
+        elif isinstance(value, schema.SequenceValue):
             values.extend(value.items)
 
 

@@ -20,26 +20,10 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from .. import schema
 from ..journal import Event
 from ..process import ProcessRecord
-from ..schema import (
-    Arg,
-    ConstValue,
-    DefinitionRecord,
-    GraphBody,
-    GraphRecord,
-    InputRecord,
-    InputsRecord,
-    ModuleRecord,
-    NodeRecord,
-    OpaqueValue,
-    RunRecord,
-    SequenceValue,
-    StoredTensor,
-    TensorValue,
-    TritonKernel,
-    Value,
-)
+from ..schema import Arg, GraphBody, GraphRecord, Value
 from ..secrets import STAND_IN, Secrets, shareable
 from ..walk import contents, map_argument, nodes, tag_of
 from .redact import ANY_HOME, COMMON_USERS, Places, is_absolute, public, without_folder
@@ -267,7 +251,7 @@ _PRESENT = "now"
 _KERNEL_SOURCE = "triton_source"
 
 
-def run(record: RunRecord, texts: Texts) -> RunRecord:
+def run(record: schema.RunRecord, texts: Texts) -> schema.RunRecord:
     """run.json: no variable that is off the list or holds more than a setting, and the command without its paths."""
     environment = {name: value for name, value in shareable(record.environment).items() if texts.text(value) == value}
     return replace(
@@ -318,7 +302,7 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
     )
 
 
-def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
+def _kernel(kernel: schema.TritonKernel, texts: Texts) -> schema.TritonKernel:
     """A kernel of the user's; its source stays only where sources do."""
     path, _, line = kernel.file.rpartition(":")
     kernel = replace(
@@ -333,7 +317,7 @@ def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
     return replace(kernel, program="", decorators="")
 
 
-def _definition(definition: DefinitionRecord, texts: Texts) -> DefinitionRecord:
+def _definition(definition: schema.DefinitionRecord, texts: Texts) -> schema.DefinitionRecord:
     """A definition cut from the user's program; its source stays only where sources do."""
     texts.changed["source lines"] += 0 if texts.source else definition.program.count("\n")
     missing = [texts.text(text) for text in definition.missing]
@@ -354,7 +338,7 @@ def _programs(body: GraphBody) -> Iterator[int]:
     return (place for node in nodes(body) for place in contents(node.meta.get(_KERNEL_SOURCE), "string"))
 
 
-def inputs(record: InputsRecord, texts: Texts, *, keep: Keep) -> InputsRecord:
+def inputs(record: schema.InputsRecord, texts: Texts, *, keep: Keep) -> schema.InputsRecord:
     """inputs.json: shapes, strides, scalars and statistics; values only of tensors that are kept."""
     items = [_input(item, texts, keep) for item in record.inputs]
     return replace(record, inputs=items, reason=texts.text(record.reason))
@@ -406,7 +390,7 @@ def _body(body: GraphBody, texts: Texts, keep: Keep) -> GraphBody:
     )
 
 
-def _node(node: NodeRecord, texts: Texts) -> NodeRecord:
+def _node(node: schema.NodeRecord, texts: Texts) -> schema.NodeRecord:
     return replace(
         node,
         args=[_argument(arg, texts) for arg in node.args],
@@ -416,7 +400,7 @@ def _node(node: NodeRecord, texts: Texts) -> NodeRecord:
     )
 
 
-def _module(module: ModuleRecord, texts: Texts, keep: Keep) -> ModuleRecord:
+def _module(module: schema.ModuleRecord, texts: Texts, keep: Keep) -> schema.ModuleRecord:
     return replace(
         module,
         arguments=_arguments(module.arguments, texts),
@@ -425,7 +409,7 @@ def _module(module: ModuleRecord, texts: Texts, keep: Keep) -> ModuleRecord:
     )
 
 
-def _input(item: InputRecord, texts: Texts, keep: Keep) -> InputRecord:
+def _input(item: schema.InputRecord, texts: Texts, keep: Keep) -> schema.InputRecord:
     return replace(
         item,
         source=texts.text(item.source),
@@ -434,19 +418,19 @@ def _input(item: InputRecord, texts: Texts, keep: Keep) -> InputRecord:
     )
 
 
-def _stored(item: StoredTensor, keep: Keep) -> StoredTensor:
+def _stored(item: schema.StoredTensor, keep: Keep) -> schema.StoredTensor:
     item = replace(item, inner={name: _stored(part, keep) for name, part in item.inner.items()}) if item.inner else item
     return item if not item.storage or keep(item.storage) else replace(item, storage="")
 
 
 def _value(value: Value | None, texts: Texts) -> Value | None:
-    if isinstance(value, SequenceValue):
+    if isinstance(value, schema.SequenceValue):
         return replace(value, items=[cast("Value", _value(item, texts)) for item in value.items])
-    if isinstance(value, ConstValue):
+    if isinstance(value, schema.ConstValue):
         return replace(value, value=_argument(value.value, texts))
-    if isinstance(value, TensorValue) and value.context is not None:
+    if isinstance(value, schema.TensorValue) and value.context is not None:
         return replace(value, context=_argument(value.context, texts))
-    if isinstance(value, OpaqueValue):
+    if isinstance(value, schema.OpaqueValue):
         return replace(value, type=texts.text(value.type))
     return value
 

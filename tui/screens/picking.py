@@ -65,12 +65,11 @@ class PickNode(Picking[int]):
     def inside(self) -> ComposeResult:
         """One line per node."""
         wide = max((len(name) for name, _, _ in self.offered), default=0) + 2
-        yield OptionList(
-            *(
-                Text.assemble((f"{place:>7}  ", "dim"), (name.ljust(wide), "bold"), what, no_wrap=True)
-                for name, what, place in self.offered
-            )
-        )
+        lines = [
+            Text.assemble((f"{place:>7}  ", "dim"), (name.ljust(wide), "bold"), what, no_wrap=True)
+            for name, what, place in self.offered
+        ]
+        yield OptionList(*lines)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Answers."""
@@ -88,14 +87,8 @@ class ChooseColumns(Picking[list[str]]):
 
     def inside(self) -> ComposeResult:
         """One line per column."""
-        yield SelectionList[str](
-            *(
-                Selection(
-                    Text.assemble((f"{column.title:<10}", "bold"), column.help), column.key, column.key in self.now
-                )
-                for column in self.offered
-            )
-        )
+        lines = {column.key: Text.assemble((f"{column.title:<10}", "bold"), column.help) for column in self.offered}
+        yield SelectionList[str](*(Selection(line, key, key in self.now) for key, line in lines.items()))
 
     def answer(self) -> list[str] | None:
         """The ticked columns, where they differ from before."""

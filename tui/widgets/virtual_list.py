@@ -19,12 +19,8 @@ from textual.strip import Strip
 
 def _cells(strip: Strip) -> list[tuple[str, Any]]:
     """A strip cell by cell; the second cell of a wide letter is empty."""
-    return [
-        (cell, style)
-        for text, style, _ in strip
-        for letter in text
-        for cell in (letter, *[""] * (cell_len(letter) - 1))
-    ]
+    letters = ((letter, style) for text, style, _ in strip for letter in text)
+    return [(cell, style) for letter, style in letters for cell in (letter, *[""] * (cell_len(letter) - 1))]
 
 
 class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):

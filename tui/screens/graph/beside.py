@@ -80,12 +80,8 @@ class GraphTabs:
             room.query_one("#side").mount(tabs)
             room.remove_class("alone")
             room.rest()
-            room.work(self._known, self._take_known, group="known", doing="reading the names of inputs")
-
-    def _known(self) -> dict[str, str]:
-        about = self.side.about
-        with about.lock:
-            return known_names(about.recorded)
+            names = lambda: tabs.about.locked(lambda: known_names(tabs.about.recorded))  # noqa: E731
+            room.work(names, self._take_known, group="known", doing="reading the names of inputs")
 
     def _take_known(self, names: dict[str, str]) -> None:
         self.room.needed().take_known(names)
@@ -169,17 +165,8 @@ class GraphTabs:
             self._next_partner(going)
             return
         about = self.side.about
-
-        def find() -> tuple[list[Partner], str]:
-            with about.lock:
-                return about.partners(node)
-
-        self.room.work(
-            find,
-            lambda partners_and_why: self._partners(here, *partners_and_why),
-            group="partner",
-            doing="finding the partner",
-        )
+        find = lambda: about.locked(lambda: about.partners(node))  # noqa: E731
+        self.room.work(find, lambda told: self._partners(here, *told), group="partner", doing="finding the partner")
 
     def _partners(self, here: tuple[str, str], partners: list[Partner], why: str) -> None:
         if not partners or self._run is None:
@@ -203,19 +190,12 @@ class GraphTabs:
         """Opens the file of the tab at its line; on other tabs the user's file."""
         tabs = self.side
         if tabs.sheet.language:
-            self._open(
-                tabs.sheet, tabs.about.of(tabs.node or 0).stack if tabs.tab == "source" else [], tabs.numbers["source"]
-            )
+            stack = tabs.about.stack(tabs.node or 0) if tabs.tab == "source" else []
+            self._open(tabs.sheet, stack, tabs.numbers["source"])
             return
         about, node = tabs.about, self.room.table.node
-
-        def find() -> tuple[Sheet, list[Frame]]:
-            with about.lock:
-                return about.source(node), about.stack(node)
-
-        self.room.work(
-            find, lambda sheet_and_stack: self._open(*sheet_and_stack, 0), group="editor", doing="finding the line"
-        )
+        find = lambda: about.locked(lambda: (about.source(node), about.stack(node)))  # noqa: E731
+        self.room.work(find, lambda found: self._open(*found, 0), group="editor", doing="finding the line")
 
     def _open(self, sheet: Sheet, stack: list[Frame], number: int) -> None:
         line = sheet.first + sheet.top
@@ -232,12 +212,8 @@ class GraphTabs:
         if original is not None and _same(original, whole):
             self.room.workbench.edit(original, line)
             return
-        name = (
-            original.name
-            if original is not None
-            else f"{self.room.saved.id if self.room.saved else 'graph'}-output_code.py"
-        )
-        path = keep(whole, name)
+        graph = self.room.saved.id if self.room.saved else "graph"
+        path = keep(whole, original.name if original is not None else f"{graph}-output_code.py")
         self.room.notify(f"a copy, as it was recorded: {path}", markup=False, timeout=6)
         self.room.workbench.edit(path, line)
 
@@ -291,10 +267,7 @@ def _write(path: Path, words: str) -> Path:
 def _same(path: Path, whole: str) -> bool:
     """Whether the file on this machine is the recorded one."""
     try:
-        return (
-            path.is_file()
-            and path.stat().st_size < 1 << 22
-            and path.read_text(encoding="utf-8", errors="replace") == whole
-        )
+        small = path.is_file() and path.stat().st_size < 1 << 22
+        return small and path.read_text(encoding="utf-8", errors="replace") == whole
     except (OSError, ValueError):
         return False

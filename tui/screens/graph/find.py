@@ -50,9 +50,8 @@ class GraphFind:
         """Opens the search line; the cursor follows to the first hit as it is typed."""
         self.room.needed()
         self._before = (self.sought, self.room.table.node)
-        self.room.prompt.open(
-            "find", "", "enter stays, n and N go on, esc goes back · names, ops, modules, lines, else code"
-        )
+        help = "enter stays, n and N go on, esc goes back · names, ops, modules, lines, else code"
+        self.room.prompt.open("find", "", help)
 
     def typed(self, text: str) -> None:
         """Filters or searches with the text so far."""
@@ -163,15 +162,13 @@ class GraphFind:
             return False
         place = selection.place(node)
         if place < 0:
-            self.room.status.show(
-                None, f"{self.room.needed().table.name[node]} is hidden by the filter: c clears it", alarm=True
-            )
+            name = self.room.needed().table.name[node]
+            self.room.status.show(None, f"{name} is hidden by the filter: c clears it", alarm=True)
             return False
         if selection.rows[place] < 0 and selection.groups is not None:
             self.rows.depth = None
-            self.rows.ask(
-                node, folded=selection.groups.opened_for(node, self.rows.question.folded), then=self.room.table.center
-            )
+            folded = selection.groups.opened_for(node, self.rows.question.folded)
+            self.rows.ask(node, folded=folded, then=self.room.table.center)
             return True
         far = abs(place - self.room.table.cursor) > self.room.table.page
         self.room.table.move_to(place)
@@ -212,12 +209,9 @@ class GraphFind:
         elif len(nodes) == 1:
             self.jump(nodes[0])
         else:
-            offered = [
-                (cell(view, "name", node), f"{cell(view, 'op', node)}  {cell(view, 'shape', node)}", node)
-                for node in nodes[:LISTED]
-            ]
-            title = f"{len(nodes):,} {what} of {name}"
-            sheet = PickNode(title, offered, len(nodes))
+            texts = [[cell(view, key, node) for key in ("name", "op", "shape")] for node in nodes[:LISTED]]
+            offered = [(text[0], f"{text[1]}  {text[2]}", node) for text, node in zip(texts, nodes, strict=False)]
+            sheet = PickNode(f"{len(nodes):,} {what} of {name}", offered, len(nodes))
             self.room.app.push_screen(sheet, lambda node: None if node is None else self.jump(node))
 
     def do_graph_goto(self) -> None:
@@ -235,6 +229,5 @@ class GraphFind:
             if text is not None:
                 self.room.guarded(lambda: self.jump(find_place(view, text)), doing="go to")
 
-        self.room.app.push_screen(
-            Ask("go to", hint="a name, a number, or a line of your code: model.py:12", check=check), go
-        )
+        hint = "a name, a number, or a line of your code: model.py:12"
+        self.room.app.push_screen(Ask("go to", hint=hint, check=check), go)

@@ -145,10 +145,9 @@ class GraphMarks:
         """The findings for a tab; over the source also those at other nodes of that line."""
         view = self.room.needed()
         where = view.table.where
-        alike = [
-            at for at in self.by_node if at != node and source and view.text[where[at]] and where[at] == where[node]
-        ]
-        return [*self.at(node), *(f"{view.table.name[at]}, {text}" for at in alike for text in self.by_node[at])]
+        alike = [at for at in self.by_node if at != node and source and where[at] == where[node]]
+        others = [at for at in alike if view.text[where[at]]]
+        return [*self.at(node), *(f"{view.table.name[at]}, {text}" for at in others for text in self.by_node[at])]
 
     def show_findings(self) -> None:
         """Shows the findings at the node under the cursor on the line below, else clears that line."""
@@ -166,11 +165,8 @@ class GraphMarks:
             self.room.status.show(None, "reading what jobs found ...")
             return
         if not places:
-            why = (
-                "no node is marked: no job here found one bad in this graph; in Replay (4) r runs the rungs, v "
-                "reads values"
-            )
-            self.room.status.show(None, why, alarm=True)
+            none = "no node is marked: no job here found one bad in this graph"
+            self.room.status.show(None, f"{none}; in Replay (4) r runs the rungs, v reads values", alarm=True)
             return
         now = self.room.table.node
         self.room.find.jump(next((at for at in places if at > now), places[0]))
@@ -199,9 +195,7 @@ class StatusLine(Widget):
         line = Text(self.left, no_wrap=True, end="", overflow="ellipsis")
         room = width - cell_len(self.left) - 2
         if self.right and room >= 8:
-            right = Text(
-                self.right, "bold reverse" if self.alarm else "bold", no_wrap=True, end="", overflow="ellipsis"
-            )
+            right = Text(self.right, "bold reverse" if self.alarm else "bold", no_wrap=True, end="")
             right.truncate(room, overflow="ellipsis")
             line.append(" " * max(2, width - cell_len(self.left) - right.cell_len))
             line.append_text(right)
@@ -312,10 +306,8 @@ class GraphStanding:
             self._save(["--filter", text])
             return
         hint = "A..B, in the order of the graph; or A, or A,B..C"
-        title, value = "save nodes as a case", f"{self._name()}.."
-        ask = Ask(
-            title, hint=hint, value=value, check=lambda text: "from where to where?" if text.endswith("..") else ""
-        )
+        check = lambda text: "from where to where?" if text.endswith("..") else ""  # noqa: E731
+        ask = Ask("save nodes as a case", hint=hint, value=f"{self._name()}..", check=check)
         self.room.app.push_screen(ask, lambda text: None if text is None else self._save(["--nodes", text]))
 
     def _save(self, which: list[str]) -> None:
@@ -326,11 +318,10 @@ class GraphStanding:
         self.room.work(asked, lambda done: self._saved(case, done), group="case", doing="saving nodes as a case")
 
     def _saved(self, case: Path, done: subprocess.CompletedProcess[str]) -> None:
-        said = (done.stdout if not done.returncode else done.stderr).strip()
-        self.room.status.show(
-            None, said.splitlines()[0] if said else f"exit code {done.returncode}", alarm=bool(done.returncode)
-        )
-        if not done.returncode:
+        failed = done.returncode
+        said = (done.stderr if failed else done.stdout).strip() or f"exit code {failed}"
+        self.room.status.show(None, said.splitlines()[0], alarm=bool(failed))
+        if not failed:
             self.room.workbench.go("graph", Here(graph=str(case)))
 
 
@@ -359,10 +350,7 @@ class GraphRoom(Room):
     GraphRoom #both { height: 1fr; layout: vertical; }
     GraphRoom #rows { height: 1fr; width: 1fr; }
     GraphRoom.wide #both { layout: horizontal; }
-    GraphRoom.low #side { display: none; }
-    GraphRoom.table #side { display: none; }
-    GraphRoom.alone #side { display: none; }
-    GraphRoom.tabs #rows { display: none; }
+    GraphRoom.low #side, GraphRoom.table #side, GraphRoom.alone #side, GraphRoom.tabs #rows { display: none; }
     GraphRoom.tabs #side { display: block; }
     """
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ....dumps.browse import columns as all_columns
 from ....dumps.browse.about import sidecar_bytes
 from ....dumps.browse.columns import Column
-from ....dumps.browse.filter import Term, hint
+from ....dumps.browse.filter import VALUE_KEYS, Term, hint
 from ....dumps.browse.row_texts import Lanes, laying
 from ....dumps.browse.selection import INPUTS, Groups, Question, Selection, grouping, selecting, usual
 from ....dumps.browse.table import GraphView
@@ -94,12 +94,10 @@ class GraphRows:
 
     def show_rows(self, selection: Selection, node: int) -> None:
         """Shows rows with the cursor at a node or near it."""
-        plain = (
-            selection.question.sort is None and selection.nodes is None and not selection.question.folded - self._inputs
-        )
-        lanes = self.lanes if plain else None
+        question = selection.question
+        plain = question.sort is None and selection.nodes is None and not question.folded - self._inputs
         columns = self.chosen or all_columns.usual(selection.view)
-        self.room.table.show(selection, columns, lanes, selection.nearest(max(node, 0)))
+        self.room.table.show(selection, columns, self.lanes if plain else None, selection.nearest(max(node, 0)))
         self.show_counts()
 
     def show_counts(self) -> None:
@@ -164,13 +162,9 @@ class GraphRows:
         """Asks for the column."""
         view = self.room.needed()
         shown = {column.key for column in (self.chosen or all_columns.usual(view))}
-        answers = {
-            letter: f"{all_columns.BY_KEY[key].title:<10} {all_columns.BY_KEY[key].help}"
-            if key
-            else "the order of the graph"
-            for letter, key in SORT_KEYS.items()
-            if not key or key in shown
-        }
+        offered = {letter: all_columns.BY_KEY[key] for letter, key in SORT_KEYS.items() if key in shown}
+        answers = {letter: f"{column.title:<10} {column.help}" for letter, column in offered.items()}
+        answers = {"g": "the order of the graph"} | answers
         self.room.app.push_screen(Choose("Sort by", answers), self._sort_answered)
 
     def _sort_answered(self, letter: str | None) -> None:
@@ -204,16 +198,16 @@ class GraphRows:
         view.take_values(seen)
         view.rungs = rungs
         if self.selection is not None:
-            self.show_rows(self.selection, self.room.table.node)
+            self.again()
             self.room.table.measure()
-            if any(term.key in ("nan", "inf", "min", "max", "error") for term in self.question.terms):
+            if any(term.key in VALUE_KEYS for term in self.question.terms):
                 self.ask()
 
     def kernel_column(self, kernels: Mapping[int, str]) -> None:
         """Takes the kernels of nodes by their positions."""
         self.room.needed().kernels = kernels
-        if self.selection is not None and kernels:
-            self.show_rows(self.selection, self.room.table.node)
+        if kernels:
+            self.again()
 
     # -- folds
 
@@ -229,10 +223,8 @@ class GraphRows:
             row, node = self.room.table.row, self.room.table.node
             group = groups.parents[~row] if row < 0 else groups.around(node)
             if group < 0:
-                why_not = (
-                    "the module has none around it" if row < 0 else "the node has no module with other nodes beside it"
-                )
-                self.room.status.show(None, why_not, alarm=True)
+                node_alone = "the node has no module with other nodes beside it"
+                self.room.status.show(None, "the module has none around it" if row < 0 else node_alone, alarm=True)
                 return
             self.depth = None
             self._fold(self.question.folded | {group}, groups.starts[group])
@@ -247,10 +239,7 @@ class GraphRows:
 
     def do_graph_toggle(self) -> None:
         """Folds or unfolds the module under the cursor."""
-        if self.room.table.row < 0:
-            self.do_graph_unfold()
-        else:
-            self.do_graph_fold()
+        self.do_graph_unfold() if self.room.table.row < 0 else self.do_graph_fold()
 
     def do_graph_depth(self, step: int | None, to: int | None = None) -> None:
         """Opens all modules so many levels further (below 0: closes them), or to a depth; None: all of them."""
@@ -274,7 +263,7 @@ class GraphRows:
         def laid(lanes: Lanes) -> None:
             self.lanes = lanes
             self.again()
-            self.grouped(lambda groups: self._fold_inputs(groups))
+            self.grouped(self._fold_inputs)
             self.grouped(lambda _: self.room.slices.run("prepare", _warm(view), lambda _: None))
 
         self.room.slices.run("lanes", laying(view), laid)

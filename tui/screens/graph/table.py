@@ -202,21 +202,15 @@ class NodeTable(VirtualList):
         assert self.selection is not None and self.texts is not None
         row = self.selection.rows[at]
         text = self.texts(row, self.bad.get(row) or self.near.get(row, " "))
-        if at == self.cursor:
-            return Strip([Segment("".join(text), self.style_of("cursor"))]).adjust_cell_length(
-                width, self.style_of("cursor")
-            )
-        if row < 0:
-            return Strip([Segment("".join(text), self.style_of("group"))]).adjust_cell_length(
-                width, self.style_of("base")
-            )
-        quiet, name, op, rest = text
+        if at == self.cursor or row < 0:
+            style, behind = ("cursor", "cursor") if at == self.cursor else ("group", "base")
+            whole = Strip([Segment("".join(text), self.style_of(style))])
+            return whole.adjust_cell_length(width, self.style_of(behind))
+        *before, rest = text
         style = "bad" if row in self.bad else "near" if row in self.near else "base"
-        base, ahead = self.style_of("base"), len(quiet) + len(name) + len(op)
+        base, ahead = self.style_of("base"), sum(map(len, before))
         segments = [
-            Segment(quiet, self.style_of("quiet")),
-            Segment(name, self.style_of(style)),
-            Segment(op, self.style_of("op")),
+            Segment(text, self.style_of(kind)) for text, kind in zip(before, ("quiet", style, "op"), strict=True)
         ]
         done = 0
         for key, start, end in self._heated:

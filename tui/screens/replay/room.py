@@ -51,11 +51,7 @@ class ReplayCommands:
     @property
     def graph(self) -> str:
         """The graph that the screen is about. Raises UsageError where there is none."""
-        if (graph := self.room.here.graph) is None:
-            raise NotReadyError(
-                "no graph is chosen", "a replay needs one", "press 1 for Home; enter on a graph picks it"
-            )
-        return graph
+        return self.room.here.needed("a replay needs one")
 
     def facts(self) -> list[str]:
         """How many rungs are ticked, and the options."""

@@ -62,12 +62,7 @@ class ReportRoom(ViewsRoom):
     @property
     def subject(self) -> str:
         """The subject of the report, as the command names it."""
-        named = self.here.out or self.here.graph
-        if named is None:
-            raise NotReadyError(
-                "no graph is chosen", "a report needs a graph", "press 1 for Home; enter on a graph picks it"
-            )
-        return named
+        return self.here.out or self.here.needed("a report needs a graph")
 
     def equivalent(self) -> list[str]:
         """The command that shows this, or would write it."""

@@ -55,10 +55,8 @@ def pieces(sheet: Sheet, first: int, last: int) -> list[tuple[range, str]]:
     pieces_in_sight: list[tuple[range, str]] = []
     for start in range(first // PIECE * PIECE, last, PIECE):
         end = min(start + PIECE, len(sheet.lines))
-        cuts = sorted(
-            {start, end, *(at for part, _ in sheet.inside for at in (part.start, part.stop) if start < at < end)}
-        )
-        for low, high in pairwise(cuts):
+        edges = {at for part, _ in sheet.inside for at in (part.start, part.stop) if start < at < end}
+        for low, high in pairwise(sorted({start, end, *edges})):
             language = next((name for part, name in sheet.inside if low in part), sheet.language)
             pieces_in_sight.append((range(low, high), language))
     return pieces_in_sight
@@ -372,7 +370,7 @@ class NodeTabs(Vertical):
     def on_mount(self) -> None:
         """Shows what was asked for before it was mounted."""
         self._show_title("")
-        self._work(self._kinds, self._take_kinds, "tabs")
+        self._work(lambda: self.about.locked(lambda: self.about.views), self._take_kinds, "tabs")
         self._ask()
 
     # -- what is shown
@@ -434,10 +432,6 @@ class NodeTabs(Vertical):
     def about(self) -> About:
         """The views that are asked, in a thread."""
         return About(self.saved, self._view)
-
-    def _kinds(self) -> Sequence[str]:
-        with self.about.lock:
-            return self.about.views
 
     def _take_kinds(self, kinds: Sequence[str]) -> None:
         self.kinds = kinds
