@@ -173,26 +173,23 @@ def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
             if not is_leaving(widget):
                 caught(error, "")
 
-    @functools.wraps(render)
-    def guarded_render() -> Any:
-        try:
-            return render()
-        except Exception as error:  # noqa: BLE001 - shown, the widget goes on
-            report_once(error)
-            return Text(_line_of(error), no_wrap=True)
+    def guarded(paint: Callable[..., Any], instead: Callable[[Text], Any]) -> Any:
+        @functools.wraps(paint)
+        def painted(*y: int) -> Any:
+            try:
+                return paint(*y)
+            except Exception as error:  # noqa: BLE001 - shown, the widget goes on
+                report_once(error)
+                return instead(Text(_line_of(error), no_wrap=True))
 
-    @functools.wraps(render_line)
-    def guarded_line(y: int) -> Strip:
-        try:
-            return render_line(y)
-        except Exception as error:  # noqa: BLE001 - shown, the widget goes on
-            report_once(error)
-            width = widget.size.width
-            return Strip(Text(_line_of(error)).render(widget.app.console)).adjust_cell_length(width)
+        return painted
+
+    def strip(text: Text) -> Strip:
+        return Strip(text.render(widget.app.console)).adjust_cell_length(widget.size.width)
 
     widget._dispatch_message = guarded_dispatch  # type: ignore[method-assign]
-    widget.render = guarded_render  # type: ignore[method-assign]
-    widget.render_line = guarded_line  # type: ignore[method-assign]
+    widget.render = guarded(render, lambda text: text)  # type: ignore[method-assign]
+    widget.render_line = guarded(render_line, strip)  # type: ignore[method-assign]
 
 
 def _line_of(error: BaseException) -> str:

@@ -530,13 +530,8 @@ class Workbench(InTurn, Sturdy):
 
     def did(self, action: str) -> None:
         """An action was done without an error; the tour waits for some."""
-        if self.tour is not None:
-            self.call_after_refresh(self.tour_goes_on, action)
-
-    def tour_goes_on(self, action: str) -> None:
-        """After the screen has changed to what the action shows."""
-        if self.tour is not None:
-            self.tour.did(action)
+        if self.tour is not None:  # it goes on after the screen has changed to what the action shows
+            self.call_after_refresh(lambda: self.tour and self.tour.did(action))
 
     def copy(self, text: str, name: str = "text") -> None:
         """Text to the clipboard of the terminal and to a file; says both. `name` is the file's."""

@@ -138,47 +138,33 @@ def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
     table = graph.table
     text = table.strings
     aot = me.stage not in _TRACED and graph.stage not in _TRACED
-    same = [
-        at
-        for at, name in enumerate(table.name)
-        if name == me.row.name and (aot or text[table.target[at]] == me.row.target)
-    ]
-    if same and me.row.op != "placeholder":
-        return same, "same name"
-    if _sides(me.stage) & _sides(graph.stage) == set():
+    named = [at for at, name in enumerate(table.name) if name == me.row.name]
+    same = [at for at in named if aot or text[table.target[at]] == me.row.target]
+    is_input = me.row.op == "placeholder"
+    if (same and not is_input) or not _sides(me.stage) & _sides(graph.stage) or (is_input and graph.has_table):
         return same, "same name"
     if not graph.has_table:
         nodes = graph.record.graph.nodes
-        if me.row.op == "placeholder":
+        if is_input:
             sources = {item.name for item in graph.record.inputs if me.source and item.source == me.source}
             places_there = [at for at, node in enumerate(nodes) if node.op == "placeholder" and node.name in sources]
             return (places_there, "same input") if places_there else (same, "same name")
-        made_from_me = [
-            at for at, node in enumerate(nodes) if me.row.name in node.from_node[:1] and node.op.startswith("call")
-        ]
-        made_of = [at for at, node in enumerate(nodes) if node.name in me.origins[:1] and node.op.startswith("call")]
-        if made_from_me or made_of:
-            return (made_from_me, "made from it") if made_from_me else (made_of, "it was made from this")
-        if me.origins:
-            places_there = [at for at, node in enumerate(nodes) if node.from_node[:1] == me.origins[:1]]
+        made = [at for at, node in enumerate(nodes) if node.op.startswith("call")]
+        for places_there, how in (
+            ([at for at in made if me.row.name in nodes[at].from_node[:1]], "made from it"),
+            ([at for at in made if nodes[at].name in me.origins[:1]], "it was made from this"),
+            ([at for at, node in enumerate(nodes) if node.from_node[:1] == me.origins[:1] != []], "made from the same"),
+        ):
             if places_there:
-                return places_there, "made from the same"
-    elif me.row.op == "placeholder":
-        return same, "same name"
+                return places_there, how
+    calls = [at for at, op in enumerate(table.op) if text[op].startswith("call")]
     if me.row.seq_nr >= 0:
-        places_there = [
-            at
-            for at, number in enumerate(table.seq_nr)
-            if number == me.row.seq_nr
-            and text[table.target[at]] == me.row.target
-            and text[table.op[at]].startswith("call")
-        ]
-        if places_there:
+        numbered = (at for at in calls if table.seq_nr[at] == me.row.seq_nr)
+        if places_there := [at for at in numbered if text[table.target[at]] == me.row.target]:
             return places_there, "same seq_nr and op"
     if me.row.code and me.row.op.startswith("call"):
         line = (me.row.where, me.row.code)
-        places_there = [at for at in range(len(table.name)) if (text[table.where[at]], text[table.code[at]]) == line]
-        return [at for at in places_there if text[table.op[at]].startswith("call")], "same line of code"
+        return [at for at in calls if (text[table.where[at]], text[table.code[at]]) == line], "same line of code"
     return [], ""
 
 
@@ -348,10 +334,8 @@ def _present(frame: Frame) -> str | None:
 
 def _recorded(stack: Sequence[Frame], number: int, choice: str, why: str) -> Sheet:
     """The frames with the lines that they quote."""
-    lines: list[Line] = [
-        line((f"{stack[number].file}: {why}; these are the lines that the stack quotes", DIM)),
-        line(""),
-    ]
+    quoted_lines = f"{stack[number].file}: {why}; these are the lines that the stack quotes"
+    lines: list[Line] = [line((quoted_lines, DIM)), line("")]
     marked: list[range] = []
     for place, frame in enumerate(stack):
         if place == number:

@@ -38,12 +38,9 @@ def facts(record: GraphRecord) -> dict[str, Any]:
 
 def origins(record: GraphRecord) -> dict[str, str]:
     """Name of a node -> the autograd node it came from, and the hook that computed it."""
-    noted_by_name = {node.name: (node.meta.get("autograd_node"), node.meta.get("hook")) for node in record.graph.nodes}
-    return {
-        name: ", ".join(part for part in parts if isinstance(part, str))
-        for name, parts in noted_by_name.items()
-        if any(parts)
-    }
+    noted = {node.name: (node.meta.get("autograd_node"), node.meta.get("hook")) for node in record.graph.nodes}
+    texts = {name: [part for part in parts if isinstance(part, str)] for name, parts in noted.items() if any(parts)}
+    return {name: ", ".join(parts) for name, parts in texts.items()}
 
 
 def outputs(record: GraphRecord) -> list[OutputRole]:

@@ -168,9 +168,8 @@ def _key(word: str, start: int) -> str:
         return key
     near = difflib.get_close_matches(key, [*KEYS, *ALSO], n=1, cutoff=0.5)
     fix = f"did you mean {near[0]}" if near else f'to find it as text, put it in quotes: "{word}"'
-    raise FilterError(
-        f"there is no key {word!r}; the keys are {', '.join(KEYS)}", fix, start=start, end=start + len(word)
-    )
+    why = f"there is no key {word!r}; the keys are {', '.join(KEYS)}"
+    raise FilterError(why, fix, start=start, end=start + len(word))
 
 
 def number(text: str, key: str, start: int = 0, end: int = 0) -> float:
@@ -179,9 +178,8 @@ def number(text: str, key: str, start: int = 0, end: int = 0) -> float:
         return float(text)
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise FilterError(
-            f"{text!r} is not a number", f"for example {EXAMPLES.get(key, f'{key}>3')}", start=start, end=end
-        )
+        example = EXAMPLES.get(key, f"{key}>3")
+        raise FilterError(f"{text!r} is not a number", f"for example {example}", start=start, end=end)
     unit = match[2].lower()
     return float(match[1]) * (_UNITS[unit] if key == "bytes" else 1000 ** list(_UNITS).index(unit))
 
@@ -226,12 +224,8 @@ def matching(view: GraphView, terms: Sequence[Term]) -> Steps[list[int] | None]:
 def narrow(view: GraphView, term: Term) -> Narrow:
     """The term as a function from nodes to nodes."""
     if term.key in VALUE_KEYS and not view.values:
-        raise FilterError(
-            "there are no values yet",
-            "press 4 to replay the graph, which fills them in",
-            start=term.start,
-            end=term.end,
-        )
+        fix = "press 4 to replay the graph, which fills them in"
+        raise FilterError("there are no values yet", fix, start=term.start, end=term.end)
     column = INTERNED.get(term.key)
     if column is not None or term.key == "op":
         return _by_text(view, term, column or "target")

@@ -436,9 +436,8 @@ def first_bad(lines: Sequence[ListingLine]) -> int | None:
     bad = [place for place, line in enumerate(lines) if line.kind in GRAPHS and line.bad and not line.folds]
     if not bad:
         return None
-    runnable = [
-        place for place in bad if lines[place].saved and lines[place].stage in ("forward", "backward", "inference")
-    ]
+    final = ("forward", "backward", "inference")
+    runnable = [place for place in bad if lines[place].saved and lines[place].stage in final]
     return (runnable or bad)[0]
 
 

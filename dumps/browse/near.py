@@ -23,6 +23,7 @@ table only: it takes no longer in a graph of 100,000 nodes than in a small one.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ..short import base_name, row_value, shorten
@@ -352,20 +353,24 @@ _WIDEST, _NARROWEST = 24, 12
 def around(view: GraphView, index: int, hops: int) -> tuple[list[int], int]:
     """The nodes within a number of hops, in the order of the graph (of more than MOST, the nearest), and how many
     there are."""
-    distance = {index: 0}
-    border = [index]
-    for step in range(1, hops + 1):
-        following: list[int] = []
-        for at in border:
-            if view.op(at) == "output" and at != index:  # everything is two hops from everything through it
-                continue
-            for other in (*view.inputs(at), *view.users(at)):
-                if other not in distance:
-                    distance[other] = step
-                    following.append(other)
-        border = following
+    distance = distances(
+        index, hops, lambda at: (*view.inputs(at), *view.users(at)), lambda at: view.op(at) == "output"
+    )
     nearest = sorted(distance, key=lambda at: (distance[at], abs(at - index)))[:MOST]
     return sorted(nearest), len(distance)
+
+
+def distances(
+    start: int, hops: int, beside: Callable[[int], Iterable[int]], is_output: Callable[[int], bool]
+) -> dict[int, int]:
+    """How many hops away each node is, up to so many, none through the output: everything is two hops from everything
+    through it."""
+    distance, border = {start: 0}, [start]
+    for step in range(1, hops + 1):
+        through = [at for at in border if at == start or not is_output(at)]
+        border = list(dict.fromkeys(other for at in through for other in beside(at) if other not in distance))
+        distance.update(dict.fromkeys(border, step))
+    return distance
 
 
 def rows_of(view: GraphView, chosen: list[int]) -> dict[int, int]:

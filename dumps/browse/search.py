@@ -106,9 +106,8 @@ def _line(view: GraphView, text: str) -> int:
             return index
     lines = sorted({view.text[at] for at in view.distinct("where") if view.text[at]})
     near = difflib.get_close_matches(text, lines, n=NEAR)
-    raise NoSuchNodeError(
-        f"no node comes from the line {text!r}", "", f"lines with nodes are {', '.join(near or lines[:NEAR])}"
-    )
+    fix = f"lines with nodes are {', '.join(near or lines[:NEAR])}"
+    raise NoSuchNodeError(f"no node comes from the line {text!r}", "", fix)
 
 
 def _near(view: GraphView, text: str) -> str:

@@ -114,11 +114,9 @@ class NodeColumns:
             if node.target in self.body.attrs:
                 return self._stored(self.body.attrs[node.target])
             subgraph = self.body.subgraphs.get(node.target)
-            return (
-                node.target
-                if subgraph is None
-                else digest(NodeColumns(self.record, self.rename, subgraph, grads=self.grads))
-            )
+            if subgraph is None:
+                return node.target
+            return digest(NodeColumns(self.record, self.rename, subgraph, grads=self.grads))
         module = self.body.modules.get(node.target) if node.op == "call_module" else None
         if module is None:
             return node.target
@@ -126,9 +124,8 @@ class NodeColumns:
         return _ENCODER.encode((module.type, module.arguments, state, module.training)).decode()
 
     def _stored(self, stored: schema.StoredTensor | None) -> str:
-        return (
-            "" if stored is None else f"tensor {self.value(stored.value)} {'' if stored.parameter else stored.storage}"
-        )
+        storage = "" if stored is None or stored.parameter else stored.storage
+        return "" if stored is None else f"tensor {self.value(stored.value)} {storage}"
 
     def dim(self, dim: Any) -> Any:
         """A size, or an expression with its symbols renamed."""

@@ -84,11 +84,8 @@ def _part(run: Run, rest: str, text: str) -> GraphGroup | None:
 def _one_process(rows: list[ListedGraph], text: str) -> list[ListedGraph]:
     names = list(dict.fromkeys(row.process for row in rows))
     if len(names) > 1:
-        raise NoSuchGraphError(
-            f"{text} is ambiguous",
-            f"processes {', '.join(names)} have it",
-            f"put a process before the id, such as {names[0]}:",
-        )
+        why, fix = f"processes {', '.join(names)} have it", f"put a process before the id, such as {names[0]}:"
+        raise NoSuchGraphError(f"{text} is ambiguous", why, fix)
     return rows
 
 
@@ -111,9 +108,8 @@ def pairs(a: SavedGraph | GraphGroup, b: SavedGraph | GraphGroup) -> list[Pair]:
     if isinstance(b, SavedGraph):
         return [Pair(_counterpart(b, a), b)]
     if (a.kind == "compile") != (b.kind == "compile"):
-        raise NoPartnerError(
-            f"{a.text} and {b.text} cannot be compared", f"{a.text} is a {a.kind}, {b.text} a {b.kind}"
-        )
+        kinds = f"{a.text} is a {a.kind}, {b.text} a {b.kind}"
+        raise NoPartnerError(f"{a.text} and {b.text} cannot be compared", kinds)
     return [pair for rows_a, rows_b in _processes(a, b) for pair in _graphs(a, rows_a, b, rows_b)]
 
 
@@ -139,9 +135,8 @@ def _counterpart(graph: SavedGraph, part: GraphGroup) -> SavedGraph:
         rows = [row for row in rows if row.rank == graph.rank] or rows
     if len(rows) != 1:
         listed = ", ".join(row.id for row in (rows or part.rows)[:12])
-        raise NoPartnerError(
-            f"{part.text} has {'several graphs' if rows else 'no graph'} {wanted}", f"it holds {listed}", "name one"
-        )
+        what = f"{part.text} has {'several graphs' if rows else 'no graph'} {wanted}"
+        raise NoPartnerError(what, f"it holds {listed}", "name one")
     return part.graph(rows[0])
 
 
@@ -180,15 +175,11 @@ def _compiles(a: GraphGroup, rows_a: list[ListedGraph], b: GraphGroup, rows_b: l
     compiles_a, two = _by_compile(rows_a), _by_compile(rows_b)
     if compiles_a.keys() == two.keys():
         return {name: name for name in compiles_a}
-    lines = (
-        {name: _lines(a, rows) for name, rows in compiles_a.items()},
-        {name: _lines(b, rows) for name, rows in two.items()},
-    )
-    names_in_b: dict[str, str] = {}
-    for name in compiles_a:
-        if name in two and _likeness(lines[0][name], lines[1][name]) >= _ALIKE_AND_NAMESAKE:
-            names_in_b[name] = name
-    left = [name for name in two if name not in names_in_b.values()]
+    lines = [{name: _lines(of, rows) for name, rows in known.items()} for of, known in ((a, compiles_a), (b, two))]
+    namesakes = [name for name in compiles_a if name in two]
+    alike = [name for name in namesakes if _likeness(lines[0][name], lines[1][name]) >= _ALIKE_AND_NAMESAKE]
+    names_in_b = dict(zip(alike, alike, strict=True))
+    left = [name for name in two if name not in names_in_b]
     for name in compiles_a:
         likely = max(left, key=lambda other: _likeness(lines[0][name], lines[1][other]), default=None)
         if name not in names_in_b and likely is not None and _likeness(lines[0][name], lines[1][likely]) >= _ALIKE:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...dumps.browse.near import distances
 from ...dumps.errors import NoSuchNodeError
 from ...dumps.levels import Level, Path, common
 from ...dumps.short import shorten
@@ -112,18 +113,8 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [word for word in names if name in word][:3]
         hint = f"names like it are {', '.join(near)}" if near else "graphdbg show lists its nodes"
         raise NoSuchNodeError(f"{graph.id} has no node {name!r}", "", hint)
-    distance = {centre: 0}
-    border = [centre]
-    for step in range(1, hops + 1):
-        border = [
-            other
-            for index in border
-            if index == centre
-            or graph.nodes[index].op != "output"  # everything is two steps from everything through it
-            for other in (*graph.nodes[index].inputs, *graph.nodes[index].users)
-            if distance.setdefault(other, step) == step
-        ]
-        border = list(dict.fromkeys(border))
+    beside = lambda index: (*graph.nodes[index].inputs, *graph.nodes[index].users)  # noqa: E731
+    distance = distances(centre, hops, beside, lambda index: graph.nodes[index].op == "output")
     chosen = sorted(sorted(distance, key=lambda index: (distance[index], index))[:most])
     part = part_of(graph, chosen, focus=centre)
     if len(chosen) < len(distance):

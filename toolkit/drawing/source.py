@@ -98,7 +98,6 @@ class DrawnNode:
     where: str = ""
     code: str = ""
     seq_nr: int = -1
-    size_bytes: int | None = None
     source: str = ""
     detail: str = ""
     scalar: bool = False
@@ -177,7 +176,6 @@ def of_record(record: GraphRecord, title: str = "") -> DrawnGraph:
                 plain(row.where),
                 one_line(row.code, 80),
                 row.seq_nr,
-                row.size_bytes,
                 plain(source) if is_input else "",
             )
         )
@@ -218,7 +216,7 @@ def without_meta(graph: DrawnGraph, *, keep_modules: bool = False) -> DrawnGraph
             node,
             modules=node.modules if keep_modules else (),
             detail=f"{node.name} = {node.target}",
-            **{name: getattr(DrawnNode, name) for name in ("value", "frames", "where", "code", "seq_nr", "size_bytes")},
+            **{name: getattr(DrawnNode, name) for name in ("value", "frames", "where", "code", "seq_nr")},
         )
         for node in graph.nodes
     ]

@@ -219,9 +219,8 @@ class Tapped(Around):
             _stage("run")
             outputs = list(compiled(inputs))
             values = {name: outputs[place] for name, place in places.items()}
-            self.got = {
-                name: value.detach().clone() for name, value in values.items() if isinstance(value, torch.Tensor)
-            }
+            tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+            self.got = {name: value.detach().clone() for name, value in tensors.items()}
             return outputs[:count]
 
         return run

@@ -79,17 +79,9 @@ class ReplayCommands:
         ladder, rung = self.room.jobs.ladder, self.room.rung
         return rung if ladder.cells(rung).failed else ladder.first_failing or "inductor"
 
-    def of_what_is_seen(self) -> list[str]:
-        """The words that `@` shows: of the lower view where it has the keys, else of the ladder."""
-        if self.room.here.graph is None:
-            return ["triage", "RUN/ID"]
-        if not self.room.upper or self.room.kind == "bisect":
-            if self.room.kind == "values":
-                rung = self.room.jobs.values.rung or self.room.rung
-                return ["replay", self.graph, "--values", "--rung", rung, *self._options()]
-            if self.room.kind != "triage":
-                return self.bisect_words()
-        return self.ladder_words() if self.ticked else ["triage", self.graph]
+    def values_words(self, rung: str) -> list[str]:
+        """The words that read the values under a rung."""
+        return ["replay", self.graph, "--values", "--rung", rung, *self._options()]
 
     def bisect_words(self) -> list[str]:
         """The words that bisect under the failing rung."""
@@ -107,8 +99,7 @@ class ReplayCommands:
     def do_replay_values(self) -> None:
         """Reads the values under the rung of the cursor."""
         self.room.moved = False
-        words = ["replay", self.graph, "--values", "--rung", self.room.rung, *self._options(), "--json-lines"]
-        self.room.jobs.start("values", words)
+        self.room.jobs.start("values", [*self.values_words(self.room.rung), "--json-lines"])
         self.room.about = "values"
         self.room.to_view(KINDS.index("values"))
         self.room.look_at_gpus()
@@ -282,7 +273,7 @@ class ReplayRoom(ViewsRoom):
         yield Static(id="finding", markup=False)
         yield Static(id="views", markup=False)
         yield Static(id="value-head", classes="replay-head", markup=False)
-        yield Rows(self._paint_value, id="values")
+        yield Rows(lambda index, width: value_parts(self.jobs.values, index, width), id="values")
         yield Lines(id="said")
 
     def on_mount(self) -> None:
@@ -321,9 +312,6 @@ class ReplayRoom(ViewsRoom):
         name = NAMES[index]
         return rung_parts(self.jobs.ladder.cells(name), ticked=name in self.commands.ticked, width=width)
 
-    def _paint_value(self, index: int, width: int) -> Parts:
-        return value_parts(self.jobs.values, index, width)
-
     def on_resize(self, event: events.Resize) -> None:
         """Shows fewer rungs on a low screen, fewer columns on a narrow one."""
         self._fit()
@@ -338,7 +326,14 @@ class ReplayRoom(ViewsRoom):
 
     def equivalent(self) -> list[str]:
         """The command of the lower view where it has the keys, else of the ladder."""
-        return self.commands.of_what_is_seen()
+        commands = self.commands
+        if self.here.graph is None:
+            return ["triage", "RUN/ID"]
+        if self.kind == "bisect":
+            return commands.bisect_words()
+        if self.kind == "values" and not self.upper:
+            return commands.values_words(self.jobs.values.rung or self.rung)
+        return commands.ladder_words() if commands.ticked else ["triage", commands.graph]
 
     def state(self) -> str:
         """Whether something runs, or what the ladder found."""
