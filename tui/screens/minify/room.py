@@ -304,8 +304,8 @@ class MinifyRoom(ViewsRoom):
             self._drawn, self._drawn_at = drawn, now
             self.query_one(Plot).draw(picture(watched, ascii_only=ascii_only()))
         wide = self.live.has_class("wide")
-        tell = telling.figures if wide else telling.facts
-        facts = [fact if isinstance(fact, tuple) else (fact, "") for fact in tell(watched, time.time())]
+        at = time.time()
+        facts = telling.figures(watched, at) if wide else [(fact, "") for fact in telling.facts(watched, at)]
         stage, printed = self.looked.output
         if stage and not wide:
             facts.insert(2, (f"{stage}: {printed[-1] if printed else 'it has printed nothing so far'}", "dim"))
