@@ -37,6 +37,7 @@ from ..numerics import Difference, compare, output_grains, output_lengths
 from ..numerics.measures import Noise, is_float
 from ..numerics.statistics import tensors_in
 from ..rungs.decomposed import RUNG as DECOMPOSED
+from ..rungs.inductor import CUSTOM_PASSES
 from ..verdicts.verdict import KINDS
 from .tracing import CLOSE, Parted, Seen, StageRun, Traced, Unmatched, joined, parting, traced_apart
 
@@ -275,7 +276,7 @@ class _Comparison:
             return None
         mark("passes")
         try:
-            with t.inductor_config.patch(dict.fromkeys(CUSTOM)):
+            with t.inductor_config.patch(dict.fromkeys([*CUSTOM_PASSES, "custom_partitioner_fn"])):
                 side = self._redone()
                 drawn = None if side is None else alike(self.before.gm, side.gm)
                 if side is None or drawn is None:
@@ -321,16 +322,6 @@ class _Rebuilt(StageRun):
     ) -> Execution:
         parameters = list(_parameters(self.gm).values()) if self.backward else []
         return execute(self.function, inputs, seed=seed, backward=self.backward, parameters=parameters)
-
-
-CUSTOM = (
-    "pre_grad_custom_pass",
-    "joint_custom_pre_pass",
-    "joint_custom_post_pass",
-    "post_grad_custom_pre_pass",
-    "post_grad_custom_post_pass",
-    "custom_partitioner_fn",
-)
 
 
 def _parameters(gm: fx.GraphModule) -> dict[str, torch.nn.Parameter]:
