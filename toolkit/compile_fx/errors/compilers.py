@@ -210,20 +210,11 @@ def _is_import(case: ErrorContext) -> bool:
 
 def _named(case: ErrorContext, source: str) -> str:
     """The name that the wrapper has for the kernel; its function may be called `triton_` in all of them."""
-    text = case.code
-    known = kernels(text)
-    for frame in case.inwards():
-        for local in ("kernel_name", "key", "name"):
-            value = frame.f_locals.get(local)
-            if isinstance(value, str) and value in known:
-                return value
-    for name in re.findall(r"^Name=(\w+)", case.text(), re.MULTILINE):
-        if name in known:
-            return name
-    if source and (kernel := kernel_of(text, source)):
-        return kernel
-    function = _DEF.search(source)
-    return function[1] if function else ""
+    known, function = kernels(case.code), _DEF.search(source)
+    values = [frame.f_locals.get(local) for frame in case.inwards() for local in ("kernel_name", "key", "name")]
+    values += re.findall(r"^Name=(\w+)", case.text(), re.MULTILINE)
+    named = next((value for value in values if isinstance(value, str) and value in known), "")
+    return named or kernel_of(case.code, source) or (function[1] if function else "")
 
 
 def _after_caret(text: str) -> tuple[str, str]:
@@ -272,23 +263,15 @@ def kernels(generated: str) -> dict[str, str]:
 
 def kernel_of(generated: str, source: str) -> str:
     """The kernel of a wrapper whose source this is, or contains; "" where it is none."""
-    wanted = _body(source)
-    if wanted:
-        for name, text in kernels(generated).items():
-            body = _body(text)
-            if body and (body in wanted or wanted in body):
-                return name
-    return ""
+    wanted, bodies = _body(source), {name: _body(text) for name, text in kernels(generated).items()}
+    alike = (name for name, body in bodies.items() if wanted and body and (body in wanted or wanted in body))
+    return next(alike, "")
 
 
 def enclosing_function(source: str, line: int) -> str:
     """The C++ function that a line stands in, by the last definition above it; "" when there is none."""
-    name = ""
-    for match in _FUNCTION.finditer(source):
-        if source.count("\n", 0, match.start(1)) + 1 > line:
-            break
-        name = match[1]
-    return name
+    above = [match[1] for match in _FUNCTION.finditer(source) if source.count("\n", 0, match.start(1)) < line]
+    return above[-1] if above else ""
 
 
 def _body(source: str) -> str:
@@ -446,12 +429,11 @@ def too_old(case: ErrorContext, error: Any) -> Explained:
 
 
 def _gpu(case: ErrorContext) -> str:
-    for frame in case.inwards():
-        if (properties := frame.f_locals.get("device_props")) is not None:
-            major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
-            capability = f" (compute capability {major}.{minor})" if major is not None else ""
-            return f"{getattr(properties, 'name', 'this GPU')}{capability}"
-    return "this GPU"
+    found = (frame.f_locals.get("device_props") for frame in case.inwards())
+    properties = next((known for known in found if known is not None), None)
+    major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
+    capability = f" (compute capability {major}.{minor})" if major is not None else ""
+    return f"{getattr(properties, 'name', 'this GPU')}{capability}"
 
 
 def _values(case: ErrorContext) -> list[str]:
