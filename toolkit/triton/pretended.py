@@ -18,7 +18,6 @@ from unittest import mock
 import torch
 from torch import fx
 
-from ...dumps.allowlist import words
 from ...dumps.errors import DeviceMissingError
 from .. import torch_private as t
 from ..torch_private import all_replaced, replaced
@@ -132,13 +131,27 @@ def _has(config: Any, name: str) -> bool:
     return True
 
 
-_ASKED_ONCE = words(
-    """
-    has_triton has_triton_package has_triton_tma has_triton_experimental_host_tma has_triton_tensor_descriptor_host_tma
-    has_triton_tma_device has_triton_stable_tma_api triton_backend triton_hash_with_backend get_gpu_type
-    get_gpu_dram_gbps get_gpu_shared_memory get_max_num_sms is_big_gpu get_device_tflops get_num_sms can_use_tma
-    DeviceProperties.create joint_lazy_init codecache_get_cpp_compiler
-    """
+_ASKED_ONCE = (
+    "has_triton",
+    "has_triton_package",
+    "has_triton_tma",
+    "has_triton_experimental_host_tma",
+    "has_triton_tensor_descriptor_host_tma",
+    "has_triton_tma_device",
+    "has_triton_stable_tma_api",
+    "triton_backend",
+    "triton_hash_with_backend",
+    "get_gpu_type",
+    "get_gpu_dram_gbps",
+    "get_gpu_shared_memory",
+    "get_max_num_sms",
+    "is_big_gpu",
+    "get_device_tflops",
+    "get_num_sms",
+    "can_use_tma",
+    "DeviceProperties.create",
+    "joint_lazy_init",
+    "codecache_get_cpp_compiler",
 )
 
 
