@@ -15,6 +15,7 @@ import inspect
 import os
 import re
 import shlex
+from collections.abc import Iterable
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -81,6 +82,16 @@ def words_of(message: str) -> set[str]:
 def counted(count: float, singular: str, many: str = "", *, form: str = "") -> str:
     """`count` in the format `form`, with its noun; `many` is a plural that the usual rule does not give."""
     return f"{count:{form}} {singular if count == 1 else many or plural(singular)}"
+
+
+def listed(names: Iterable[object], most: int = 8) -> str:
+    """The names as a list in words, cut after the first few.
+
+    >>> listed("abcd", 2)
+    'a, b and 2 more'
+    """
+    known = [str(name) for name in names]
+    return ", ".join(known[:most]) + (f" and {len(known) - most} more" if len(known) > most else "")
 
 
 def plural(noun: str) -> str:

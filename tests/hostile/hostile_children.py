@@ -28,7 +28,7 @@ from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.torchside import node_meta
 from graphdbg.dumps.validate import check_graph
 from graphdbg.toolkit import torch_private as t
-from graphdbg.toolkit.compile_fx.entering import compile_ahead_of_time, enter, load_package
+from graphdbg.toolkit.compile_fx.entering import compile_ahead_of_time, enter
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
 from graphdbg.toolkit.compile_fx.stage import Stage, Work
 from graphdbg.toolkit.live.entries import mode_of
@@ -199,7 +199,7 @@ def run(payload: Payload) -> Payload:
         )
         inputs = live.inputs(saved.record, saved.inputs_record, saved.tensors)
         if payload["backend"] == "aoti":
-            load_package(compiled)(*inputs)
+            torch._inductor.aoti_load_package(str(compiled))(*inputs)
         elif payload["backend"] != "triton":
             compiled(inputs)
     except Exception as error:  # noqa: BLE001 (broken code fails, before or after it ran)

@@ -111,12 +111,9 @@ def outputs_of(gm: Any) -> list[OutputDescription]:
     """The description of each output of a traced graph."""
     output = gm.graph.output_node()
     described = output.meta.get("desc") or [None] * len(output.args[0])
-    return [
-        OutputDescription(
-            getattr(node, "name", str(node)), *kind_of(repr(description) if description is not None else None)
-        )
-        for node, description in zip(output.args[0], described, strict=False)
-    ]
+    texts = [None if description is None else repr(description) for description in described]
+    pairs = zip(output.args[0], texts, strict=False)
+    return [OutputDescription(getattr(node, "name", str(node)), *kind_of(text)) for node, text in pairs]
 
 
 class CallerValues:
@@ -159,19 +156,8 @@ class CallerValues:
         return tensor.detach().as_strided(sizes, strides, offset)
 
 
-_PLAIN = (
-    torch.Tensor,
-    torch.SymInt,
-    torch.SymFloat,
-    torch.SymBool,
-    int,
-    float,
-    bool,
-    complex,
-    str,
-    torch.dtype,
-    torch.device,
-)
+_NUMBERS = (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
+_PLAIN = (torch.Tensor, torch.dtype, torch.device, str, type(None), *_NUMBERS)
 
 
 def without_objects(module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.GraphModule, list[int]]:
@@ -183,18 +169,14 @@ def without_objects(module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.G
     Raises UsageError where a node computes with such an object.
     """
     placeholders = module.graph.find_nodes(op="placeholder")
-    objects = {
-        node for node, value in zip(placeholders, inputs, strict=True) if not isinstance(value, (*_PLAIN, type(None)))
-    }
+    objects = {node for node, value in zip(placeholders, inputs, strict=True) if not isinstance(value, _PLAIN)}
     if not objects:
         return module, list(range(len(placeholders)))
     for node in objects:
-        users = [user.name for user in node.users if user.op != "output"]
-        if users:
+        if users := [user.name for user in node.users if user.op != "output"]:
             kind = type(inputs[placeholders.index(node)]).__name__
-            raise NoGraphError(
-                "the graph cannot be saved", f"{users[0]} computes with {node.name}, an object of this process ({kind})"
-            )
+            why = f"{users[0]} computes with {node.name}, an object of this process ({kind})"
+            raise NoGraphError("the graph cannot be saved", why)
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
@@ -235,13 +217,12 @@ class UserLines:
         """The user's frames of a stack; those of the forward node where a backward node has none."""
         frames = list(stack)
         own = [place for place, frame in enumerate(frames) if frame.filename == self.marker]
-        number = _running_number()
+        running = t.current_autograd_node()  # None in a forward; its public form is in C++ only
         mine = list(_of_user(frames[own[-1] + 1 :] if own else ()))
-        if number is None:
-            if mine:
-                self.made.setdefault(t.autograd_sequence_number() - 1, mine)
-        else:
-            mine = list(_of_user(_below_engine(frames))) or self.made.get(number, [])
+        if running is not None:
+            mine = list(_of_user(_below_engine(frames))) or self.made.get(running._sequence_nr(), [])
+        elif mine:
+            self.made.setdefault(t.autograd_sequence_number() - 1, mine)
         return traceback.StackSummary.from_list(mine)
 
 
@@ -263,12 +244,6 @@ def tracer_at_work() -> Any:
     """The tracer of the `make_fx` that is running; None outside one."""
     mode = t.get_proxy_mode()
     return None if mode is None else mode.tracer
-
-
-def _running_number() -> int | None:
-    """The sequence number of the autograd node that is running; None in a forward. (Its public form is in C++ only.)"""
-    node = t.current_autograd_node()
-    return None if node is None else node._sequence_nr()
 
 
 class Assigned:
@@ -310,10 +285,8 @@ class Assigned:
         """What the graph does not hold, one sentence for each."""
         lost = [f"the function sets {name} to a tensor; the graph does not contain that" for name in self.kept]
         if joint and self.names:
-            names = ", ".join(self.names)
-            lost.append(
-                f"{names} is reassigned, which a joint graph does not contain; write in place (copy_) to record it"
-            )
+            what = "is reassigned, which a joint graph does not contain; write in place (copy_) to record it"
+            lost.append(f"{', '.join(self.names)} {what}")
         return lost
 
     def _saw(self, module: torch.nn.Module, name: str, value: Any) -> None:
@@ -327,10 +300,8 @@ class Assigned:
         nodes = {node.name: node for node in gm.graph.nodes}
         added = {name: nodes[node] for name, node in self.names.items() if node in nodes}
         output.args = ((*added.values(), *output.args[0]),)
-        output.meta["desc"] = [
-            *(t.InputMutationAOTOutput(t.BufferAOTInput(name)) for name in added),
-            *output.meta["desc"],
-        ]
+        described = [t.InputMutationAOTOutput(t.BufferAOTInput(name)) for name in added]
+        output.meta["desc"] = [*described, *output.meta["desc"]]
         places = {getattr(described, "target", None): place for place, described in enumerate(_inputs(gm))}
         for name in added:
             place = places.get(name)
@@ -417,10 +388,8 @@ def _capture(
     dynamic: bool,
 ) -> Captured:
     module = f if isinstance(f, torch.nn.Module) else _Function(f)
-    flat = t.tree_leaves((tuple(args), dict(kwargs or {})))
-    given, named = (tuple(args), dict(kwargs or {}))
-    if dynamic:
-        given, named = _with_symbols((given, named))
+    own = tuple(args), dict(kwargs or {})
+    given, named = _with_symbols(own) if dynamic else own
     with Assigned(module) as assigned, contextlib.ExitStack() as stack:
         prepared = _prepared(module, given, named, dict(decompositions or {}), keep_mutations)
         stack.enter_context(t.compiled_autograd_off())
@@ -442,7 +411,8 @@ def _capture(
         )
         state.fw_metadata.deterministic = torch.are_deterministic_algorithms_enabled()
         gm, inputs = _joint(function, state) if joint else _inference(function, state, assigned)
-    captured = _described(gm, inputs, CallerValues(module, flat), state.fw_metadata, "joint" if joint else "inference")
+    callers = CallerValues(module, t.tree_leaves(own))
+    captured = _described(gm, inputs, callers, state.fw_metadata, "joint" if joint else "inference")
     captured.notes = assigned.notes(joint=joint)
     return captured
 
@@ -513,13 +483,8 @@ def _desugared(
         traced, args, described, meta=metadata, aot_config=state.aot_config, trace_joint=joint, **given
     )
     plain = t.aot_dispatch_subclass(traced, args, described, is_joint_structure=joint, meta=metadata, fw_only=original)
-    return t.handle_effect_tokens_fn(
-        plain.plain_tensor_trace_fn,
-        plain.plain_tensor_args,
-        plain.plain_tensor_args_descs,
-        meta=metadata,
-        trace_joint=joint,
-    )
+    parts = plain.plain_tensor_trace_fn, plain.plain_tensor_args, plain.plain_tensor_args_descs
+    return t.handle_effect_tokens_fn(*parts, meta=metadata, trace_joint=joint)
 
 
 def _described(gm: Any, inputs: list[Any], own: CallerValues, metadata: Any, stage: str) -> Captured:
@@ -533,18 +498,14 @@ def _described(gm: Any, inputs: list[Any], own: CallerValues, metadata: Any, sta
         late = type(node.meta.get("desc")).__name__ == "BackwardTokenAOTInput"  # found while tracing, so no argument
         fake = node.meta.get("val") if late else next(given)
         placed.append((fake, own.of(node.meta.get("desc"), fake)))
-    kwargs = (
-        {}
-        if stage == "inference"
-        else {
-            "num_fwd_outputs": metadata.num_mutated_inp_runtime_indices
-            + len(metadata.output_info)
-            + metadata.num_intermediate_bases,
-            "num_orig_model_outputs": len(metadata.output_info),
-            "num_mutated_inp_runtime_indices": metadata.num_mutated_inp_runtime_indices,
-            "static_lifetime_input_indices": list(metadata.static_input_indices or ()),
-        }
-    )
+    written, returned = metadata.num_mutated_inp_runtime_indices, len(metadata.output_info)
+    kwargs = {
+        "num_fwd_outputs": written + returned + metadata.num_intermediate_bases,
+        "num_orig_model_outputs": returned,
+        "num_mutated_inp_runtime_indices": written,
+        "static_lifetime_input_indices": list(metadata.static_input_indices or ()),
+    }
+    kwargs = kwargs if stage == "joint" else {}
     fakes, real = [fake for fake, _ in placed], [value for _, value in placed]
     return Captured(gm, stage, fakes, real, of_aot(gm, [], stage), outputs, mutated, aliased, kwargs, metadata)
 
@@ -579,17 +540,8 @@ def _prepared(
 ) -> tuple[Any, ...]:
     """Parameters lifted, arguments flattened and made fake: (function, fakes, descriptions, config, mode, symbols)."""
     device = [None] if t.takes("prepare_aot_module_simplified", "boxed_forward_device_index") else []
-    prepared = t.prepare_aot_module_simplified(
-        module,
-        tuple(args),
-        kwargs,
-        decompositions,
-        keep_mutations,
-        *device,
-        False,
-        flatten=True,
-        force_non_lazy_backward_lowering=True,
-    )
+    given = (module, tuple(args), kwargs, decompositions, keep_mutations, *device, False)
+    prepared = t.prepare_aot_module_simplified(*given, flatten=True, force_non_lazy_backward_lowering=True)
     return (prepared[0], *prepared[4:9])
 
 

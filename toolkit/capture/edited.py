@@ -48,29 +48,22 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
     with _reporting_lines(source, text):
         tree = syntax.parsed(text)
         tracer = _Tracer(source, tree, full)
-        names = {
-            "__name__": "graph",
-            "__file__": str(saved.program_path),
-            CALL: tracer.call,
-        }  # there it finds stored tensors
+        # beside its file it finds stored tensors
+        names = {"__name__": "graph", "__file__": str(saved.program_path), CALL: tracer.call}
         exec(compile(_Calls().visit(tree), str(source), "exec"), names)
         if "Graph" not in names:
             raise NoGraphError("the file has no class Graph", "its forward would be the graph")
         module = tracer.module(names["Graph"]())
-        if next(iter(module.graph.find_nodes(op="output"))).args[0] is None:
-            raise NoGraphError(
-                "forward returns nothing", "the file may be cut off: the last line of forward returns the outputs"
-            )
+        if module.graph.output_node().args[0] is None:
+            why = "the file may be cut off: the last line of forward returns the outputs"
+            raise NoGraphError("forward returns nothing", why)
     wanted = [node.target for node in module.graph.find_nodes(op="placeholder")]
     if unknown := [str(name) for name in wanted if name not in given]:
         raise NoGraphError(f"forward takes {unknown[0]}", f"the graph has no such input; it has {', '.join(given)}")
     _as_recorded(module, before)
     mode.allow_non_fake_inputs = True
-    with (
-        torch.set_grad_enabled(full and saved.record.ambient.grad),
-        t.enable_python_dispatcher(),
-        _reporting_lines(source, text),
-    ):
+    grad = torch.set_grad_enabled(full and saved.record.ambient.grad)
+    with grad, t.enable_python_dispatcher(), _reporting_lines(source, text):
         _Valued(module, mode, tracer.lines).propagate_dont_convert_inputs(*(given[name] for name in wanted))
     return module
 

@@ -32,6 +32,7 @@ from ...dumps.torchside.encode import CARRY
 from .. import torch_private as t
 from ..isolation.imports import import_modules
 from ..live.torch_state import ambient, encoded_settings
+from .traces.run import stage_of
 from .traces.text import OF_REPROS
 
 
@@ -68,15 +69,7 @@ def main(source: Path, out: Path, answer: Path, like: str, modules: Sequence[str
     }
     program.module.meta[CARRY] = {"config": config, "inputs": program.roles}
     save_graph(program.module, program.inputs, out, stage=program.stage, ambient=ambient())
-    nodes = len(program.module.graph.nodes)
-    facts = {
-        "kind": program.kind,
-        "stage": program.stage,
-        "nodes": nodes,
-        "inputs": len(program.inputs),
-        "notes": program.notes,
-    }
-    answer.write_text(json.dumps(facts))
+    _tell(answer, program.kind, program.stage, program.module, len(program.inputs), program.notes)
     return 0
 
 
@@ -85,15 +78,12 @@ def _edited(source: Path, out: Path, answer: Path, like: str) -> None:
 
     saved = resolve_graph(like)
     module = edited(source, saved)
-    count = save_edited(module, saved, out)
-    facts = {
-        "kind": "edited graph",
-        "stage": saved.stage,
-        "nodes": len(module.graph.nodes),
-        "inputs": count,
-        "notes": [],
-    }
-    answer.write_text(json.dumps(facts))
+    _tell(answer, "edited graph", saved.stage, module, save_edited(module, saved, out), [])
+
+
+def _tell(answer: Path, kind: str, stage: str, module: fx.GraphModule, inputs: int, notes: list[str]) -> None:
+    nodes = len(module.graph.nodes)
+    answer.write_text(json.dumps({"kind": kind, "stage": stage, "nodes": nodes, "inputs": inputs, "notes": notes}))
 
 
 def of_script(source: Path) -> ScriptStopped:
@@ -149,15 +139,8 @@ def _of_aot(mod: Any, inputs: list[Any], said: dict[str, Any]) -> tuple[fx.Graph
     code = type(mod).forward.__code__
     names = code.co_varnames[1 : code.co_argcount]
     symbolic = said.get("tracing_mode") == "symbolic" or any(isinstance(value, int) for value in inputs)
-    if symbolic:
-        from torch.fx.experimental.proxy_tensor import make_fx
-
-        module = make_fx(mod, tracing_mode="symbolic")(*inputs)
-    else:
-        module = _traced(mod, inputs)
-    if any(name.startswith("tangents") for name in names):
-        return module, "backward"
-    return module, "forward" if any(name.startswith("primals") for name in names) else "joint_passed"
+    module = t.make_fx(mod, tracing_mode="symbolic")(*inputs) if symbolic else _traced(mod, inputs)
+    return module, stage_of(names)
 
 
 def _of_ahead(exported_program: Any, **said: Any) -> None:
@@ -192,8 +175,8 @@ def of_package(source: Path) -> ScriptStopped:
     except UsageError:
         raise
     except Exception as error:
-        lines = [line for line in str(error).splitlines() if line.strip()] or [""]
-        raise NothingToImportError(f"torch.export.load cannot read it: {type(error).__name__}: {lines[0]}") from error
+        said = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise NothingToImportError(f"torch.export.load cannot read it: {type(error).__name__}: {said}") from error
 
 
 def _no_python(source: Path, error: Exception) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KINDS = {".py": "a script of torch's minifier or an fx_graph_runnable", ".pt2": "an exported program"}
 LIMIT_S = 600.0
+_ALONE = "run it by itself to see why: python {}"
 
 
 @dataclass
@@ -54,13 +55,11 @@ def import_file(
         raise CannotImportError(f"cannot import {path}", "there is no such file")
     if path.suffix not in KINDS:
         known = "; ".join(f"{suffix}, {what}" for suffix, what in KINDS.items())
-        raise CannotImportError(
-            f"cannot import {path}", f"it is not a structured trace, and its name ends in none of: {known}"
-        )
+        why = f"it is not a structured trace, and its name ends in none of: {known}"
+        raise CannotImportError(f"cannot import {path}", why)
     if out.exists():
-        raise ExistsAlreadyError(
-            f"cannot write {out}", "it exists already", "choose another name with -o, or delete it"
-        )
+        fix = "choose another name with -o, or delete it"
+        raise ExistsAlreadyError(f"cannot write {out}", "it exists already", fix)
     if not out.resolve().parent.is_dir() or not os.access(out.resolve().parent, os.W_OK):
         raise BadValueError(f"cannot write {out}", f"{out.resolve().parent} is not a writable folder")
     if not trust:
@@ -74,23 +73,13 @@ def import_file(
         _parsed(path)
     with temporary.folder("graphdbg-import-") as folder:
         answer = folder / "told.json"
-        child = [sys.executable, "-m", f"{__package__}.import_child"]
-        command = [
-            *child,
-            str(path.resolve()),
-            str(out.resolve()),
-            str(answer),
-            str(like.path.resolve()) if like else "",
-            *imports,
-        ]
+        files = path.resolve(), out.resolve(), answer, like.path.resolve() if like else ""
+        command = [sys.executable, "-m", f"{__package__}.import_child", *map(str, files), *imports]
         try:
             done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, timeout=LIMIT_S, check=False)
         except subprocess.TimeoutExpired as error:
-            raise CannotImportError(
-                f"{path} cannot be imported",
-                f"running it takes more than {LIMIT_S:g} s",
-                f"run it by itself to see why: python {path}",
-            ) from error
+            why = f"running it takes more than {LIMIT_S:g} s"
+            raise CannotImportError(f"{path} cannot be imported", why, _ALONE.format(path)) from error
         if done.returncode != 0 or not answer.exists():
             raise _failed(path, done, answer)
         if like is not None and trusted(like.path):
@@ -103,11 +92,9 @@ def _parsed(path: Path) -> None:
     try:
         syntax.parsed(path.read_bytes())
     except (SyntaxError, ValueError) as error:
-        at = (
-            f"line {error.lineno}, {(error.text or '').strip()}: {error.msg}"
-            if isinstance(error, SyntaxError)
-            else str(error)
-        )
+        at = str(error)
+        if isinstance(error, SyntaxError):
+            at = f"line {error.lineno}, {(error.text or '').strip()}: {error.msg}"
         raise CannotImportError(f"{path} cannot be imported", at, "correct it and import it again") from error
 
 
@@ -116,8 +103,5 @@ def _failed(path: Path, done: subprocess.CompletedProcess[bytes], answer: Path) 
         return CannotImportError(f"{path} cannot be imported", json.loads(answer.read_text())["why"])
     lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     end = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with code {done.returncode}"
-    return CannotImportError(
-        f"{path} cannot be imported",
-        f"running it {end}" + (f": {lines[-1].strip()}" if lines else ""),
-        f"run it by itself to see why: python {path}",
-    )
+    why = f"running it {end}" + (f": {lines[-1].strip()}" if lines else "")
+    return CannotImportError(f"{path} cannot be imported", why, _ALONE.format(path))

@@ -24,17 +24,17 @@ method runs the two stages in this thread; other threads run torch's, so that st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, cast
 
 import torch
 
 from ...dumps.walk import user_frame
-from ...dumps.wording import counted
+from ...dumps.wording import counted, listed
 from .. import torch_private as t
 from ..torch_private.replacing import Function, Hooks
-from .inputs import Call, InputName, aligning, described, in_wrapper, listed, name_at, names_for, overlaps_itself
+from .inputs import Call, InputName, aligning, described, in_wrapper, name_at, names_for, overlaps_itself
 from .pipeline import Pipeline
 from .recording import CallFacts, facts_of, prepare, put_on_by, put_on_partitions, recording, telling_backward
 from .stage import Aligned, InnerOptions, Work
@@ -62,9 +62,8 @@ def _sentence(work: Work, to_check: list[int], before: list[int], names: list[In
         tensors = [value for value in work.inputs if isinstance(value, torch.Tensor)]
         if tensors and not any(t.is_gpu(value.device.type) for value in tensors):
             return "nothing to check: CPU kernels load from anywhere"
-        return "nothing to check: " + (
-            "no tensor is an input" if not tensors else "static, or not assumed to be aligned"
-        )
+        why = "static, or not assumed to be aligned" if tensors else "no tensor is an input"
+        return f"nothing to check: {why}"
     text = f"{counted(len(to_check), 'input')} checked: "
     text += listed(name_at(names, index) for index in to_check)
     if len(before) < len(to_check):
@@ -102,7 +101,7 @@ def _refused(work: Work, options: InnerOptions, compiled: t.CompiledFxGraph) -> 
     box = options.arguments["cudagraphs"]
     policy = getattr(t.inductor_config, "cudagraph_policy", None)
     if policy is not None and not policy.should_wrap(compiled):
-        _count_skip()
+        t.counters["inductor"]["cudagraph_skips"] += 1
         t.BoxedBool.disable(box)
         return "the CUDAGraphPolicy leaves this graph alone"
     reason = compiled.disabled_cudagraphs_reason
@@ -116,7 +115,7 @@ def _refused(work: Work, options: InnerOptions, compiled: t.CompiledFxGraph) -> 
         if "cuda" in compiled.device_types:
             t.log_cudagraph_skip_and_bump_counter(f"skipping cudagraphs due to {reason}")
         else:
-            _count_skip()
+            t.counters["inductor"]["cudagraph_skips"] += 1
         return _reason(work, compiled, reason)
     split = policy is None and bool(t.inductor_config.graph_partition)
     info, call = cast(Any, compiled.cudagraph_info), cast(Call, compiled.current_callable)
@@ -150,10 +149,9 @@ def _put_on(work: Work, options: InnerOptions, compiled: t.CompiledFxGraph) -> N
     else:
         call = cast(Call, compiled.current_callable)
         compiled.current_callable = recording(call, compiled, facts, "1 graph", tell)
-    how = "by torch's trees: warm-up at the first call, recorded at the second"
-    if not t.inductor_config.triton.cudagraph_trees:
-        how = "at the first call"
-    else:
+    how = "at the first call"
+    if t.inductor_config.triton.cudagraph_trees:
+        how = "by torch's trees: warm-up at the first call, recorded at the second"
         work.notes.extend(_written(facts))
     at = listed(unfit_nodes(work.gm), 4)
     tell(f"recorded as {counted(count, 'graph')} {how}" + (f"; left out: {at}" if at else ""))
@@ -168,10 +166,6 @@ def _written(facts: CallFacts) -> list[str]:
         "not recorded unless another recording made it"
         for index, line in zip(places, lines, strict=True)
     ]
-
-
-def _count_skip() -> None:
-    t.counters["inductor"]["cudagraph_skips"] += 1
 
 
 def _nothing_left(work: Work, compiled: t.CompiledFxGraph) -> str:
@@ -255,11 +249,12 @@ class Unfit(NamedTuple):
 
 def unfit_nodes(gm: Any, *, with_cpu: bool = True) -> list[Unfit]:
     """All such nodes in order, none of what is no graph; without those that run on the CPU if `with_cpu` is False."""
-    unfit: list[Unfit] = []
-    for node in gm.graph.nodes if hasattr(gm, "graph") else ():
-        if node.op == "call_function" and (why := _why(node) or (_on_cpu(node) if with_cpu else "")):
-            unfit.append(Unfit(node.name, str(node.target), user_frame(node.meta.get("stack_trace") or "")[0], why))
-    return unfit
+    calls = [node for node in gm.graph.nodes if node.op == "call_function"] if hasattr(gm, "graph") else []
+    return [
+        Unfit(node.name, str(node.target), user_frame(node.meta.get("stack_trace") or "")[0], why)
+        for node in calls
+        if (why := _why(node) or (_on_cpu(node) if with_cpu else ""))
+    ]
 
 
 def _why(node: Any) -> str:
@@ -273,7 +268,7 @@ def _why(node: Any) -> str:
         given = [index.meta["val"].dtype for index in indices if index is not None]
         if not {torch.bool, torch.uint8}.isdisjoint(given):
             return "how many elements a mask picks is known on the GPU alone"
-    values = list(_values(node))
+    values = _values(node)
     if any(isinstance(value, torch.Tensor) and value.is_sparse for value in values):
         return "it makes a sparse tensor"
     if any(t.free_unbacked_symbols(value) for value in values):
@@ -290,8 +285,8 @@ def _on_cpu(node: Any) -> str:
     return "it copies from the CPU" if "cpu" in taken and "cuda" in devices else ""
 
 
-def _values(node: Any) -> Iterator[Any]:
-    yield from t.pytree.tree_leaves(node.meta.get("val"))
+def _values(node: Any) -> list[Any]:
+    return t.pytree.tree_leaves(node.meta.get("val"))
 
 
 def customized_wrapper() -> Callable[..., Any] | None:

@@ -29,6 +29,7 @@ from torch import fx
 
 from ...dumps.wording import counted
 from .. import torch_private as t
+from ..rungs.inductor import set_visible
 from ..torch_private.replacing import Function, Hooks
 from . import graphs
 from .inputs import keep_names
@@ -44,14 +45,13 @@ def compile_frozen(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     if not frozen.done:  # the stage was skipped or replaced; the configuration asks for frozen parameters all the same
         frozen.freeze(work.gm, inputs, work.notes)
     fakes = [inputs[index] for index in frozen.kept]
-    show_outputs(work.gm, all_of_them=True)
+    set_visible(work.gm)
     fake_mode = t.detect_fake_mode(fakes)
     with mock.patch.object(fake_mode, "allow_non_fake_inputs", True) if fake_mode else contextlib.nullcontext():
         layout = {"is_inference": True, "layout_opt": frozen.channels_last}
         compiled = compilers.compile_inner(work.gm, fakes, frozen.static, **layout)
-    if t.V.aot_compilation:
-        return compiled  # a library takes the remaining inputs alone
-    return _dropping(compiled, frozen.places)
+    # a library takes the remaining inputs alone
+    return compiled if t.V.aot_compilation else _dropping(compiled, frozen.places)
 
 
 def _dropping(compiled: Any, places: Sequence[int]) -> Any:
@@ -209,13 +209,29 @@ class Compilers:
 
     def forward(self, gm: Any, inputs: Sequence[Any], *, is_inference: bool = False) -> Any:
         with t.dynamo_timed("compile_fx.<locals>.fw_compiler_base"):
-            return self._forward(gm, inputs, is_inference=is_inference)
+            keep_names(gm, self.model)
+            original = self.model if isinstance(self.model, fx.GraphModule) else gm
+            count = len(t.pytree.arg_tree_leaves(*t.output_node(original).args))
+            if is_inference:
+                gm = self._joint_of_inference(gm, inputs)
+            fixed = t.num_fw_fixed_arguments(self.input_count, len(inputs))
+            if t.inductor_config.keep_output_stride:
+                show_user_outputs(gm, count, is_inference=is_inference)
+            else:
+                set_visible(gm, ())
+            t.record_user_visible_output_idxs(gm)
+            with _annotated(self.extra.cudagraphs):
+                compiled = self.compile_inner(gm, inputs, t.get_static_input_idxs(fixed), is_inference=is_inference)
+            split = len(getattr(compiled, "partition_maps", None) or ()) > 1
+            if not is_inference and split and hasattr(self.extra, "forward_is_partitioned"):
+                self.extra.forward_is_partitioned.value = True
+            return compiled
 
     def backward(self, gm: Any, inputs: Sequence[Any]) -> Any:
         extra = self.extra
         with t.dynamo_timed("compile_fx.<locals>.bw_compiler"), t.compile_lock, contextlib.ExitStack() as stack:
             keep_names(gm, self.model)
-            show_outputs(gm, all_of_them=t.inductor_config.bw_outputs_user_visible)
+            set_visible(gm, None if t.inductor_config.bw_outputs_user_visible else ())
             override = getattr(extra, "cudagraphs_bwd_override", None)
             cudagraphs = extra.cudagraphs if override is None else t.BoxedBool(override)
             partitioned = getattr(extra, "forward_is_partitioned", None)
@@ -251,7 +267,16 @@ class Compilers:
 
     def aot_arguments(self, ignore_shape_env: bool, compile_region_name: str | None) -> dict[str, Any]:
         """AOTAutograd's arguments, by the parameter names of this version of torch."""
-        arguments: dict[str, Any] = {
+        newer = {
+            "compiler_config_extra": self.extra,
+            "pre_grad_passes": self.pre_grad,
+            "compile_region_name": compile_region_name,
+        }
+        known = {name: value for name, value in newer.items() if t.takes("aot_module_simplified", name)}
+        if "compiler_config_extra" not in known:
+            known["cudagraphs"] = self.extra.cudagraphs
+            known["boxed_forward_device_index"] = self.extra.forward_device
+        return {
             "fw_compiler": t.SerializableAOTDispatchCompiler(t.OutputCode, self.forward),
             "bw_compiler": t.SerializableAOTDispatchCompiler(t.OutputCode, self.backward),
             "inference_compiler": self.for_inference(),
@@ -259,36 +284,8 @@ class Compilers:
             "partition_fn": self.partition,
             "keep_inference_input_mutations": True,
             "ignore_shape_env": ignore_shape_env,
+            **known,
         }
-        if t.takes("aot_module_simplified", "compiler_config_extra"):
-            arguments["compiler_config_extra"] = self.extra
-        else:
-            arguments["cudagraphs"] = self.extra.cudagraphs
-            arguments["boxed_forward_device_index"] = self.extra.forward_device
-        if t.takes("aot_module_simplified", "pre_grad_passes"):
-            arguments["pre_grad_passes"] = self.pre_grad
-        if t.takes("aot_module_simplified", "compile_region_name"):
-            arguments["compile_region_name"] = compile_region_name
-        return arguments
-
-    def _forward(self, gm: Any, inputs: Sequence[Any], *, is_inference: bool) -> Any:
-        keep_names(gm, self.model)
-        original = self.model if isinstance(self.model, fx.GraphModule) else gm
-        count = len(t.pytree.arg_tree_leaves(*t.output_node(original).args))
-        if is_inference:
-            gm = self._joint_of_inference(gm, inputs)
-        fixed = t.num_fw_fixed_arguments(self.input_count, len(inputs))
-        if t.inductor_config.keep_output_stride:
-            show_user_outputs(gm, count, is_inference=is_inference)
-        else:
-            show_outputs(gm, all_of_them=False)
-        t.record_user_visible_output_idxs(gm)
-        with _annotated(self.extra.cudagraphs):
-            compiled = self.compile_inner(gm, inputs, t.get_static_input_idxs(fixed), is_inference=is_inference)
-        split = len(getattr(compiled, "partition_maps", None) or ()) > 1
-        if not is_inference and split and hasattr(self.extra, "forward_is_partitioned"):
-            self.extra.forward_is_partitioned.value = True
-        return compiled
 
     def _joint_of_inference(self, gm: Any, inputs: Sequence[Any]) -> Any:
         graphs.trace_text("before_joint_graph", lambda: graphs.text_of(gm))
@@ -303,33 +300,23 @@ class Compilers:
         return work.gm
 
 
-def show_outputs(gm: Any, *, all_of_them: bool) -> None:
-    """Marks all outputs, or none, as seen by the user, so that they keep their strides."""
-    output = t.output_node(gm)
-    leaves = t.pytree.arg_tree_leaves(*output.args) if all_of_them else []
-    output.meta["user_visible_output_idxs"] = [i for i, leaf in enumerate(leaves) if isinstance(leaf, fx.Node)]
-
-
 def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
     """Marks the model's own `count` outputs. In training, those of mutated inputs come before them and saved values
     behind."""
-    output = t.output_node(gm)
-    returned = t.pytree.arg_tree_leaves(*output.args)
     context = t.TracingContext.try_get()
     first = 0
     if context is not None and context.fw_metadata and not is_inference:
         first = context.fw_metadata.num_mutated_inp_runtime_indices
-    last = first + count
-    assert last <= len(returned), (
-        f"the graph returns {counted(len(returned), 'value')}, the model {count} behind {first}"
+    returned = counted(len(t.output_node(gm).args[0]), "value")
+    assert first + count <= len(t.output_node(gm).args[0]), (
+        f"the graph returns {returned}, the model {count} behind {first}"
     )
-    output.meta["user_visible_output_idxs"] = [i for i in range(first, last) if isinstance(returned[i], fx.Node)]
+    set_visible(gm, range(first, first + count))
 
 
 def _annotated(cudagraphs: Any) -> contextlib.AbstractContextManager[None]:
     """CUDA graphs that an annotation of the model turns on, where the configuration has them off."""
-    make = t.optional("cudagraph_annotation_context")
-    return make(cudagraphs) if make is not None else contextlib.nullcontext()
+    return t.optional("cudagraph_annotation_context", lambda _: contextlib.nullcontext())(cudagraphs)
 
 
 Partition = Callable[..., tuple[Any, Any]]

@@ -13,9 +13,10 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -99,14 +100,14 @@ def _strides(lowering: Any) -> list[Any]:
     """Strides of the outputs as texts, which are evaluated when the graph comes from a cache; None where they are not
     known."""
     printer = t.SymExprPrinter()
-    strides: list[Any] = []
-    for output in lowering.graph_outputs or ():
+
+    def texts(output: Any) -> Any:
         known = isinstance(output, t.IRNode) and output.has_tensor_output()
-        if known and not t.free_unbacked_symbols(output.get_stride()):
-            strides.append(tuple(printer.doprint(stride) for stride in output.get_layout().stride))
-        else:
-            strides.append(None)
-    return strides
+        if not known or t.free_unbacked_symbols(output.get_stride()):
+            return None
+        return tuple(printer.doprint(stride) for stride in output.get_layout().stride)
+
+    return [texts(output) for output in lowering.graph_outputs or ()]
 
 
 def schedule(work: Work, lowered: Lowered) -> None:
@@ -207,19 +208,12 @@ def _library(lowered: Lowered, coded: Coded) -> tuple[Any, list[str]]:
     return built, linked
 
 
-@contextlib.contextmanager
-def _toolkit_named() -> Iterator[None]:
+def _toolkit_named() -> contextlib.AbstractContextManager[Any]:
     """With the CUDA toolkit's folder in the environment: torch links its stub of the driver only if it is there."""
     folder = None
     if "CUDA_HOME" not in os.environ and "CUDA_PATH" not in os.environ and torch.cuda.is_available():
         from torch.utils.cpp_extension import CUDA_HOME as folder
-    if folder is not None:
-        os.environ["CUDA_HOME"] = folder
-    try:
-        yield
-    finally:
-        if folder is not None:
-            os.environ.pop("CUDA_HOME", None)
+    return mock.patch.dict(os.environ, {"CUDA_HOME": folder} if folder else {})
 
 
 def _loaded(lowering: t.GraphLowering, call: Any, *, is_module: bool) -> str:

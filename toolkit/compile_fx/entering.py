@@ -11,25 +11,24 @@ appears whole or not at all, and nothing else is left behind. The caller's graph
 For example:
 
     path = compile_ahead_of_time(torch.export.export(model, (x,)), path="model.pt2")
-    load_package(path)(x)
+    torch._inductor.aoti_load_package(path)(x)
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx
 
-from ...dumps.errors import BadValueError, CannotCompileError, NoSuchRunError, OptionsExcludeError, UnknownWordError
+from ...dumps.errors import BadValueError, CannotCompileError, OptionsExcludeError, UnknownWordError
 from ...dumps.torchside.node_meta import fake_of
-from ...dumps.wording import counted
+from ...dumps.wording import counted, listed
 from .. import torch_private as t
 from ..live import entries
 from ..live.eager import copy_graph
@@ -37,12 +36,11 @@ from ..live.entries import compiling
 from ..live.rung import Compiled
 from ..live.spec import ReplaySpec
 from ..rungs import inductor
-from ..rungs.cpp_library import refuse_its_own
 from .calls import finished_by_us
 from .capturing import Compilers, capture_settings, compile_ahead, partitioned_by
 from .errors import told
 from .inner import apart, compile_inner
-from .inputs import listed, name_of
+from .inputs import name_of
 from .pipeline import Action, Observer, Pipeline, Stopped, Unfinished
 from .stage import CaptureOptions, JointOptions, Work
 
@@ -99,18 +97,6 @@ def _refuse_beside(pipeline: Pipeline | None, given: str, why: str) -> None:
     if pipeline is not None and given:
         fix = "name them where the Pipeline is made"
         raise OptionsExcludeError(f"a pipeline was given, and {given} beside it", why, fix)
-
-
-@contextlib.contextmanager
-def _around() -> Iterator[None]:
-    """The context of a whole compile, as stock's."""
-    with (
-        t.use_lazy_graph_module(t.dynamo_config.use_lazy_graph_module),
-        t.enable_python_dispatcher(),
-        t.preserve_node_meta(t.inductor_config.trace.provenance_tracking_level == 1),
-        t.reset_provenance_globals(),
-    ):
-        yield
 
 
 def _Table(table: dict[Any, Callable[..., Any]]) -> Callable[[], Any]:
@@ -179,7 +165,12 @@ def _main(
     inputs: Sequence[Any],
 ) -> Any:
     """Everything behind the wrappers: a graph that returns a tuple, flat inputs."""
-    with _around():
+    with (
+        t.use_lazy_graph_module(t.dynamo_config.use_lazy_graph_module),
+        t.enable_python_dispatcher(),
+        t.preserve_node_meta(t.inductor_config.trace.provenance_tracking_level == 1),
+        t.reset_provenance_globals(),
+    ):
         ahead = t.V.aot_compilation and not t.inductor_config.enable_autograd_for_aot
         compilers = Compilers(pipeline, gm, inputs, inner, make_decompositions)
         if isinstance(gm, fx.GraphModule) and (ahead or not t.takes("aot_module_simplified", "pre_grad_passes")):
@@ -211,11 +202,10 @@ def refuse_moved(gm: Any, inputs: Sequence[Any]) -> None:
         return
     moved: list[tuple[str, torch.device, torch.device]] = []
     for index, (node, given) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False)):
-        traced = fake_of(node)
-        if not isinstance(traced, torch.Tensor) or not isinstance(given, torch.Tensor):
-            continue
-        if traced.device.type != given.device.type or (traced.device.index or 0) != (given.device.index or 0):
-            moved.append((f"{name_of(node)} (input {index})", given.device, traced.device))
+        traced, tensors = fake_of(node), torch.Tensor
+        if isinstance(traced, tensors) and isinstance(given, tensors):
+            here, there = ((value.device.type, value.device.index or 0) for value in (given, traced))
+            moved += [(f"{name_of(node)} (input {index})", given.device, traced.device)] if here != there else []
     if not moved:
         return
     name, here, there = moved[0]
@@ -338,17 +328,6 @@ def compile_ahead_of_time(
     return target
 
 
-def load_package(path: str | Path, *, device_index: int = -1) -> Callable[..., Any]:
-    """The callable of a package, which takes and returns what the program did; `device_index` is that of its GPU.
-
-    Raises UsageError for a package that is not there, or that would crash while it is loaded (see cpp_library).
-    """
-    if not Path(path).is_file():
-        raise NoSuchRunError(f"cannot load {path}", "there is no such file", "compile_ahead_of_time makes one")
-    refuse_its_own(path)
-    return t.load_package(str(path), device_index=device_index)
-
-
 def _graph_of(
     program: Any, args: Sequence[Any] | None, kwargs: dict[str, Any] | None
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
@@ -410,9 +389,8 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
 def _refuse_others(gm: Any, values: Sequence[Any]) -> None:
     nodes = gm.graph.find_nodes(op="placeholder")
     if len(nodes) != len(values):
-        raise CannotCompileError(
-            "the graph cannot be compiled", f"it takes {counted(len(nodes), 'input')} and is given {len(values)}"
-        )
+        why = f"it takes {counted(len(nodes), 'input')} and is given {len(values)}"
+        raise CannotCompileError("the graph cannot be compiled", why)
     for node, value in zip(nodes, values, strict=True):
         if not isinstance(value, torch.Tensor):
             raise CannotCompileError(

@@ -204,8 +204,7 @@ def compile_inner(
     `Unfinished` where the pipeline stops. Raises what a stage raises, wrapped in torch's InductorError as stock does.
     """
     pipeline = pipeline or Pipeline()
-    for name, value in _DEFAULTS.items():
-        kwargs.setdefault(name, value)
+    kwargs = {**_DEFAULTS, **kwargs}
     if t.fx_compile_mode.name != "NORMAL" or t.fx_compile_async or t.fx_compile_progressive:
         raise CannotCompileError(
             "the compile path cannot run", "TORCHINDUCTOR_FX_COMPILE_MODE asks for another process", "unset it"
@@ -377,11 +376,9 @@ def product_of(key: str) -> tuple[str, str, str, str, str]:
     >>> product_of("aten.bmm_2_3_4_5")
     ('aten.bmm', '2', '3', '4', '5')
     """
-    parts = key.split("_")
-    if len(parts) < 3:
+    name, *sizes = key.rsplit("_", 3)
+    if len(sizes) < 3:
         return key, "-", "?", "?", "?"
-    m, n, k = parts[-3:]
-    name = "_".join(parts[:-4]) if len(parts) >= 4 else "_".join(parts[:-3])
-    if len(parts) >= 4 and name.endswith(("bmm", "baddbmm")):
-        return name, parts[-4], m, n, k
-    return "_".join(parts[:-3]), "-", m, n, k
+    m, n, k = sizes
+    start, _, batch = name.rpartition("_")
+    return (start, batch, m, n, k) if start.endswith(("bmm", "baddbmm")) else (name, "-", m, n, k)

@@ -18,7 +18,7 @@ True
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -86,13 +86,6 @@ def name_at(names: Sequence[Any], index: int) -> str:
     return str(names[index]) if index < len(names) else f"input {index}"
 
 
-def listed(names: Iterable[Any], most: int = 8) -> str:
-    """The names as a list in words, cut after the first few."""
-    known = [str(name) for name in names]
-    more = len(known) - most
-    return ", ".join(known[:most]) + (f" and {more} more" if more > 0 else "")
-
-
 def _user_name(node: Any) -> str:
     if kept := getattr(node, _KEPT, ""):
         return kept
@@ -133,24 +126,17 @@ def without_expanded(tensor: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 def overlaps_itself(tensor: torch.Tensor, *, expanded: bool = True) -> bool:
     """Whether two elements of a tensor are the same memory. With `expanded` False, expanded dimensions do not count."""
     layout = _layout(tensor)
-    if layout is None:
+    if layout is None or 0 in layout[0]:
         return False
-    sizes, strides, _ = layout
-    if 0 in sizes:
-        return False
-    dims = [(stride, size) for size, stride in zip(sizes, strides, strict=True) if size > 1]
-    if any(stride == 0 for stride, _ in dims):
-        if expanded:
-            return True
-        dims = [(stride, size) for stride, size in dims if stride]
+    every = [(stride, size) for size, stride in zip(*layout[:2], strict=True) if size > 1]
+    dims = [(stride, size) for stride, size in every if stride]
+    if expanded and len(dims) < len(every):
+        return True
     if _nested(dims):
         return False
     # two different elements with the same offset: a difference of indices, not all zero, that adds up to nothing
-    for first, (stride, size) in enumerate(dims):
-        rest: list[Term] = [(other, 1 - count, count - 1) for other, count in dims[first + 1 :]]
-        if _reaches([(stride, 1, size - 1), *rest], 0):
-            return True
-    return False
+    terms: list[Term] = [(stride, 1 - size, size - 1) for stride, size in dims]
+    return any(_reaches([(stride, 1, most), *terms[at + 1 :]], 0) for at, (stride, _, most) in enumerate(terms))
 
 
 class Shared(NamedTuple):
@@ -168,12 +154,8 @@ def shared(inputs: Sequence[Any]) -> list[Shared]:
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and (storage := _storage_id(value)) is not None:
             by_storage.setdefault(storage, []).append(index)
-    pairs: list[Shared] = []
-    for group in by_storage.values():
-        for first, second in _near(group, inputs) if len(group) > 1 else ():
-            if how := _how(inputs[first], inputs[second]):
-                pairs.append(Shared(first, second, how))
-    return sorted(pairs)
+    pairs = [pair for group in by_storage.values() if len(group) > 1 for pair in _near(group, inputs)]
+    return sorted(Shared(a, b, how) for a, b in pairs if (how := _how(inputs[a], inputs[b])))
 
 
 def _near(group: list[int], inputs: Sequence[Any]) -> Iterator[tuple[int, int]]:
@@ -205,14 +187,10 @@ def described(inputs: Sequence[Any], names: Sequence[Any], most: int = 4) -> lis
     sentences: list[str] = []
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and overlaps_itself(value):
-            dims = expanded_dims(value)
-            kind = (
-                f"expanded along {_dims(dims)}" if dims and not overlaps_itself(value, expanded=False) else "a window"
-            )
-            sentences.append(
-                f"{name_at(names, index)} overlaps itself ({kind}: sizes {_text(value.shape)}, strides "
-                f"{_text(value.stride())})"
-            )
+            dims = [] if overlaps_itself(value, expanded=False) else expanded_dims(value)
+            kind = f"expanded along {_dims(dims)}" if dims else "a window"
+            layout = f"sizes {_text(value.shape)}, strides {_text(value.stride())}"
+            sentences.append(f"{name_at(names, index)} overlaps itself ({kind}: {layout})")
     for first, second, how in shared(inputs):
         verb = "are " if how == "the same memory" else ""
         sentences.append(f"{name_at(names, first)} and {name_at(names, second)} {verb}{how}")
@@ -232,12 +210,9 @@ def _how(left: torch.Tensor, right: torch.Tensor) -> str:
     # a byte of the one that is a byte of the other: offsets, indices and the byte within the element differ to the same
     # sum
     terms: list[Term] = []
-    for (sizes, strides, _), bytes_each, sign in ((first, left.dtype.itemsize, 1), (second, right.dtype.itemsize, -1)):
-        for size, stride in zip(sizes, strides, strict=True):
-            if size > 1 and stride:
-                terms.append((sign * stride * bytes_each, 0, size - 1))
-        if bytes_each > 1:
-            terms.append((sign, 0, bytes_each - 1))
+    for (sizes, strides, _), each, sign in ((first, left.dtype.itemsize, 1), (second, right.dtype.itemsize, -1)):
+        steps = [*((size, stride * each) for size, stride in zip(sizes, strides, strict=True)), (each, 1)]
+        terms += [(sign * stride, 0, size - 1) for size, stride in steps if size > 1 and stride]
     distance = second[2] * right.dtype.itemsize - first[2] * left.dtype.itemsize
     return "overlap" if _reaches(terms, distance) else ""
 
@@ -258,12 +233,9 @@ def _reaches(terms: list[Term], target: int) -> bool:
     tell."""
     ordered = sorted(terms, key=lambda term: -abs(term[0]))
     spans = [(min(s * low, s * high), max(s * low, s * high)) for s, low, high in ordered]
-    least, most, divisor = [0], [0], [0]
-    for (stride, _, _), (low, high) in zip(reversed(ordered), reversed(spans), strict=True):
-        least.append(least[-1] + low)
-        most.append(most[-1] + high)
-        divisor.append(gcd(divisor[-1], stride))
-    least, most, divisor = least[::-1], most[::-1], divisor[::-1]
+    behind = range(len(ordered) + 1)
+    least, most = ([sum(span[end] for span in spans[at:]) for at in behind] for end in (0, 1))
+    divisor = [gcd(*(stride for stride, _, _ in ordered[at:])) for at in behind]
     steps = 0
 
     def search(at: int, left: int) -> bool:
@@ -290,10 +262,8 @@ def _layout(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int
     if tensor.layout is not torch.strided:
         return None
     values = [_hint_of(value) for value in (*tensor.shape, *tensor.stride(), tensor.storage_offset())]
-    if any(value is None for value in values):
-        return None
-    known = [int(value) for value in values if value is not None]
-    return tuple(known[: tensor.ndim]), tuple(known[tensor.ndim : -1]), known[-1]
+    known = tuple(value for value in values if value is not None)
+    return (known[: tensor.ndim], known[tensor.ndim : -1], known[-1]) if len(known) == len(values) else None
 
 
 def _dims(dims: Sequence[int]) -> str:

@@ -86,9 +86,8 @@ class Unfinished:
     _boxed_call: bool = True
 
     def __call__(self, *_: Any) -> Any:
-        raise CannotSkipError(
-            "this graph cannot be called", f"its compile was stopped after {self.until}", "compile it without until"
-        )
+        why = f"its compile was stopped after {self.until}"
+        raise CannotSkipError("this graph cannot be called", why, "compile it without until")
 
 
 class Pipeline:
@@ -123,9 +122,8 @@ class Pipeline:
             order(name)
         for name in sorted(self.skip):
             if needed := STAGES[name].needed:
-                raise CannotSkipError(
-                    f"the stage {name} cannot be skipped", needed, "leave it in, or replace it with one of yours"
-                )
+                fix = "leave it in, or replace it with one of yours"
+                raise CannotSkipError(f"the stage {name} cannot be skipped", needed, fix)
 
     @property
     def changes_code(self) -> bool:
@@ -211,11 +209,8 @@ def usual(name: str) -> Action:
 
 def operators(gm: Any) -> Counter[str]:
     """How often each operator stands in a graph and the graphs inside it."""
-    counts: Counter[str] = Counter()
-    for graph in _graphs(gm):
-        for node in graph.nodes:
-            counts[str(node.target) if node.op == "call_function" else node.op] += 1
-    return counts
+    nodes = [node for graph in _graphs(gm) for node in graph.nodes]
+    return Counter(str(node.target) if node.op == "call_function" else node.op for node in nodes)
 
 
 def node_count(gm: Any) -> int | None:

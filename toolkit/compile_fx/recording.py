@@ -35,7 +35,7 @@ from typing import Any
 import torch
 
 from ...dumps.errors import CannotCompileError
-from ...dumps.wording import counted
+from ...dumps.wording import counted, listed
 from .. import torch_private as t
 from .inputs import (
     BYTES,
@@ -44,7 +44,6 @@ from .inputs import (
     Tell,
     aligning,
     expanded_dims,
-    listed,
     name_at,
     overlaps_itself,
     shared,
@@ -148,20 +147,17 @@ def part_of(whole: CallFacts, partition: Any) -> CallFacts:
     """The facts of one partition, of torch's GraphPartitionMap."""
     inputs: list[int | None] = list(partition.input_index_mapping)
     between = [f"partition_{partition.id}_placeholder_{place}" for place in range(len(inputs))]
+    # what torch's trees need for a value that one partition hands to another
+    alone = partial(t.PlaceholderInfo, stack_trace=None, users=[], mutating_use_stack_trace=None)
     known = whole.constants or {}
     return CallFacts(
         names=[InputName(between[i]) if at is None else name_at(whole.names, at) for i, at in enumerate(inputs)],
         static=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.static),
         mutated=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.mutated),
-        placeholders=[_name_alone(between[i]) if at is None else whole.placeholders[at] for i, at in enumerate(inputs)],
+        placeholders=[alone(name=between[i]) if at is None else whole.placeholders[at] for i, at in enumerate(inputs)],
         stacks=[None if at is None else whole.stacks[at] for at in partition.output_index_mapping],
         constants={name: known[name] for name in partition.constant_names},
     )
-
-
-def _name_alone(name: str) -> Any:
-    """A placeholder, as torch's trees need it, for a value that one partition hands to another."""
-    return t.PlaceholderInfo(name=name, stack_trace=None, users=[], mutating_use_stack_trace=None)
 
 
 def recorder(call: Call, compiled: Any, facts: CallFacts) -> Make:
@@ -264,11 +260,8 @@ def refusal(inputs: Sequence[Any], static: Collection[int], mutated: Collection[
     for first, second, _ in shared(inputs) if mutated else ():
         copied = first not in static or second not in static
         if copied and (first in mutated or second in mutated):
-            written = first if first in mutated else second
-            return (
-                f"{name_at(names, first)} and {name_at(names, second)} overlap and {name_at(names, written)} "
-                "is written to: copies of them would part"
-            )
+            a, b, written = (name_at(names, at) for at in (first, second, first if first in mutated else second))
+            return f"{a} and {b} overlap and {written} is written to: copies of them would part"
     return ""
 
 

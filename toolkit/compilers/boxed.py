@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...dumps.errors import UsageError
+from ...dumps.errors import ExistsAlreadyError, UsageError
 from ...dumps.ids import compile_name
 from ...dumps.schema import STAGES
 from .. import torch_private as t
@@ -42,19 +43,13 @@ def boxed_call(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         return function(*args[0]) if len(args) == 1 and isinstance(args[0], list) else function(*args)
 
-    boxed: Any = call
-    boxed._boxed_call = True
-    return boxed
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
 
 
 def boxed(compiler: Compiler) -> Compiler:
     """Makes a compiler whose result takes separate arguments into one whose result takes one list."""
-
-    @functools.wraps(compiler)
-    def boxing(fx_g: Any, inps: Sequence[Any]) -> Callable[..., Any]:
-        return boxed_call(compiler(fx_g, inps))
-
-    return boxing
+    return functools.wraps(compiler)(lambda fx_g, inps: boxed_call(compiler(fx_g, inps)))
 
 
 def through_aot(arguments: Mapping[str, Any], gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -97,9 +92,7 @@ def aot_graph_name() -> tuple[int, str] | None:
     `functorch.compile.get_aot_graph_name` is public and gives the same as one text ("model__0_forward_3").
     """
     parts = t.get_aot_graph_name().rsplit("__", 1)[-1].split("_")
-    if len(parts) == 3 and parts[0].isdigit():
-        return int(parts[0]), parts[1]
-    return None
+    return (int(parts[0]), parts[1]) if len(parts) == 3 and parts[0].isdigit() else None
 
 
 def label(fx_g: fx.GraphModule, stage: str | None = None) -> Label:
@@ -107,10 +100,8 @@ def label(fx_g: fx.GraphModule, stage: str | None = None) -> Label:
     number = aot_graph_name()
     stage = stage or (number[1] if number is not None and number[1] in STAGES else stage_of(fx_g))
     if (known := compile_id()) is not None:
-        try:
+        with suppress(UsageError):  # an id that another torch writes
             return Label(compile_name(known), stage)
-        except UsageError:  # an id that another torch writes
-            pass
     return Label(f"x{number[0]}_0" if number is not None else "case", stage)
 
 
@@ -131,6 +122,11 @@ def numbered(stem: Path, suffix: str) -> Iterator[Path]:
     """The names that a file may take, first to last: `stem` with the suffix, then `stem.1`, `stem.2`, ..."""
     for number in count():
         yield stem.with_name(f"{stem.name}{f'.{number}' if number else ''}{suffix}")
+
+
+def taken(what: str) -> ExistsAlreadyError:
+    """The error for a folder that is not written into."""
+    return ExistsAlreadyError(what, "it is there already", "choose another name or delete it")
 
 
 @boxed

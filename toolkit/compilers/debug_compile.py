@@ -17,21 +17,22 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TextIO
 
 import torch
 
 from ...dumps import live
 from ...dumps.atomic import free_path
-from ...dumps.errors import CannotWriteError, ExistsAlreadyError, UsageError
+from ...dumps.errors import CannotWriteError
 from ...dumps.live import save_graph
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live.eager import clone_inputs
-from .boxed import Compiler, label
+from .boxed import Compiler, label, taken
 from .ts_compile import ts_compile
 
 if TYPE_CHECKING:
@@ -41,29 +42,23 @@ _RUNGS = {"ts_compile": "torchscript", "simple_ts_compile": "torchscript", "nop"
 """Compiler -> the rung by which `graphdbg minify` runs candidates; Inductor for any other."""
 
 
+@dataclass
 class DebugCompile:
     """The compiler: where it saves, what it compiles with, and where it prints."""
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str] | None = None,
-        *,
-        compiler: Compiler = ts_compile,
-        stream: TextIO | None = None,
-    ) -> None:
-        self.folder = None if folder is None else Path(folder)
-        self.compiler = compiler
-        self.stream = stream
-        self._count = 0
-        self._lock = threading.Lock()
+    folder: Path | None = None
+    compiler: Compiler = ts_compile
+    stream: TextIO | None = None
+    _count: int = 0
+    _lock: Lock = field(default_factory=Lock)
 
     def to(
         self, folder: str | os.PathLike[str], *, compiler: Compiler = ts_compile, stream: TextIO | None = None
     ) -> DebugCompile:
         """The same, saving into numbered subfolders of a new folder. Raises UsageError when it exists."""
         if Path(folder).exists():
-            raise _taken(Path(folder))
-        return DebugCompile(folder, compiler=compiler, stream=stream)
+            raise taken(f"cannot save graphs in {folder}")
+        return DebugCompile(Path(folder), compiler, stream)
 
     def __call__(self, fx_g: fx.GraphModule, inps: Sequence[Any], path: str | os.PathLike[str] | None = None) -> Any:
         """Saves the graph (into `path` itself, when given), prints where, runs it, and returns the compiled graph.
@@ -81,8 +76,7 @@ class DebugCompile:
                 f"graphdbg {name}: {counted(len(fx_g.graph.nodes), 'node')}, saved in {place}\n"
                 f"  run it:    python {place}/graph.py\n  shrink it: graphdbg minify {place} --rung {rung}\n"
             )
-            count = _run(fx_g, inputs)
-            self._tell(f"  it runs: {counted(count, 'output')}\n")
+            self._tell(f"  it runs: {counted(_run(fx_g, inputs), 'output')}\n")
         return self.compiler(fx_g, inps)
 
     def _place(self, stage: str) -> Path:
@@ -93,11 +87,10 @@ class DebugCompile:
             if not self._count:
                 try:
                     self.folder.mkdir(parents=True)
-                except FileExistsError as error:
-                    raise _taken(self.folder) from error
                 except OSError as error:
-                    why = error.strerror or str(error)
-                    raise CannotWriteError(f"cannot save graphs in {self.folder}", why) from error
+                    what, why = f"cannot save graphs in {self.folder}", error.strerror or str(error)
+                    there = isinstance(error, FileExistsError)
+                    raise (taken(what) if there else CannotWriteError(what, why)) from error
             self._count += 1
             return self.folder / f"{self._count}_{stage}"
 
@@ -105,12 +98,6 @@ class DebugCompile:
         stream = self.stream or sys.stdout
         stream.write(text)
         stream.flush()
-
-
-def _taken(folder: Path) -> UsageError:
-    return ExistsAlreadyError(
-        f"cannot save graphs in {folder}", "it is there already", "choose another name or delete it"
-    )
 
 
 def _real(fx_g: fx.GraphModule, inps: Sequence[Any], id: str, stage: str) -> list[Any]:

@@ -84,9 +84,7 @@ def _device(kind: Any, index: Any = None) -> str:
 
 
 _NAMES: dict[tuple[str, str], Any] = {
-    ("builtins", "int"): Kind("int"),
-    ("builtins", "float"): Kind("float"),
-    ("builtins", "bool"): Kind("bool"),
+    **{("builtins", name): Kind(name) for name in ("int", "float", "bool")},
     ("torch", "Tensor"): Kind("tensor"),
     ("torch._tensor", "Tensor"): Kind("tensor"),
     ("torch.nn.parameter", "Parameter"): Kind("parameter"),

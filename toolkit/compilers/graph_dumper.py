@@ -40,7 +40,7 @@ from ..recorder.flight import Flight, Graph, flying
 from ..recorder.observe import watch_callable
 from ..recorder.options import Options, checked
 from ..recorder.session import Session
-from .boxed import aot_graph_name, boxed_call, by_stage, compile_id, through_aot
+from .boxed import aot_graph_name, boxed_call, by_stage, compile_id, taken, through_aot
 from .ts_compile import default_decompositions
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ class GraphDumper:
     def __init__(self, path: Path, job: str, *, example_inputs: bool, unnamed: bool) -> None:
         options = checked(Options(run=str(path), inputs="first" if example_inputs else "index"))
         self.__name__ = "graph_dumper_aot"
-        self.path = path
-        self.example_inputs = example_inputs
-        self.unnamed = unnamed
+        self.path, self.example_inputs, self.unnamed = path, example_inputs, unnamed
         self.rank, _ = origin.rank_and_restart()
         self.session = Session(options, join=False, job=job, wanted=str(path))
         self._names: dict[int, str] = {}
@@ -163,23 +161,17 @@ def dumping_into(path: Path | None, example_inputs: bool) -> GraphDumper:
     """The dumper of this process for a folder, made on the first call."""
     rank, restart = origin.rank_and_restart()
     with _lock:
-        if path is None:
-            same = (known for known in _open.values() if known.unnamed and known.example_inputs == example_inputs)
-            opened = next(same, None)
-        else:
-            opened = _open.get(path.absolute())
+        same = (known for known in _open.values() if known.unnamed and known.example_inputs == example_inputs)
+        opened = next(same, None) if path is None else _open.get(path.absolute())
         if opened is not None:
             if opened.example_inputs != example_inputs:
-                raise ExistsAlreadyError(
-                    f"{path} is written with dump_example_input={opened.example_inputs}", "", "name another folder"
-                )
+                what = f"{path} is written with dump_example_input={opened.example_inputs}"
+                raise ExistsAlreadyError(what, "", "name another folder")
             return opened
         job = origin.job(rank)
         chosen = path or _default(job, rank, restart)
         if origin.choose(chosen, job=job, rank=rank, restart=restart) != chosen:
-            raise ExistsAlreadyError(
-                f"cannot dump graphs into {chosen}", "it is there already", "choose another name or delete it"
-            )
+            raise taken(f"cannot dump graphs into {chosen}")
         dumper = GraphDumper(chosen.absolute(), job, example_inputs=example_inputs, unnamed=path is None)
         return _open.setdefault(dumper.path, dumper)
 
@@ -242,4 +234,4 @@ class JointInputs:
 def _with_storage(item: InputRecord) -> list[TensorValue]:
     values = (item.value, item.stored.value if item.stored is not None else None)
     known = {id(value): value for value in values if isinstance(value, TensorValue) and value.storage is not None}
-    return list(known.values())
+    return [*known.values()]

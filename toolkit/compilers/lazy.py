@@ -152,9 +152,8 @@ def _geometry(given: Sequence[Any]) -> tuple[Any, ...]:
             shared = first.setdefault(storage_size(value)[0], place)
             key.append((value.dtype, value.device, value.shape, value.stride(), value.storage_offset(), shared))
         else:
-            key.append(
-                (type(value), repr(value))
-            )  # of a float it is exact, and NaN equals itself; other tensors are refused
+            # of a float it is exact, and NaN equals itself; other tensors are refused
+            key.append((type(value), repr(value)))
     return tuple(key)
 
 
@@ -208,9 +207,7 @@ class Extraction:
         None when torch has forgotten the graph. `given`: inputs, then attributes."""
         if not self.key:
             return []
-        values = [
-            torch.atleast_1d(given[source].detach()) if isinstance(source, int) else source for source in self.sources
-        ]
+        values = [torch.atleast_1d(given[at].detach()) if isinstance(at, int) else at for at in self.sources]
         with torch.no_grad():
             computed = lazy_tracing.run_lazy(self.key, values)
             if computed is None:

@@ -75,9 +75,9 @@ def run_lazy(graph_hash: bytes, values: list[Any]) -> list[torch.Tensor] | None:
     try:
         return t.run_lazy_graph(graph_hash, values)
     except RuntimeError as error:
-        if "computation by hash" not in str(error):
-            raise
-        return None
+        if "computation by hash" in str(error):
+            return None
+        raise
 
 
 def as_fakes(values: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -129,9 +129,8 @@ class OnLazyDevice(t.TorchDispatchMode):
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
         result = func(*t.tree_map_only(torch.Tensor, _moved, args), **kwargs)
-        if makes and isinstance(result, torch.Tensor) and result.device == DEVICE:
-            return wrapped_lazy(result)
-        return result
+        lazy = makes and isinstance(result, torch.Tensor) and result.device == DEVICE
+        return wrapped_lazy(result) if lazy else result
 
 
 def _moved(value: torch.Tensor) -> torch.Tensor:
@@ -276,9 +275,7 @@ class _Tracer(fx.Interpreter):
     ) -> None:
         super().__init__(gm)
         self.extra_traceback = False
-        self.attributes = attributes
-        self.fallbacks = fallbacks
-        self.prefix = prefix
+        self.attributes, self.fallbacks, self.prefix = attributes, fallbacks, prefix
 
     def run_node(self, n: fx.Node) -> Any:
         if n.op == "call_module" and isinstance(attribute(self.module, str(n.target)), fx.GraphModule):

@@ -85,10 +85,8 @@ def has_translation(node: fx.Node) -> bool:
 
 def _annotate(graph: fx.Graph, inps: Sequence[Any]) -> None:
     """TorchScript takes every argument for a tensor unless told otherwise."""
-    placeholders = graph.find_nodes(op="placeholder")
-    for place, node in enumerate(placeholders):
-        value = inps[place] if place < len(inps) else fake_of(node)
-        node.type = _kind(value)
+    for place, node in enumerate(graph.find_nodes(op="placeholder")):
+        node.type = _kind(inps[place] if place < len(inps) else fake_of(node))
 
 
 def _kind(value: Any) -> Any:
@@ -102,10 +100,8 @@ def _plain(value: Any) -> Any:
     """A device as its text, index included; a symbolic constant as the number that it is."""
     if isinstance(value, torch.device):
         return str(value)
-    if isinstance(value, torch.SymInt):
-        number = value.node.maybe_as_int()
-        return value if number is None else number
-    return value
+    number = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
+    return value if number is None else number
 
 
 def _plain_arguments(graph: fx.Graph, node: fx.Node) -> None:

@@ -24,10 +24,11 @@ from __future__ import annotations
 import io
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ...dumps.errors import CannotWriteError, EnvironmentLackError, UsageError
@@ -45,27 +46,20 @@ if TYPE_CHECKING:
 Target = TextIO | str | os.PathLike[str]
 
 
+@dataclass
 class PrintCompile:
     """The compiler, and where it prints to: stdout as it is at that moment, unless `to` says otherwise."""
 
-    def __init__(
-        self,
-        target: Target | None = None,
-        *,
-        graph_id: str = "",
-        coloured: bool | None = None,
-        stage: str | None = None,
-    ) -> None:
-        self.target = target
-        self.graph_id = graph_id
-        self.coloured = coloured
-        self.stage = stage
-        self._lock = threading.Lock()
+    target: Target | None = None
+    graph_id: str = ""
+    coloured: bool | None = None
+    stage: str | None = None
+    _lock: Lock = field(default_factory=Lock)
 
     def to(self, target: Target, *, graph_id: str = "", coloured: bool | None = None) -> PrintCompile:
         """The same compiler printing to a stream or a file; `graph_id` replaces torch's own name of the graph in the
         header."""
-        return PrintCompile(target, graph_id=graph_id, coloured=coloured)
+        return PrintCompile(target, graph_id, coloured)
 
     def __call__(self, fx_g: fx.GraphModule, inps: Sequence[Any]) -> Callable[..., Any]:
         """Prints the graph and returns it, boxed. Raises EnvironmentLackError when a file cannot be written."""
@@ -126,7 +120,7 @@ print_compile = PrintCompile()
 
 def print_arguments(file: Target | None = None, graph_id: str = "", coloured: bool | None = None) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_print`; `file` is a stream or a path."""
-    return by_stage(lambda stage: PrintCompile(file, graph_id=graph_id, coloured=coloured, stage=stage))
+    return by_stage(lambda stage: PrintCompile(file, graph_id, coloured, stage))
 
 
 class DrawGraphCompile:

@@ -23,6 +23,7 @@ import contextlib
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, NamedTuple, TextIO
 
@@ -109,10 +110,8 @@ def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:
     """The node that the line above the mark assigns; inside a Python function, the node that calls a function of its
     name."""
     nodes = {node.name: node for node in gm.graph.nodes}
-    above = text.partition(_MARK)[0].splitlines()
-    for line in reversed(above):
-        match = _ASSIGNED.match(line)
-        if match and match[1] in nodes:
+    for line in reversed(text.partition(_MARK)[0].splitlines()):
+        if (match := _ASSIGNED.match(line)) and match[1] in nodes:
             return nodes[match[1]]
     functions = (node for node in nodes.values() if isinstance(node.target, FunctionType))
     return next((node for node in functions if re.search(rf"\b{node.target.__name__}\b", text)), None)  # type: ignore[union-attr]
@@ -264,13 +263,13 @@ class Partitioned(NamedTuple):
         )
 
 
+@dataclass(eq=False)
 class SavedBytes:
     """The report of a compiled function: one row per joint graph, added when it is compiled; none where no gradient is
     wanted."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.rows: list[Partitioned] = []
-        self.stream = stream
+    stream: TextIO | None = None
+    rows: list[Partitioned] = field(default_factory=list[Partitioned])
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.rows)) or "nothing was partitioned yet: no forward with gradients has run"

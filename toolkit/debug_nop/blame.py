@@ -27,7 +27,8 @@ from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live.eager import attribute
 from ..live.values import reach
-from ..verdicts.mismatches import Mismatch, NodeMismatch
+from ..numerics.statistics import tensors_in
+from ..verdicts.mismatches import Cause, Mismatch, NodeMismatch
 from .layout import Expression, Layout, differences, evaluate, layout_of, text_of
 from .plan import Leaf, NodeStep, Place, Plan, leaf_of
 
@@ -68,19 +69,17 @@ def really_on_traced(plan: Plan, step: NodeStep, given: Mapping[fx.Node, Any], v
     target = step.node.target
     if not isinstance(target, t.OpOverload) or torch.Tag.nondeterministic_seeded in target.tags:
         return Says([], [], "it is not run a second time")
-    known: dict[fx.Node, Any] = {}
+    known = dict(given)
     for node, value in given.items():
         leaves = plan.leaves(node)
-        known[node] = value
         if isinstance(value, (list, tuple)):
             return Says([], [], "its arguments are not single tensors")
         if isinstance(value, torch.Tensor):
             layout = leaves[0].at(values) if len(leaves) == 1 and isinstance(leaves[0], Leaf) else None
             if layout is None or layout.shape != tuple(value.shape) or value.layout is not torch.strided:
                 return Says([], [], "its arguments have other sizes than recorded")
-            known[node] = torch.empty_strided(
-                layout.shape, layout.stride, dtype=layout.dtype, device=value.device
-            ).copy_(value)
+            copy = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=value.device)
+            known[node] = copy.copy_(value)
     return _run(step, None, lambda: known)
 
 
@@ -98,15 +97,12 @@ def _run(
     try:
         with torch.no_grad():
             known = arguments()
-            if mode is None:
+            with mode or contextlib.nullcontext():
                 result = _call(step.node, known)
-            else:
-                with mode:
-                    result = _call(step.node, known)
     except Exception as error:  # noqa: BLE001  a fake function is the user's code and may raise anything
         first = str(error).strip().splitlines()
         return Says([], [], f"{type(error).__name__}: {first[0][:200] if first else ''}")
-    leaves = [result] if isinstance(result, torch.Tensor) else t.tree_leaves(result)
+    leaves = t.tree_leaves(result)
     return Says([_said(leaf, values) for leaf in leaves], [shared(leaf, known) for leaf in leaves])
 
 
@@ -127,12 +123,8 @@ def shared(leaf: Any, given: Mapping[fx.Node, Any]) -> frozenset[str]:
     if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
         return frozenset()
     key = storage_key(leaf)
-    return frozenset(
-        node.name
-        for node, value in given.items()
-        for tensor in t.tree_leaves(value)
-        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and storage_key(tensor) == key
-    )
+    held = [(node.name, tensor) for node, value in given.items() for tensor in tensors_in(value)]
+    return frozenset(name for name, tensor in held if tensor.layout is torch.strided and storage_key(tensor) == key)
 
 
 def _call(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
@@ -198,14 +190,16 @@ def _quietly(graph: fx.Graph) -> Iterator[Any]:
     none."""
     values = (leaf for node in graph.nodes for leaf in t.tree_leaves(fake_of(node)))
     mode = next((leaf.fake_mode for leaf in values if isinstance(leaf, t.FakeTensor)), None)
-    if mode is None or mode.shape_env is None:
-        yield mode
-        return
-    env = mode.shape_env
-    with env.suppress_guards(), env.ignore_fresh_unbacked_symbols(), mode:
+    with contextlib.ExitStack() as quiet:
+        if mode is not None and (env := mode.shape_env) is not None:
+            for context in (env.suppress_guards(), env.ignore_fresh_unbacked_symbols(), mode):
+                quiet.enter_context(context)
         yield mode
 
 
+OWN = "memory of its own"
+_OWN_CHOICE = "the operator runs this region on values of its own choice"
+_BRANCHES = "with symbols for sizes it gives what was recorded, with numbers what the run gave"
 SHOWN_SYMBOLS = 8
 _SIZED = {"size", "stride", "offset", "value"}
 """Properties that symbols say something about."""
@@ -236,11 +230,9 @@ class Blame:
             for name, (expected, got) in differing.items()
         ]
         if step.node.op in ("placeholder", "get_attr"):
+            loose = bool(self.path) and step.node.op == "placeholder"
             for mismatch in mismatches:
-                mismatch.cause = "loose" if self.path and step.node.op == "placeholder" else "input"
-                mismatch.why = (
-                    "the operator runs this region on values of its own choice" if mismatch.cause == "loose" else ""
-                )
+                mismatch.cause, mismatch.why = ("loose", _OWN_CHOICE) if loose else ("input", "")
         else:
             self._judge(mismatches, given, value)
         line, code, near = self._line()
@@ -262,44 +254,32 @@ class Blame:
     def _judge(self, mismatches: Sequence[Mismatch], given: Mapping[fx.Node, Any], value: Any) -> None:
         real = on_real(self.step, given)
         wrong = self._against_real(real, given, value)
-        traced: Says | None = None
         for mismatch in mismatches:
-            if mismatch.property == "mutation":
-                mismatch.cause, mismatch.why = "schema", "its schema does not say that it writes there"
-                continue
-            if mismatch.property == "run":
-                mismatch.cause = "inherited" if self.tainted else "unknown"
-                continue
-            if real.error:
-                mismatch.cause = "inherited" if self.tainted else "unknown"
-                mismatch.why = f"the fake function of {op_name(self.step.node)} could not be asked ({real.error})"
-                continue
-            if loose := self._loose(mismatch.property, real):
-                mismatch.cause, mismatch.why = "loose", loose
-                continue
-            if mismatch.property in wrong:
-                mismatch.cause, mismatch.why = "fake", f"on the same arguments it says {wrong[mismatch.property]}"
-                continue
-            if traced is None:
-                traced = on_traced(self.plan, self.step, self.symbols)
-            off = self._against_record(traced)
-            if mismatch.property == "alias" and self._in_replaced_memory(traced):
-                mismatch.cause = "inherited"
-            elif self.tainted and (traced.error or mismatch.property not in off):
-                lie = self._lie_on_record(traced, given).get(mismatch.property)
-                mismatch.cause, mismatch.why = ("inherited", "") if lie is None else ("fake", lie)
-            elif not self.tainted and not traced.error and self._branches(mismatch.property):
-                mismatch.cause, mismatch.why = (
-                    "symbolic",
-                    "with symbols for sizes it gives what was recorded, with numbers what the run gave",
-                )
-            else:
-                mismatch.cause = "stale"
-                mismatch.why = (
-                    f"on the recorded arguments the op says {off[mismatch.property]}"
-                    if mismatch.property in off
-                    else ""
-                )
+            mismatch.cause, mismatch.why = self._cause(mismatch.property, real, wrong, given)
+
+    def _cause(
+        self, name: str, real: Says, wrong: Mapping[str, str], given: Mapping[fx.Node, Any]
+    ) -> tuple[Cause, str]:
+        """The cause of a mismatch of a property, and why it is that."""
+        if name == "mutation":
+            return "schema", "its schema does not say that it writes there"
+        if name == "run" or real.error:
+            why = f"the fake function of {op_name(self.step.node)} could not be asked ({real.error})"
+            return "inherited" if self.tainted else "unknown", "" if name == "run" else why
+        if loose := self._loose(name, real):
+            return "loose", loose
+        if name in wrong:
+            return "fake", f"on the same arguments it says {wrong[name]}"
+        traced = on_traced(self.plan, self.step, self.symbols)
+        off = self._against_record(traced)
+        if name == "alias" and self._in_replaced_memory(traced):
+            return "inherited", ""
+        if self.tainted and (traced.error or name not in off):
+            lie = self._lie_on_record(traced, given).get(name)
+            return ("inherited", "") if lie is None else ("fake", lie)
+        if not self.tainted and not traced.error and self._branches(name):
+            return "symbolic", _BRANCHES
+        return "stale", f"on the recorded arguments the op says {off[name]}" if name in off else ""
 
     def _lie_on_record(self, says: Says, given: Mapping[fx.Node, Any]) -> dict[str, str]:
         """Property -> how the op departs from its fake function on arguments as recorded: a fake function may happen to
@@ -326,7 +306,7 @@ class Blame:
         if shares != says.shares[self.place]:
             wrong["alias"] = _sharing(says.shares[self.place])
         elif not shares and "kind" not in wrong and self.foreign:
-            wrong["alias"] = "memory of its own"  # yet it lies in memory that no argument has
+            wrong["alias"] = OWN  # yet it lies in memory that no argument has
         return wrong
 
     def _loose(self, name: str, says: Says) -> str:
@@ -337,18 +317,10 @@ class Blame:
         target = self.step.node.target
         if name == "kind" and isinstance(target, t.OpOverload) and not target._schema.returns:
             return "the operator returns nothing; what it stands for returned something"
-        if (
-            name == "offset"
-            and isinstance(leaf, Leaf)
-            and leaf.root == (self.step.index, self.place)
-            and self.step.torchs
-        ):
+        if name == "offset" and self.step.torchs and getattr(leaf, "root", None) == (self.step.index, self.place):
             return "where a new value begins in its own storage is left to the operator"
-        return (
-            "the results of a region lie where its run left them"
-            if name in ("offset", "alias") and self.step.region
-            else ""
-        )
+        region = name in ("offset", "alias") and self.step.region
+        return "the results of a region lie where its run left them" if region else ""
 
     def _against_record(self, says: Says) -> dict[str, str]:
         """Property -> what the fake function says of the recorded arguments, where that is not what is recorded."""
@@ -389,11 +361,9 @@ class Blame:
 
     def _traced(self, name: str) -> str:
         leaf = self.step.leaves[self.place] if self.place < len(self.step.leaves) else None
-        if isinstance(leaf, Leaf):
-            part = {"size": leaf.shape, "stride": leaf.stride, "offset": leaf.offset}.get(name)
-            text = text_of(part) if part is not None else ""
-        else:
-            text = leaf.text if isinstance(leaf, Expression) else ""
+        known = {"size": leaf.shape, "stride": leaf.stride, "offset": leaf.offset} if isinstance(leaf, Leaf) else {}
+        part = leaf if isinstance(leaf, Expression) else known.get(name)
+        text = text_of(part) if part is not None else ""
         return text if any(symbol in text for symbol in self.step.needs) else ""
 
     def _symbols(self) -> dict[str, Any]:
@@ -453,4 +423,4 @@ def _text(value: Any) -> str:
 
 
 def _sharing(names: frozenset[str]) -> str:
-    return "memory of its own" if not names else f"the memory of {', '.join(f'`{name}`' for name in sorted(names))}"
+    return f"the memory of {', '.join(f'`{name}`' for name in sorted(names))}" if names else OWN

@@ -15,6 +15,7 @@ runs unchecked.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import threading
 from collections import OrderedDict
@@ -52,16 +53,14 @@ def generated(gm: fx.GraphModule, plan: Plan, *, deep: bool, careful: Collection
     def rewrite(body: list[str]) -> list[str]:
         lines: list[str] = []
         for line in "".join(body).split("\n"):
-            marker = _MARKER.match(line)
-            if marker is None:
-                lines.append(line + "\n")
+            if (marker := _MARKER.match(line)) is None:
+                lines.append(line)
                 continue
             indent, own, number, names, deleted = marker.groups()
-            lines.append(indent + templates[int(number)](re.findall(r"\w+", names)) + "\n")
+            lines.append(indent + templates[int(number)](re.findall(r"\w+", names)))
             dead = [name for name in (deleted or "").removesuffix(" = None").split(" = ") if name and name != own]
-            if dead:
-                lines.append(f"{indent}{' = '.join(dead)} = None\n")
-        return lines
+            lines += [f"{indent}{' = '.join(dead)} = None"] if dead else []
+        return [f"{line}\n" for line in lines]
 
     graph.on_generate_code(lambda current: rewrite)
     module = fx.GraphModule(gm, graph, class_name=f"Checked{type(gm).__name__}")
@@ -107,19 +106,17 @@ def marked(
     run = out.placeholder(RUN)
     templates: list[Template] = []
     copies: dict[fx.Node, fx.Node] = {}
-    begun = False
 
     def call(method: str, step: NodeStep, *values: fx.Node) -> None:
         calls[len(templates)] = method, step.index
-        mark(lambda names: f"graphdbg_r.{method}({', '.join([str(step.index), *names])})", *values)
+        mark(lambda names: _reported(step, method, names), *values)
 
     def mark(template: Template, *values: fx.Node) -> None:
         templates.append(template)
         out.call_function(graphdbg_marker, (len(templates) - 1, *values))
 
     for node in graph.nodes:
-        if node.op != "placeholder" and not begun:
-            begun = True
+        if node.op != "placeholder" and not templates:
             mark(_begin, run)
         step = plan.by_node[node]
         arguments = [copies[argument] for argument in node.all_input_nodes]
@@ -135,7 +132,7 @@ def marked(
         if careful_here or step.way == "several" or step.late:
             call("after", step, copied, *arguments)
         elif step.way in _QUICK:
-            mark(_QUICK[step.way](step), copied, *arguments)
+            mark(functools.partial(_QUICK[step.way], step), copied, *arguments)
     out.lint()
     return out, templates, calls
 
@@ -145,39 +142,31 @@ def _begin(names: list[str]) -> str:
     return f"graphdbg_r, graphdbg_k, graphdbg_o, graphdbg_al = {run}, {run}.expected, {run}.offsets, {run}.is_alias_of"
 
 
-def _number(step: NodeStep) -> Template:
-    index = step.index
-    return lambda names: f"if {names[0]} != graphdbg_k[{index}]: graphdbg_r.bad({', '.join([str(index), *names])})"
+def _reported(step: NodeStep, method: str, names: list[str]) -> str:
+    return f"graphdbg_r.{method}({', '.join([str(step.index), *names])})"
 
 
-def _parts(step: NodeStep) -> Template:
-    index, count = step.index, len(step.leaves)
-
-    def template(names: list[str]) -> str:
-        v = names[0]
-        parts = [f"{v}[{part}]" for part, leaf in enumerate(step.leaves) if leaf is not None]
-        offsets = "".join(f"{part}.storage_offset(), " for part in parts)
-        differs = f"not graphdbg_k[{index}]({', '.join(parts)}) or ({offsets}) != graphdbg_o[{index}]"
-        return f"if len({v}) != {count} or {differs}: graphdbg_r.after({', '.join([str(index), *names])})"
-
-    return template
+def _number(step: NodeStep, names: list[str]) -> str:
+    return f"if {names[0]} != graphdbg_k[{step.index}]: {_reported(step, 'bad', names)}"
 
 
-def _inline(step: NodeStep) -> Template:
-    index, inputs = step.index, list(step.node.all_input_nodes)
+def _parts(step: NodeStep, names: list[str]) -> str:
+    index, v = step.index, names[0]
+    parts = [f"{v}[{part}]" for part, leaf in enumerate(step.leaves) if leaf is not None]
+    offsets = "".join(f"{part}.storage_offset(), " for part in parts)
+    differs = f"not graphdbg_k[{index}]({', '.join(parts)}) or ({offsets}) != graphdbg_o[{index}]"
+    return f"if len({v}) != {len(step.leaves)} or {differs}: {_reported(step, 'after', names)}"
+
+
+def _inline(step: NodeStep, names: list[str]) -> str:
+    index, v, inputs = step.index, names[0], list(step.node.all_input_nodes)
     asked = [] if step.by_layout else [inputs.index(node) + 1 for node in (*step.aliased, *step.apart)]
-
-    def template(names: list[str]) -> str:
-        v = names[0]
-        shared = "".join(f", graphdbg_al({v}, {names[place]})" for place in asked)
-        offset = f"({v}.storage_offset(){shared})" if asked else f"{v}.storage_offset()"
-        differs = f"not graphdbg_k[{index}]({v}) or {offset} != graphdbg_o[{index}]"
-        return f"if {differs}: graphdbg_r.bad({', '.join([str(index), *names])})"
-
-    return template
+    shared = "".join(f", graphdbg_al({v}, {names[place]})" for place in asked)
+    offset = f"({v}.storage_offset(){shared})" if asked else f"{v}.storage_offset()"
+    return f"if not graphdbg_k[{index}]({v}) or {offset} != graphdbg_o[{index}]: {_reported(step, 'bad', names)}"
 
 
-_QUICK: dict[str, Callable[[NodeStep], Template]] = {"inline": _inline, "parts": _parts, "number": _number}
+_QUICK: dict[str, Callable[[NodeStep, list[str]], str]] = {"inline": _inline, "parts": _parts, "number": _number}
 """Way of a step -> what its marker becomes in generated code."""
 
 
@@ -190,25 +179,20 @@ def read_by_someone(findings: Sequence[NodeMismatch], plan: Plan, session: Check
     if not findings:
         return []
     steps = {step.name: step for step in plan.steps}
-    loud: set[str] = set()
-    for finding in findings:
-        if not _quiet(finding, steps.get(finding.node), plan, session.rewritten):
-            loud |= {finding.name, *finding.under}
+    heard = [each for each in findings if not _quiet(each, steps.get(each.node), plan, session.rewritten)]
+    loud = {name for finding in heard for name in (finding.name, *finding.under)}
     kept = [finding for finding in findings if finding.name in loud or not loud.isdisjoint(finding.under)]
     for finding in findings:
         if finding not in kept:
-            session.left_out(
-                UNREAD, f"{' and '.join(dict.fromkeys(each.property for each in finding.mismatches))} of {finding.name}"
-            )
+            properties = dict.fromkeys(each.property for each in finding.mismatches)
+            session.left_out(UNREAD, f"{' and '.join(properties)} of {finding.name}")
     return kept
 
 
 def _quiet(finding: NodeMismatch, step: NodeStep | None, plan: Plan, rewritten: bool) -> bool:
     if step is None or not step.torchs or step.node.op in ("placeholder", "get_attr"):
         return False
-    if finding.output >= 0 and _not_taken(step.node, finding.output):
-        return True
-    if not step.node.users and not finding.own:
+    if (finding.output >= 0 and _not_taken(step.node, finding.output)) or not (step.node.users or finding.own):
         return True
     for mismatch in finding.mismatches:
         if mismatch.property in ("stride", "offset") and mismatch.cause in ("stale", "inherited"):
@@ -327,12 +311,7 @@ class CheckedGraph:
         try:
             offsets = [tensor.storage_offset() for tensor in tensors]
             last = self.last
-            if (
-                last is not None
-                and last.guard is not None
-                and last.seen[1:] == (offsets, rest)
-                and last.guard(*tensors)
-            ):
+            if last is not None and last.guard and last.seen[1:] == (offsets, rest) and last.guard(*tensors):
                 return last, _is_new(last)
             layouts = tuple((tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in tensors)
             guard = layout_guard(tensors)
@@ -400,6 +379,14 @@ class CheckedSubgraph(torch.nn.Module):
         return self.checks(inputs)
 
 
+class _OfThread(threading.local):
+    """Its runs in progress, and what they have found since they were last asked."""
+
+    def __init__(self) -> None:
+        self.runs: list[KernelExecution] = []
+        self.last: list[NodeMismatch] = []
+
+
 class CheckedCallable:
     """What the graphs of one callable share: its id in the compile, the runs in progress on each thread, and the
     findings."""
@@ -408,22 +395,17 @@ class CheckedCallable:
         self.where = where
         self.rewritten = rewritten
         self.unjudged: dict[str, list[str]] = {}
-        self._local = threading.local()
+        self._local = _OfThread()
         self._lock = threading.Lock()
         self.findings: list[NodeMismatch] = []
 
     @property
     def runs(self) -> list[KernelExecution]:
         """The runs in progress on this thread, outermost first."""
-        if not hasattr(self._local, "runs"):
-            self._local.runs = []
-            self._local.last = []
         return self._local.runs
 
     def outer(self, names: frozenset[str]) -> dict[str, Any]:
         """The values of these symbols in the calling graphs."""
-        if not names:
-            return {}
         return {name: run.symbols[name] for run in self.runs for name in sorted(names) if name in run.symbols}
 
     def left_out(self, why: str, name: str) -> None:
@@ -441,7 +423,6 @@ class CheckedCallable:
 
     def taken(self) -> list[NodeMismatch]:
         """The findings on this thread since the last call."""
-        _ = self.runs
         findings, self._local.last = merged(self._local.last), []
         return findings
 

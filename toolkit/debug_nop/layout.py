@@ -87,11 +87,6 @@ class Layout(NamedTuple):
     offset: Any = 0
     layout: torch.layout = torch.strided
 
-    @property
-    def compared(self) -> tuple[Any, ...]:
-        """What generated code compares of a strided tensor, in its order."""
-        return self[:5]
-
 
 Difference = tuple[Any, Any]
 """What was expected and what came."""
@@ -122,30 +117,26 @@ def differences(expected: Any, got: Any) -> dict[str, Difference]:
         return _of_tensors(expected, got)
     if isinstance(expected, Layout) or isinstance(got, Layout):
         return {"kind": (_kind(expected), _kind(got))}
-    if expected is None or got is None or _equal_numbers(expected, got):
-        return {}
-    return {"value": (expected, got)}
+    return {} if expected is None or got is None or _equal_numbers(expected, got) else {"value": (expected, got)}
 
 
 def _of_tensors(expected: Layout, got: Layout) -> dict[str, Difference]:
-    differing: dict[str, Difference] = {}
-    if expected.dtype != got.dtype:
-        differing["dtype"] = (expected.dtype, got.dtype)
-    if not same_device(expected.device, got.device):
-        differing["device"] = (expected.device, got.device)
-    if expected.layout != got.layout:
-        differing["layout"] = (expected.layout, got.layout)
-    if not _same(expected.shape, got.shape):
-        differing["size"] = (expected.shape, got.shape)
-    if expected.layout is not torch.strided or got.layout is not torch.strided or 0 in got.shape:
-        return differing
-    if len(expected.stride) == len(got.stride):
-        counted = [place for place, size in enumerate(got.shape) if size != 1 and expected.shape[place] != 1]
-        if any(not _same_number(expected.stride[place], got.stride[place]) for place in counted):
-            differing["stride"] = (expected.stride, got.stride)
-    if not _same_number(expected.offset, got.offset):
-        differing["offset"] = (expected.offset, got.offset)
-    return differing
+    strided = expected.layout is got.layout is torch.strided and 0 not in got.shape
+    counted = zip(expected.shape, got.shape, expected.stride, got.stride, strict=False) if strided else ()
+    same = {
+        "dtype": expected.dtype == got.dtype,
+        "device": same_device(expected.device, got.device),
+        "layout": expected.layout == got.layout,
+        "shape": _same(expected.shape, got.shape),
+        "stride": len(expected.stride) != len(got.stride)
+        or all(_same_number(stride, other) for size, real, stride, other in counted if 1 not in (size, real)),
+        "offset": not strided or _same_number(expected.offset, got.offset),
+    }
+    fields = [name for name, agree in same.items() if not agree]
+    return {_SIZE.get(name, name): (getattr(expected, name), getattr(got, name)) for name in fields}
+
+
+_SIZE = {"shape": "size"}
 
 
 def same_device(device: torch.device, other: torch.device) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from ...dumps.allowlist import words
 from ...dumps.errors import UnreadableError
 from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
@@ -51,9 +52,7 @@ def is_view(node: fx.Node) -> bool:
     return node.target.namespace == "aten" and str(node.target).split(".")[1] not in ("reshape", "contiguous", "to")
 
 
-_FUNCTIONAL_HOPS = frozenset(
-    {"auto_functionalized", "auto_functionalized_v2", "with_effects", "triton_kernel_wrapper_functional"}
-)
+_FUNCTIONAL_HOPS = words("auto_functionalized auto_functionalized_v2 with_effects triton_kernel_wrapper_functional")
 
 
 def schema_of(node: fx.Node) -> tuple[bool, frozenset[fx.Node] | None]:
@@ -73,20 +72,7 @@ def schema_of(node: fx.Node) -> tuple[bool, frozenset[fx.Node] | None]:
     return target.namespace in TORCHS, frozenset(written)
 
 
-_RESHAPES = frozenset(
-    {
-        "unsqueeze_",
-        "squeeze_",
-        "t_",
-        "transpose_",
-        "swapaxes_",
-        "swapdims_",
-        "resize_",
-        "resize_as_",
-        "set_",
-        "as_strided_",
-    }
-)
+_RESHAPES = words("unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ resize_ resize_as_ set_ as_strided_")
 
 
 def reshaped_in_place(graph: fx.Graph) -> set[fx.Node]:
@@ -189,11 +175,9 @@ class Plan:
     def leaves(self, node: fx.Node) -> list[Any]:
         """The traced leaves of a node's value; for a `getitem`, its part of the tuple."""
         source = self.source(node)
-        return (
-            [source[0].leaves[source[1]]]
-            if source is not None and source[0].node is not node
-            else self.by_node[node].leaves
-        )
+        if source is None or source[0].node is node:
+            return self.by_node[node].leaves
+        return [source[0].leaves[source[1]]]
 
     def item(self, node: fx.Node) -> tuple[NodeStep, int] | None:
         """The part of a checked tuple that a `getitem` takes; None for other nodes."""
@@ -232,14 +216,12 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
         for leaf in step.leaves if makes_its_own(step) else ():
             if isinstance(leaf, Leaf) and leaf.root[0] != step.index:
                 shared.setdefault(leaf.root, []).append(step.name)
-        if not kept:
-            step.leaves = [leaf._replace(offset=None) if isinstance(leaf, Leaf) else leaf for leaf in step.leaves]
-        step.needs = frozenset(name for leaf in step.leaves for name in _symbols(leaf))
-    for step in steps if shared else ():
+    for step in steps:
         step.leaves = [
-            leaf._replace(offset=None) if isinstance(leaf, Leaf) and leaf.root in shared else leaf
+            leaf._replace(offset=None) if isinstance(leaf, Leaf) and (not kept or leaf.root in shared) else leaf
             for leaf in step.leaves
         ]
+        step.needs = frozenset(name for leaf in step.leaves for name in _symbols(leaf))
     if shared:
         names = ", ".join(name for several in shared.values() for name in several[:2])
         unchecked.append(
@@ -249,18 +231,14 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
     bound = _bound(inputs)
     plan = Plan(gm.graph, steps, by_node, inputs, bound, frozenset(), unchecked)
     known = set(bound)
-    free: set[str] = set()
     for step in steps:
         _describe(step, plan)
         bindings = step.node.meta.get("unbacked_bindings") or {}
         step.binds = tuple((symbol.name, path) for symbol, path in bindings.items())
-        known_before = frozenset(known)
-        known |= {name for name, _ in step.binds}
         step.late = bool(step.needs - set(bound))
         if step.late:
-            free |= step.needs - known_before
-            known |= step.needs
-    plan.free = frozenset(free)
+            plan.free |= step.needs - known
+        known |= {*(name for name, _ in step.binds), *(step.needs if step.late else ())}
     return plan
 
 
@@ -316,16 +294,12 @@ def _bound(inputs: list[NodeStep]) -> dict[str, Callable[[list[Any]], Any]]:
     """Symbol -> how to read it off the real inputs. A plain symbol is read; one inside "2*s0 + 1" is solved for, if
     linear."""
     readers: dict[str, Callable[[list[Any]], Any]] = {}
-    rest: list[tuple[Expression, Callable[[list[Any]], Any]]] = []
-    for place, step in enumerate(inputs):
-        for part, read in _readings(step, place):
-            if not isinstance(part, Expression):
-                continue
-            if part.symbols == {part.text}:
-                readers.setdefault(part.text, read)
-            else:
-                rest.append((part, read))
-    for part, read in rest:
+    readings = [row for place, step in enumerate(inputs) for row in _readings(step, place)]
+    parts = [(part, read) for part, read in readings if isinstance(part, Expression)]
+    for part, read in parts:
+        if part.symbols == {part.text}:
+            readers.setdefault(part.text, read)
+    for part, read in parts:
         for name in part.symbols - set(readers):
             if len(part.symbols) == 1 and (solve := _linear(part, name, read)) is not None:
                 readers[name] = solve
@@ -359,9 +333,7 @@ def _linear(part: Expression, name: str, read: Callable[[list[Any]], Any]) -> Ca
 def _describe(step: NodeStep, plan: Plan) -> None:
     """How a step is checked, and what its schema says."""
     node = step.node
-    step.tensors = tuple(
-        argument for argument in node.all_input_nodes if argument.op != "output" and _holds_tensor(argument)
-    )
+    step.tensors = tuple(argument for argument in node.all_input_nodes if _holds_tensor(argument))
     if node.op in ("placeholder", "output"):
         return
     if (part := plan.item(node)) is not None and step.leaves in ([], [part[0].leaves[part[1]]]):
@@ -415,8 +387,7 @@ def parts_sharing(plan: Plan, step: NodeStep) -> list[tuple[int, fx.Node]]:
         source = plan.source(node)
         traced = source[0].leaves[source[1]] if source is not None else None
         if isinstance(traced, Leaf) and isinstance(fake_of(node), torch.Tensor) and traced.layout is torch.strided:
-            parts = [
-                part for part, leaf in enumerate(step.leaves) if isinstance(leaf, Leaf) and leaf.root == traced.root
+            shared += [
+                (part, node) for part, leaf in enumerate(step.leaves) if getattr(leaf, "root", None) == traced.root
             ]
-            shared += [(part, node) for part in parts]
     return shared

@@ -14,6 +14,7 @@ For example:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from .. import torch_private as t
 from ..cutting.atoms import fake_of
 from ..numerics.statistics import tensors_in
 from ..verdicts.mismatches import NodeMismatch
-from .blame import Blame
+from .blame import OWN, Blame
 from .layout import Layout, differences, evaluate, layout_guard, layout_of
 from .plan import Leaf, NodeStep, Place, Plan, parts_sharing
 
@@ -67,13 +68,8 @@ def bind(
     for name, read in plan.bound.items():
         try:
             symbols[name] = read(values)
-        except (
-            AttributeError,
-            IndexError,
-            RuntimeError,
-            TypeError,
-        ):  # not the tensor that was traced: a finding of its own
-            continue
+        except (AttributeError, IndexError, RuntimeError, TypeError):
+            continue  # not the tensor that was traced: a finding of its own
     shifts: dict[Place, int] = {}
     for step, value in zip(plan.inputs, values, strict=True):
         _shift(step, value, symbols, shifts)
@@ -106,15 +102,11 @@ def _shift(step: NodeStep, value: Any, symbols: Mapping[str, Any], shifts: dict[
     leaf = step.leaves[0] if len(step.leaves) == 1 else None
     if not isinstance(leaf, Leaf) or not isinstance(value, torch.Tensor) or leaf.layout is not torch.strided:
         return
-    if leaf.offset is None:
-        return
     offset = layout_of(value).offset
-    try:
-        traced = evaluate(leaf.offset, symbols)
-    except KeyError:
-        return
-    if offset is not None and offset != traced and leaf.root not in shifts:
-        shifts[leaf.root] = offset - traced
+    if leaf.offset is not None and offset is not None:
+        with contextlib.suppress(KeyError):
+            if offset != (traced := evaluate(leaf.offset, symbols)):
+                shifts.setdefault(leaf.root, offset - traced)
 
 
 def differs(*values: Any) -> bool:
@@ -180,27 +172,18 @@ class KernelExecution:
         """Called when a node could not be run: records it, and returns a value like the traced one so that the run can
         go on."""
         first = (str(error).strip().splitlines() or [""])[0][:200]
-        layouts = self._layouts(step)
         self._record(step, 0, {"run": ("a result", f"{type(error).__name__}: {first}")}, arguments, None)
-        stand_ins = [_like(layout) for layout in layouts or ()]
+        stand_ins = [_like(layout) for layout in self._layouts(step) or ()]
         return stand_ins[0] if single(step) and stand_ins else stand_ins
 
     def before(self, index: int, *tensors: Any) -> None:
         """Keeps what the arguments hold, except those that the op may write to."""
         step = self.plan.steps[index]
-        written = {
-            storage_key(tensor)
-            for node, value in zip(step.tensors, tensors, strict=True)
-            if step.written and node in step.written
-            for tensor in tensors_in(value)
-        }
         if self._wrapped(index, *tensors):
             return
-        self.kept[index] = [
-            None if storage_key(tensor) in written else contents(tensor)
-            for value in tensors
-            for tensor in tensors_in(value)
-        ]
+        held = [(node, part) for node, value in zip(step.tensors, tensors, strict=True) for part in tensors_in(value)]
+        written = {storage_key(part) for node, part in held if node in (step.written or ())}
+        self.kept[index] = [None if storage_key(part) in written else contents(part) for _, part in held]
 
     def after(self, index: int, value: Any, *arguments: Any) -> None:
         """Compares every part of a value, and in a deep run its storages and the contents of the arguments."""
@@ -241,12 +224,9 @@ class KernelExecution:
         if not all(isinstance(part, torch.Tensor) and part.layout is torch.strided for part in tensors):
             return
         offsets = tuple(part.storage_offset() for part in tensors)
-        if step.way == "inline":
-            asked = () if step.by_layout else (*step.aliased, *step.apart)
-            shared = tuple(_aliases(tensors[0], given[node]) for node in asked)
-            self.offsets[step.index] = (*offsets, *shared) if asked else offsets[0]
-        else:
-            self.offsets[step.index] = offsets
+        asked = () if step.by_layout or step.way != "inline" else (*step.aliased, *step.apart)
+        shared = tuple(_aliases(tensors[0], given[node]) for node in asked)
+        self.offsets[step.index] = offsets[0] if step.way == "inline" and not asked else (*offsets, *shared)
         self.expected[step.index] = layout_guard(tensors)
 
     def _layouts(self, step: NodeStep) -> list[Any] | None:
@@ -284,18 +264,18 @@ class KernelExecution:
             return {}
         for node in step.aliased:
             if not _aliases(value, given[node]):
-                return {"alias": (f"the memory of `{node.name}`", "memory of its own")}
+                return {"alias": (_memory_of(node), OWN)}
         for node in step.apart:
             joined = any(_aliases(given[argument], given[node]) for argument in step.aliased)
             if _aliases(value, given[node]) and not joined:
-                return {"alias": ("memory of its own", f"the memory of `{node.name}`")}
+                return {"alias": (OWN, _memory_of(node))}
         return {}
 
     def _part(self, step: NodeStep, place: int, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
         """Whether one part of a tuple shares memory with the arguments that it was traced to share it with."""
         for part, node in parts_sharing(self.plan, step):
             if part == place and 0 not in value.shape and not _aliases(value, given[node]):
-                return {"alias": (f"the memory of `{node.name}`", "memory of its own")}
+                return {"alias": (_memory_of(node), OWN)}
         return {}
 
     def _storage(self, step: NodeStep, place: int, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
@@ -307,15 +287,9 @@ class KernelExecution:
         if 0 in value.shape or leaf.layout is not torch.strided or leaf.offset is None or key is None:
             return {}
         own = (step.index, place)
-        if leaf.root != own:
-            there = self.storages.get(leaf.root)
-            if there is None or there == key:
-                return {}
-            return {"alias": (f"the memory of `{self._named(leaf.root)}`", self._whose(key, own, given))}
-        first = self.first[key]
-        if first == own:
-            return {}
-        return {"alias": ("memory of its own", self._whose(key, own, given))}
+        wanted = OWN if leaf.root == own else self._memory_at(leaf.root)
+        agree = self.first[key] == own if leaf.root == own else self.storages.get(leaf.root) in (None, key)
+        return {} if agree else {"alias": (wanted, self._whose(key, own, given))}
 
     def _note_storage(self, step: NodeStep, place: int, value: Any) -> int | None:
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
@@ -334,12 +308,11 @@ class KernelExecution:
     def _whose(self, key: int, own: Place, given: Mapping[fx.Node, Any]) -> str:
         for node, value in given.items():
             if any(tensor.layout is torch.strided and storage_key(tensor) == key for tensor in tensors_in(value)):
-                return f"the memory of `{node.name}`"
-        first = self.first[key]
-        return "memory of its own" if first == own else f"the memory of `{self._named(first)}`"
+                return _memory_of(node)
+        return OWN if self.first[key] == own else self._memory_at(self.first[key])
 
-    def _named(self, place: Place) -> str:
-        return self.plan.steps[place[0]].name
+    def _memory_at(self, place: Place) -> str:
+        return _memory_of(self.plan.steps[place[0]].node)
 
     def _changed(self, step: NodeStep, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
         """Whether an argument that the op does not say it writes to holds something else than before."""
@@ -356,25 +329,18 @@ class KernelExecution:
         self, step: NodeStep, place: int, differing: dict[str, Any], given: Mapping[fx.Node, Any], value: Any
     ) -> None:
         """Finds out whose fault a mismatch is, once for each way in which a value may be wrong."""
-        key = (
-            step.index,
-            place,
-            *((name, str(pair)) for name, pair in differing.items()),
-            *sorted(self._tainted(step)),
-        )
+        tainted = self._tainted(step)
+        key = (step.index, place, *((name, str(pair)) for name, pair in differing.items()), *sorted(tainted))
         if differing.keys() & {"kind", "layout"}:
             self.odd.add(step.index)
         if key not in self.binding.known:
-            stale = {
-                name
-                for name, finding in self._found_at(step)
-                if any(mismatch.cause == "stale" for mismatch in finding.mismatches)
-            }
-            foreign = "alias" in differing and differing["alias"][1] != "memory of its own"
-            blame = Blame(self.plan, step, place, self.symbols, self._tainted(step), self.owner.path, stale, foreign)
+            found = [(name, mismatch) for name, finding in self._found_at(step) for mismatch in finding.mismatches]
+            stale = {name for name, mismatch in found if mismatch.cause == "stale"}
+            foreign = "alias" in differing and differing["alias"][1] != OWN
+            blame = Blame(self.plan, step, place, self.symbols, tainted, self.owner.path, stale, foreign)
             finding = blame.finding(differing, given, value)
             finding.where = self.owner.session.where
-            finding = self._without_residue(finding)
+            self._drop_residue(finding)
             dropped = not finding.mismatches or self._counted_from_storage(step, place, finding)
             self.binding.known[key] = None if dropped else finding
         finding = self.binding.known[key]
@@ -399,36 +365,28 @@ class KernelExecution:
         self.owner.session.left_out(WRAPPED, f"{self.owner.path}{self.plan.steps[index].name}")
         return True
 
-    def _without_residue(self, finding: NodeMismatch) -> NodeMismatch:
+    def _drop_residue(self, finding: NodeMismatch) -> None:
         """Behind passes that replace nodes, a view may be recorded in the storage of a node that is gone. Where the op
         and its fake function agree on whose memory it returns, that is a note, not a finding."""
-        stale = [
-            mismatch for mismatch in finding.mismatches if mismatch.property == "alias" and mismatch.cause == "stale"
-        ]
-        if stale and self.owner.session.rewritten:
+        rest = [each for each in finding.mismatches if (each.property, each.cause) != ("alias", "stale")]
+        if len(rest) < len(finding.mismatches) and self.owner.session.rewritten:
             self.owner.session.left_out(REPLACED, f"alias of {finding.name}")
-            finding.mismatches = [mismatch for mismatch in finding.mismatches if mismatch not in stale]
-        return finding
+            finding.mismatches = rest
 
     def _counted_from_storage(self, step: NodeStep, place: int, finding: NodeMismatch) -> bool:
         """Whether an op (as_strided) counts its offset from the start of the storage: an input that lies elsewhere in
         its storage than when it was traced then moves nothing. The op itself says so."""
         leaf = step.leaves[place] if place < len(step.leaves) else None
         moved = isinstance(leaf, Leaf) and leaf.root in self.binding.shifts
-        return moved and all(
-            mismatch.property == "offset" and mismatch.cause == "stale" for mismatch in finding.mismatches
-        )
+        return moved and all((each.property, each.cause) == ("offset", "stale") for each in finding.mismatches)
 
     def _tainted(self, step: NodeStep) -> dict[str, list[str]]:
         """The arguments of a step that a finding was made at -> the origins of that finding."""
         tainted: dict[str, list[str]] = {}
         for name, finding in self._found_at(step):
             names = tainted.setdefault(name, [])
-            names += [
-                origin
-                for origin in (*([finding.name] if finding.origin else []), *finding.under)
-                if origin not in names
-            ]
+            origins = [finding.name] * finding.origin + finding.under
+            names += [origin for origin in origins if origin not in names]
         return tainted
 
     def _found_at(self, step: NodeStep) -> Iterator[tuple[str, NodeMismatch]]:
@@ -463,6 +421,10 @@ def _aliases(value: Any, other: Any) -> bool:
     if value.layout is not torch.strided or other.layout is not torch.strided:
         return False
     return t.optional("is_alias_of", _share_storage)(value, other)
+
+
+def _memory_of(node: fx.Node) -> str:
+    return f"the memory of `{node.name}`"
 
 
 WRAPPED = "inside vmap or grad, a value is a wrapper that has no memory of its own"

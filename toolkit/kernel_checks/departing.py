@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 import numpy as np
 import torch
@@ -35,16 +35,11 @@ eager."""
 
 def eager_beside(checking: Checking) -> None:
     """Records for each NaN and infinity that arose whether eager has it, too; then the kernel is not at fault."""
-    if not checking.born or not checking.runs:
-        return
     known: dict[str, torch.Tensor] = {}
-    for run in checking.runs:
+    for run in checking.runs if checking.born else ():
         if run.wrapper is not None:
-            names = {node.name for node in run.wrapper.module.graph.nodes}
-            try:
-                known |= run.wrapper.eager(run.inputs, names)
-            except GraphRunError:
-                continue
+            with suppress(GraphRunError):
+                known |= run.wrapper.eager(run.inputs, {node.name for node in run.wrapper.module.graph.nodes})
     for finding, place, argument, bad in checking.born:
         node = place.node_of.get(place.launch.buffers.get(argument, ""), "")
         value = known.get(node)
@@ -105,35 +100,22 @@ class Beside(Observer):
         if self.found or watch is None:
             return
         for name, tensor in launch.tensors.items():
-            access = watch.last.get(tensor.untyped_storage()._cdata)
+            stored = watch.last.get(tensor.untyped_storage()._cdata)
             node = watch.place.node_of.get(launch.buffers.get(name, ""), "")
             wanted = self.eager.get(node)
-            if access is None or wanted is None or wanted.shape != tensor.shape:
+            if stored is None or wanted is None or wanted.shape != tensor.shape:
                 continue
-            off = _off(wanted, tensor)
-            if off is not None:
-                self._depart(watch, name, access, wanted, tensor, off)
+            if (off := _off(wanted, tensor)) is not None:
+                where = [int(index) for index in off.nonzero()[0]]
+                numbers = f"{_number(tensor, where)}, eager's is {_number(wanted, where)}"
+                places = f"{int(off.sum())} of {counted(off.numel(), 'element')}, first {where}"
+                (line, store), detail = stored, f"{places}: {numbers}; {self.verdict}"
+                none = np.zeros(store.live.shape, bool)
+                finding = self._collected.add("values", watch.place, store, none, line=line, detail=detail)
+                finding.programs, finding.lanes = 0, int(off.sum())
+                finding.argument, finding.buffer, finding.node = name, launch.buffers.get(name, ""), node
+                self.found.append(finding)
                 return
-
-    def _depart(
-        self,
-        watch: _Stores,
-        name: str,
-        stored: tuple[int, Access],
-        wanted: torch.Tensor,
-        got: torch.Tensor,
-        off: torch.Tensor,
-    ) -> None:
-        line, access = stored
-        where = [int(index) for index in off.nonzero()[0]]
-        numbers = f"{_number(got, where)}, eager's is {_number(wanted, where)}"
-        detail = f"{int(off.sum())} of {counted(off.numel(), 'element')}, first {where}: {numbers}; {self.verdict}"
-        none = np.zeros(access.live.shape, bool)
-        finding = self._collected.add("values", watch.place, access, none, line=line, detail=detail)
-        finding.programs, finding.lanes = 0, int(off.sum())
-        finding.argument, finding.buffer = name, watch.place.launch.buffers.get(name, "")
-        finding.node = watch.place.node_of.get(finding.buffer, "")
-        self.found.append(finding)
 
 
 class _Stores(AccessWatch):

@@ -103,11 +103,8 @@ class Checked(msgspec.Struct, omit_defaults=True):
             return cannot_tell(self.cannot)
         if self.findings:
             fault = self.findings[0]
-            where = Where(
-                fault.node or next(iter(fault.nodes), ""),
-                line=fault.lines[0].place if fault.lines else "",
-                name=fault.kernel,
-            )
+            node, line = fault.node or next(iter(fault.nodes), ""), next((at.place for at in fault.lines), "")
+            where = Where(node, line=line, name=fault.kernel)
             return fails(_KINDS.get(fault.kind), "triton_interpret", f"{fault.what} in {fault.kernel}", where)
         return fails("wrong_numbers", "triton_interpret", self.verdict) if self.wrong else OK
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -139,9 +140,8 @@ def checked(
     all_found = checking.findings()
     eager_beside(checking)
     if not report.cannot and outcome.signature is not None:
-        departing = departures(
-            rung.known, checking, outcome.text, lambda: TritonInterpret.around(rung, case.gm, case.spec)
-        )
+        around = partial(TritonInterpret.around, rung, case.gm, case.spec)
+        departing = departures(rung.known, checking, outcome.text, around)
         kernels = {finding.kernel for finding in all_found if not finding.note}
         all_found += [finding for finding in departing if finding.kernel not in kernels]
     report.findings = [finding for finding in all_found if not finding.note]
@@ -166,10 +166,8 @@ def _unjudged(rung: CheckedRung, case: Live, seed: int, refused: Outcome) -> Out
     except Exception as error:  # noqa: BLE001  whatever it raises is reported
         if reason := missing(error):
             return Outcome(skipped(reason))
-        signature = from_exception(error, "run")
-        return Outcome(
-            judged(signature, rung.name, reason=f"{type(error).__name__}: {error}"[:500], detail=WHOLE), signature
-        )
+        signature, reason = from_exception(error, "run"), f"{type(error).__name__}: {error}"[:500]
+        return Outcome(judged(signature, rung.name, reason=reason, detail=WHOLE), signature)
     return Outcome(refused.verdict)
 
 

@@ -43,27 +43,22 @@ def shown(
     with opened(None) as used:
         checked = check(saved, used, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
     graph = address(saved)
-    emit(
-        _json(graph, saved, checked) if as_json else f"{first_line(checked.conclusion)}\n\n{text(checked, graph)}",
-        as_json=as_json,
-    )
+    shown_text = f"{first_line(checked.conclusion)}\n\n{text(checked, graph)}"
+    emit(_json(graph, saved, checked) if as_json else shown_text, as_json=as_json)
     for note in [] if as_json else checked.unchecked:
         say(f"not checked: {note}")
     return checked.conclusion.exit_code
 
 
+_ALWAYS = {"cannot": "", "unchecked": [], "calls": 0, "kernels": 0, "launches": 0, "seconds_plain": None}
+"""What the JSON says though there is none of it."""
+
+
 def _json(name: str, saved: SavedGraph, checked: Checked) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(checked)
-    rows = [msgspec.to_builtins(fault) | {"what": fault.what} for fault in checked.findings]
-    notes = [msgspec.to_builtins(fault) | {"what": fault.what} for fault in checked.notes]
-    empty: dict[str, Any] = {
-        "cannot": "",
-        "unchecked": [],
-        "calls": 0,
-        "kernels": 0,
-        "launches": 0,
-        "seconds_plain": None,
-    }
+    rows, notes = (
+        [msgspec.to_builtins(fault) | {"what": fault.what} for fault in faults]
+        for faults in (checked.findings, checked.notes)
+    )
     return {
         "id": saved.id,
         "stage": saved.stage,
@@ -71,8 +66,8 @@ def _json(name: str, saved: SavedGraph, checked: Checked) -> dict[str, Any]:
         "ok": checked.ok,
         "headline": headline(checked),
         "ratio": checked.ratio,
-        **empty,
-        **plain,
+        **_ALWAYS,
+        **msgspec.to_builtins(checked),
         "findings": rows,
         "notes": notes,
         "text": checked.verdict,
@@ -102,12 +97,10 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     """The body of the query: checks the kernels in the child."""
     from ..isolation.child import mark
     from ..live.case import Case
-    from ..triton.needs import require_interpreter
 
     mark("load")
     require_interpreter()
-    case = Case.at(payload["path"])
-    live = case.live(rung="triton_interpret", seed=payload["seed"])
+    live = Case.at(payload["path"]).live(rung="triton_interpret", seed=payload["seed"])
     mark("check")
     from .run import checked
 
@@ -136,41 +129,29 @@ def text(checked: Checked, graph: str) -> str:
 
 def headline(checked: Checked) -> str:
     """One line: how much was checked, and whether all is well."""
-    amount = ", ".join(
-        (
-            counted(checked.kernels, "kernel"),
-            counted(checked.launches, "launch"),
-            f"{counted(checked.calls, 'library call')} not checked",
-        )
-    )
+    calls = f"{counted(checked.calls, 'library call')} not checked"
+    amount = f"{counted(checked.kernels, 'kernel')}, {counted(checked.launches, 'launch')}, {calls}"
     if checked.cannot:
         return f"cannot check: {amount}"
-    if checked.wrong:
-        return f"kernels checked: {amount}: results are wrong"
-    if checked.findings:
-        return f"kernels checked: {amount}: {counted(len(checked.findings), 'finding')}"
-    return f"kernels checked: {amount}: no finding"
+    found = counted(len(checked.findings), "finding") if checked.findings else "no finding"
+    return f"kernels checked: {amount}: {'results are wrong' if checked.wrong else found}"
 
 
 def lines_of(fault: KernelFault, graph: str, number: int) -> list[str]:
     """A finding: what and where, the kernel's line, what it accesses, nodes, the user's lines, and what to look at
     next."""
     head = f"{number} {'note: ' if fault.note else ''}{fault.what}"
-    rows = [f"{head}   {fault.kernel}, {_where(fault)}"]
-    if fault.line:
-        rows.append(_row("kernel", f"{fault.kernel}.py:{fault.line}   {fault.text}"))
-    if fault.argument:
-        rows.append(_row(_verb(fault), _accessed(fault)))
-    if fault.detail:
-        rows.append(_row("because", fault.detail))
-    if fault.eager is not None:
-        rows.append(_row("eager", "has it too" if fault.eager else "does not have it"))
-    if fault.nodes:
-        rows.append(_row("nodes", ", ".join(fault.nodes)))
-    for place, line in enumerate(fault.lines):
-        rows.append(_row("yours" if not place else "", f"{line.place}   {line.code}".rstrip()))
-    rows.append(_row("next", _next(fault, graph)))
-    return rows
+    told = [
+        ("kernel", f"{fault.kernel}.py:{fault.line}   {fault.text}" if fault.line else ""),
+        (_VERBS.get(fault.kind, "writes"), _accessed(fault) if fault.argument else ""),
+        ("because", fault.detail),
+        ("eager", {None: "", True: "has it too", False: "does not have it"}[fault.eager]),
+        ("nodes", ", ".join(fault.nodes)),
+        *(("" if place else "yours", f"{line.place}   {line.code}".rstrip()) for place, line in enumerate(fault.lines)),
+        ("next", _next(fault, graph)),
+    ]
+    rows = [f"    {name:<{_WIDTH}}{value}" for name, value in told if value]
+    return [f"{head}   {fault.kernel}, {_where(fault)}", *rows]
 
 
 def _next(fault: KernelFault, graph: str) -> str:
@@ -192,8 +173,7 @@ def _where(fault: KernelFault) -> str:
     return ", ".join(parts)
 
 
-def _verb(fault: KernelFault) -> str:
-    return {"load": "reads", "uninitialised": "reads", "overflow": "address", "assert": ""}.get(fault.kind, "writes")
+_VERBS = {"load": "reads", "uninitialised": "reads", "overflow": "address", "assert": ""}
 
 
 def _accessed(fault: KernelFault) -> str:
@@ -215,7 +195,3 @@ def _times(report: Checked) -> str:
     if report.seconds_plain is None:
         return checked
     return f"plain {report.seconds_plain:.2g} s, {checked} ({report.ratio or 0:.1f}x)"
-
-
-def _row(name: str, value: str) -> str:
-    return f"    {name:<{_WIDTH}}{value}"

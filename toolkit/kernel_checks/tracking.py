@@ -168,12 +168,8 @@ def _noting_overflow(name: str, overflow: Callable[[Any, Any, Any], Any]) -> Any
 def _product_overflows(left: np.ndarray, right: np.ndarray, product: np.ndarray) -> Any:
     if product.dtype == np.int32:
         return np.multiply(left, right, dtype=np.int64) != product
-    if not left.size or not right.size:
-        return np.False_
-    if (
-        max(abs(int(left.min())), abs(int(left.max()))) < _FITS
-        and max(abs(int(right.min())), abs(int(right.max()))) < _FITS
-    ):
+    ends = [abs(int(end)) for side in (left, right) if side.size for end in (side.min(), side.max())]
+    if len(ends) < 4 or max(ends) < _FITS:
         return np.False_
     return np.abs(left.astype(np.float64) * right.astype(np.float64)) >= _MOST
 
@@ -362,10 +358,9 @@ class Tracker(AccessWatch):
         """Numbers the lanes that are not finite of operands that are, in `events`."""
         is_nan = np.isnan(numbers(output))
         fresh = bad & (events == 0) & np.where(is_nan, ~nans, ~worse)
-        if fresh.any():
-            for kind, lanes in (("nan", fresh & is_nan), ("inf", fresh & ~is_nan)):
-                if lanes.any():
-                    events[lanes] = self._event(kind)
+        for kind, lanes in (("nan", fresh & is_nan), ("inf", fresh & ~is_nan)):
+            if lanes.any():
+                events[lanes] = self._event(kind)
 
     def folded(self, usual: Any, input: Any, axis: Any, combine: Any, *more: Any, **named: Any) -> Any:
         """Follows a reduction or a scan as one operation."""
@@ -430,9 +425,7 @@ def events_of(handle: Any) -> np.ndarray | None:
 
 def _full(handle: Any) -> np.ndarray:
     known = events_of(handle)
-    return (
-        np.zeros(handle.data.shape, np.int32) if known is None else np.array(np.broadcast_to(known, handle.data.shape))
-    )
+    return np.array(np.broadcast_to(np.int32(0) if known is None else known, handle.data.shape))
 
 
 def _as(reduced: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -94,9 +94,8 @@ class Shadows:
         if len(self._known) % 64 == 63:
             self._known = {key: shadow for key, shadow in self._known.items() if not shadow.reference.expired()}
         storage = tensor.untyped_storage()
-        self._known[storage._cdata] = Shadow(
-            storage.nbytes(), tensor.element_size(), StorageWeakRef(storage), holds=False
-        )
+        weak = StorageWeakRef(storage)
+        self._known[storage._cdata] = Shadow(storage.nbytes(), tensor.element_size(), weak, holds=False)
 
     def filled(self, tensor: torch.Tensor) -> None:
         """Records that something outside of kernels wrote all elements of a tensor."""
@@ -113,14 +112,12 @@ class Shadows:
 
     def of(self, zone: Zone) -> Shadow:
         """The shadow of a zone of memory."""
-        shadow = zone.facts.get("shadow")
-        if shadow is None:
-            shadow = self._known.get(zone.storage._cdata)
-            if shadow is None:
-                shadow = Shadow(zone.data.nbytes, 16, StorageWeakRef(zone.storage), holds=True)
-                self._known[zone.storage._cdata] = shadow
-            zone.facts["shadow"] = shadow
-        return shadow
+        if "shadow" not in zone.facts:
+            key = zone.storage._cdata
+            if key not in self._known:
+                self._known[key] = Shadow(zone.data.nbytes, 16, StorageWeakRef(zone.storage), holds=True)
+            zone.facts["shadow"] = self._known[key]
+        return zone.facts["shadow"]
 
 
 def _elements(shadow: Shadow, tensor: torch.Tensor) -> np.ndarray:
@@ -248,19 +245,10 @@ class Checking(Observer):
         if not holes or by is None:
             return
         kernel, line, text = by
-        fault = KernelFault(
-            "uninitialised",
-            kernel,
-            max(0, self.launches - 1),
-            line=line,
-            text=text,
-            lanes=holes,
-            node=node,
-            programs=0,
-            detail=f"it leaves out {holes} of {counted(tensor.numel(), 'element')} of what {who}",
-            shape=[int(size) for size in tensor.shape],
-            dtype=str(tensor.dtype).removeprefix("torch."),
-        )
+        detail = f"it leaves out {holes} of {counted(tensor.numel(), 'element')} of what {who}"
+        fault = KernelFault("uninitialised", kernel, max(0, self.launches - 1), line=line, text=text, detail=detail)
+        fault.lanes, fault.node, fault.programs = holes, node, 0
+        fault.shape, fault.dtype = [int(size) for size in tensor.shape], str(tensor.dtype).removeprefix("torch.")
         wrapper = self.runs[-1].wrapper
         if wrapper is not None:
             fault.nodes, fault.lines = wrapper.behind(kernel, max(0, self._launched[kernel] - 1))
@@ -274,8 +262,7 @@ class Checking(Observer):
         """Whether a program is worth a run in which its values are followed: the first of a line, the second, fourth,
         eighth."""
         self._again[kernel, line] += 1
-        count = self._again[kernel, line]
-        return count & (count - 1) == 0
+        return self._again[kernel, line].bit_count() == 1
 
 
 class _Lenient(AccessWatch):
@@ -320,22 +307,18 @@ class LaunchWatch(AccessWatch):
         shadow = self.checking.shadows.of(zone)
         if shadow.launch != self.launch.number:
             shadow.begin(self.launch.number)
-        if access.kind == "load":
-            self._load(access, zone, shadow)
-        elif access.kind == "store":
-            self._store(access, zone, shadow)
-        else:
-            self._atomic(access, zone, shadow)
+        {"load": self._load, "store": self._store}.get(access.kind, self._atomic)(access, zone, shadow)
         return True
 
     def _load(self, access: Access, zone: Zone, shadow: Shadow) -> None:
         shadow.read = True
-        if shadow.written is None and (self.alone or zone.storage._cdata in self.read_only):
+        private = self.alone or zone.storage._cdata in self.read_only
+        if shadow.written is None and private:
             return
         places = self._places(access, shadow)
         if shadow.written is not None:
             self._unwritten(access, shadow.written[places])
-        if self.alone or zone.storage._cdata in self.read_only:
+        if private:
             return
         me = self.place.number + 1
         if shadow.writer is not None:
@@ -391,10 +374,9 @@ class LaunchWatch(AccessWatch):
             self._add("lanes", access, _spread(access.inside, differ), detail=own and _OWN.format(own), note=bool(own))
 
     def ended(self, number: int) -> None:
-        if self.suspects:
-            lines = [line for line in self.suspects if self.checking.may_run_again(self.launch.kernel, line)]
-            if lines:
-                self._again()
+        again = [self.checking.may_run_again(self.launch.kernel, line) for line in self.suspects]  # each is counted
+        if any(again):
+            self._again()
         self.suspects.clear()
         self.undo.clear()
         self.place.number = number + 1

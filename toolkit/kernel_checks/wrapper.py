@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...dumps.allowlist import words
 from ...dumps.walk import user_frame
 from ..kernels.heard import kernels_heard
 from ..live.eager import clone_inputs, is_uninitialised, run_graph
@@ -28,19 +29,11 @@ from ..triton.interpreting.session import Launch
 from .findings import UserLine
 from .tracking import LaunchPlace
 
-_SCATTERS = frozenset(
-    {
-        "index_put",
-        "index_put_",
-        "_unsafe_index_put",
-        "_index_put_impl_",
-        "scatter",
-        "scatter_",
-        "index_copy",
-        "index_fill",
-        "index_copy_",
-        "index_fill_",
-    }
+_SCATTERS = words(
+    """
+    index_put index_put_ _unsafe_index_put _index_put_impl_ scatter scatter_ index_copy index_fill index_copy_
+    index_fill_
+    """
 )
 
 
@@ -58,9 +51,7 @@ class Wrapper:
 
     def behind(self, kernel: str, call: int) -> tuple[list[str], list[UserLine]]:
         """Nodes of the `call`th launch of a kernel, in the graph's order, and the user's lines of them."""
-        known = self.calls.get(kernel, ())
-        if not known:
-            return [], []
+        known = self.calls.get(kernel, [[]])
         nodes = known[min(call, len(known) - 1)]
         order = {node: place for place, node in enumerate(self.module.graph.nodes)}
         nodes = sorted(nodes, key=lambda node: order.get(node, len(order)))

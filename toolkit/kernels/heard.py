@@ -35,10 +35,8 @@ _NO_ARITHMETIC = frozenset((
     "any", "halide_clamp", "inline_asm_elementwise", "placeholder", "frexp", "getitem", "partial_accumulate",
 ))  # fmt: skip
 _LIBRARY = {
-    "_linear_pointwise": "linear",
-    "_mkl_linear": "linear",
-    "_convolution_pointwise": "convolution",
-    "_convolution_pointwise_": "convolution",
+    **dict.fromkeys(("_linear_pointwise", "_mkl_linear"), "linear"),
+    **dict.fromkeys(("_convolution_pointwise", "_convolution_pointwise_"), "convolution"),
     "_convolution_transpose_pointwise": "convolution",
 }
 _WELFORD = 6
@@ -76,11 +74,8 @@ class _Sizes:
     def product(self, sizes: Iterable[Any]) -> int | None:
         """How many elements."""
         numbers = [self.number(size) for size in sizes]
-        return (
-            None
-            if any(number is None for number in numbers)
-            else prod(number for number in numbers if number is not None)
-        )
+        known = [number for number in numbers if number is not None]
+        return prod(known) if len(known) == len(numbers) else None
 
     def known(self, sizes: Iterable[Any]) -> bool:
         """Whether all are known before a run."""
@@ -128,8 +123,7 @@ def _used_outside(buffer: Any, inside: set[Any]) -> bool:
 
 def _all_known(name: str, sizes: _Sizes) -> bool:
     buffer = t.V.graph.name_to_buffer.get(name) or t.V.graph.graph_inputs.get(name)
-    layout = getattr(buffer, "layout", None)
-    size = getattr(layout, "size", None)
+    size = getattr(getattr(buffer, "layout", None), "size", None)
     return size is None or sizes.known(size)
 
 
@@ -149,14 +143,11 @@ def _computed(nodes: Sequence[Any], origins: Sequence[Any], sizes: _Sizes) -> in
 
 def _operations(body: Any) -> int:
     """Arithmetic operations of a loop body for one element."""
-    count = 0
-    for block in (body.root_block, *body.subblocks.values()):
-        for node in block.graph.nodes:
-            if node.op != "call_method" or node.target in _NO_ARITHMETIC:
-                continue
-            welford = node.target == "reduction" and any("welford" in str(arg) for arg in node.args)
-            count += _WELFORD if welford else 1
-    return count
+    nodes = [node for block in (body.root_block, *body.subblocks.values()) for node in block.graph.nodes]
+    computing = [node for node in nodes if node.op == "call_method" and node.target not in _NO_ARITHMETIC]
+    reductions = [node for node in computing if node.target == "reduction"]
+    welford = sum(any("welford" in str(arg) for arg in node.args) for node in reductions)
+    return len(computing) + (_WELFORD - 1) * welford
 
 
 def _of_library(origins: Sequence[Any], sizes: _Sizes) -> int | None:
@@ -265,16 +256,12 @@ def _row(schedule: Any, name: str, kind: str) -> tuple[KernelRow, list[Any]]:
         nodes = [node for item in schedule if hasattr(item, "get_nodes") for node in item.get_nodes()]
         ir_nodes = [node.node for node in nodes if node.node is not None]
         kind = kind or _language(nodes)
-    origins = list(
-        dict.fromkeys(node for ir_node in ir_nodes for node in ir_node.get_origins() if node.op != "placeholder")
-    )
     origin = getattr(schedule, "origin_node", None) if kind == "extern" else None
-    if origin is not None:
-        origins = [origin]  # the others are what its inputs are views of
-    origins = _of_one_graph(origins)
-    costs = cost(nodes, origins)
+    found = (node for ir_node in ir_nodes for node in ir_node.get_origins() if node.op != "placeholder")
+    # of a library call the others are what its inputs are views of
+    origins = _of_one_graph([origin] if origin is not None else list(dict.fromkeys(found)))
     row = KernelRow(name, kind, [node.name for node in origins])
-    row.bytes_read, row.bytes_written, row.flops, row.estimated = costs
+    row.bytes_read, row.bytes_written, row.flops, row.estimated = cost(nodes, origins)
     row.intensity = intensity(row.flops, row.bytes_read, row.bytes_written)
     return row, origins
 

@@ -38,7 +38,7 @@ from .asking import Against, Argument, Ceilings, JudgedLaunch, kind_of, measured
 from .launches import Launch, Launches, Tensor, Written, open_launches
 
 _SEARCHES = ("dynamic_scale_rblock", "coordinate_descent_tuning", "combo_tuning_groups", "store_cubin")
-_MOVED = ("float32", "float64")
+_MOVED = {"float32", "float64"}
 MUTATES = "the kernel changes its input: each timed run begins with what the run before left"
 STRICT = {torch.float64: 64.0, torch.float32: 64.0, torch.float16: 2.0, torch.bfloat16: 2.0, torch.complex64: 64.0}
 """Roundings (eps) of an element that are never called wrong; 2 of a type that is not here."""
@@ -79,8 +79,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("load")
     known = open_launches(Path(payload["folder"]))
     launch = next(candidate for candidate in known.launches if candidate.folder == payload["launch"])
-    given = payload.get("ceilings")
-    limits = None if given is None else msgspec.convert(given, Ceilings)
+    limits = msgspec.convert(payload.get("ceilings"), Ceilings | None)
     with tempfile.TemporaryDirectory(prefix="graphdbg-kernel-") as folder:
         return msgspec.to_builtins(launched(launch, known, Path(folder), limits))
 
@@ -96,8 +95,7 @@ def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | N
     mark("compare")
     rows = arguments_of(launch, known, results)
     if any(row.interpreter is not None and not row.interpreter.ok for row in rows):
-        moved = run(kernel, launch, known, _one_rounding_away)
-        rows = arguments_of(launch, known, results, moved)
+        rows = arguments_of(launch, known, results, run(kernel, launch, known, _one_rounding_away))
     judged = JudgedLaunch.of(launch, torch.cuda.get_device_name(0), rows)
     if limits is not None:
         mark("time")
@@ -112,26 +110,18 @@ def require(known: Launches) -> None:
     major, minor = torch.cuda.get_device_capability(0)
     here = f"cuda:{10 * major + minor}"
     if here != known.index.target:
-        raise BadValueError(
-            f"these kernels are written for {known.index.target}",
-            f"the GPU here is a {here}",
-            f"save them with --target {here}",
-        )
+        what, fix = f"these kernels are written for {known.index.target}", f"save them with --target {here}"
+        raise BadValueError(what, f"the GPU here is a {here}", fix)
 
 
 def restricted(autotuner: Any, launch: Launch) -> Any:
     """The kernel with the launch's configuration as its only one; Inductor's search for a better one is off."""
     autotuner.inductor_meta = {**autotuner.inductor_meta, **dict.fromkeys(_SEARCHES, False)}
-    alike = [config for config in autotuner.configs if _is(config, launch)]
-    if alike:
-        autotuner.configs = alike[:1]
-        return autotuner
     from triton import Config
 
-    options: dict[str, Any] = dict(launch.options)
-    autotuner.configs = [
-        Config(dict(launch.blocks), num_warps=launch.num_warps, num_stages=launch.num_stages, **options)
-    ]
+    options: dict[str, Any] = {**launch.options, "num_warps": launch.num_warps, "num_stages": launch.num_stages}
+    alike = [config for config in autotuner.configs if _is(config, launch)]
+    autotuner.configs = alike[:1] or [Config(dict(launch.blocks), **options)]
     return autotuner
 
 
@@ -151,15 +141,12 @@ def arguments(
 ) -> tuple[list[Any], dict[int, torch.Tensor]]:
     """(the launcher's arguments on a device, storage -> its bytes there). `change` is applied to floating-point
     storages first."""
-    kinds: dict[int, set[str]] = {}
-    for tensor in launch.tensors.values():
-        kinds.setdefault(tensor.storage, set()).add(tensor.dtype)
     storages: dict[int, torch.Tensor] = {}
     for place, storage in enumerate(launch.storages):
-        data = bytearray(known.tensors.get(storage.before))
-        whole = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
-        if change is not None and len(kinds.get(place, ())) == 1 and (kind := next(iter(kinds[place]))) in _MOVED:
-            whole = change(flat(whole, dtype_of(kind))).view(torch.uint8)
+        whole = flat(known.tensors.get(storage.before), torch.uint8)
+        kinds = {tensor.dtype for tensor in launch.tensors.values() if tensor.storage == place}
+        if change is not None and len(kinds) == 1 and kinds <= _MOVED:
+            whole = change(flat(whole, dtype_of(*kinds))).view(torch.uint8)
         storages[place] = whole.to(device)
     tensors = {
         name: torch.empty(0, dtype=dtype_of(held_tensor.dtype), device=device).set_(
@@ -207,9 +194,8 @@ def place_of(launch: Launch, source: str, seconds: float, limits: Ceilings) -> A
     moved = None
     if launch.bytes_read is not None and launch.bytes_written is not None:
         moved = launch.bytes_read + launch.bytes_written
-    return placed(
-        seconds, moved, launch.flops, kind_of(source, (tensor.dtype for tensor in launch.tensors.values())), limits
-    )
+    kind = kind_of(source, (tensor.dtype for tensor in launch.tensors.values()))
+    return placed(seconds, moved, launch.flops, kind, limits)
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -248,11 +234,9 @@ def against_interpreter(
         return Against(wrong / wanted.numel(), allowed, wrong <= free, why)
     w, h = wide(wanted), wide(had)
     finite = torch.isfinite(w) & torch.isfinite(h)
-    odd = int((~finite & ~_same(wanted, had)).sum())
-    if odd:
-        return Against(
-            1.0, allowed, False, f"{odd} of {counted(w.numel(), 'element')} are NaN or Inf in one of the two alone"
-        )
+    if odd := int((~finite & ~_same(wanted, had)).sum()):
+        why = f"{odd} of {counted(w.numel(), 'element')} are NaN or Inf in one of the two alone"
+        return Against(1.0, allowed, False, why)
     w, h = w[finite], h[finite]
     if not w.numel():
         return Against(0.0, allowed, True)
@@ -279,24 +263,15 @@ def against_eager(written: Written, launches: Launches, have: torch.Tensor, coar
     truth = None
     if written.truth:
         truth = flat(launches.tensors.get(written.truth), dtype_of(written.truth_dtype)).reshape(written.shape)
-    flips = eager.numel() // FLIPS
-    difference = compare(
-        None if truth is None else [truth],
-        [eager],
-        [have],
-        check=("nan", "accuracy"),
-        noise=lambda output: Noise(flips),
-    )
+    flips, count = eager.numel() // FLIPS, max(1, eager.numel())
+    exact = None if truth is None else [truth]
+    difference = compare(exact, [eager], [have], check=("nan", "accuracy"), noise=lambda output: Noise(flips))
     why = "" if difference is None else difference.text
     if not is_float(eager):
-        return Against(
-            float((eager != have).sum()) / max(1, eager.numel()), flips / max(1, eager.numel()), difference is None, why
-        )
-    own = 0.0 if truth is None else relative_rmse(eager, truth)
-    base = tolerance(eager.dtype)
-    limit = (
-        NO_REFERENCE * max(base, coarsest) if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + base
-    )
+        return Against(float((eager != have).sum()) / count, flips / count, difference is None, why)
+    base, own = tolerance(eager.dtype), 0.0 if truth is None else relative_rmse(eager, truth)
+    by_truth = (FACTOR if own < 1.0 else NOISE_FACTOR) * own + base
+    limit = NO_REFERENCE * max(base, coarsest) if truth is None else by_truth
     error = relative_rmse(have, eager if truth is None else truth)
     near = truth is None and coarsest > base and error <= limit
     return Against(error, limit, difference is None or near, "" if near else why)
@@ -318,13 +293,8 @@ def arguments_of(
         have = after if results is None else results[tensor.storage]
         row = Argument(written.argument, written.buffer, written.node, tensor.text())
         if results is not None:
-            dtype = dtype_of(tensor.dtype)
-            row.interpreter = against_interpreter(
-                flat(launches.tensors.get(storage.before), dtype),
-                flat(after, dtype),
-                flat(have, dtype),
-                None if moved is None else flat(moved[tensor.storage], dtype),
-            )
+            kept = (launches.tensors.get(storage.before), after, have, *([moved[tensor.storage]] if moved else ()))
+            row.interpreter = against_interpreter(*(flat(data, dtype_of(tensor.dtype)) for data in kept))
         row.eager = against_eager(written, launches, view(have, tensor), _coarsest(launch))
         rows.append(row)
     return rows

@@ -11,13 +11,16 @@ For example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.wording import count_text, size_text
 from ..isolation import Answer, ForkServer, ask
 from ..triton.targets import DEFAULT
 from ..verdicts.ladder_words import address
@@ -27,11 +30,6 @@ from .launches import INDEX, Launch, Launches, open_launches
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-
-import re
-from collections.abc import Callable, Iterable
-
-from ...dumps.wording import count_text, size_text
 
 COPY_BYTES = 1 << 30
 MATRIX = 8192
@@ -73,23 +71,14 @@ def placed(seconds: float, moved: int | None, flops: int | None, kind: str, ceil
     bandwidth = moved / seconds if moved is not None else None
     rate = flops / seconds if flops is not None else None
     intensity = flops / moved if flops is not None and moved else None
+    share = bandwidth / ceilings.bandwidth if bandwidth is not None else None
+    rate_share = rate / peak if rate is not None and peak else None
     bound = ""
     if seconds < SHORTEST * ceilings.launch_s:
         bound = "launch"
     elif intensity is not None and peak:
         bound = "memory" if intensity < peak / ceilings.bandwidth else "compute"
-    return KernelBound(
-        seconds,
-        moved,
-        flops,
-        kind,
-        bandwidth,
-        bandwidth / ceilings.bandwidth if bandwidth is not None else None,
-        rate,
-        rate / peak if rate is not None and peak else None,
-        intensity,
-        bound,
-    )
+    return KernelBound(seconds, moved, flops, kind, bandwidth, share, rate, rate_share, intensity, bound)
 
 
 _DOT = re.compile(r"\btl\.dot(?:_scaled)?\s*\(")
@@ -102,15 +91,12 @@ def kind_of(source: str, dtypes: Iterable[str]) -> str:
     """Which peak is a kernel's: of tensor cores by its narrowest floating-point input where it calls `tl.dot`, else of
     the widest type that it works in, at least float32."""
     known = set(dtypes)
-    if "float64" in known or "complex128" in known:
+    if known & {"float64", "complex128"}:
         return "fp64"
     if not _DOT.search(source):
         return "fp32"
-    if "bfloat16" in known:
-        return "bf16"
-    if "float16" in known:
-        return "fp16"
-    return "fp32" if _PLAIN.search(source) else "tf32"
+    narrow = [kind for name, kind in (("bfloat16", "bf16"), ("float16", "fp16")) if name in known]
+    return [*narrow, "fp32" if _PLAIN.search(source) else "tf32"][0]
 
 
 def measured(bench: Callable[[Callable[[], object]], float]) -> Ceilings:
@@ -138,9 +124,7 @@ def measured(bench: Callable[[Callable[[], object]], float]) -> Ceilings:
             size = MATRIX // (2 if small else 1) // share
             left, right = (torch.randn(size, size, device="cuda", dtype=torch.float32).to(dtype) for _ in range(2))
             matrix = torch.empty(size, size, device="cuda", dtype=dtype)
-            peaks[kind] = (
-                2 * size**3 / bench(lambda left=left, right=right, matrix=matrix: torch.mm(left, right, out=matrix))
-            )
+            peaks[kind] = 2 * size**3 / bench(partial(torch.mm, left, right, out=matrix))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     return Ceilings(properties.name, properties.major * 10 + properties.minor, bandwidth, peaks, launch_s)
@@ -192,18 +176,8 @@ class JudgedLaunch(msgspec.Struct):
     @classmethod
     def of(cls, launch: Launch, where: str, arguments: list[Argument], died: str = "") -> JudgedLaunch:
         """The result of one launch."""
-        return cls(
-            launch.kernel,
-            launch.number,
-            launch.call,
-            launch.calls,
-            launch.grid,
-            launch.config_text(),
-            where,
-            launch.nodes,
-            arguments,
-            died=died,
-        )
+        which = launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text()
+        return cls(*which, where, launch.nodes, arguments, died=died)
 
     @property
     def ok(self) -> bool:
@@ -213,18 +187,13 @@ class JudgedLaunch(msgspec.Struct):
 
 def table(launches: Sequence[Launch]) -> str:
     """One row for each kernel: name, launches, grid, configuration, arguments; of several launches the first one's."""
-    by_name: dict[str, list[Launch]] = {}
-    for launch in launches:
-        by_name.setdefault(launch.kernel, []).append(launch)
     rows = [["KERNEL", "LAUNCHES", "GRID", "CONFIG", "ARGUMENTS"]]
-    for name, of_kernel in by_name.items():
-        first = of_kernel[0]
-        more = "" if len({launch.grid for launch in of_kernel}) == 1 else " ..."
+    for name in dict.fromkeys(launch.kernel for launch in launches):
+        first, *others = (launch for launch in launches if launch.kernel == name)
+        more = "" if all(launch.grid == first.grid for launch in others) else " ..."
         rows.append([name, str(first.calls), _grid(first.grid) + more, first.config_text(), _arguments(first)])
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "\n".join(
-        "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
-    )
+    widths = [*(max(len(row[column]) for row in rows) for column in range(4)), 0]
+    return "\n".join("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
 def _arguments(launch: Launch) -> str:
@@ -262,11 +231,9 @@ def listed(known: Launches) -> dict[str, Any]:
 
 def report(judged: JudgedLaunch, limits: Ceilings | None = None) -> str:
     """One launch: what it wrote and whether that is right, its time, and where it stands."""
-    head = (
-        f"{judged.kernel}, launch {judged.call} of {judged.calls}, grid {_grid(judged.grid)}, {judged.config}   "
-        f"{judged.where}"
-    )
-    lines = [head, *(_argument(argument) for argument in judged.arguments)]
+    which = f"{judged.kernel}, launch {judged.call} of {judged.calls}"
+    head = f"{which}, grid {_grid(judged.grid)}, {judged.config}   {judged.where}"
+    lines = [head, *map(_argument, judged.arguments)]
     if judged.died:
         lines.append(f"died      {judged.died}")
     if judged.place is not None:
@@ -276,14 +243,10 @@ def report(judged: JudgedLaunch, limits: Ceilings | None = None) -> str:
 
 def placing(place: KernelBound, limits: Ceilings | None) -> list[str]:
     """The lines of time, bytes and operations."""
-    lines = [f"time      {place.seconds * 1e6:.1f} us (do_bench, median)"]
     top = f" of {count_text(limits.bandwidth, 'B/s')} measured here" if limits is not None else ""
-    moved = size_text(place.bytes)
-    speed = (
-        f" -> {count_text(place.bandwidth, 'B/s')}, {place.bandwidth_share:.0%}{top}"
-        if place.bandwidth is not None
-        else ""
-    )
+    speed = ""
+    if place.bandwidth is not None:
+        speed = f" -> {count_text(place.bandwidth, 'B/s')}, {place.bandwidth_share:.0%}{top}"
     if place.flops is None:
         work = "FLOPs ?"
     else:
@@ -295,7 +258,8 @@ def placing(place: KernelBound, limits: Ceilings | None) -> list[str]:
         "compute": " -> compute bound",
         "launch": " -> as short as a launch: bound by neither",
     }
-    return [*lines, f"bytes     {moved}{speed}     {work}{words.get(place.bound, '')}"]
+    time = f"time      {place.seconds * 1e6:.1f} us (do_bench, median)"
+    return [time, f"bytes     {size_text(place.bytes)}{speed}     {work}{words.get(place.bound, '')}"]
 
 
 def _argument(row: Argument) -> str:
@@ -316,16 +280,14 @@ def _against(name: str, comparison: Against) -> str:
 
 def document(known: Launches, judged: Sequence[JudgedLaunch], limits: Ceilings | None, device: str) -> dict[str, Any]:
     """All results as JSON."""
-    rows = [{"ok": launch.ok, **msgspec.to_builtins(launch)} for launch in judged]
-    ceilings = None if limits is None else msgspec.to_builtins(limits)
     return {
         "graph": known.index.graph,
         "target": known.index.target,
         "device": device,
         "notes": known.index.notes,
-        "ceilings": ceilings,
+        "ceilings": msgspec.to_builtins(limits),
         "ok": all(launch.ok for launch in judged),
-        "launches": rows,
+        "launches": [{"ok": launch.ok, **msgspec.to_builtins(launch)} for launch in judged],
     }
 
 
@@ -388,11 +350,8 @@ def launches_of(
 
 def _failed(answer: Answer, folder: Path) -> RunError:
     count = len(open_launches(folder).launches) if (folder / INDEX).is_file() else 0
-    said = (
-        f"{answer.error.type.rpartition('.')[2]}: {answer.error.message}".splitlines()[0]
-        if answer.error
-        else ended(answer)
-    )
+    error = answer.error
+    said = f"{error.type.rpartition('.')[2]}: {error.message}".splitlines()[0] if error else ended(answer)
     what = f"the graph failed in {answer.stage or 'loading'} after {count} launch{'es' * (count != 1)}"
     return RunError(what, said, "graphdbg replay --rung triton_interpret tells more")
 
@@ -415,11 +374,7 @@ def alone(
     known: Launches, launch: Launch, children: ForkServer, limits: Ceilings | None, limit_s: float = 600.0
 ) -> JudgedLaunch:
     """One launch on the GPU, in a child of its own. Runs the source, so only where it is trusted."""
-    payload = {
-        "folder": str(known.folder.absolute()),
-        "launch": launch.folder,
-        "ceilings": None if limits is None else msgspec.to_builtins(limits),
-    }
+    payload = {"folder": str(known.folder.absolute()), "launch": launch.folder, "ceilings": msgspec.to_builtins(limits)}
     answer = ask(f"{_ALONE}:task", payload, limit_s, server=children).answer()
     if answer.status == "done":
         return msgspec.convert(answer.value, JudgedLaunch)

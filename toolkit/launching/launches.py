@@ -70,11 +70,6 @@ class Tensor(msgspec.Struct, frozen=True):
     offset: int
     storage: int
 
-    @property
-    def element_bytes(self) -> int:
-        """The bytes of one element."""
-        return DTYPES[self.dtype]
-
     def text(self) -> str:
         """The type and shape as text: "f32[64, 256]"."""
         short = self.dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("complex", "c")
@@ -166,10 +161,7 @@ class Launches:
     def named(self, name: str) -> list[Launch]:
         """The launches of a kernel, or the one that `NAME#2` means. Raises UsageError with the list of those there
         are."""
-        kernel, mark, call = name.partition("#")
-        launches = [
-            launch for launch in self.launches if launch.kernel == kernel and (not mark or str(launch.call) == call)
-        ]
+        launches = [launch for launch in self.launches if name in (launch.kernel, f"{launch.kernel}#{launch.call}")]
         if not launches:
             raise unknown(name, self.launches)
         return launches
@@ -177,12 +169,9 @@ class Launches:
 
 def unknown(name: str, launches: Sequence[Launch]) -> UsageError:
     """The error for a name that no kernel or launch has."""
-    known = dict.fromkeys(
-        launch.kernel if launch.calls == 1 else f"{launch.kernel} (#1 to #{launch.calls})" for launch in launches
-    )
-    return NoSuchNodeError(
-        f"there is no kernel {name!r}", f"there are: {', '.join(known)}" if known else "no kernel was launched"
-    )
+    calls = {launch.kernel: f" (#1 to #{launch.calls})" * (launch.calls > 1) for launch in launches}
+    known = ", ".join(f"{kernel}{numbers}" for kernel, numbers in calls.items())
+    return NoSuchNodeError(f"there is no kernel {name!r}", f"there are: {known}" if known else "no kernel was launched")
 
 
 class LaunchWriter:
@@ -206,12 +195,9 @@ class LaunchWriter:
     def finish(self, index: Index) -> None:
         """Writes what is known only at the end."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        for launch in self.launches:
-            write_file(
-                self.folder / launch.folder / LAUNCH, (msgspec.json.format(msgspec.json.encode(launch), indent=1),)
-            )
         index.which = [saved.folder for saved in self.launches]
-        write_file(self.folder / INDEX, (msgspec.json.format(msgspec.json.encode(index), indent=1),))
+        for name, row in [*((f"{launch.folder}/{LAUNCH}", launch) for launch in self.launches), (INDEX, index)]:
+            write_file(self.folder / name, (msgspec.json.format(msgspec.json.encode(row), indent=1),))
 
 
 def is_launches(path: Path) -> bool:
@@ -224,11 +210,8 @@ def open_launches(folder: Path) -> Launches:
     writes."""
     index = _decoded(folder / INDEX, Index)
     if index.version != VERSION:
-        raise OtherVersionError(
-            f"cannot read {folder}",
-            f"it has version {index.version}, and this graphdbg reads version {VERSION}",
-            "use the graphdbg that wrote it",
-        )
+        why = f"it has version {index.version}, and this graphdbg reads version {VERSION}"
+        raise OtherVersionError(f"cannot read {folder}", why, "use the graphdbg that wrote it")
     launches = []
     for name in index.which:
         if not _FOLDER.fullmatch(name):
@@ -271,11 +254,8 @@ def _check(launch: Launch, name: str, where: str) -> None:
     for passed in launch.passed:
         if isinstance(passed, str) and passed not in launch.tensors:
             raise refuse(f"argument {passed!r} is not one of its tensors")
-    if (
-        any(not 1 <= size < 1 << 31 for size in launch.grid)
-        or not 1 <= launch.num_warps <= 64
-        or not 0 <= launch.num_stages <= 64
-    ):
+    options = 1 <= launch.num_warps <= 64 and 0 <= launch.num_stages <= 64
+    if not options or any(not 1 <= size < 1 << 31 for size in launch.grid):
         shape = f"{counted(launch.num_warps, 'warp')} and {counted(launch.num_stages, 'stage')}"
         raise refuse(f"grid {launch.grid}, {shape} cannot be launched")
     for storage in launch.storages:
@@ -299,5 +279,5 @@ def _check_tensor(argument: str, tensor: Tensor, launch: Launch, refuse: Any) ->
         raise refuse(f"{argument} has size {tensor.shape}, strides {tensor.stride}, offset {tensor.offset}")
     empty = 0 in tensor.shape
     last = tensor.offset + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride, strict=True))
-    if not empty and (last + 1) * tensor.element_bytes > launch.storages[tensor.storage].size_bytes:
+    if not empty and (last + 1) * DTYPES[tensor.dtype] > launch.storages[tensor.storage].size_bytes:
         raise refuse(f"{argument} reaches beyond its storage")

@@ -12,47 +12,41 @@ For example:
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+import numpy as np
 import torch
+from torch import fx
 
 from ...dumps.errors import EnvironmentLackError, NoSuchNodeError
+from ...dumps.wording import counted
 from ..isolation.child import mark
+from ..judging.baseline import NoReference, reference
 from ..kernels.heard import kernels_heard
+from ..kernels.records import KernelRow
 from ..live.case import Case, Live
-from ..live.eager import clone_inputs, copy_graph
+from ..live.eager import GraphRunError, clone_inputs, copy_graph, is_random, is_uninitialised, run_graph
 from ..live.entries import shared_fakes
 from ..live.execution import execute
 from ..live.spec import FULL_STAGES, in_force, no_caches, settings
 from ..rungs.triton_interpret import TritonInterpret
-from ..triton.interpreting.session import Interpretation
-from .launches import VERSION, Index, LaunchWriter
+from ..triton import pretended
+from ..triton.interpreting.memory import Access, AccessWatch, Zone
+from ..triton.interpreting.on_cpu import running
+from ..triton.interpreting.session import Interpretation, Kernel, Launch, Observer
+from .launches import DTYPES, VERSION, Index, LaunchWriter, Number, Storage, Tensor, Written
+from .launches import Launch as Saved
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-
-import msgspec
-import numpy as np
-from torch import fx
-
-from ...dumps.wording import counted
-from ..judging.baseline import NoReference, reference
-from ..kernels.records import KernelRow
-from ..live.eager import GraphRunError, is_random, is_uninitialised, run_graph
-from ..triton import pretended
-from ..triton.interpreting.memory import Access, AccessWatch, Zone
-from ..triton.interpreting.on_cpu import running
-from ..triton.interpreting.session import Kernel, Launch, Observer
-from .launches import DTYPES, Number, Storage, Tensor, Written
-from .launches import Launch as Saved
 
 Wanted = Callable[[str, int], bool]
 """(kernel, which of its launches, from 1) -> whether to keep it."""
@@ -68,8 +62,8 @@ class Touched(AccessWatch):
         if access.zone is not None:
             self.zones[access.zone.number] = access.zone
             index, width = access.index[access.inside], access.dtype.itemsize
+            nbytes = access.zone.data.nbytes
             for way in {"load": ("read",), "store": ("written",)}.get(access.kind, ("read", "written")):
-                nbytes = access.zone.data.nbytes
                 touched = access.zone.facts.setdefault(way, np.zeros(nbytes, bool))
                 touched[: nbytes // width * width].reshape(-1, width)[index] = True
         return False
@@ -80,9 +74,8 @@ class Touched(AccessWatch):
 
     def wrote(self, storage: Any) -> bool:
         """Whether something was written into a storage."""
-        return any(
-            zone.storage.data_ptr() == storage.data_ptr() and "written" in zone.facts for zone in self.zones.values()
-        )
+        written = [zone.storage.data_ptr() for zone in self.zones.values() if "written" in zone.facts]
+        return storage.data_ptr() in written
 
 
 @dataclass
@@ -118,23 +111,14 @@ class Saver(Observer):
     def kernel(self, kernel: Kernel) -> None:
         """Called while a wrapper with this kernel is loaded."""
         graph = pretended.graph_in_hand()
-        part = None
-        if graph is not None:
-            if id(graph) not in self._parts:
-                rows: dict[str, list[KernelRow]] = {}
-                for row in self.rows:
-                    rows.setdefault(row.name, []).append(row)
-                self.rows.clear()
-                self._parts[id(graph)] = (
-                    graph,
-                    CompiledGraph(
-                        copy_graph(graph.module),
-                        pretended.nodes_of_buffers(graph),
-                        pretended.mutated_buffers(graph),
-                        rows,
-                    ),
-                )
-            part = self._parts[id(graph)][1]
+        if graph is not None and id(graph) not in self._parts:
+            rows: dict[str, list[KernelRow]] = {}
+            for row in self.rows:
+                rows.setdefault(row.name, []).append(row)
+            self.rows.clear()
+            nodes, mutated = pretended.nodes_of_buffers(graph), pretended.mutated_buffers(graph)
+            self._parts[id(graph)] = graph, CompiledGraph(copy_graph(graph.module), nodes, mutated, rows)
+        part = None if graph is None else self._parts[id(graph)][1]
         self._made[id(kernel.autotuner)] = kernel, part
 
     def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
@@ -213,16 +197,18 @@ class Saver(Observer):
             names = {row.node for saved, _ in launches for row in saved.written if row.node}
             if not names:
                 continue
-            known = part.gm.graph.nodes
             drawn = _behind_random(part.gm)
-            empty = {node for node in known if is_uninitialised(node)}  # holds what nobody can compare
-            names = {node.name for node in known if node.name in names and node not in drawn and node not in empty}
-            if drawn and (count := len({node.name for node in drawn})):
-                many = counted(count, "node behind random numbers is", "nodes behind random numbers are")
+            known = [node for node in part.gm.graph.nodes if node not in drawn and not is_uninitialised(node)]
+            names &= {node.name for node in known}  # what holds nothing, nobody can compare
+            if drawn:
+                many = counted(len(drawn), "node behind random numbers is", "nodes behind random numbers are")
                 self.notes.append(f"{many} not compared with eager: kernels draw their own")
             eager, truth = self._values(part.gm, names)
             for saved, tensors in launches:
-                saved.written = [self._valued(row, tensors[row.argument], eager, truth) for row in saved.written]
+                saved.written = [
+                    self._valued(row, tensors[row.argument], eager.get(row.node), truth.get(row.node))
+                    for row in saved.written
+                ]
         self._inputs = []
 
     def _values(self, gm: fx.GraphModule, names: set[str]) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -248,22 +234,14 @@ class Saver(Observer):
             try:
                 run(gm, clone_inputs(self._inputs), eager)
             except GraphRunError as error:
-                self.notes.append(
-                    f"eager's values behind node {error.node} are not known: {error.__cause__}".splitlines()[0]
-                )
+                why = f"eager's values behind node {error.node} are not known: {error.__cause__}"
+                self.notes.append(why.splitlines()[0])
             exact = reference(gm, self._inputs, lambda wide, inputs: run(wide, inputs, truth))
             if isinstance(exact, NoReference):
                 self.notes.append(f"no float64 values: {exact.reason}")
         return eager, truth
 
-    def _valued(
-        self,
-        written: Written,
-        tensor: torch.Tensor,
-        eager: Mapping[str, torch.Tensor],
-        truth: Mapping[str, torch.Tensor],
-    ) -> Written:
-        value, exact = eager.get(written.node), truth.get(written.node)
+    def _valued(self, written: Written, tensor: torch.Tensor, value: Any, exact: Any) -> Written:
         if value is None or value.shape != tensor.shape or value.dtype != tensor.dtype:
             return written
         put, replace = self.writer.tensors.put, msgspec.structs.replace
@@ -281,16 +259,12 @@ def _saved(
         Storage(storage.nbytes(), before, writer.tensors.put(_bytes(storage)) if watch.wrote(storage) else "")
         for storage, before in storages.values()
     ]
-    tensors = {
-        name: Tensor(
-            _name(tensor.dtype),
-            tuple(tensor.shape),
-            tuple(tensor.stride()),
-            int(tensor.storage_offset()),
-            places[tensor.untyped_storage()._cdata],
-        )
-        for name, tensor in launch.tensors.items()
-    }
+
+    def laid_out(tensor: torch.Tensor) -> Tensor:
+        layout = tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
+        return Tensor(_name(tensor.dtype), *layout, places[tensor.untyped_storage()._cdata])
+
+    tensors = {name: laid_out(tensor) for name, tensor in launch.tensors.items()}
     names = {id(value): name for name, value in launch.tensors.items()}
     config = launch.config
     fixed = {name: _plain(value) for name, value in launch.arguments.items() if name in launch.constants}
@@ -318,13 +292,9 @@ def _saved(
 
 def _written_names(saved: Saved) -> list[str]:
     """The arguments whose storage was written: of an input that is an output as well, the output's name."""
-    names = [name for name, tensor in saved.tensors.items() if saved.storages[tensor.storage].after]
-    places = [saved.tensors[name].storage for name in names]
-    return [
-        name
-        for name, place in zip(names, places, strict=True)
-        if not (name.startswith("in_ptr") and places.count(place) > 1)
-    ]
+    written = {name: each.storage for name, each in saved.tensors.items() if saved.storages[each.storage].after}
+    several = {place for place, count in Counter(written.values()).items() if count > 1}
+    return [name for name, place in written.items() if not name.startswith("in_ptr") or place not in several]
 
 
 def _options(config: Any) -> dict[str, Number]:
@@ -393,15 +363,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("load")
     case = Case.at(payload["path"])
     live = case.live(seed=payload["seed"], device="cpu" if on_gpu(case.saved) else None)
-    names = payload["names"]
-    index = saved_launches(
-        live,
-        Path(payload["folder"]),
-        payload["target"],
-        lambda kernel, call: wanted(names, kernel, call),
-        graph=payload["graph"],
-        seed=payload["seed"],
-    )
+    folder, keep = Path(payload["folder"]), partial(wanted, payload["names"])
+    index = saved_launches(live, folder, payload["target"], keep, graph=payload["graph"], seed=payload["seed"])
     return {"notes": index.notes, "launches": len(index.which)}
 
 

@@ -8,7 +8,7 @@ graphs are taken.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..live import gpu_only
 from ..live.entries import is_number, mode_of
 from ..live.rung import CannotRun, Compiled
 from ..live.spec import FULL_STAGES, ReplaySpec
+from ..numerics.statistics import tensors_in
 from .cpp_library import shared_standard_library
 from .inductor import Inductor, flatten_outputs
 
@@ -35,7 +36,7 @@ class AotInductor(Inductor):
         return super().unavailable(spec) or (f"this torch has no {' and no '.join(lacking)}" if lacking else None)
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        types = {value.device.type for value in _tensors(gm.graph.nodes)}
+        types = {tensor.device.type for node in gm.graph.nodes for tensor in tensors_in(fake_of(node))}
         if spec.device is not None:
             types.add(torch.device(spec.device).type)
         if others := types - {"cpu", "cuda"}:
@@ -67,13 +68,6 @@ def _is_trained(values: Sequence[Any], spec: ReplaySpec) -> bool:
     if spec.stage not in FULL_STAGES or not spec.ambient.grad or spec.ambient.inference_mode:
         return False
     return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
-
-
-def _tensors(nodes: Any) -> Iterator[torch.Tensor]:
-    for node in nodes:
-        value = fake_of(node)
-        values = value if isinstance(value, (list, tuple)) else [value]
-        yield from (item for item in values if isinstance(item, torch.Tensor))
 
 
 def compile_ahead(gm: fx.GraphModule, fakes: Sequence[Any]) -> Callable[[list[Any]], Any]:

@@ -21,12 +21,10 @@ import struct
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
-from ...dumps.errors import CannotCompileError, ToolchainError
+from ...dumps.errors import ToolchainError
 from .. import torch_private as t
 
 SHARED = "libstdc++.so.6"
@@ -63,45 +61,18 @@ def shared_standard_library() -> Iterator[list[str]]:
         yield [f"linked to the shared {SHARED}: {compiler} would have linked it statically, and {CRASHES}"]
 
 
-def refuse_its_own(package: str | Path) -> None:
-    """Raises UsageError for a package with a library that would crash while it is loaded."""
-    if sys.platform != "linux" or not zipfile.is_zipfile(package):
-        return
-    with zipfile.ZipFile(package) as archive, Path(package).open("rb") as file:
-        for member in archive.infolist():
-            if member.filename.endswith(".so") and member.compress_type == zipfile.ZIP_STORED:
-                file.seek(member.header_offset + 26)
-                name, extra = struct.unpack("<HH", file.read(4))
-                if holds_its_own(file, member.header_offset + 30 + name + extra):
-                    raise CannotCompileError(
-                        f"cannot load {package}",
-                        f"its library was linked to libstdc++ statically, and {CRASHES}",
-                        "build it again with compile_ahead_of_time, which links the shared one, or with another "
-                        "compiler, for instance CXX=/usr/bin/g++",
-                    )
-
-
-def holds_its_own(file: BinaryIO, start: int = 0) -> bool:
-    """Whether a 64-bit ELF library that begins at `start` defines libstdc++'s locales for others, and needs no
-    libstdc++."""
-
-    def read(offset: int, size: int) -> bytes:
-        file.seek(start + offset)
-        return file.read(size)
-
-    head = read(0, 64)
-    if head[:5] != b"\x7fELF\x02" or head[5] != 1:
+def holds_its_own(library: bytes) -> bool:
+    """Whether a 64-bit ELF library defines libstdc++'s locales for others, and needs no libstdc++."""
+    if library[:5] != b"\x7fELF\x02" or library[5] != 1:
         return False
-    (offset,), (size, count) = struct.unpack_from("<Q", head, 40), struct.unpack_from("<HH", head, 58)
-    sections = []
-    for index in range(count):
-        entry = read(offset + index * size, 64)
-        sections.append((*struct.unpack_from("<4xI16xQQI", entry),))
+    (offset,), (size, count) = struct.unpack_from("<Q", library, 40), struct.unpack_from("<HH", library, 58)
+    sections = [struct.unpack_from("<4xI16xQQI", library, offset + index * size) for index in range(count)]
     needed, defined = [], False
     for kind, place, length, link in sections:
         if kind not in (_DYNAMIC, _DYNSYM):
             continue
-        names, data = read(sections[link][1], sections[link][2]), read(place, length)
+        _, start, extent, _ = sections[link]
+        names, data = library[start : start + extent], library[place : place + length]
         if kind == _DYNAMIC:
             needed += [_name(names, at) for tag, at in struct.iter_unpack("<QQ", data) if tag == _NEEDED]
         else:
@@ -125,7 +96,4 @@ def _links_its_own(compiler: str, *more: str) -> bool | None:
             done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=os.environ, check=False)
         except OSError:
             return None
-        if done.returncode != 0:
-            return None
-        with library.open("rb") as file:
-            return holds_its_own(file)
+        return holds_its_own(library.read_bytes()) if done.returncode == 0 else None

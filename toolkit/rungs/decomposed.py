@@ -6,7 +6,7 @@ made is decomposed already, and a fault of a decomposition is in it as in eager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..live.eager import draw_like_kernels
 from ..live.entries import compiling, mark_as_dynamos, mode_of
 from ..live.rung import Compiled, Rung
 from ..live.spec import FULL_STAGES, ReplaySpec
-from .inductor import RETRACED, can_be_decomposed, decomposed_copy, made_by_inductor, run_joint
+from .inductor import RETRACED, can_be_decomposed, decomposed_copy, flat, made_by_inductor, run_joint
 
 
 class Decomposed(Rung):
@@ -43,12 +43,11 @@ class Decomposed(Rung):
         mode = mode_of(gm, fake_inputs)
         if spec.stage in FULL_STAGES:
             whole = run_decomposed(gm, fake_inputs, mode, _nop)
-            return lambda inputs: t.tree_leaves(whole(*inputs), is_leaf=lambda value: value is None)
+            return flat(lambda inputs: whole(*inputs))
         traced = decomposed_copy(gm, fake_inputs, mode)
         if spec.training_joint:
-            return run_joint(traced, fake_inputs, mode, spec, _half)
-        run = _nop(traced, fake_inputs)
-        return lambda inputs: t.tree_leaves(run(inputs), is_leaf=lambda value: value is None)
+            return run_joint(traced, fake_inputs, mode, spec, lambda gm, fakes, *_: (_nop(gm, fakes), []))
+        return flat(_nop(traced, fake_inputs))
 
 
 def run_decomposed(
@@ -77,10 +76,6 @@ def _nop(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:
     draw_like_kernels(gm)
     gm.recompile()
     return boxed_call(gm)
-
-
-def _half(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]) -> tuple[Any, list[Any]]:
-    return _nop(gm, fakes), []
 
 
 RUNG = Decomposed(

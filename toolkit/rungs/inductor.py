@@ -8,13 +8,14 @@ Inductor can only compile decomposed, is traced once through its decompositions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import fx
 
+from ...dumps.allowlist import words
 from ...dumps.torchside.node_meta import fake_of
 from ...dumps.wording import error_line
 from .. import torch_private as t
@@ -25,6 +26,13 @@ from ..live.rung import CannotRun, Compiled, Rung
 from ..live.spec import FULL_STAGES, ReplaySpec
 
 RETRACED = "re-traced with Inductor's decompositions, because the recording has none"
+CUSTOM_PASSES = words(
+    """
+    pre_grad_custom_pass joint_custom_pre_pass joint_custom_post_pass post_grad_custom_pre_pass
+    post_grad_custom_post_pass
+    """
+)
+"""Settings that hold the user's own passes over graphs."""
 _MARKS = frozenset({"static_input_idxs", "graph_id", "cudagraphs", "boxed_forward_device_index", "num_example_inputs"})
 _ONLY_INDUCTORS = frozenset({"joint_passed", "post_grad_forward", "post_grad_backward", "post_grad_inference"})
 
@@ -49,12 +57,9 @@ class Inductor(Rung):
         return None if spec.device or has_cpp_compiler() else "no C++ compiler was found"
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        nodes = gm.graph.find_nodes(op="placeholder")
-        values = [(node.name, fake_of(node)) for node in nodes]
-        sparse = [
-            name for name, value in values if isinstance(value, torch.Tensor) and value.layout is not torch.strided
-        ]
-        if sparse:
+        values = [(node.name, fake_of(node)) for node in gm.graph.find_nodes(op="placeholder")]
+        layouts = {name: value.layout for name, value in values if isinstance(value, torch.Tensor)}
+        if sparse := [name for name, layout in layouts.items() if layout is not torch.strided]:
             return f"Inductor takes no sparse tensors (input {', '.join(sparse)})"
         return None if self.takes_kernels_on_cpu else gpu_only.refusal(gm)
 
@@ -98,7 +103,8 @@ def enter(
         if spec.stage == "inference":
             propagate(gm, fakes, mode)
             gm = joint(gm, fakes, mode)
-        show_outputs(gm, spec)
+        if "user_visible_output_idxs" not in gm.graph.output_node().meta:
+            set_visible(gm)
     passed = spec.stage.startswith("post_grad")  # its passes are not run a second time
     with t.inductor_config.patch(use_post_grad_passes=False) if passed else nullcontext():
         return flat(compile_one(gm, fakes, mode, {**kwargs, **spec.compile_kwargs})[0])
@@ -113,30 +119,28 @@ def run_joint(
     partition: Partition = entries.partition,
 ) -> Compiled:
     """Partitions, compiles both halves, and runs the forward, then the backward on what it saved."""
-    names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     kwargs = spec.compile_kwargs
     propagate(gm, fakes, mode)
     forward, backward = partition(gm, fakes, mode, kwargs, passes=spec.stage == "joint")
     kept = int(kwargs["num_fwd_outputs"])
-    returned = [getattr(node, "name", None) for node in _output_args(forward)]
+    returned = [getattr(node, "name", None) for node in forward.graph.output_node().args[0]]
     first = int(kwargs.get("num_mutated_inp_runtime_indices", 0))
     last = first + int(kwargs.get("num_orig_model_outputs", kept - first))
-    _set_visible(forward, range(first, min(last, kept)))
+    set_visible(forward, range(first, min(last, kept)))
     static = kwargs.get("static_lifetime_input_indices") or ()
-    wanted = _saved_names(
-        [node.name for node in backward.graph.nodes if node.op == "placeholder"], returned[kept:], names
-    )
-    needs = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
+    needs, takes = (half.graph.find_nodes(op="placeholder") for half in (forward, backward))
+    wanted = _saved_names([node.name for node in takes], returned[kept:], names)
     donated = entries.donated_inputs(forward, backward, kept)
     asked = {name: kwargs[name] for name in ("cpp_wrapper", "cudagraphs") if name in kwargs}
     static_forward = {"static_input_idxs": list(static), **asked}
-    compiled, strides = compile_half(forward, _values(forward), mode, static_forward)
+    compiled, strides = compile_half(forward, [node.meta.get("val") for node in needs], mode, static_forward)
     run_forward = flat(compiled)
     laid_out = dict(zip(returned, strides, strict=False))
     fakes_backward = [
-        entries.restrided(value, laid_out.get(name)) for name, value in zip(wanted, _values(backward), strict=True)
+        entries.restrided(node.meta.get("val"), laid_out.get(name)) for name, node in zip(wanted, takes, strict=True)
     ]
-    _set_visible(backward, range(len(_output_args(backward))))
+    set_visible(backward)
     tangents = sum("tangents" in name for name in wanted)
     static_backward = {
         "is_backward": True,
@@ -148,7 +152,7 @@ def run_joint(
 
     def run(inputs: list[Any]) -> list[Any]:
         known = dict(zip(names, inputs, strict=True))
-        outputs = run_forward([known[name] for name in needs])
+        outputs = run_forward([known[node.name] for node in needs])
         saved = {name: value for name, value in zip(returned, outputs, strict=True) if name is not None}
         gradients = run_backward([saved[name] if name in saved else known[name] for name in wanted])
         return [*outputs[:kept], *gradients]
@@ -169,14 +173,6 @@ def flat(compiled: Callable[[list[Any]], Any]) -> Compiled:
     return lambda inputs: t.tree_leaves(compiled(list(inputs)), is_leaf=lambda value: value is None)
 
 
-def _values(gm: fx.GraphModule) -> list[Any]:
-    return [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
-
-
-def _output_args(gm: fx.GraphModule) -> Sequence[Any]:
-    return next(node for node in reversed(gm.graph.nodes) if node.op == "output").args[0]
-
-
 def flatten_outputs(gm: fx.GraphModule) -> None:
     """The inner compiler takes a flat tuple of outputs; a graph of the caller's own may return one value or a nested
     one."""
@@ -187,17 +183,12 @@ def flatten_outputs(gm: fx.GraphModule) -> None:
         gm.recompile()
 
 
-def _set_visible(gm: fx.GraphModule, indices: Sequence[int]) -> None:
-    """Marks the outputs that the user sees: Inductor keeps their strides."""
-    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    output.meta["user_visible_output_idxs"] = [index for index in indices if isinstance(output.args[0][index], fx.Node)]
-
-
-def show_outputs(gm: fx.GraphModule, spec: ReplaySpec) -> None:
-    """An inference graph's outputs are all the user's, unless the record says otherwise."""
-    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    if "user_visible_output_idxs" not in output.meta:
-        _set_visible(gm, range(len(output.args[0])))
+def set_visible(gm: fx.GraphModule, indices: Iterable[int] | None = None) -> None:
+    """Marks the outputs that the user sees (None: all): Inductor keeps their strides."""
+    output = gm.graph.output_node()
+    returned: Any = output.args[0]
+    seen = range(len(returned)) if indices is None else indices
+    output.meta["user_visible_output_idxs"] = [at for at in seen if isinstance(returned[at], fx.Node)]
 
 
 def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> list[str]:
@@ -275,9 +266,7 @@ def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.G
     except Exception as error:  # whatever tracing raises: this graph was not meant to be traced again
         why = f"it was recorded without Inductor's decompositions and cannot be traced again: {error_line(error)}"
         raise CannotRun(why) from error
-    output = traced.graph.output_node()
-    output.args = (tuple(t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)),)
-    traced.recompile()
+    flatten_outputs(traced)
     return traced
 
 

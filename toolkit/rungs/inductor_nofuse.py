@@ -11,10 +11,11 @@ from typing import Any
 
 from torch import fx
 
+from ...dumps.allowlist import words
 from .. import torch_private as t
 from ..live.eager import eager_draws, has_kernel_draws
 from ..live.spec import ReplaySpec
-from .inductor import Inductor
+from .inductor import CUSTOM_PASSES, Inductor
 
 
 class InductorNofuse(Inductor):
@@ -44,7 +45,8 @@ class InductorNofuse(Inductor):
             optional = self.subsystem == "post_grad_passes" and not self.passname.startswith(_NEEDED_PASSES)
             return optional or skips(self)
 
-        off = {name: None for name in _CUSTOM_PASSES if hasattr(t.inductor_config, name)}
+        own = (*CUSTOM_PASSES, "_pre_fusion_custom_pass", "_post_fusion_custom_pass")
+        off = {name: None for name in own if hasattr(t.inductor_config, name)}
         settings: dict[str, Any] = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, **off}
         with (
             contextlib.nullcontext() if has_kernel_draws(gm) else eager_draws(),
@@ -56,24 +58,13 @@ class InductorNofuse(Inductor):
             yield
 
 
-_CUSTOM_PASSES = (
-    "pre_grad_custom_pass",
-    "joint_custom_pre_pass",
-    "joint_custom_post_pass",
-    "post_grad_custom_pre_pass",
-    "post_grad_custom_post_pass",
-    "_pre_fusion_custom_pass",
-    "_post_fusion_custom_pass",
-)
-_NEEDED_PASSES = (
-    "remove_profiler_ops",
-    "remove_assert_ops",
-    "chain_random_ops_ordering",
-    "stable_sort",
-    "decomp",
-    "reinplace_inplaceable_ops",
-    "fix_auto_functionalized_dtype_views",
-    "custom_backend_passes_",
+_NEEDED_PASSES = tuple(
+    words(
+        """
+        remove_profiler_ops remove_assert_ops chain_random_ops_ordering stable_sort decomp reinplace_inplaceable_ops
+        fix_auto_functionalized_dtype_views custom_backend_passes_
+        """
+    )
 )
 """Post-grad passes without which lowering fails (beginnings of their names)."""
 

@@ -29,11 +29,9 @@ class Lazy(TorchScript):
     early = "lazy tensors take only graphs that AOTAutograd has processed"
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
-        devices = {str(value.device) for value in fake_inputs if isinstance(value, torch.Tensor)} - {"cpu"}
-        if devices:
-            raise CannotRun(
-                f"the lazy TorchScript backend runs on the CPU, and inputs are on {', '.join(sorted(devices))}"
-            )
+        if devices := {str(value.device) for value in fake_inputs if isinstance(value, torch.Tensor)} - {"cpu"}:
+            where = ", ".join(sorted(devices))
+            raise CannotRun(f"the lazy TorchScript backend runs on the CPU, and inputs are on {where}")
         try:
             compiled = lazy_compile(gm, fake_inputs)
         except (NotExtractedError, EnvironmentLackError) as error:

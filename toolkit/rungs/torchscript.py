@@ -27,9 +27,7 @@ class TorchScript(Rung):
     """Why it takes no graph of an earlier stage."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
-        if spec.stage in FULL_STAGES and spec.stage != "compiled_autograd":
-            return self.early
-        return None
+        return self.early if spec.stage in FULL_STAGES and spec.stage != "compiled_autograd" else None
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
         return "the graph draws random numbers by Inductor's own operators" if has_kernel_draws(gm) else None

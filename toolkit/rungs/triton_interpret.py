@@ -70,9 +70,7 @@ class TritonInterpret(Inductor):
         return Interpretation()
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-        drawn = (
-            ["the kernels' random numbers were drawn as kernels of the CPU draw them"] if has_kernel_draws(gm) else []
-        )
+        drawn = ["the kernels' random numbers were drawn as kernels of the CPU draw them"] * has_kernel_draws(gm)
         return [*super().notes(gm, spec), *drawn]
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:

@@ -80,12 +80,8 @@ def comparable(pair: Pair) -> bool:
         if pair.traced:
             return True
         if pair.after.stage == "backward":
-            kept = first.compile_kwargs.get("num_fwd_outputs")
-            return (
-                pair.forward is not None
-                and isinstance(kept, int)
-                and not _same(first, [pair.forward.record, second], kept)
-            )
+            kept, forward = first.compile_kwargs.get("num_fwd_outputs"), pair.forward
+            return forward is not None and isinstance(kept, int) and not _same(first, [forward.record, second], kept)
     except GraphdbgError:
         return False
     return _inputs(first) == _inputs(second) and not _same(first, [second])
@@ -157,10 +153,8 @@ def judge_stages(
 ) -> tuple[SavedGraph, Verdict] | None:
     """The first graph that computes something else than the one it was made of, with the verdict; None where none
     does."""
-    for pair in pairs(graphs):
-        if comparable(pair) and (judged := _judged(pair, how, server, min(limit_s, LIMIT_S))) is not None:
-            return judged
-    return None
+    judged = (_judged(pair, how, server, min(limit_s, LIMIT_S)) for pair in pairs(graphs) if comparable(pair))
+    return next(filter(None, judged), None)
 
 
 def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[SavedGraph, Verdict] | None:
@@ -174,27 +168,18 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
             answer = ask(TASK, payload, limit_s, server=server).answer()
     except GraphdbgError:
         return None
-    difference: dict[str, Any] | None = answer.value if answer.status == "done" else None
-    if difference is None:
+    if answer.status != "done" or (difference := answer.value) is None:
         return None
     after = pair.forward if pair.forward is not None and difference["forward"] else pair.after
     where = Where(difference["node"], after.id, difference["line"], difference["name"])
     who, fault, layer = _blamed(pair, [] if difference["built_in"] else users, difference)
-    reason = f"{who} changes what the graph computes: {difference['became'] or difference['name']}" + (
-        f". On the same inputs {after.id} gives {difference['name'] or 'other results'} otherwise than {pair.before.id}"
-        f" ({difference['reason']})."
+    reason = (
+        f"{who} changes what the graph computes: {difference['became'] or difference['name']}. On the same inputs "
+        f"{after.id} gives {difference['name'] or 'other results'} otherwise than {pair.before.id} "
+        f"({difference['reason']})."
     )
-    verdict = Verdict(
-        "fails",
-        difference["kind"],
-        fault,
-        layer,
-        reason,
-        where,
-        next=_go_on(pair, after, fault, difference),
-        detail=WHOLE,
-    )
-    return after, verdict
+    steps = _go_on(pair, after, fault, difference)
+    return after, Verdict("fails", difference["kind"], fault, layer, reason, where, next=steps, detail=WHOLE)
 
 
 def _go_on(pair: Pair, after: SavedGraph, fault: Fault, difference: dict[str, Any]) -> list[str]:
@@ -206,11 +191,8 @@ def _go_on(pair: Pair, after: SavedGraph, fault: Fault, difference: dict[str, An
         minify += f" --import {known.module}"
     elif fault == "custom_pass":
         minify = with_trust_for(pair.before, minify)
-    return [
-        *([minify] if minify else []),
-        *([values] if difference["kind"] == "nan" else []),
-        f"graphdbg diff {pair.before.name} {after.name}",
-    ]
+    values = values if difference["kind"] == "nan" else ""
+    return [*filter(None, (minify, values)), f"graphdbg diff {pair.before.name} {after.name}"]
 
 
 def _blamed(pair: Pair, users: Sequence[Pass], difference: dict[str, Any]) -> tuple[str, Fault, Layer | None]:

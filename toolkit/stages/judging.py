@@ -15,7 +15,8 @@ For example:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ from ..numerics import Difference, compare, output_grains, output_lengths
 from ..numerics.measures import Noise, is_float
 from ..numerics.statistics import tensors_in
 from ..rungs.decomposed import RUNG as DECOMPOSED
+from ..rungs.inductor import CUSTOM_PASSES
 from ..verdicts.verdict import KINDS
 from .tracing import CLOSE, Parted, Seen, StageRun, Traced, Unmatched, joined, parting, traced_apart
 
@@ -121,16 +123,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any] | None:
             before.inputs = rest[-1].inputs
         with in_force(before.spec), settings(before.spec.config):
             return _Comparison(before, rest, seed).difference(payload["custom"])
-    except (
-        GraphdbgError,
-        GraphRunError,
-        NoReference,
-        Unmatched,
-        RuntimeError,
-        TypeError,
-        ValueError,
-        NotImplementedError,
-    ):
+    except (GraphdbgError, GraphRunError, NoReference, Unmatched, RuntimeError, TypeError, ValueError):
         return None  # a pair that cannot be run says nothing of what ran between
 
 
@@ -168,7 +161,8 @@ class _Comparison:
         if compare([_widened(value) for value in eager], eager, seen) is None:
             return None
         difference = self._difference(self.after, eager, seen)
-        if difference is None or self._unsteady(eager):
+        # the first graph may differ from itself where memory is left uninitialised
+        if difference is None or compare(None, eager, self._run(self.before, poison=True).results(self.changed)):
             return None
         names = result_names(self.before.gm, self.live.inputs, len(first.gradients), self.changed)
         parted = self._parted()
@@ -195,11 +189,8 @@ class _Comparison:
         return any(node.name == parted.at for node in self.made[0].gm.graph.nodes)
 
     def _run(self, side: StageRun, hook: Hook | None = None, poison: bool = False) -> Execution:
-        attributes = Attributes(side.gm)
-        try:
+        with _restored(side.gm):
             return side.run(side.gm, clone_inputs(self.live.inputs), self.seed, _both(self._hook(side), hook), poison)
-        finally:
-            attributes.restore()
 
     def _runner(self, side: StageRun, hook: Hook | None = None) -> Callable[..., list[Any]]:
         """Runs another form of a graph, with the same draws."""
@@ -212,11 +203,8 @@ class _Comparison:
 
     def _wide(self, side: StageRun, hook: Hook | None = None) -> list[Any]:
         """The results in float64; raises NoReference."""
-        attributes = Attributes(side.gm)
-        try:
+        with _restored(side.gm):
             exact = reference(side.gm, self.live.inputs, self._runner(side, hook))
-        finally:
-            attributes.restore()
         if isinstance(exact, NoReference):
             raise exact
         return exact
@@ -250,11 +238,6 @@ class _Comparison:
         wide = [_like(value, want) for value, want in zip(self._wide(side), eager, strict=True)]
         return compare(self.truth, eager, wide, check=("nan", "accuracy"), noise=by_rounding, **behind)
 
-    def _unsteady(self, eager: list[Any]) -> bool:
-        """Whether the first graph differs from itself where memory is left uninitialised."""
-        again = self._run(self.before, poison=True).results(self.changed)
-        return compare(None, eager, again) is not None
-
     def _parted(self) -> Parted | None:
         seen = Seen(gradients=self.traced), Seen()
         for side, values in zip((self.before, self.after), seen, strict=True):
@@ -275,7 +258,7 @@ class _Comparison:
             return None
         mark("passes")
         try:
-            with t.inductor_config.patch(dict.fromkeys(CUSTOM)):
+            with t.inductor_config.patch(dict.fromkeys([*CUSTOM_PASSES, "custom_partitioner_fn"])):
                 side = self._redone()
                 drawn = None if side is None else alike(self.before.gm, side.gm)
                 if side is None or drawn is None:
@@ -323,32 +306,16 @@ class _Rebuilt(StageRun):
         return execute(self.function, inputs, seed=seed, backward=self.backward, parameters=parameters)
 
 
-CUSTOM = (
-    "pre_grad_custom_pass",
-    "joint_custom_pre_pass",
-    "joint_custom_post_pass",
-    "post_grad_custom_pre_pass",
-    "post_grad_custom_post_pass",
-    "custom_partitioner_fn",
-)
-
-
 def _parameters(gm: fx.GraphModule) -> dict[str, torch.nn.Parameter]:
     return {name: parameter for name, parameter in gm.named_parameters() if parameter.requires_grad}
 
 
 def _narrowest(gm: fx.GraphModule) -> int:
     """Bytes of the narrowest float that the graph makes."""
-    values = [fake_of(node) for node in nodes_in(gm)]
-    sizes = [
-        tensor.dtype.itemsize for value in values for tensor in tensors_in(value) if tensor.dtype.is_floating_point
-    ]
-    return min([8, *sizes, *(arg.itemsize for arg in _dtypes(gm) if arg.is_floating_point)])
-
-
-def _dtypes(gm: fx.GraphModule) -> list[torch.dtype]:
     given = [arg for node in nodes_in(gm) for arg in (*node.args, *node.kwargs.values())]
-    return [arg for arg in given if isinstance(arg, torch.dtype)]
+    made = [tensor.dtype for node in nodes_in(gm) for tensor in tensors_in(fake_of(node))]
+    dtypes = [*made, *(arg for arg in given if isinstance(arg, torch.dtype))]
+    return min([8, *(dtype.itemsize for dtype in dtypes if dtype.is_floating_point)])
 
 
 def _like(value: Any, want: Any) -> Any:
@@ -362,6 +329,16 @@ def _widened(value: Any) -> Any:
 
 def _not_finite(value: Any) -> bool:
     return is_float(value) and not bool(torch.isfinite(value).all())
+
+
+@contextmanager
+def _restored(gm: fx.GraphModule) -> Iterator[None]:
+    """What the graph holds is at the end what it was."""
+    attributes = Attributes(gm)
+    try:
+        yield
+    finally:
+        attributes.restore()
 
 
 def _both(first: Hook | None, second: Hook | None) -> Hook | None:

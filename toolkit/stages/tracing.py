@@ -29,6 +29,7 @@ import torch
 from torch import fx
 
 from ...dumps.torchside.history import leaves_of
+from ...dumps.wording import listed
 from ..live.eager import Hook, run_graph, set_attribute
 from ..live.entries import is_number
 from ..live.execution import Execution, execute, leaves, returned, tangents
@@ -71,6 +72,7 @@ class StageRun:
 
 
 _INPUT, _OUTPUT = r"PlainAOTInput\(idx=(\d+)\)", r"PlainAOTOutput\(idx=(\d+)\)"
+_PARAMETER = r"ParamAOTInput\(target='([^']*)'\)"
 
 
 class Traced(StageRun):
@@ -129,26 +131,19 @@ class Traced(StageRun):
         plain = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
         values |= {("input", place): value for place, value in enumerate(plain)}
         for name, tensor in _held(self.program.gm):
-            values[name] = tensor.detach().to(
-                torch.float64 if wide and tensor.is_floating_point() else tensor.dtype, copy=True
-            )
+            dtype = torch.float64 if wide and tensor.is_floating_point() else tensor.dtype
+            values[name] = tensor.detach().to(dtype, copy=True)
         given = [values[key] for key in self.given]
         with contextlib.ExitStack() as plainly:
             plainly.enter_context(torch.no_grad())
             for device in self.program.spec.ambient.autocast:
                 plainly.enter_context(torch.autocast(device, enabled=False))
             ran = execute(partial(run_graph, gm, poison=poison, hook=hook), given, seed=seed)
-        outputs = [ran.outputs[self.made["output", place]] for place in range(len(roots))]
-        gradients = [self._gradient(ran.outputs, leaf) for leaf in self.leaves]
-        after = [
-            ran.outputs[self.made["mutated", place]] if ("mutated", place) in self.made else value
-            for place, value in enumerate(plain)
-        ]
+        made = {fate: ran.outputs[place] for fate, place in self.made.items()}
+        outputs = [made["output", place] for place in range(len(roots))]
+        gradients = [made.get(("gradient", leaf)) for leaf in self.leaves]
+        after = [made.get(("mutated", place), value) for place, value in enumerate(plain)]
         return Execution(outputs, gradients if self.program.backward else [], after)
-
-    def _gradient(self, outputs: list[Any], leaf: tuple[str, Any]) -> Any:
-        place = self.made.get(("gradient", leaf))
-        return None if place is None else outputs[place]
 
 
 def _described(text: Any) -> tuple[str, Any]:
@@ -159,10 +154,7 @@ def _described(text: Any) -> tuple[str, Any]:
         (rf"TangentAOTInput\(output={_OUTPUT}\)", lambda match: ("tangent", int(match[1]))),
         (_OUTPUT, lambda match: ("output", int(match[1]))),
         (rf"GradAOTOutput\(grad_of={_INPUT}\)", lambda match: ("gradient", ("input", int(match[1])))),
-        (
-            r"GradAOTOutput\(grad_of=ParamAOTInput\(target='([^']*)'\)\)",
-            lambda match: ("gradient", ("param", match[1])),
-        ),
+        (rf"GradAOTOutput\(grad_of={_PARAMETER}\)", lambda match: ("gradient", ("param", match[1]))),
         (rf"InputMutationAOTOutput\(mutated_input={_INPUT}\)", lambda match: ("mutated", int(match[1]))),
     ]
     for form, of_match in forms:
@@ -191,11 +183,7 @@ def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphMod
     for node in joint.graph.find_nodes(op="placeholder"):
         given[node.name] = graph.node_copy(node)
     first = _copied(graph, forward, given, lambda name: name)
-    saved = {
-        node.name: first[node]
-        for node in leaves(forward.graph.output_node().args[0])[kept:]
-        if isinstance(node, fx.Node)
-    }
+    saved = {node.name: first[node] for node in returned(forward)[kept:] if isinstance(node, fx.Node)}
     taken = {node.name for node in first}
 
     def again(name: str) -> str:
@@ -215,12 +203,8 @@ def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphMod
 
 def _sunk(part: fx.GraphModule) -> list[fx.Node]:
     """The tokens of effects that a half of a joint graph ends."""
-    return [
-        token
-        for node in part.graph.nodes
-        if str(node.target) == "prims._sink_tokens.default"
-        for token in leaves(node.args[0])
-    ]
+    ends = [node for node in part.graph.nodes if str(node.target) == "prims._sink_tokens.default"]
+    return [token for node in ends for token in leaves(node.args[0])]
 
 
 def _copied(
@@ -287,11 +271,9 @@ def _sums(value: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _alike(sums: list[tuple[Any, ...]], other: list[tuple[Any, ...]], close: float) -> bool:
-    if len(sums) != len(other):
+    if [a[:2] for a in sums] != [b[:2] for b in other]:
         return False
     for a, b in zip(sums, other, strict=True):
-        if a[:2] != b[:2]:
-            return False
         size = abs(a[2]) + abs(b[2]) if len(a) > 2 else 0.0
         if any(abs(x - y) > close * size or (x != x) != (y != y) for x, y in zip(a[2:], b[2:], strict=True)):
             return False
@@ -299,11 +281,7 @@ def _alike(sums: list[tuple[Any, ...]], other: list[tuple[Any, ...]], close: flo
 
 
 def parting(
-    before: fx.GraphModule,
-    after: fx.GraphModule,
-    seen: tuple[Seen, Seen],
-    close: float = CLOSE,
-    rewritten: bool = False,
+    before: fx.GraphModule, after: fx.GraphModule, seen: tuple[Seen, Seen], close: float, rewritten: bool = False
 ) -> Parted | None:
     """The node where they part; None where every value that both know is the same. `rewritten`: only nodes with another
     call count."""
@@ -316,11 +294,8 @@ def parting(
             continue
         if node.op == "output":
             return _returned(mate, node, known, there)
-        if (
-            mate.name in of_before
-            and node.name in of_after
-            and not _alike(of_before[mate.name], of_after[node.name], close)
-        ):
+        values = of_before.get(mate.name), of_after.get(node.name)
+        if values[0] is not None and values[1] is not None and not _alike(values[0], values[1], close):
             return _rewritten(mate, node, known, there)._replace(at=node.name)
     return None
 
@@ -342,9 +317,8 @@ def _returned(mate: fx.Node, node: fx.Node, known: dict[str, fx.Node], there: di
     """The first result that is another node's now."""
     for old, new in zip(leaves(mate.args[0]), leaves(node.args[0]), strict=False):
         if isinstance(old, fx.Node) and (not isinstance(new, fx.Node) or old.name != new.name):
-            return Parted(
-                old, _gone(old, new, known) if old.name not in there else f"{old.name} is no longer returned, {new} is"
-            )
+            here = f"{old.name} is no longer returned, {new} is"
+            return Parted(old, here if old.name in there else _gone(old, new, known))
     return None
 
 
@@ -383,11 +357,8 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
             backwards.setdefault(node.meta.get("seq_nr", -1), []).append(node)
     there = {node.name: node for node in program.graph.nodes}
     for node in program.graph.nodes:
-        counterparts = mates.get(node.name, ())
-        mine, known = (
-            seen[0].values.get(node.name, ()),
-            [sums for mate in counterparts for sums in seen[1].values.get(mate.name, ())],
-        )
+        counterparts, mine = mates.get(node.name, ()), seen[0].values.get(node.name, ())
+        known = [sums for mate in counterparts for sums in seen[1].values.get(mate.name, ())]
         if mine and known and len(mine[0]) > 1 and not _any_like(mine[0], known):
             return _decomposed(counterparts, node)
     every = [sums for nodes in backwards.values() for node in nodes for sums in seen[1].values.get(node.name, ())]
@@ -413,9 +384,7 @@ def _decomposed(counterparts: Sequence[fx.Node], node: fx.Node) -> Parted:
     last = counterparts[-1]
     operator = _operator(last)
     counterparts = [mate for mate in counterparts if _operator(mate) == operator]
-    names = ", ".join(mate.name for mate in counterparts[:_SHOWN]) + (
-        f" and {len(counterparts) - _SHOWN} more" if len(counterparts) > _SHOWN else ""
-    )
+    names = listed((mate.name for mate in counterparts), _SHOWN)
     last.meta.setdefault("stack_trace", node.meta.get("stack_trace") or "")
     if len(counterparts) == 1 and str(last.target) == operator:
         return Parted(last, f"{names} ({operator}) has another value than {node.name} in the program", last.name)
@@ -427,9 +396,8 @@ def _operator(node: fx.Node) -> str:
 
 
 def _is_backward(node: fx.Node) -> bool:
-    return node.op == "call_function" and (
-        node.meta.get("partitioner_tag") == "is_backward" or bool(node.meta.get("autograd_backward"))
-    )
+    marked = node.meta.get("partitioner_tag") == "is_backward" or bool(node.meta.get("autograd_backward"))
+    return marked and node.op == "call_function"
 
 
 def _name(source: Any) -> str:

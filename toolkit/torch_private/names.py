@@ -433,7 +433,7 @@ NAMES = Names((
     Row("torch._export.utils", "compiling_state_context=_compiling_state_context "
         "detect_fake_mode_from_gm=_detect_fake_mode_from_gm", _AHEAD),
     Row("torch._inductor.compile_fx", "split_const_gm unlift_graph=_unlift_graph", _AHEAD),
-    Row("torch._inductor.package", "load_package package_aoti", _AHEAD),
+    Row("torch._inductor.package", "package_aoti", _AHEAD),
     Row("torch._inductor.utils", "is_valid_aoti_model_name maybe_aoti_standalone_config", _AHEAD),
     Row("torch._inductor.runtime.runtime_utils", "cache_dir", _AHEAD),
     Row("torch._library.fake_class_registry", "maybe_to_fake_obj", _AHEAD),

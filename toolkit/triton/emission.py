@@ -43,16 +43,8 @@ def loaded(name: str, source: str, folder: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # inspect looks there
     spec.loader.exec_module(module)
-    kernel = getattr(module, name, None)
-    if kernel is None:  # a user's kernel keeps its own name
-        kernel = next(
-            (
-                candidate
-                for candidate in vars(module).values()
-                if hasattr(candidate, "configs") and hasattr(candidate, "triton_meta")
-            ),
-            None,
-        )
+    made = [each for each in vars(module).values() if hasattr(each, "configs") and hasattr(each, "triton_meta")]
+    kernel = getattr(module, name, made[0] if made else None)  # a user's kernel keeps its own name
     if kernel is None:
         raise ValueError(f"the source of {name} defines no kernel")
     return kernel
@@ -89,12 +81,8 @@ def emitted_kernels(
 
 def triton_sources(wrapper: str) -> dict[str, str]:
     """Kernel -> source, in the order of the wrapper."""
-    files = generated.split(wrapper)
-    return {
-        name.removesuffix(".py"): text
-        for name, text in files.items()
-        if name != generated.WHOLE and name.endswith(".py")
-    }
+    files = {name: text for name, text in generated.split(wrapper).items() if name != generated.WHOLE}
+    return {name.removesuffix(".py"): text for name, text in files.items() if name.endswith(".py")}
 
 
 def _candidate(name: str, autotuner: Any, config: Any, target: Target) -> tuple[CompiledRow, dict[str, str | bytes]]:
@@ -119,9 +107,8 @@ def _candidate(name: str, autotuner: Any, config: Any, target: Target) -> tuple[
 def _config_text(config: Any, launch: Any) -> str:
     """A configuration as text: "XBLOCK=512 warps=4 stages=1"."""
     blocks = [f"{name}={value}" for name, value in config.kwargs.items() if isinstance(value, int)]
-    return " ".join(
-        [*blocks, f"warps={getattr(launch, 'num_warps', '?')}", f"stages={getattr(launch, 'num_stages', '?')}"]
-    )
+    warps, stages = (getattr(launch, name, "?") for name in ("num_warps", "num_stages"))
+    return " ".join([*blocks, f"warps={warps}", f"stages={stages}"])
 
 
 def architecture(capability: int) -> str:
@@ -139,15 +126,8 @@ def assembled(ptx: str, capability: int) -> str:
     with tempfile.TemporaryDirectory(prefix="graphdbg-ptxas-") as folder:
         source = Path(folder, "kernel.ptx")
         source.write_text(ptx, encoding="utf-8")
-        command = [
-            compiler.get_ptxas(capability).path,
-            "-v",
-            "-lineinfo",
-            f"--gpu-name={architecture(capability)}",
-            str(source),
-            "-o",
-            str(Path(folder, "kernel.cubin")),
-        ]
+        options = ["-v", "-lineinfo", f"--gpu-name={architecture(capability)}", "-o", str(Path(folder, "kernel.cubin"))]
+        command = [compiler.get_ptxas(capability).path, *options, str(source)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,10 +42,7 @@ def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
     ]
     if t.optional("select_conv_backend") and t.optional("conv_layout") and not torch.backends.cudnn.is_available():
         rows.append((*t.home("conv_layout"), _layout_of_cudnn))
-    rows.append(
-        (t.C, "_cuda_getCurrentRawStream", lambda index: 0)
-    )  # wrappers import it; a build without CUDA has none
-    return rows
+    return [*rows, (t.C, "_cuda_getCurrentRawStream", lambda index: 0)]  # wrappers import it; some builds have none
 
 
 def _layout_of_cudnn(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> torch.memory_format:
@@ -64,30 +61,26 @@ def interface(answers: Any, capability: int) -> Iterator[None]:
     t.get_interface_for_device("cuda")  # fills the registry
     known, usual = t.device_interfaces, t.CudaInterface
 
-    class Worker(usual.Worker):
-        get_device_properties = staticmethod(lambda device=None: answers)
-        current_device = staticmethod(lambda: 0)
-        set_device = staticmethod(lambda device: None)
-
-    members = {
-        "Worker": Worker,
-        "get_device_properties": staticmethod(lambda device=None: answers),
-        "get_compute_capability": staticmethod(lambda device=None: capability),
-        "is_available": staticmethod(lambda: True),
-        "device_count": staticmethod(lambda: 1),
-        "current_device": staticmethod(lambda: 0),
-        "set_device": staticmethod(lambda device: None),
-        "synchronize": staticmethod(lambda device=None: None),
-        "get_raw_stream": staticmethod(lambda index: 0),
-        "exchange_device": staticmethod(lambda index: 0),
-        "maybe_exchange_device": staticmethod(lambda index: 0),
-        "is_bf16_supported": staticmethod(lambda including_emulation=False: capability >= 80 or including_emulation),
-        "is_triton_capable": staticmethod(lambda device=None: True),
-        "raise_if_triton_unavailable": staticmethod(lambda device=None: None),
+    own = {"get_device_properties": answers, "current_device": 0, "set_device": None}
+    fixed = {
+        **own,
+        **dict.fromkeys(("get_raw_stream", "exchange_device", "maybe_exchange_device"), 0),
+        **dict.fromkeys(("synchronize", "raise_if_triton_unavailable"), None),
+        **dict.fromkeys(("is_available", "is_triton_capable"), True),
+        "device_count": 1,
+        "get_compute_capability": capability,
     }
+    supported = staticmethod(lambda including_emulation=False: capability >= 80 or including_emulation)
+    worker = type("Worker", (usual.Worker,), _answering(own))
+    members = {**_answering(fixed), "Worker": worker, "is_bf16_supported": supported}
     pretended = type("PretendedInterface", (usual,), members)
     with mock.patch.dict(known, dict.fromkeys(("cuda", "cuda:0"), pretended)):
         yield
+
+
+def _answering(fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Static methods that answer always the same, whatever they are asked."""
+    return {name: staticmethod(lambda *_, answer=answer, **__: answer) for name, answer in fixed.items()}
 
 
 @contextlib.contextmanager
@@ -110,10 +103,8 @@ def config_for_emission() -> Iterator[None]:
         "triton.multi_kernel": 0,
     }
     known = {name: value for name, value in wanted.items() if _has(config, name)}
-    # A generator of the GPU would be an input of the graph's.
-    generators = {"graphsafe_rng_functionalization": False}
-    safe = {name: value for name, value in generators.items() if _has(functorch_config, name)}
-    with config.patch(known), functorch_config.patch(safe):
+    name = "graphsafe_rng_functionalization"  # a generator of the GPU would be an input of the graph's
+    with config.patch(known), functorch_config.patch({name: False} if _has(functorch_config, name) else {}):
         yield
 
 
@@ -181,13 +172,9 @@ def answers_forgotten() -> Iterator[None]:
 
 def kernels_made_by(make: Callable[[str, str], Any]) -> contextlib.AbstractContextManager[None]:
     """Has `async_compile.triton(name, source)` of a generated wrapper return `make(name, source)`."""
-
-    def triton(
-        self: Any, kernel_name: str, source_code: str, device_str: str = "cuda", *more: Any, **others: Any
-    ) -> Any:
-        return make(kernel_name, source_code)
-
-    return replaced(t.AsyncCompile, "triton", triton)
+    return replaced(
+        t.AsyncCompile, "triton", lambda self, kernel_name, source_code, *_, **__: make(kernel_name, source_code)
+    )
 
 
 def allocations(
@@ -328,20 +315,11 @@ def memory_on_cpu() -> Iterator[None]:
         library._destroy()
 
 
-def _empty(
-    size: Any,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = None,
-) -> Any:
+def _empty(size: Any, dtype: Any = None, memory_format: Any = None, **_: Any) -> Any:
     return torch.empty(size, dtype=dtype, memory_format=memory_format or torch.contiguous_format)
 
 
-def _empty_strided(
-    size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
-) -> Any:
+def _empty_strided(size: Any, stride: Any, dtype: Any = None, **_: Any) -> Any:
     return torch.empty_strided(size, stride, dtype=dtype)
 
 

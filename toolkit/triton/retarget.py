@@ -37,7 +37,8 @@ class Retargeted(NamedTuple):
 
 def retargeted(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, whole: bool = False) -> Retargeted:
     """Changes `gm` and the fake values in place. `whole`: everything goes there, whatever lies there already."""
-    mixed = not whole and _mixed(fakes)
+    # those on the CPU are there on purpose where some are on a GPU already
+    mixed = not whole and any(fake.device.type == "cuda" for value in fakes for fake in _fakes(value))
     added, more = _lifted(gm, mode)
     seen: set[int] = set()
     for value in [*fakes, *more]:
@@ -86,11 +87,6 @@ def put_back() -> Iterator[None]:
         del _moved[before:]
 
 
-def _mixed(fakes: Sequence[Any]) -> bool:
-    """Whether some are on a GPU already: then those on the CPU are there on purpose."""
-    return any(fake.device.type == "cuda" for value in fakes for fake in _fakes(value))
-
-
 def _move(value: Any, mixed: bool, seen: set[int]) -> None:
     for fake in _fakes(value):
         if id(fake) in seen or (mixed and fake.device.type == "cpu"):
@@ -125,11 +121,7 @@ def _lifted(gm: fx.GraphModule, mode: Any) -> tuple[list[torch.Tensor], list[Any
             continue
         known = by_name.get(str(node.target))
         if known is None:
-            with (
-                gm.graph.inserting_after(last)
-                if last is not None
-                else gm.graph.inserting_before(next(iter(gm.graph.nodes)))
-            ):
+            with gm.graph.inserting_after(last) if last is not None else gm.graph.inserting_before():
                 known = gm.graph.placeholder(f"lifted_{len(added)}")
             last = by_name[str(node.target)] = known
             fake = mode.from_tensor(value)

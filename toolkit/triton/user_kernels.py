@@ -86,19 +86,13 @@ def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
     from .interpreting._triton import type_of
     from .interpreting.memory import Memory
 
-    bound = kernel.signature.bind(
-        *args, **{name: value for name, value in kwargs.items() if name in kernel.signature.parameters}
-    )
+    named = {name: value for name, value in kwargs.items() if name in kernel.signature.parameters}
+    bound = kernel.signature.bind(*args, **named)
     bound.apply_defaults()
     arguments = dict(bound.arguments)
-    constants = {
-        parameter.name for parameter in kernel.params if parameter.is_constexpr or arguments[parameter.name] is None
-    }
-    signature = {
-        parameter.name: parameter.annotation_type or type_of(arguments[parameter.name])
-        for parameter in kernel.params
-        if parameter.name not in constants
-    }
+    constants = {each.name for each in kernel.params if each.is_constexpr or arguments[each.name] is None}
+    typed = [each for each in kernel.params if each.name not in constants]
+    signature = {each.name: each.annotation_type or type_of(arguments[each.name]) for each in typed}
     given = {name: value.value if isinstance(value, constexpr) else value for name, value in arguments.items()}
     size: Any = grid(arguments) if callable(grid) else grid
     x, y, z = (*(int(extent) for extent in size), 1, 1)[:3]

@@ -20,7 +20,7 @@ from torch._inductor import compile_fx as stock
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit import torch_private as t
 from graphdbg.toolkit.compile_fx import Observer, Pipeline
-from graphdbg.toolkit.compile_fx.entering import compile_ahead_of_time, load_package
+from graphdbg.toolkit.compile_fx.entering import compile_ahead_of_time
 from graphdbg.toolkit.compile_fx.pipeline import Unfinished
 
 QUICK = {"aot_inductor.compile_wrapper_opt_level": "O0"}
@@ -165,7 +165,7 @@ def test_a_plain_graph_and_loading_here(torch_raises: None, tmp_path: Path) -> N
     before = str(gm.graph)
     path = compile_ahead_of_time(gm, (X, X.t()), path=tmp_path / "plain.pt2", config_patches=QUICK)
     assert isinstance(path, Path)
-    got, wanted = load_package(path)(X, X.t()), gm(X, X.t())
+    got, wanted = torch._inductor.aoti_load_package(str(path))(X, X.t()), gm(X, X.t())
     assert type(got["parts"]) is list
     torch.testing.assert_close(got, wanted)
     assert str(gm.graph) == before
@@ -182,7 +182,7 @@ def test_frozen_ahead_of_time(torch_raises: None, tmp_path: Path) -> None:
         )
         wanted = model(x, bias=bias)
     assert isinstance(path, Path)
-    torch.testing.assert_close(load_package(path)(x, bias=bias), wanted)
+    torch.testing.assert_close(torch._inductor.aoti_load_package(str(path))(x, bias=bias), wanted)
     joint = next(report for report in pipeline.reports if report.stage == "joint")
     assert "froze the constants of the graph; no parameter is an input" in joint.notes
     assert joint.removed["aten.mm.default"] >= 1
@@ -321,8 +321,3 @@ def test_unlifting_clones_buffers_and_writes_to_attributes() -> None:
 def test_what_no_package_can_be_made_of(program: Any, args: Any, options: Any, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         compile_ahead_of_time(program, args, **options)
-
-
-def test_a_package_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no such file"):
-        load_package(tmp_path / "none.pt2")

@@ -1,5 +1,4 @@
-"""Compilers that link libstdc++ statically: what they build crashes beside torch; packages of ours run, others are
-refused."""
+"""Compilers that link libstdc++ statically: what they build crashes beside torch; packages of ours run."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ import pytest
 import torch
 from torch._inductor import config
 
-from graphdbg.dumps.errors import EnvironmentLackError, UsageError
+from graphdbg.dumps.errors import EnvironmentLackError
 from graphdbg.toolkit.compile_fx import Pipeline
-from graphdbg.toolkit.compile_fx.entering import compile_ahead_of_time, load_package
+from graphdbg.toolkit.compile_fx.entering import compile_ahead_of_time
 from graphdbg.toolkit.rungs import cpp_library
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="no g++ of Linux")
@@ -66,14 +65,11 @@ def linked(regex: Path, folder: Path, *options: str) -> Path:
     ],
 )
 def test_who_holds_its_own(options: tuple[str, ...], own: bool, regex: Path, tmp_path: Path) -> None:
-    with linked(regex, tmp_path, *options).open("rb") as file:
-        assert cpp_library.holds_its_own(file) is own
+    assert cpp_library.holds_its_own(linked(regex, tmp_path, *options).read_bytes()) is own
 
 
-def test_what_is_no_library_holds_none(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("not one", encoding="utf-8")
-    with (tmp_path / "text").open("rb") as file:
-        assert not cpp_library.holds_its_own(file)
+def test_what_is_no_library_holds_none() -> None:
+    assert not cpp_library.holds_its_own(b"not one")
 
 
 def test_who_holds_its_own_is_who_fails_beside_torch(regex: Path, tmp_path: Path) -> None:
@@ -90,17 +86,6 @@ def test_who_holds_its_own_is_who_fails_beside_torch(regex: Path, tmp_path: Path
     )
     assert done.stdout.split() == ["1"] * len(right)
     assert done.returncode < 0, "it is expected to die of a signal"
-
-
-def test_such_a_package_is_refused_instead_of_loaded(regex: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "model.pt2", "w") as archive:
-        archive.writestr("model/version", "1" * 100)
-        archive.write(linked(regex, tmp_path, "-static-libstdc++"), "model/data/library.so")
-    with pytest.raises(UsageError, match=r"linked to libstdc\+\+ statically.*CXX=/usr/bin/g\+\+"):
-        load_package(tmp_path / "model.pt2")
-    with zipfile.ZipFile(tmp_path / "fine.pt2", "w") as archive:
-        archive.write(linked(regex, tmp_path), "model/data/library.so")
-    cpp_library.refuse_its_own(tmp_path / "fine.pt2")
 
 
 def test_only_where_the_compiler_needs_it(tmp_path: Path) -> None:
@@ -142,6 +127,6 @@ def test_a_package_built_by_such_a_compiler_runs(tmp_path: Path) -> None:
     assert isinstance(path, Path)
     with zipfile.ZipFile(path) as archive:
         assert {name.partition("/")[0] for name in archive.namelist()} == {"model"}
-    torch.testing.assert_close(load_package(path)(x), gm(x))
+    torch.testing.assert_close(torch._inductor.aoti_load_package(str(path))(x), gm(x))
     load = next(report for report in pipeline.reports if report.stage == "load")
     assert any(note.startswith("linked to the shared libstdc++.so.6") for note in load.notes)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch._inductor import compile_fx as stock
 
+from graphdbg.dumps.wording import listed
 from graphdbg.toolkit import torch_private as t
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
-from graphdbg.toolkit.compile_fx.inputs import InputName, listed, readable
+from graphdbg.toolkit.compile_fx.inputs import InputName, readable
 
 
 @pytest.fixture(autouse=True)

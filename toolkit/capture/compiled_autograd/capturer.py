@@ -195,7 +195,7 @@ class Capturer:
         self._symbolic: set[Any] = set()
         self.quiet = 0
         """Backwards since the last new one."""
-        self._instance = watched(self._begins, skip)
+        self._instance = watched(functools.partial(setattr, self, "_record"), skip)
         self._record, self._graph = CaptureRecord(), None
         self._gate = threading.Lock()
         self._running = 0
@@ -229,34 +229,24 @@ class Capturer:
     def _new(self, t_outputs: Sequence[Any], *, alone: bool) -> _New | None:
         """What is known of a backward before it is recorded."""
         if t.in_compiled_autograd_region or t.compiled_autograd_enabled:
-            self.left_out["the script turns compiled autograd on itself"] += 1
-            return None
+            return self._leave("the script turns compiled autograd on itself")
         try:
             order = walk(roots_of(t_outputs))
             if reason := _not_to_be_watched(order[1:]):
-                self.left_out[reason] += 1
-                return None
+                return self._leave(reason)
             structure, sizes = shape_of(order)
         except Exception as error:  # noqa: BLE001 - the script must not fail of it; said at the end
-            self.left_out[f"its autograd graph could not be read ({type(error).__name__}: {error})"] += 1
-            return None
-        known = self.seen.get(structure)
+            return self._leave(f"its autograd graph could not be read ({type(error).__name__}: {error})")
+        known = self.seen.get(structure, ())
         alike = structure, tuple(apart for _, apart in sizes)
-        if known is not None and (sizes in known or alike in self._symbolic):
+        if known and (sizes in known or alike in self._symbolic):
             return None
         if not alone:
-            self.left_out["another thread's backward was running"] += 1
-            return None
-        if known is not None and len(known) >= MAX_SIZES:
-            self.left_out[f"its sizes changed more than {MAX_SIZES - 1} times"] += 1
-            return None
-        reason = (
-            ""
-            if not self.seen
-            else "another autograd graph"
-            if known is None
-            else _other_sizes(structure, known[-1], sizes)
-        )
+            return self._leave("another thread's backward was running")
+        if len(known) >= MAX_SIZES:
+            return self._leave(f"its sizes changed more than {MAX_SIZES - 1} times")
+        other = "another autograd graph" if self.seen else ""
+        reason = _other_sizes(structure, known[-1], sizes) if known else other
         self.seen.setdefault(structure, []).append(sizes)
         return _New(order, reason, alike)
 
@@ -275,8 +265,8 @@ class Capturer:
         look.record, look.graph = self._record, self._graph
         return look
 
-    def _begins(self, record: CaptureRecord) -> None:
-        self._record = record
+    def _leave(self, why: str) -> None:
+        self.left_out[why] += 1
 
     def _take(self, gm: torch.fx.GraphModule) -> Any:
         self._graph = gm
@@ -365,9 +355,7 @@ def _outputs(tape: Tape, names: BackwardNames, returned: Any) -> tuple[list[Any]
 
 def _other_sizes(structure: Any, before: Any, now: Any) -> str:
     for number, ((old, _), (new, _)) in enumerate(zip(before, now, strict=True)):
-        if old != new and len(old) != len(
-            new
-        ):  # of a node that accumulates: the parameter's, and the gradient's that is there
+        if len(old) != len(new):  # of a node that accumulates: the parameter's, and the gradient's that is there
             article = "a" if len(new) > len(old) else "no"
             return f"{structure[number][0]} (NodeCall {number + 1}) finds {article} gradient this time"
         if old != new:
@@ -443,9 +431,8 @@ def _not_to_be_watched(nodes: Iterable[Any]) -> str:
         if node.name() in _OTHERWISE_UNDER_A_MODE:
             return f"{node.name()} computes otherwise while it is watched"
         part = _part_of(node)
-        if part is not None and (
-            getattr(part, "_lazy_backward_info", None) is None or not hasattr(part, "_backward_impl")
-        ):
+        kept = getattr(part, "_lazy_backward_info", None) is not None and hasattr(part, "_backward_impl")
+        if part is not None and not kept:
             return "torch kept no graph of a compiled part of it (one from a cache, or of a double backward)"
     return ""
 
@@ -474,7 +461,5 @@ def _is_traced(outputs: Sequence[Any]) -> bool:
     """Whether a backward is a tracer's (AOTAutograd, make_fx, Dynamo, torch.func) and no run of the program's."""
     if t.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
         return True
-    tracers = (t.FakeTensorMode, t.ProxyTorchDispatchMode, t.FunctionalTensorMode)
-    if any(isinstance(mode, tracers) for mode in t.dispatch_mode_stack()):
-        return True
-    return any(isinstance(value, (t.FakeTensor, t.FunctionalTensor)) for value in outputs)
+    tracers = (t.FakeTensorMode, t.ProxyTorchDispatchMode, t.FunctionalTensorMode, t.FakeTensor, t.FunctionalTensor)
+    return any(isinstance(value, tracers) for value in (*t.dispatch_mode_stack(), *outputs))

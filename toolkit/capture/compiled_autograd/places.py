@@ -16,6 +16,7 @@ import gc
 import logging
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -122,30 +123,22 @@ class Calls:
     def _called(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and _is_engine(frame.f_back) and _may_be_hook(frame.f_code.co_filename):
             node = t.current_autograd_node()
-            kind = {} if node is not None else {"kind": "at the end of the backward"}
-            self.found.append(
-                {"hook": _called_name(frame), **kind, "node": self._places.label(node) if node is not None else ""}
-            )
+            late = {"kind": "at the end of the backward", "node": ""}
+            where = late if node is None else {"node": self._places.label(node)}
+            self.found.append({"hook": _called_name(frame), **where})
 
 
 def walk(roots: Sequence[Any]) -> list[Any]:
     """The autograd nodes in the order in which a backward from these edges is captured; the first, the root, is
     None."""
-    feeding: dict[Any, int] = {}
-    seen: set[Any] = set()
-    stack: list[Any] = []
-    for node in roots:
-        feeding[node] = feeding.get(node, 0) + 1
-        stack.append(node)
+    feeding, seen, stack = Counter(roots), set[Any](), list(roots)
     while stack:
         node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        for following, _ in node.next_functions:
-            if following is not None:
-                feeding[following] = feeding.get(following, 0) + 1
-                stack.append(following)
+        if node not in seen:
+            seen.add(node)
+            fed = [following for following, _ in node.next_functions if following is not None]
+            feeding.update(fed)
+            stack += fed
     order: list[Any] = [None]
     ready: list[Any] = []
     _feed(roots, feeding, ready)
@@ -173,14 +166,12 @@ def shape_of(order: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """What distinguishes one backward from another: the structure (names and edges), and what the nodes are fed
     with."""
     numbers = {node: number for number, node in enumerate(order) if node is not None}
-    structure: list[Any] = []
-    sizes: list[Any] = []
-    for node in order[1:]:
-        structure.append(
-            (node.name(), tuple((numbers.get(following, -1), slot) for following, slot in node.next_functions))
-        )
-        sizes.append((_fed_sizes(node), _distinguished_by(node)))
-    return tuple(structure), tuple(sizes)
+
+    def edges(node: Any) -> tuple[Any, ...]:
+        return tuple((numbers.get(following, -1), slot) for following, slot in node.next_functions)
+
+    sizes = tuple((_fed_sizes(node), _distinguished_by(node)) for node in order[1:])
+    return tuple((node.name(), edges(node)) for node in order[1:]), sizes
 
 
 def forward_of(order: Sequence[Any], called: Callable[[Any], str]) -> list[tuple[str, int, list[int], list[int]]]:
@@ -190,9 +181,8 @@ def forward_of(order: Sequence[Any], called: Callable[[Any], str]) -> list[tuple
     rows: list[tuple[str, int, list[int], list[int]]] = []
     for node, number in reversed(numbers.items()):
         variable = getattr(node, "variable", None)
-        name = (
-            called(variable) if variable is not None else re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
-        )
+        short = re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
+        name = short if variable is None else called(variable)
         made_from = [numbers[other] for other, _ in node.next_functions if other in numbers]
         rows.append((name, number, made_from, list(next(iter(_fed_sizes(node)), ()))))
     return rows
@@ -215,15 +205,11 @@ def _python() -> str:
     none."""
     function_frame: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if _is_engine(frame):
-            break
+    while frame is not None and not _is_engine(frame):
         if not frame.f_code.co_filename.startswith((_OURS, *_BETWEEN)):
             function_frame = frame
         frame = frame.f_back
-    if function_frame is None or frame is None:
-        return ""
-    return _called_name(function_frame)
+    return "" if function_frame is None or frame is None else _called_name(function_frame)
 
 
 def _is_engine(frame: FrameType | None) -> bool:
@@ -238,16 +224,12 @@ def _may_be_hook(file: str) -> bool:
 
 def _called_name(frame: FrameType) -> str:
     code = frame.f_code
-    module = str(frame.f_globals.get("__name__", ""))
-    return (
-        f"{module}.{getattr(code, 'co_qualname', code.co_name)} ({Path(code.co_filename).name}:{code.co_firstlineno})"
-    )
+    name = f"{frame.f_globals.get('__name__', '')}.{getattr(code, 'co_qualname', code.co_name)}"
+    return f"{name} ({Path(code.co_filename).name}:{code.co_firstlineno})"
 
 
 def _feed(nodes: Sequence[Any], feeding: dict[Any, int], ready: list[Any]) -> None:
-    for node in nodes:
-        if node is None:
-            continue
+    for node in filter(None, nodes):
         feeding[node] -= 1
         if feeding[node] == 0:
             ready.append(node)
@@ -342,7 +324,7 @@ def parameters() -> list[tuple[str, torch.Tensor]]:
     """Every parameter that a module holds, with its path; with the class name in front where several outermost modules
     hold some."""
     modules = [
-        item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module) and "_modules" in vars(item)
+        each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module) and "_modules" in vars(each)
     ]
     inner = {id(child) for module in modules for child in vars(module)["_modules"].values()}
     held = [_named(module) for module in modules if id(module) not in inner]

@@ -33,10 +33,7 @@ def spelt_out(gm: fx.GraphModule, place_of: Callable[[fx.Node], dict[str, str]] 
         return gm
     graph = fx.Graph()
     copies: dict[fx.Node, Any] = {}
-
-    def now(node: fx.Node) -> Any:
-        return copies[node]
-
+    now = copies.__getitem__
     for node in gm.graph.nodes:
         if is_step(node) and (body := _traced(node)) is not None:
             copies[node] = _inlined(graph, node, body, fx.map_arg(list(node.all_input_nodes), now), place_of(node))
@@ -94,9 +91,6 @@ def _inlined(graph: fx.Graph, step: fx.Node, body: fx.GraphModule, given: list[A
             return fx.map_arg(node.args[0], copies.__getitem__)
         if node.op != "placeholder":
             copies[node] = copied = graph.node_copy(node, copies.__getitem__)
-            copied.meta = {"val": node.meta.get("val"), **_of_step(step), **place}
+            kept = {key: step.meta[key] for key in ("stack_trace", "nn_module_stack") if key in step.meta}
+            copied.meta = {"val": node.meta.get("val"), **kept, **place}
     return None
-
-
-def _of_step(step: fx.Node) -> dict[str, Any]:
-    return {key: step.meta[key] for key in ("stack_trace", "nn_module_stack") if key in step.meta}

@@ -66,14 +66,9 @@ class Sizes:
             (numbers, *(math.prod(self.symbols[n][side] for n in numbers) for side in (0, 1))) for numbers in chosen
         ]
         for numbers, at_first, at_second in products:
-            if (
-                at_first
-                and at_second
-                and first % at_first == 0
-                and second % at_second == 0
-                and first // at_first == second // at_second
-            ):
-                return Expression(first // at_first, numbers)
+            factor = first // (at_first or 1)
+            if at_first and at_second and (factor * at_first, factor * at_second) == pair:
+                return Expression(factor, numbers)
         for numbers, at_first, at_second in products:
             if first - at_first == second - at_second:
                 return Expression(1, numbers, first - at_first)
@@ -111,9 +106,8 @@ class _Common:
 
     def graph(self) -> fx.GraphModule:
         inputs = [pair for pair in self.pairs if pair[0].op == "placeholder"]
-        changed = sorted(
-            {pair for first, second in inputs for pair in _dims(first, second) if pair[0] != pair[1]}, key=sum
-        )
+        pairs = {pair for first, second in inputs for pair in _dims(first, second)}
+        changed = sorted((pair for pair in pairs if pair[0] != pair[1]), key=sum)
         if not changed:
             raise _NoSymbols("no size of an input differs")
         for pair in changed:
@@ -136,9 +130,7 @@ class _Common:
             self.values.append(self.env.create_symintnode(symbol, hint=second, source=source))
 
     def _node(self, first: fx.Node, second: fx.Node) -> None:
-        if first.op != second.op or (
-            first.op != "placeholder" and first.target is not second.target and first.target != second.target
-        ):
+        if first.op != second.op or (first.op != "placeholder" and first.target != second.target):
             raise _NoSymbols(f"{first.name} and {second.name} have different operators")
         if first.op == "placeholder":
             self._placeholder(first, second)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -96,12 +97,11 @@ class Tape(t.TorchDispatchMode):
         return outputs
 
     def _part_input(self, value: Any, place: TapePlace) -> tuple[Any, Any]:
-        if not isinstance(value, torch.Tensor):
-            if not isinstance(value, (int, float, bool, type(None))):
-                raise TypeError(f"a compiled part is called with {type(value).__name__}")
-            return value, value
-        node = self._node_of(value, place)
-        return node, self._fake(value)
+        if isinstance(value, torch.Tensor):
+            return self._node_of(value, place), self._fake(value)
+        if not isinstance(value, (int, float, bool, type(None))):
+            raise TypeError(f"a compiled part is called with {type(value).__name__}")
+        return value, value
 
     def _part_written(self, part: _Part, outputs: Sequence[Any]) -> None:
         for value, node in zip(outputs, part.write(), strict=True):
@@ -190,22 +190,14 @@ class Tape(t.TorchDispatchMode):
         def argument(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
                 return self._node_of(value, place)
-            if isinstance(
-                value, (fx.GraphModule, torch.ScriptObject)
-            ):  # the body of a higher-order operator, a process group
-                return self.hold(value)
-            return value
+            held = isinstance(value, (fx.GraphModule, torch.ScriptObject))  # a higher-order operator's body, a group
+            return self.hold(value) if held else value
 
         return t.tree_map(argument, given, is_leaf=lambda value: isinstance(value, fx.GraphModule))
 
     def _input(self, value: torch.Tensor, place: TapePlace) -> fx.Node:
-        first = next(iter(self.graph.nodes), None)
-        where = (
-            self.graph.inserting_after(self._last_input)
-            if self._last_input is not None
-            else (self.graph.inserting_before(first) if first is not None else self.graph.inserting_after())
-        )
-        with where:
+        last, graph = self._last_input, self.graph
+        with graph.inserting_after(last) if last is not None else graph.inserting_before():  # at the beginning
             node = self.graph.placeholder(self._name_of(value, place))
         self._last_input = node
         if value.layout is torch.strided:
@@ -296,10 +288,5 @@ def _written(func: Any, output: Any) -> list[int]:
 
 def _weak_storage(value: torch.Tensor) -> Any:
     """An object whose `expired()` says whether the memory of a tensor was freed."""
-    return t.StorageWeakRef(value.untyped_storage()) if value.layout is torch.strided else _Expired()
-
-
-class _Expired:
-    @staticmethod
-    def expired() -> bool:
-        return True
+    no_storage = SimpleNamespace(expired=lambda: True)
+    return t.StorageWeakRef(value.untyped_storage()) if value.layout is torch.strided else no_storage

@@ -16,25 +16,14 @@ from typing import Any, cast
 
 import msgspec
 
+from ....dumps.allowlist import words
 from ....dumps.errors import UnreadableError
 from ....dumps.opening import opened
 from ....dumps.wording import counted
 
 _PREFIX = re.compile(rb"(?:\[rank(\d+)\]:)?[VIWEC]\d{4} [\d:.]+ \S+ [^\]]*\] (?=\{)")
-_COMMON = frozenset(
-    {
-        "rank",
-        "frame_id",
-        "frame_compile_id",
-        "attempt",
-        "compiled_autograd_id",
-        "has_payload",
-        "stack",
-        "process",
-        "pathname",
-    }
-)
-_PASSED_OVER = frozenset({"chromium_event", "inductor_output_code", "dynamo_cpp_guards_str", "dynamo_guards"})
+_COMMON = words("rank frame_id frame_compile_id attempt compiled_autograd_id has_payload stack process pathname")
+_PASSED_OVER = words("chromium_event inductor_output_code dynamo_cpp_guards_str dynamo_guards")
 _RANK = re.compile(r"_rank_(\d+)_")
 
 
@@ -99,9 +88,7 @@ def read(path: Path) -> Trace:
                 header = _header(line[prefix.end() :]) if prefix else None
                 if prefix is None or header is None:
                     bad += bool(line.strip())
-                    continue
-                entry = _entry(header, int(prefix[1]) if prefix[1] else rank)
-                if entry is not None:
+                elif (entry := _entry(header, int(prefix[1]) if prefix[1] else rank)) is not None:
                     digest = str(header.get("has_payload") or "")
                     trace.entries.append(entry)
             end()
@@ -114,10 +101,9 @@ def read(path: Path) -> Trace:
 
 def _header(text: bytes) -> dict[str, Any] | None:
     try:
-        decoded = msgspec.json.decode(text)
+        return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
-    return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else None
 
 
 def _entry(header: dict[str, Any], rank: int | None) -> TraceLine | None:

@@ -14,7 +14,7 @@ For example:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -87,6 +87,11 @@ class _Compile:
     sources: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict[str, tuple[str, dict[str, Any]]])
     graphs: list[TraceGraph] = field(default_factory=list[TraceGraph])
 
+    def dynamo(self, graph: TraceGraph) -> TraceGraph | None:
+        """Dynamo's graph of the same attempt."""
+        ids = ("dynamo", graph.compile_id)
+        return next((other for other in self.graphs if (other.stage, other.compile_id) == ids), None)
+
 
 class Process:
     """Takes the entries of one process. `entries` are its graphs and the journal events of kind "why", in their
@@ -131,22 +136,15 @@ class Process:
     def _graph(self, compiled: _Compile, stage: str, entry: TraceLine, name: str) -> None:
         try:
             if not entry.whole:
-                raise DamagedError(
-                    "its text", "it is cut off or was changed: it does not match the checksum that torch wrote"
-                )
+                why = "it is cut off or was changed: it does not match the checksum that torch wrote"
+                raise DamagedError("its text", why)
             graph = TraceGraph(stage, entry.compile_id, text.parse(entry.payload))
         except UnreadableError as error:
             self._left(entry, name, error)
             return
         if stage == "post_grad":
-            like = next(
-                (
-                    earlier
-                    for earlier in reversed(compiled.graphs)
-                    if earlier.stage in _INNER and earlier.names == graph.names
-                ),
-                None,
-            )
+            alike = [each for each in compiled.graphs if each.stage in _INNER and each.names == graph.names]
+            like = alike[-1] if alike else None
             inner = like.stage if like else stage_of(graph.names)
             graph.stage = f"post_grad_{'inference' if inner == 'joint_passed' else inner}"
             graph.config = like.config if like else {}
@@ -168,9 +166,8 @@ class Process:
         for name, hint in script.hints.items():
             compiled.symbols.setdefault(name, SymbolRecord(name, hint, assume="integer positive"))
         if not known:
-            standalone = of_runnable(script, entry.compile_id)
-            self.add(standalone)
-            known = [standalone]
+            known = [of_runnable(script, entry.compile_id)]
+            self.add(known[0])
         for graph in known[-2:]:  # an inference graph, and the same after the joint passes
             graph.config = script.config
             _refine(graph, script)
@@ -180,16 +177,9 @@ class Process:
         number = frame.get("filename")
         base = entry.compile_id.partition("_")[0]
         name = compile_name(base)
-        self.entries.append(
-            {
-                "what": "frame",
-                "compile": name,
-                "function": frame.get("name"),
-                "line": frame.get("line"),
-                "file": self._files.get(number, "") if isinstance(number, int) else "",
-                "cached": int(base.rpartition("/")[2] or 0),
-            }
-        )
+        file = self._files.get(number, "") if isinstance(number, int) else ""
+        where = {"function": frame.get("name"), "line": frame.get("line"), "file": file}
+        self.entries.append({"what": "frame", "compile": name, **where, "cached": int(base.rpartition("/")[2] or 0)})
         if reasons := self._why.pop(base, None):
             self.entries.append({"what": "recompile", "compile": name, "reasons": reasons, "of": len(reasons)})
 
@@ -207,16 +197,9 @@ class Process:
         lower, upper = (_number(span[1]), _number(span[2])) if span else (None, None)
         backed = entry.kind == "create_symbol"
         positive = backed and lower is not None and lower > 0
-        compiled.symbols[name] = SymbolRecord(
-            name,
-            hint if backed else None,
-            lower,
-            upper,
-            backed,
-            str(fields.get("source") or ""),
-            "" if name.startswith("z") else "integer positive" if positive else "integer",
-            order=-1 if backed else len(compiled.symbols),
-        )
+        assume = "" if name.startswith("z") else "integer positive" if positive else "integer"
+        known = (name, hint if backed else None, lower, upper, backed, str(fields.get("source") or ""), assume)
+        compiled.symbols[name] = SymbolRecord(*known, order=-1 if backed else len(compiled.symbols))
 
     def _tensor(self, compiled: _Compile, entry: TraceLine) -> None:
         fields = entry.fields
@@ -232,18 +215,10 @@ class Process:
         first, _, rest = entry.payload.partition("\n")
         place = re.fullmatch(r"Graph break in user code at (.+):(\d+)", first)
         stack = [[place[1], int(place[2]), "", ""]] if place else []
-        name, reason = compile_name(entry.compile_id), _BREAK.sub("", rest.partition("\nUser code traceback")[0])
+        reason = {"text": _BREAK.sub("", rest.partition("\nUser code traceback")[0]), "text_id": self._broken + 1}
         self._broken += 1
-        self.entries.append(
-            {
-                "what": "break",
-                "compile": name,
-                "then": "resumed",
-                "stack": stack,
-                "text": reason,
-                "text_id": self._broken,
-            }
-        )
+        name = compile_name(entry.compile_id)
+        self.entries.append({"what": "break", "compile": name, "then": "resumed", "stack": stack, **reason})
 
     def _ended(self, compiled: _Compile, entry: TraceLine) -> None:
         fields, backward = entry.fields, entry.kind.startswith("bwd")
@@ -300,15 +275,14 @@ _HANDLERS = {
 
 def of_runnable(script: text.Runnable, compile_id: str, stage: str = "") -> TraceGraph:
     """The graph of an fx_graph_runnable alone: the layout of its inputs is known, of other values it is not."""
-    graph = TraceGraph(
-        stage or stage_of([node.name for node in script.graph.inputs]), compile_id, script.graph, script.config
-    )
+    graph = TraceGraph(stage, compile_id, script.graph, script.config)
+    graph.stage = stage or stage_of(graph.names)
     for node in graph.text.inputs:
         node.value = script.inputs.get(node.name)
     return graph
 
 
-def stage_of(names: list[str]) -> str:
+def stage_of(names: Sequence[str]) -> str:
     """The stage of a graph that Inductor was given, by the names of its inputs."""
     if any(name.startswith("tangents") for name in names):
         return "backward"
@@ -324,29 +298,19 @@ def _refine(graph: TraceGraph, script: text.Runnable) -> None:
         if isinstance(value, TensorValue) and isinstance(seen, TensorValue):
             if seen.storage in shared:
                 value.storage = seen.storage
-            if all(
-                isinstance(size, int) for size in (*value.shape, *value.stride)
-            ):  # else it is one of the symbols' too
+            if all(isinstance(size, int) for size in (*value.shape, *value.stride)):  # else it is the symbols' too
                 value.offset = seen.offset
                 value.storage_bytes = seen.storage_bytes if seen.storage in shared or seen.offset else None
 
 
 def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
     """The record of each input, with the user's name for it and its role."""
-    dynamo = next(
-        (other for other in compiled.graphs if other.stage == "dynamo" and other.compile_id == graph.compile_id), None
-    )
+    dynamo = compiled.dynamo(graph)
     first = [compiled.sources.get(node.target) for node in dynamo.text.inputs] if dynamo else []
     for node in graph.text.inputs:
         plain = _PLAIN_INPUT.fullmatch(str(node.meta.get("desc") or ""))
         at = int(plain[1]) if plain else len(first)
-        described = (
-            compiled.sources.get(node.target)
-            if graph.stage in _WITH_EXAMPLES
-            else first[at]
-            if at < len(first)
-            else None
-        )
+        described = compiled.sources.get(node.target) if graph.stage in _WITH_EXAMPLES else [*first, None][at]
         if described is not None:
             source, tensor = described
             role = "parameter" if tensor.get("is_parameter") else "buffer" if "._buffers[" in source else "user"
@@ -365,9 +329,7 @@ def _kwargs(graph: TraceGraph, compiled: _Compile) -> dict[str, Arg]:
     stage = graph.stage.removeprefix("post_grad_")
     if stage in ("forward", "backward", "inference") and (stage != graph.stage or stage != "inference"):
         return {"is_backward": stage == "backward", "is_inference": stage == "inference"}
-    dynamo = next(
-        (other for other in compiled.graphs if other.stage == "dynamo" and other.compile_id == graph.compile_id), None
-    )
+    dynamo = compiled.dynamo(graph)
     kwargs: dict[str, Arg] = {}
     if dynamo is not None and stage != "dynamo":
         kwargs = {"num_example_inputs": len(dynamo.names), "num_orig_model_outputs": len(dynamo.text.results)}
@@ -378,8 +340,8 @@ def _kwargs(graph: TraceGraph, compiled: _Compile) -> dict[str, Arg]:
 
 
 def _last(stack: Any) -> dict[str, Any]:
-    frames = [frame for frame in cast("list[Any]", stack) if isinstance(frame, dict)] if isinstance(stack, list) else []
-    return cast("dict[str, Any]", frames[-1]) if frames else {}
+    frames = [frame for frame in stack if isinstance(frame, dict)] if isinstance(stack, list) else []
+    return frames[-1] if frames else {}
 
 
 def _number(value: Any) -> int | float | None:
@@ -394,9 +356,7 @@ def _version(payload: str) -> str:
         decoded = msgspec.json.decode(payload)
     except msgspec.MsgspecError:
         decoded = payload.strip()
-    return str(cast("dict[str, Any]", decoded).get("pytorch_version") or "" if isinstance(decoded, dict) else decoded)[
-        :40
-    ]
+    return str(decoded.get("pytorch_version") or "" if isinstance(decoded, dict) else decoded)[:40]
 
 
 _RUNNABLE = "fx_graph_runnable.py"
@@ -457,45 +417,38 @@ def import_trace(path: Path, out: Path) -> ImportedRun:
     processes = [process for process in processes if process.graphs]
     kind = "structured trace" if traces else "folder of TORCH_COMPILE_DEBUG"
     if not processes:
-        raise CannotImportError(
-            f"{path} cannot be imported", _why_nothing(path, bool(traces or folders), left), _how_to_trace()
-        )
+        why = _why_nothing(path, bool(traces or folders), left)
+        raise CannotImportError(f"{path} cannot be imported", why, _HOW_TO_TRACE)
+    versions = [process.torch for process in processes if process.torch]
+    stages = {graph.stage for process in processes for graph in process.graphs}
     record = RunRecord(
         format=FORMAT,
         command=["graphdbg", "import", path.name],
         inputs_policy=FROM_TRACE,
-        world_size=max(1, len(processes)),
-        versions={"torch": version}
-        if (version := next((process.torch for process in processes if process.torch), ""))
-        else {},
-        stages=[
-            stage for stage in STAGES if any(graph.stage == stage for process in processes for graph in process.graphs)
-        ],
+        world_size=len(processes),
+        versions={"torch": versions[0]} if versions else {},
+        stages=[stage for stage in STAGES if stage in stages],
     )
-    run, count = RunWriter.create(out, record), 0
-    for process in processes:
-        count += _write(run, process, path.name, left)
+    run = RunWriter.create(out, record)
+    count = sum(_write(run, process, path.name, left) for process in processes)
     run.unite()
     return ImportedRun(str(out), kind, count, len(processes), left)
 
 
 def _why_nothing(path: Path, known: bool, left: list[str]) -> str:
+    if known and left:
+        return "; ".join(["no graph in it can be read", *left[:3]])
     if known:
-        return (
-            "; ".join(["no graph in it can be read", *left[:3]])
-            if left
-            else "there is no graph in it: nothing was compiled"
-        )
+        return "there is no graph in it: nothing was compiled"
     if path.is_file():
         return "it is empty" if not path.stat().st_size else "it does not begin as a structured trace does"
     return f"it holds no structured trace (*.log) and no {_RUNNABLE}"
 
 
-def _how_to_trace() -> str:
-    return (
-        "TORCH_TRACE=FOLDER before a program's command makes a trace; where it can run again, record it: "
-        "graphdbg dump SCRIPT"
-    )
+_HOW_TO_TRACE = (
+    "TORCH_TRACE=FOLDER before a program's command makes a trace; where it can run again, record it: "
+    "graphdbg dump SCRIPT"
+)
 
 
 def _write(run: RunWriter, process: Process, source: str, left: list[str]) -> int:
@@ -544,7 +497,5 @@ def _of_folders(folders: list[Path]) -> Process:
 def imported_line(imported: ImportedRun) -> str:
     """One line on the imported run."""
     where = f" of {counted(imported.processes, 'process', 'processes')}" if imported.processes > 1 else ""
-    return (
-        f"{imported.kind}: {counted(imported.graphs, 'graph')}{where}; of inputs only the layout is known, values "
-        "are made up"
-    )
+    graphs = f"{counted(imported.graphs, 'graph')}{where}"
+    return f"{imported.kind}: {graphs}; of inputs only the layout is known, values are made up"

@@ -16,11 +16,14 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
 from sys import intern
 from typing import Any
 
-from ....dumps import syntax
+from ....dumps import syntax, walk
+from ....dumps.allowlist import words
 from ....dumps.errors import DamagedError, UnreadableError
 from ....dumps.expr import evaluate
 from ....dumps.schema import Arg, ConstValue, Dim, GraphBody, NodeRecord, StoredTensor, SymValue, TensorValue, Value
@@ -34,27 +37,20 @@ _OPERATORS: dict[type[ast.AST], str] = {
     ast.GtE: "ge", ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not_",
 }  # fmt: skip
 _IN_PLACE = {"and_": "iand", "or_": "ior"}
-_MEMORY_FORMATS = frozenset({"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"})
-_LAYOUTS = frozenset({"strided", "jagged", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"})
-_BOUND_NN = frozenset(
-    {
-        "avg_pool2d",
-        "avg_pool3d",
-        "gelu",
-        "linear",
-        "log_sigmoid",
-        "one_hot",
-        "scaled_dot_product_attention",
-        "softplus",
-        "softshrink",
-    }
+_MEMORY_FORMATS = words("contiguous_format preserve_format channels_last channels_last_3d")
+_LAYOUTS = words("strided jagged sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc")
+_BOUND_NN = words(
+    """
+    avg_pool2d avg_pool3d gelu linear log_sigmoid one_hot scaled_dot_product_attention softplus softshrink
+    """
 )
-_BOUND = frozenset({
-    "adaptive_avg_pool1d", "avg_pool1d", "bilinear", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "hardshrink",
-    "native_channel_shuffle",
-    "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu",
-})  # fmt: skip
+_BOUND = words(
+    """
+    adaptive_avg_pool1d avg_pool1d bilinear channel_shuffle conv1d conv2d conv3d conv_tbc conv_transpose1d
+    conv_transpose2d conv_transpose3d cosine_similarity hardshrink native_channel_shuffle pairwise_distance pdist
+    pixel_shuffle pixel_unshuffle prelu
+    """
+)
 """Functions that torch.nn.functional has from elsewhere as they are; a record names them there."""
 _KINDS = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat", "c": "complex"}
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?([A-Za-z]+(?::\d+)?)?")
@@ -171,14 +167,8 @@ def saved_name(path: list[str]) -> str:
 
 
 def _forward(node: ast.ClassDef) -> ast.FunctionDef | None:
-    return next(
-        (
-            statement
-            for statement in node.body
-            if isinstance(statement, ast.FunctionDef) and statement.name == "forward"
-        ),
-        None,
-    )
+    functions = (each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "forward")
+    return next(functions, None)
 
 
 def dotted(node: ast.expr) -> list[str]:
@@ -208,17 +198,11 @@ class _Reader:
         function = _forward(node)
         assert function is not None
         self.line = function.lineno
-        arguments = [
-            argument for argument in (*function.args.posonlyargs, *function.args.args) if argument.arg != "self"
-        ]
-        bound = [
-            declared for declared in function.body if isinstance(declared, ast.AnnAssign) and declared.value is None
-        ]
-        given = [(declared.target, declared.annotation) for declared in bound] or [
-            (declared.arg, declared.annotation) for declared in arguments
-        ]
-        for target, annotation in given:
-            name = target if isinstance(target, str) else target.id if isinstance(target, ast.Name) else ""
+        arguments = [*function.args.posonlyargs, *function.args.args]
+        bound = [each for each in function.body if isinstance(each, ast.AnnAssign) and each.value is None]
+        declared = [(getattr(each.target, "id", ""), each.annotation) for each in bound]
+        given = declared or [(each.arg, each.annotation) for each in arguments if each.arg != "self"]
+        for name, annotation in given:
             self.nodes[name] = NodeRecord(name, "placeholder", name, value=value_of(annotation))
         self._beside(function.lineno, function.body[0].lineno if not bound else bound[-1].lineno)
         for statement in function.body:
@@ -243,22 +227,15 @@ class _Reader:
             if statement.value is not None:
                 self._assign(statement, statement.target, statement.annotation, statement.value)
         elif isinstance(statement, ast.Assign):
-            dead = isinstance(statement.value, ast.Constant) and statement.value.value is None
-            flat = (
-                dotted(statement.value.func)[-1:] == ["tree_flatten_spec"]
-                if isinstance(statement.value, ast.Call)
-                else False
-            )
+            value = statement.value
+            dead = isinstance(value, ast.Constant) and value.value is None
+            flat = isinstance(value, ast.Call) and dotted(value.func)[-1:] == ["tree_flatten_spec"]
             if not dead and not flat:
-                self._assign(statement, statement.targets[0], None, statement.value)
+                self._assign(statement, statement.targets[0], None, value)
         elif isinstance(statement, ast.AugAssign):
-            name = _OPERATORS[type(statement.op)]
-            used = self._reference(statement.target)
-            self.pending = (
-                used,
-                f"operator.{_IN_PLACE.get(name, 'i' + name)}",
-                [{"node": used}, self.argument(statement.value)],
-            )
+            name, used = _OPERATORS[type(statement.op)], self._reference(statement.target)
+            target = f"operator.{_IN_PLACE.get(name, 'i' + name)}"
+            self.pending = used, target, [{"node": used}, self.argument(statement.value)]
         elif isinstance(statement, ast.Return):
             self._output(statement)
         elif not isinstance(statement, ast.Pass):
@@ -270,9 +247,7 @@ class _Reader:
         if isinstance(value, ast.Name):
             used = self._reference(value)
             if self.pending is not None and self.pending[0] == used:
-                self._node(
-                    statement, NodeRecord(target.id, "call_function", self.pending[1], self.pending[2]), annotation
-                )
+                self._node(statement, NodeRecord(target.id, "call_function", *self.pending[1:]), annotation)
                 self.pending = None
                 return
             if self.nodes[used].op != "placeholder":
@@ -326,9 +301,7 @@ class _Reader:
         raise self._fail(value, "it is not a call")
 
     def _operator(self, name: str, operator: str, *operands: ast.expr) -> NodeRecord:
-        return NodeRecord(
-            name, "call_function", f"operator.{operator}", [self.argument(operand) for operand in operands]
-        )
+        return NodeRecord(name, "call_function", f"operator.{operator}", [*map(self.argument, operands)])
 
     def _called(self, name: str, call: ast.Call) -> NodeRecord:
         args = [self.argument(arg) for arg in call.args]
@@ -438,16 +411,12 @@ def _constant(value: Any) -> Arg:
 
 def symbols_in(body: GraphBody) -> list[str]:
     """The symbols that values of a graph are written with, each once."""
-    symbols: dict[str, None] = {}
-    for node in body.nodes:
+    parts: list[Any] = []
+    for node in walk.nodes(body):
         value = node.value
-        parts = [*value.shape, *value.stride, value.offset] if isinstance(value, TensorValue) else []
+        parts += [*value.shape, *value.stride, value.offset] if isinstance(value, TensorValue) else []
         parts += [value.expr] if isinstance(value, SymValue) else []
-        for part in parts:
-            symbols.update(dict.fromkeys(_SYMBOL.findall(part) if isinstance(part, str) else ()))
-    for subgraph in body.subgraphs.values():
-        symbols.update(dict.fromkeys(symbols_in(subgraph)))
-    return list(symbols)
+    return list(dict.fromkeys(name for part in parts if isinstance(part, str) for name in _SYMBOL.findall(part)))
 
 
 ROOMS = {"_inductor": "inductor", "_dynamo": "dynamo", "_functorch": "functorch"}
@@ -486,22 +455,16 @@ def read(text: str) -> Runnable:
 
 def _setting(statement: ast.Assign, script: Runnable) -> None:
     path, value = dotted(statement.targets[0]), statement.value
-    if (
-        len(path) == 1
-        and isinstance(value, ast.Constant)
-        and type(value.value) is int
-        and _SYMBOL_NAME.fullmatch(path[0])
-    ):
-        script.hints[path[0]] = value.value  # s27 = 12
+    number = value.value if isinstance(value, ast.Constant) else None
+    if len(path) == 1 and type(number) is int and _SYMBOL_NAME.fullmatch(path[0]):
+        script.hints[path[0]] = number  # s27 = 12
     if path[0:1] != ["torch"] or path[2:3] != ["config"] or path[1] not in ROOMS or len(path) < 4:
         return
     room, name = ROOMS[path[1]], ".".join(path[3:])
     if name in OF_REPROS.get(room, ()):
         return
-    try:
+    with suppress(UnreadableError):  # a function or an object: no setting that has a saved form
         script.config.setdefault(room, {})[name] = literal(value)
-    except UnreadableError:  # a function or an object: no setting that has a saved form
-        return
 
 
 def _inputs(function: ast.FunctionDef, hints: dict[str, int]) -> list[Value | None]:
@@ -512,15 +475,11 @@ def _inputs(function: ast.FunctionDef, hints: dict[str, int]) -> list[Value | No
         if not isinstance(call, ast.Call):
             continue
         kind, named = dotted(call.func)[-1:], {word.arg: word.value for word in call.keywords}
-        if (
-            kind == ["storage"]
-            and isinstance(statement, ast.Assign)
-            and isinstance(statement.targets[0], ast.Name)
-            and len(call.args) > 1
-        ):
+        target = dotted(statement.targets[0]) if isinstance(statement, ast.Assign) else []
+        if kind == ["storage"] and len(target) == 1 and len(call.args) > 1:
             device = literal(named["device"]) if "device" in named else {"device": "cpu"}
             place = str(device["device"]) if isinstance(device, dict) else "cpu"
-            storages[statement.targets[0].id] = len(storages), _size(call.args[1], hints), intern(place)
+            storages[target[0]] = len(storages), _size(call.args[1], hints), intern(place)
         elif kind == ["tensor"] and len(call.args) > 1 and isinstance(call.args[0], ast.Name):
             values.append(_tensor(call, named, storages[call.args[0].id], hints))
         elif kind == ["symint"]:
@@ -562,9 +521,4 @@ def _size(node: ast.expr, hints: dict[str, int]) -> int:
 
 def _contiguous(shape: list[int]) -> list[int]:
     """The strides that torch leaves out: 1 for the last, and each the product of the sizes behind it."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return strides[::-1]
+    return [prod(max(size, 1) for size in shape[at + 1 :]) for at in range(len(shape))]

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....dumps.walk import user_frame
+from ....dumps.wording import listed
 
 if TYPE_CHECKING:
     from ..stage import Work
@@ -83,24 +84,18 @@ class Explained:
             for node in self.nodes[:_NODES_SHOWN]:
                 seen = f"{node.line or 'no user line is known'}  {node.code}".rstrip()
                 lines.append(f"  {node.node:{width}}  {node.op:{op_width}}  {seen}")
-            if more := len(self.nodes) - _NODES_SHOWN:
-                lines += [f"  ... {more} more"] if more > 0 else []
-        if self.compiler_line:
-            lines.append(self.compiler_line)
-        if self.excerpt:
-            lines.append(self.excerpt)
-        return "\n".join([*lines, *self.notes])
+            if (more := len(self.nodes) - _NODES_SHOWN) > 0:
+                lines.append(f"  ... {more} more")
+        return "\n".join([*lines, *filter(None, (self.compiler_line, self.excerpt)), *self.notes])
 
     def behind(self) -> str:
         """Kernel or pass, and nodes with their user lines, in one line; "" where none is known."""
-        nodes = [f"{node.node} ({node.line})" if node.line else node.node for node in self.nodes]
-        more = f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""
-        named = ", ".join(nodes[:4]) + more
+        named = listed((f"{node.node} ({node.line})" if node.line else node.node for node in self.nodes), 4)
         if self.kernel:
-            return f"in the kernel {self.kernel}" + (f", made of {named}" if nodes else "")
+            return f"in the kernel {self.kernel}" + (f", made of {named}" if named else "")
         if self.pass_name:
-            return f"in the pass {self.pass_name}" + (f", at {named}" if nodes else "")
-        return f"at {named}" if nodes else ""
+            return f"in the pass {self.pass_name}" + (f", at {named}" if named else "")
+        return f"at {named}" if named else ""
 
 
 @dataclass
@@ -149,10 +144,7 @@ class ErrorContext:
 
     def find(self, *names: str) -> BaseException | None:
         """The first in the chain of a class with one of these names; torch keeps most of its classes to itself."""
-        for error in self.chain:
-            if any(cls.__name__ in names for cls in type(error).__mro__):
-                return error
-        return None
+        return next((error for error in self.chain if any(cls.__name__ in names for cls in type(error).__mro__)), None)
 
     def text(self) -> str:
         """The texts of the whole chain, and with them what a compile worker wrote about the error of its own
@@ -161,12 +153,7 @@ class ErrorContext:
 
     def cause(self) -> BaseException:
         """What was raised first inside torch's wrappers of errors."""
-        cause = self.error
-        for error in self.chain:
-            if not (getattr(error, "inner_exception", None) or type(error).__name__ == "LoweringException"):
-                return error
-            cause = error
-        return cause
+        return next((error for error in self.chain if not _is_wrapper(error)), self.chain[-1])
 
     def said(self) -> str:
         """The first lines of the cause, with its type where it is no plain sentence; of a worker's error the last
@@ -221,6 +208,10 @@ class ErrorContext:
         return self.told(kind, what, why, fix, nodes=of_kernel(self, kernel), kernel=kernel, **more)
 
 
+def _is_wrapper(error: BaseException) -> bool:
+    return bool(getattr(error, "inner_exception", None)) or type(error).__name__ == "LoweringException"
+
+
 def chain_of(error: BaseException) -> list[BaseException]:
     """An error, then what it wraps, outermost first."""
     chain = [error]
@@ -254,8 +245,7 @@ def running(frames: Sequence[FrameType]) -> list[Any]:
 
     Interpreters first, then locals of frames that are nodes or made from nodes.
     """
-    ran = [node for frame in reversed(frames) if (node := _interpreted(frame)) is not None]
-    if ran:
+    if ran := [node for frame in reversed(frames) if (node := _interpreted(frame)) is not None]:
         return list(dict.fromkeys(ran))
     for frame in reversed(frames):
         if frame.f_code.co_filename.endswith(("compile_fx/pipeline.py", "compile_fx/inner.py")):
@@ -271,17 +261,15 @@ def running(frames: Sequence[FrameType]) -> list[Any]:
 def interpreter(frames: Sequence[FrameType]) -> Any:
     """The innermost interpreter of a graph that was running, which has the values of nodes in `env`; None where none
     was."""
-    for frame in reversed(frames):
-        if _interpreted(frame) is not None:
-            return frame.f_locals.get("self")
-    return None
+    return next((frame.f_locals.get("self") for frame in reversed(frames) if _interpreted(frame) is not None), None)
 
 
 def of_kernel(case: ErrorContext, kernel: str) -> list[NodeAt]:
     """The nodes that a kernel was made of, by Inductor's comment above it, else by the buffers that it writes."""
     if not kernel or not case.code:
         return []
-    comment = _comment_above(case.code, kernel)
+    above = re.search(rf"^((?:#.*\n)+){re.escape(kernel)} = ", case.code, re.MULTILINE)  # Inductor's lines
+    comment = above[1] if above else ""
     known = {node.name: node for node in case.gm.graph.nodes} if hasattr(case.gm, "graph") else {}
     named = [(match[1], match[3] or "") for match in _GRAPH_LINE.finditer(comment) if match[2] != "PlaceHolder"]
     if named:
@@ -325,16 +313,8 @@ def _origins(value: Any) -> list[Any]:
 
 
 def _origins_of_ir(value: Any) -> list[Any]:
-    origins = value.__dict__.get("origins") if hasattr(value, "__dict__") else None
-    if origins is None or isinstance(origins, str):
-        return []
-    return [node for node in origins if _is_node(node)]
-
-
-def _comment_above(text: str, kernel: str) -> str:
-    """Inductor's comment lines right above the definition of a kernel."""
-    match = re.search(rf"^((?:#.*\n)+){re.escape(kernel)} = ", text, re.MULTILINE)
-    return match[1] if match else ""
+    origins = getattr(value, "__dict__", {}).get("origins")
+    return [] if origins is None or isinstance(origins, str) else [node for node in origins if _is_node(node)]
 
 
 def _writing(case: ErrorContext, kernel: str) -> list[Any]:

@@ -36,7 +36,7 @@ _SOURCE = (".cpp", ".cc", ".cu", ".c")
 
 @dataclass
 class SourceError:
-    """Where a compiler found an error. `column` is None where it names none; `said` is its message."""
+    """Where a compiler found an error. `line` is 0 and `column` None where it names none; `said` is its message."""
 
     file: str
     line: int
@@ -74,18 +74,15 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
     source = _read(place.file)
     inside = enclosing_function(source, place.line)  # `kernel` in a file of one; the wrapper knows its name
     kernel = inside if inside and inside != "kernel" else kernel_of(case.code, source)
-    return case.told_of_kernel(
-        kernel,
-        "C++ compile error",
-        f"the C++ compiler refused the kernel {kernel}" if kernel else failed,
-        source_error.said,
-        _FIX,
-        file=place.file,
-        line=place.line,
-        column=place.column,
-        excerpt=excerpt(source, place.line, place.column),
-        compiler_line=source_error.whole,
-    )
+    what = f"the C++ compiler refused the kernel {kernel}" if kernel else failed
+    return _refused(case, kernel, "C++ compile error", what, place, source)
+
+
+def _refused(case: ErrorContext, kernel: str, kind: str, what: str, error: SourceError, source: str) -> Explained:
+    """The account of an error that a compiler found in a source."""
+    place: dict[str, Any] = {"file": error.file, "line": error.line or None, "column": error.column}
+    around = excerpt(source, error.line, error.column)
+    return case.told_of_kernel(kernel, kind, what, error.said, _FIX, **place, excerpt=around, compiler_line=error.whole)
 
 
 def _in_source(error: SourceError, output: str, sources: list[str]) -> SourceError:
@@ -172,35 +169,17 @@ def not_python(case: ErrorContext, _: Any) -> Explained | None:
     source = _read(file)
     kernel = kernel_of(case.code, source) or _named(case, "")
     what = f"the source of the Triton kernel {kernel} is no Python" if kernel else "the generated code is no Python"
-    return case.told_of_kernel(
-        kernel,
-        _TRITON if kernel else "generated code is no Python",
-        what,
-        said,
-        _FIX,
-        file=file,
-        line=line,
-        column=column,
-        excerpt=excerpt(source, line, column),
-        compiler_line=f"{file}:{line}:{f'{column}:' if column else ''} SyntaxError: {said}",
-    )
+    whole = f"{file}:{line}:{f'{column}:' if column else ''} SyntaxError: {said}"
+    kind = _TRITON if kernel else "generated code is no Python"
+    return _refused(case, kernel, kind, what, SourceError(file, line, column, said, whole), source)
 
 
 def _told(case: ErrorContext, kernel: str, said: str, source: str, line: int | None, column: int | None) -> Explained:
     column = None if column is None else column + 1  # Python's count from 0
     first = said.splitlines()[0] if said else "no reason is given"
     at = f"{kernel or 'kernel'}:{line}:{column}: " if line is not None else ""
-    return case.told_of_kernel(
-        kernel,
-        _TRITON,
-        f"Triton could not compile the kernel {kernel}".rstrip(),
-        first,
-        _FIX,
-        line=line,
-        column=column,
-        excerpt=excerpt(source, line, column) if line is not None else "",
-        compiler_line=f"{at}error: {first}",
-    )
+    what, error = f"Triton could not compile the kernel {kernel}".rstrip(), f"{at}error: {first}"
+    return _refused(case, kernel, _TRITON, what, SourceError("", line or 0, column, first, error), source)
 
 
 def _is_import(case: ErrorContext) -> bool:
@@ -210,20 +189,11 @@ def _is_import(case: ErrorContext) -> bool:
 
 def _named(case: ErrorContext, source: str) -> str:
     """The name that the wrapper has for the kernel; its function may be called `triton_` in all of them."""
-    text = case.code
-    known = kernels(text)
-    for frame in case.inwards():
-        for local in ("kernel_name", "key", "name"):
-            value = frame.f_locals.get(local)
-            if isinstance(value, str) and value in known:
-                return value
-    for name in re.findall(r"^Name=(\w+)", case.text(), re.MULTILINE):
-        if name in known:
-            return name
-    if source and (kernel := kernel_of(text, source)):
-        return kernel
-    function = _DEF.search(source)
-    return function[1] if function else ""
+    known, function = kernels(case.code), _DEF.search(source)
+    values = [frame.f_locals.get(local) for frame in case.inwards() for local in ("kernel_name", "key", "name")]
+    values += re.findall(r"^Name=(\w+)", case.text(), re.MULTILINE)
+    named = next((value for value in values if isinstance(value, str) and value in known), "")
+    return named or kernel_of(case.code, source) or (function[1] if function else "")
 
 
 def _after_caret(text: str) -> tuple[str, str]:
@@ -272,23 +242,15 @@ def kernels(generated: str) -> dict[str, str]:
 
 def kernel_of(generated: str, source: str) -> str:
     """The kernel of a wrapper whose source this is, or contains; "" where it is none."""
-    wanted = _body(source)
-    if wanted:
-        for name, text in kernels(generated).items():
-            body = _body(text)
-            if body and (body in wanted or wanted in body):
-                return name
-    return ""
+    wanted, bodies = _body(source), {name: _body(text) for name, text in kernels(generated).items()}
+    alike = (name for name, body in bodies.items() if wanted and body and (body in wanted or wanted in body))
+    return next(alike, "")
 
 
 def enclosing_function(source: str, line: int) -> str:
     """The C++ function that a line stands in, by the last definition above it; "" when there is none."""
-    name = ""
-    for match in _FUNCTION.finditer(source):
-        if source.count("\n", 0, match.start(1)) + 1 > line:
-            break
-        name = match[1]
-    return name
+    above = [match[1] for match in _FUNCTION.finditer(source) if source.count("\n", 0, match.start(1)) < line]
+    return above[-1] if above else ""
 
 
 def _body(source: str) -> str:
@@ -446,12 +408,11 @@ def too_old(case: ErrorContext, error: Any) -> Explained:
 
 
 def _gpu(case: ErrorContext) -> str:
-    for frame in case.inwards():
-        if (properties := frame.f_locals.get("device_props")) is not None:
-            major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
-            capability = f" (compute capability {major}.{minor})" if major is not None else ""
-            return f"{getattr(properties, 'name', 'this GPU')}{capability}"
-    return "this GPU"
+    found = (frame.f_locals.get("device_props") for frame in case.inwards())
+    properties = next((known for known in found if known is not None), None)
+    major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
+    capability = f" (compute capability {major}.{minor})" if major is not None else ""
+    return f"{getattr(properties, 'name', 'this GPU')}{capability}"
 
 
 def _values(case: ErrorContext) -> list[str]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import linecache
 import re
+import traceback
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from ....dumps.errors import GraphdbgError
+from ....dumps.wording import error_line
 from ..passes import GROUPS, NamedPass, known, resolve
 from .case import ErrorContext, Explained, interpreter
 from .compilers import excerpt
@@ -37,7 +38,7 @@ def depends_on_data(case: ErrorContext, error: Any) -> Explained:
     return case.told_of_nodes(
         "depends on data",
         f"{case.op} cannot be compiled{case.where}",
-        f"its result depends on values that are known at run time alone: {_first(error)}",
+        f"its result depends on values that are known at run time alone: {error_line(error)}",
         settings.get(type(error).__name__, "say what is known of the value by torch._check(...)"),
     )
 
@@ -83,7 +84,7 @@ def aliases(case: ErrorContext, _: Any) -> Explained | None:
     return case.told_of_nodes(
         _UNSUPPORTED,
         f"{case.op} cannot be made functional{case.where}",
-        _first(error),
+        error_line(error),
         "define it with torch.library.custom_op(..., mutates_args=...), which returns nothing that aliases an argument",
     )
 
@@ -115,11 +116,9 @@ def no_operator(case: ErrorContext, _: Any) -> Explained | None:
 
 
 def _makes_fallback(frame: Any) -> bool:
-    code, own = frame.f_code, frame.f_locals.get("self", frame.f_locals.get("cls"))
-    if code.co_name in ("make_fallback", "fallback_handler"):
-        return True
+    own = frame.f_locals.get("self", frame.f_locals.get("cls"))
     kind = own if isinstance(own, type) else type(own)
-    return kind.__name__ == "FallbackKernel"
+    return frame.f_code.co_name in ("make_fallback", "fallback_handler") or kind.__name__ == "FallbackKernel"
 
 
 def _schema_name(op: str) -> str:
@@ -127,10 +126,6 @@ def _schema_name(op: str) -> str:
     namespace, _, rest = op.partition(".")
     name, _, overload = rest.rpartition(".")
     return f"{namespace}::{name}" + ("" if overload == "default" else f".{overload}") if name else op
-
-
-def _first(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 _SAID = re.compile(
@@ -142,21 +137,19 @@ _SAID = re.compile(
 
 def mixed(case: ErrorContext, _: Any) -> Explained | None:
     """Fake propagation in capture or post_grad, or a lowering, met operands on more than one device."""
-    if not any(_SAID.search("\n".join(str(error).splitlines()[:2])) for error in case.chain):
-        return None
-    if not case.running:
+    said = any(_SAID.search("\n".join(str(error).splitlines()[:2])) for error in case.chain)
+    if not said or not case.running:
         return None
     node, run_by = case.running[0], interpreter(case.frames)
     where = [(operand, device) for operand in node.all_input_nodes if (device := _device(operand, run_by))]
     places = [f"{operand.name} is on {device}{_from(operand, device, run_by)}" for operand, device in where]
     devices = list(dict.fromkeys(device for _, device in where))
+    choice = f", {' or '.join(devices)}" if len(devices) > 1 else ""
     return case.told_of_nodes(
         "device mismatch",
         f"{case.op} cannot be compiled (node {node.name}): its operands are on different devices",
         ", ".join(places) if len(devices) > 1 else f"{case.said()} ({', '.join(places)})",
-        f"move them to one device before the model is compiled, {' or '.join(devices)}"
-        if len(devices) > 1
-        else "move all of them to one device before the model is compiled",
+        f"move {'them' if len(devices) > 1 else 'all of them'} to one device before the model is compiled{choice}",
     )
 
 
@@ -182,19 +175,17 @@ def _from(node: Any, device: str, run_by: Any) -> str:
     if node.op == "placeholder":
         user = name_of(node).user
         return f" (the input {user})" if user and user != node.name else " (an input of the graph)"
-    seen: dict[Any, None] = {}
-    waiting = list(node.all_input_nodes)
+    seen, waiting = set[Any](), list(node.all_input_nodes)
     while waiting:
-        at_one = waiting.pop()
-        if at_one not in seen:
-            seen[at_one] = None
+        if (at_one := waiting.pop()) not in seen:
+            seen.add(at_one)
             waiting += at_one.all_input_nodes
     inputs = sorted(placeholder for placeholder in seen if placeholder.op == "placeholder")
     there = [placeholder for placeholder in inputs if _device(placeholder, run_by) == device] or inputs
     if not there:
         return ""
     names = ", ".join(str(name_of(placeholder)) for placeholder in there[:4]) + (" ..." if len(there) > 4 else "")
-    return f" (from the input {names})" if len(there) == 1 else f" (from the inputs {names})"
+    return f" (from the input{'s' * (len(there) > 1)} {names})"
 
 
 _GROUPS = {**GROUPS, "_run_pre_dispatch_passes": "pre_grad"}
@@ -223,10 +214,8 @@ def anything(case: ErrorContext) -> Explained:
     fix = "ask graphdbg bisect for the pass or setting behind it, minify for the smallest graph that fails"
     if case.find("LoweringException") is not None and case.nodes:
         kind, what = "lowering failed", f"the lowering of {case.op}"
-        fix = (
-            "ask graphdbg bisect whether a fallback of this operator avoids it; minify makes the smallest graph that "
-            "fails"
-        )
+        asks = "ask graphdbg bisect whether a fallback of this operator avoids it"
+        fix = f"{asks}; minify makes the smallest graph that fails"
     return case.told_of_nodes(kind, f"{what} failed{_at(case.nodes)}", case.said(), fix, **_raised(case))
 
 
@@ -245,7 +234,7 @@ def pass_named(case: ErrorContext) -> tuple[str, str] | None:
             name = name or str(getattr(own, "passname", ""))
             function, expected = _given(frame.f_locals.get("pass_fn")), False
         elif expected and "compile_fx/passes" not in code.co_filename:
-            name, expected = _function(frame), False
+            name, expected = "" if code.co_name.startswith("<") else code.co_name, False
     if not group:
         return None
     row = _row(f"{group}.{name}")
@@ -280,26 +269,16 @@ def _given(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__) if function is not None else ""
 
 
-def _function(frame: FrameType) -> str:
-    return "" if frame.f_code.co_name.startswith("<") else frame.f_code.co_name
-
-
 def _at(nodes: list[Any]) -> str:
     return f" at the node {nodes[0].node} ({nodes[0].line or 'no user line is known'})" if nodes else ""
 
 
 def _raised(case: ErrorContext) -> dict[str, Any]:
     """File and line that raised; outside torch with the source around it."""
-    cause = case.cause()
-    trace = cause.__traceback__ or case.error.__traceback__
-    if trace is None:
+    walked = list(traceback.walk_tb(case.cause().__traceback__ or case.error.__traceback__))
+    if not walked:
         return {}
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-    details: dict[str, Any] = {"file": file, "line": line}
-    name = trace.tb_frame.f_code.co_name
-    details["compiler_line"] = f"raised at {file}:{line} in {name}"
-    if "torch" not in Path(file).parts:
-        details["excerpt"] = excerpt("".join(linecache.getlines(file)), line)
-    return details
+    code, line = walked[-1][0].f_code, walked[-1][1]
+    source = "" if "torch" in Path(code.co_filename).parts else "".join(linecache.getlines(code.co_filename))
+    raised = f"raised at {code.co_filename}:{line} in {code.co_name}"
+    return {"file": code.co_filename, "line": line, "compiler_line": raised, "excerpt": excerpt(source, line)}

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -39,20 +39,18 @@ def told(skip: Collection[tuple[str, str]], reports: Collection[PassReport]) -> 
 
 def _told(stage: str, name: str, reports: Collection[PassReport]) -> str:
     group, _, pattern = name.partition("/")
-    mine = [run for run in reports if run.stage == stage and (run.name == group or _of_family(stage, group, run.name))]
+    mine = [
+        run
+        for run in reports
+        if run.stage == stage and group in (run.name, getattr(known(stage, run.name), "name", ""))
+    ]
     if pattern:
         count = sum(match.skipped for report in mine for match in report.matched if same_pattern(match.name, pattern))
         met = f"kept from {counted(count, 'match')}"
         return f"{stage}.{name}: {met}" if count else f"{stage}.{name} matched nothing in this graph: nothing skipped"
     count = sum(bool(report.skipped_because) for report in mine)
-    if not count:
-        return f"{stage}.{name} did not run for this graph: nothing skipped"
-    return f"{stage}.{name}: skipped {counted(count, 'time')}"
-
-
-def _of_family(stage: str, group: str, name: str) -> bool:
-    row = known(stage, name)
-    return row is not None and row.name == group
+    told = f": skipped {counted(count, 'time')}" if count else " did not run for this graph: nothing skipped"
+    return f"{stage}.{name}{told}"
 
 
 __all__ = [
@@ -138,10 +136,8 @@ def listing() -> str:
 
 def known(stage: str, name: str) -> NamedPass | None:
     """The row of a pass, also of one of a family (`custom_backend_passes_cuda`)."""
-    exact = PASSES.get((stage, name))
-    if exact is not None:
-        return exact
-    return next((row for row in PASSES.values() if row.stage == stage and fnmatchcase(name, row.name)), None)
+    of_family = (row for row in PASSES.values() if row.stage == stage and fnmatchcase(name, row.name))
+    return PASSES.get((stage, name)) or next(of_family, None)
 
 
 def resolve(name: str) -> list[tuple[str, str]]:
@@ -196,9 +192,7 @@ def patterns_of(pattern: str) -> tuple[str, ...]:
 
 def _split(name: str) -> tuple[str | None, str]:
     head, dot, rest = name.partition(".")
-    if not dot or head not in _STAGES:
-        return None, name
-    return _STAGES[head], rest
+    return (_STAGES[head], rest) if dot and head in _STAGES else (None, name)
 
 
 def _row(key: tuple[str, str]) -> NamedPass:
@@ -207,27 +201,18 @@ def _row(key: tuple[str, str]) -> NamedPass:
     return row
 
 
-def _called(name: str, stages: Iterable[str]) -> Iterator[NamedPass]:
-    for row in PASSES.values():
-        if row.stage in stages and (row.name == name or name in row.aliases or _member(row, name)):
-            yield row
+def _called(name: str, stages: Iterable[str]) -> list[NamedPass]:
+    rows = [row for row in PASSES.values() if row.stage in stages]
+    return [row for row in rows if fnmatchcase(name, row.name) or name in (*row.aliases, row.name.rstrip("_*"))]
 
 
 def _own(row: NamedPass, name: str) -> str:
-    return name if "*" in row.name and fnmatchcase(name, row.name) else row.name
+    return name if fnmatchcase(name, row.name) else row.name
 
 
-def _member(row: NamedPass, name: str) -> bool:
-    return "*" in row.name and (fnmatchcase(name, row.name) or name == row.name.rstrip("_*"))
-
-
-def _with_pattern(name: str, stages: Iterable[str]) -> Iterator[NamedPass]:
-    wanted = patterns_of(name)
-    for row in PASSES.values():
-        if row.stage in stages and any(
-            fnmatchcase(each, glob) or each == glob for each in wanted for glob in row.patterns
-        ):
-            yield row
+def _with_pattern(name: str, stages: Iterable[str]) -> list[NamedPass]:
+    rows, wanted = [row for row in PASSES.values() if row.stage in stages], patterns_of(name)
+    return [row for row in rows if any(fnmatchcase(each, glob) for each in wanted for glob in row.patterns)]
 
 
 def _why(bare: str, stages: Iterable[str]) -> str:

@@ -230,7 +230,8 @@ def _called(row: NamedPass, watch: StageWatch, *args: Any, **_: Any) -> tuple[st
 def _observed(watch: StageWatch, observer: Any, pass_fn: Function) -> tuple[str, Any, Any] | None:
     if GROUPS.get(observer.subsystem or "") not in (None, watch.stage):
         return None
-    return "group_batch_fusion_passes" if is_group_fusion(pass_fn) else observer.passname, observer.gm, None
+    fused = getattr(pass_fn, "func", None) is t.group_batch_fusion_passes  # it has the observer's name of another
+    return "group_batch_fusion_passes" if fused else observer.passname, observer.gm, None
 
 
 def _applied(bare: dict[int, tuple[str, str]], watch: StageWatch, group: Any, gm: Any) -> tuple[str, Any, Any] | None:
@@ -273,8 +274,3 @@ def function_name(function: Callable[..., Any]) -> str:
     """What torch calls a pass before dispatch: its function's name, or that of the group whose `apply` it is."""
     group = getattr(function, "__self__", None)
     return str(getattr(group, "pass_name", None) or getattr(function, "__name__", "")).lstrip("_")
-
-
-def is_group_fusion(function: Callable[..., Any]) -> bool:
-    """Whether a pass is torch's group fusion, which has the observer's name of another in post_grad."""
-    return getattr(function, "func", None) is t.group_batch_fusion_passes

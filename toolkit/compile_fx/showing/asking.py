@@ -47,8 +47,7 @@ def entry_of(saved: SavedGraph, package: str = "") -> str:
     """The first stage that runs for a graph; what becomes a package goes through all of them."""
     if package:
         return NAMES[0]
-    training = saved.stage in ("joint", "joint_passed") and "num_fwd_outputs" in saved.record.compile_kwargs
-    return first_stage(saved.stage, training_joint=training)
+    return first_stage(saved.stage, training_joint=saved.stage in ("joint", "joint_passed") and _has_backward(saved))
 
 
 def sibling(saved: SavedGraph, stages: Sequence[str]) -> str:
@@ -58,11 +57,8 @@ def sibling(saved: SavedGraph, stages: Sequence[str]) -> str:
         return ""
     head = saved.local_id.rpartition("/")[0]
     same = [graph for graph in saved.run.graphs() if graph.local_id.rpartition("/")[0] == head]
-    for stage in stages:
-        for graph in same:
-            if graph.stage == stage and graph.id != saved.id:
-                return address(graph)
-    return ""
+    found = (graph for stage in stages for graph in same if graph.stage == stage and graph.id != saved.id)
+    return next(map(address, found), "")
 
 
 def check_stage(saved: SavedGraph, name: str, option: str) -> None:
@@ -136,11 +132,9 @@ def target_for(saved: SavedGraph, named: str | None) -> str:
     """The GPU that kernels are written for: the one that was named, that of the recording, or the usual one."""
     if named is not None:
         return target_of(named).name
-    for file in saved.code_files():
-        match = _RECORDED_ON.search(file.read_text()) if file.name == "output_code.py" else None
-        if match is not None and int(match.group(1)) in CHIPS:
-            return f"cuda:{match.group(1)}"
-    return DEFAULT
+    codes = [file.read_text() for file in saved.code_files() if file.name == "output_code.py"]
+    recorded = [match[1] for code in codes if (match := _RECORDED_ON.search(code)) and int(match[1]) in CHIPS]
+    return f"cuda:{recorded[0]}" if recorded else DEFAULT
 
 
 def check_package(path: Path, others: Mapping[str, object]) -> None:
@@ -283,8 +277,7 @@ class _Telling:
 
     def interrupted(self) -> None:
         """Records the user's Ctrl-C."""
-        part, stage = self.open[-1] if self.open else ("", "loading the graph")
-        self._died(part, stage, INTERRUPTED, "interrupted", "")
+        self._died(*(self.open[-1] if self.open else ("", "loading the graph")), INTERRUPTED, "interrupted", "")
 
     def _died(self, part: str, stage: str, kind: str, how: str, output: str) -> None:
         advice = {

@@ -38,7 +38,7 @@ from ...live.case import Case, Live, follow_saved
 from ...live.eager import copy_graph
 from ...live.entries import mode_of, patterns_without_device, shared_fakes
 from ...live.spec import FULL_STAGES, ReplaySpec, in_force, settings
-from ...triton.emission import architecture, triton_sources
+from ...triton.emission import architecture, emitted_kernels, triton_sources
 from ...triton.needs import require_triton
 from ...triton.pretended import pretending
 from ...triton.retarget import put, retargeted
@@ -104,15 +104,9 @@ class KernelWatch(Observer):
 
 def _without(names: dict[Any, str], known: dict[str, list[str]], before: Sequence[str]) -> dict[str, str]:
     """Nodes that no kernel names, with the reason."""
-    reasons: dict[str, str] = {}
-    present = set(names.values())
-    for node, name in names.items():
-        if node.op == "call_function" and name not in known:
-            reasons[name] = _why_none(node, known, names)
-    for name in before:
-        if name not in present:
-            reasons[name] = REWRITTEN
-    return reasons
+    here = [(node, name) for node, name in names.items() if node.op == "call_function" and name not in known]
+    gone = [name for name in before if name not in set(names.values())]
+    return {name: _why_none(node, known, names) for node, name in here} | dict.fromkeys(gone, REWRITTEN)
 
 
 def _why_none(node: Any, known: dict[str, list[str]], names: dict[Any, str]) -> str:
@@ -226,18 +220,15 @@ class Teller(Observer):
         if text is None:
             return
         for name, source in generated.split(text).items():
-            whole = name == generated.WHOLE
-            self._write(
-                part, name if whole else f"kernels/{name}", source if whole else self._headed(part, name, source)
-            )
+            if name == generated.WHOLE:
+                self._write(part, name, source)
+            else:
+                self._write(part, f"kernels/{name}", self._headed(part, name, source))
         if extra:
             self._write(part, "kernels/all.cpp", extra)
 
     def _compile_kernels(self, work: Work, part: str) -> None:
         """Every form of each Triton kernel, for the pretended GPU."""
-        from ...triton.emission import emitted_kernels
-        from ...triton.targets import target_of
-
         text = _texts(work)[0] or ""
         mark(f"Triton ({part})")
         target, folder = target_of(self.wanted.target), self.folder / part / "triton"
@@ -251,10 +242,8 @@ class Teller(Observer):
         rows = [row for row in self.kernels.rows.get(part, ()) if row.name == name]
         lines = self.kernels.lines.get(part, {})
         nodes = dict.fromkeys(node for row in rows for node in row.nodes)
-        head = [f"{sign} {node}  {lines.get(node, '')}".rstrip() for node in nodes]
-        return "\n".join(
-            [f"{sign} {name}: called {counted(len(rows), 'time')}, {counted(len(nodes), 'node')}", *head, source]
-        )
+        head = f"{sign} {name}: called {counted(len(rows), 'time')}, {counted(len(nodes), 'node')}"
+        return "\n".join([head, *(f"{sign} {node}  {lines.get(node, '')}".rstrip() for node in nodes), source])
 
     def _write(self, part: str, name: str, data: str | bytes) -> None:
         path = self.folder / part / name
@@ -371,8 +360,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     devices = sorted({value.device.type for value in case.inputs if isinstance(value, torch.Tensor)})
     lacking = [device for device in devices if device != "cpu" and not _has(device) and not request.target]
     until = request.until
-    if lacking and until is None:
-        until = "codegen"
+    if lacking:
+        until = until or "codegen"
     if until is None and not request.target and (why := gpu_only.refusal(case.gm)) is not None:
         until = "codegen"
         case.notes.append(f"{why}; so it stops after codegen, and --target cuda:90 shows its kernels for a GPU")
@@ -473,8 +462,7 @@ def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> Co
     part = teller.name_of(teller.work) if teller.work is not None else ""
     nodes = account.nodes
     failure = failure_of(inner)
-    trouble = CompileFailure(teller.failed, failure.type, str(error), part)
-    trouble.kind, trouble.nodes = account.kind, [node.node for node in nodes]
+    trouble = CompileFailure(teller.failed, failure.type, str(error), part, account.kind, [node.node for node in nodes])
     trouble.lines = list(dict.fromkeys(node.line for node in nodes if node.line))
     trouble.kernel, trouble.excerpt, trouble.advice = account.kernel, account.text(), account.fix
     trouble.traceback = failure.traceback
@@ -482,8 +470,6 @@ def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> Co
         trouble.kind, device = MISSING_DEVICE, ", ".join(lacking)
         trouble.message = f"{teller.failed} asks the device itself, and there is no {device} device here"
         trouble.advice = "--target cuda:90 writes the code for a GPU that is not here; --device cpu moves the graph"
-    if is_memory_error(inner):
-        trouble.advice = (
-            trouble.advice or "memory ran out: close what else runs, or compile a smaller graph (graphdbg minify)"
-        )
+    if is_memory_error(inner) and not trouble.advice:
+        trouble.advice = "memory ran out: close what else runs, or compile a smaller graph (graphdbg minify)"
     return trouble

@@ -10,7 +10,7 @@ For example: `shown(saved, Request(until="lower"), Options("run/0_0/forward"))` 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -125,12 +125,11 @@ class _Showing:
         if not behind:
             return None
         where = sibling(self.saved, ("dynamo", "pre_grad", "joint"))
-        span = behind[0] if len(behind) == 1 else f"{behind[0]}..{behind[-1]}"
         why = "before this graph was recorded" + (f": see {where}" if where else "")
         part = self.saved.stage.removeprefix("post_grad_")
         if part == "joint_passed":
             part = "joint" if "num_fwd_outputs" in self.saved.record.compile_kwargs else "inference"
-        return StageRow("dynamo" if part == "pre_grad" else part, span, "before", why)
+        return StageRow("dynamo" if part == "pre_grad" else part, _span(behind), "before", why)
 
     def _complete(self, record: CompileRecord) -> None:
         """Rows for stages that did not run, in each part that had begun."""
@@ -142,16 +141,12 @@ class _Showing:
             last = max(order(row.stage) for row in done)
             left = NAMES[last + 1 :]
             failed = any(row.status == "failed" for row in done)
-            if not left or not (failed or record.error or record.until or record.lacking):
-                continue
-            stopped = self.request.until == NAMES[last]
-            if stopped:
+            cut = failed or record.error or record.until or record.lacking
+            if not left or not cut or self.request.until == NAMES[last]:
                 continue
             why = "a stage before failed" if failed or record.error else f"no {', '.join(record.lacking)} device here"
-            rows = [StageRow(part.part, name, "not_run", why) for name in left]
-            part.stages += rows
-            span = left[0] if len(left) == 1 else f"{left[0]}..{left[-1]}"
-            self.say_row(self.rows.row(StageRow(part.part, span, "not_run", why)))
+            part.stages += [StageRow(part.part, name, "not_run", why) for name in left]
+            self.say_row(self.rows.row(StageRow(part.part, _span(left), "not_run", why)))
 
     def _compare_code(self, record: CompileRecord) -> None:
         """Compiles once more with nothing skipped, and says whether the code is another."""
@@ -271,6 +266,10 @@ class _Showing:
             say(f"try: {step}{'' if step.endswith(' --skip list') else ' | --skip list'} | --emit source -o DIR")
 
 
+def _span(stages: Sequence[str]) -> str:
+    return stages[0] if len(stages) == 1 else f"{stages[0]}..{stages[-1]}"
+
+
 def _print(text: str) -> None:
     emit(text, as_json=False)
 
@@ -307,7 +306,8 @@ def emitted(folder: Path, work: Path, record: CompileRecord) -> list[dict[str, A
     exists."""
     with new_folder(folder) as fresh:
         for source in sorted(work.rglob("*")):
-            if source.is_file() and not _of_a_diff(source):
+            of_a_diff = source.suffix == ".json" and source.name.startswith(("before_", "after_"))
+            if source.is_file() and not of_a_diff:
                 target = fresh / source.relative_to(work)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
@@ -337,16 +337,11 @@ def source_of(work: Path, record: CompileRecord, kernel: str = "") -> str:
     return "\n\n".join(texts)
 
 
-def _of_a_diff(path: Path) -> bool:
-    return path.suffix == ".json" and path.name.startswith(("before_", "after_"))
-
-
 def _tables(folder: Path, part: PartRow) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    tables: dict[str, Any] = {"buffers": part.buffers, "compiled": part.compiled, "kernels": part.kernels}
-    if part.kernels:
-        both = {"node_to_kernel": part.node_to_kernel, "without_kernel": part.without_kernel}
-        both["kernel_to_node"] = {row.label: row.nodes for row in part.kernels}
-        tables["map"] = both
-    for name, table in ({"stages": part.stages} | {name: table for name, table in tables.items() if table}).items():
-        (folder / f"{name}.json").write_bytes(msgspec.json.encode(table))
+    both: dict[str, Any] = {"node_to_kernel": part.node_to_kernel, "without_kernel": part.without_kernel}
+    both["kernel_to_node"] = {row.label: row.nodes for row in part.kernels}
+    tables = {"buffers": part.buffers, "compiled": part.compiled, "kernels": part.kernels, "map": part.kernels and both}
+    for name, table in {"stages": part.stages, **tables}.items():
+        if table or name == "stages":
+            (folder / f"{name}.json").write_bytes(msgspec.json.encode(table))

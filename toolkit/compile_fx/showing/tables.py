@@ -32,7 +32,7 @@ from ....dumps.diff.compare import compare
 from ....dumps.diff.view import GraphView, details, graph_view, verdict_text
 from ....dumps.schema import GraphRecord
 from ....dumps.tables import Column, plain, render
-from ....dumps.wording import count_text, counted, size_text
+from ....dumps.wording import count_text, counted, listed, size_text
 from ...kernels.records import Amount, BufferRow, CompiledRow, CompileRecord, KernelRow, PartRow, PassRow, StageRow
 from ..stage import REWRITING
 
@@ -81,21 +81,16 @@ def change_text(row: StageRow) -> str:
     if without:
         parts.append("without " + ", ".join(dict.fromkeys(pass_row.name for pass_row in without)) + ", as asked")
     parts += _operators(row)
-    also = [f"{row.rewired} with other arguments"] * bool(row.rewired) + ["reordered"] * row.reordered
-    also += [f"{row.relaid} with other sizes or strides"] * bool(row.relaid)
-    parts += also
-    active = [pass_row for pass_row in row.passes if pass_row.changes and pass_row.status == "ok"]
-    if active:
-        named = [_pass(pass_row) for pass_row in sorted(active, key=lambda pass_row: -pass_row.changes)]
-        more = f" and {len(named) - _MOST_PASSES} more" if len(named) > _MOST_PASSES else ""
-        parts.append(f"by {', '.join(named[:_MOST_PASSES])}{more}")
+    parts += [f"{row.rewired} with other arguments"] * bool(row.rewired) + ["reordered"] * row.reordered
+    parts += [f"{row.relaid} with other sizes or strides"] * bool(row.relaid)
+    if active := [pass_row for pass_row in row.passes if pass_row.changes and pass_row.status == "ok"]:
+        parts.append(f"by {listed(map(_pass, sorted(active, key=lambda pass_row: -pass_row.changes)), _MOST_PASSES)}")
     if row.replaced:
         parts.append("replaced by another function")
     if not parts and row.status == "ok" and row.stage in REWRITING:
         ran = len(row.passes)
         parts.append(f"nothing ({counted(ran, 'pass')} ran)" if ran else "nothing")
-    fused = _fused(row)
-    return "; ".join([*parts, *fused, *(note.partition("\n")[0] for note in row.notes)])
+    return "; ".join([*parts, *_fused(row), *(note.partition("\n")[0] for note in row.notes)])
 
 
 def _pass(row: PassRow) -> str:
@@ -118,10 +113,8 @@ def _operators(row: StageRow) -> list[str]:
     changes = [(count, f"-{count} {_short(name)}") for name, count in row.removed.items()]
     changes += [(count, f"+{count} {_short(name)}") for name, count in row.added.items()]
     changes.sort(key=lambda change: -change[0])
-    text = ", ".join(text for _, text in changes[:_MOST_OPERATORS])
-    more = len(changes) - _MOST_OPERATORS
     total = " ".join([f"-{minus}"] * bool(minus) + [f"+{plus}"] * bool(plus))
-    return [f"{total}: {text}" + (f" and {more} more" if more > 0 else "")]
+    return [f"{total}: {listed((text for _, text in changes), _MOST_OPERATORS)}"]
 
 
 def _short(name: str) -> str:
@@ -236,8 +229,7 @@ def kernel_table(part: PartRow, *, terminal: bool = False) -> str:
         Column("fused", expendable=3),
     ]
     shown = part.kernels[:MOST_ROWS] if terminal else part.kernels
-    table = render(columns, [_row(row, terminal) for row in shown], terminal=terminal).rstrip("\n")
-    lines = [table]
+    lines = [render(columns, [_row(row, terminal) for row in shown], terminal=terminal).rstrip("\n")]
     if len(shown) < len(part.kernels):
         lines.append(f"... {len(part.kernels) - len(shown)} more: --json, or into a file")
     if any(row.estimated for row in part.kernels):
@@ -259,12 +251,10 @@ def summary(node_to_kernel: Mapping[str, Sequence[str]], without: Mapping[str, s
         REWRITTEN: ("rewritten by post_grad", "rewritten by post_grad"),
         FOLDED: ("folded", "folded"),
     }
-    counts = Counter(
-        words.get(why, ("part of another's result", "parts of another's result")) for why in without.values()
-    )
-    return (
-        f"{text}, {len(without)} in none ({', '.join(counted(count, *word) for word, count in counts.most_common())})"
-    )
+    part = ("part of another's result", "parts of another's result")
+    counts = Counter(words.get(why, part) for why in without.values())
+    reasons = ", ".join(counted(count, *word) for word, count in counts.most_common())
+    return f"{text}, {len(without)} in none ({reasons})"
 
 
 def buffer_table(buffers: list[BufferRow]) -> str:

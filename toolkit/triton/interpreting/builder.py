@@ -35,11 +35,6 @@ CODED: dict[Any, tuple[torch.dtype, Any]] = {
 """Triton types that NumPy has not -> torch's type, and the integers that hold the bits."""
 
 
-def is_coded(dtype: Any) -> bool:
-    """Whether NumPy holds bits for values of this type."""
-    return dtype in CODED
-
-
 def values(bits: np.ndarray, dtype: Any) -> np.ndarray:
     """The float32 values of coded bits; other values unchanged."""
     if dtype not in CODED:
@@ -73,10 +68,8 @@ def to_bits(floats: np.ndarray, dtype: Any) -> np.ndarray:
         raise ValueError(f"{dtype} is not a coded type")
     known, integers = CODED[dtype]
     given = torch.from_numpy(np.ascontiguousarray(floats if floats.dtype != np.float16 else floats.astype(np.float32)))
-    rounded = given.to(known)
-    return (
-        rounded.view(torch.int16 if integers is np.uint16 else torch.uint8).numpy().view(integers).reshape(floats.shape)
-    )
+    bits = given.to(known).view(torch.int16 if integers is np.uint16 else torch.uint8)
+    return bits.numpy().view(integers).reshape(floats.shape)
 
 
 def saturated(floats: np.ndarray, dtype: Any) -> np.ndarray:
@@ -193,7 +186,7 @@ class Builder(InterpreterBuilder):
         given = np.broadcast_to(val.data, ptr.data.shape)
 
         def step(lane: Any, old: Any) -> Any:
-            return _UPDATES[name](self, kind, old, given[lane])
+            return _UPDATES[name](kind, old, given[lane])
 
         return Handle(self.memory.update(ptr.data, _mask(mask, ptr), dtype, step, (ptr, val)), kind)
 
@@ -219,7 +212,7 @@ class Builder(InterpreterBuilder):
     def cast_impl(self, src: Any, dst_type: Any) -> Any:
         source, target = src.dtype.scalar, dst_type.scalar
         data = values(src.data, source)
-        if is_coded(target):
+        if target in CODED:
             return Handle(to_bits(data.astype(np.float32) if data.dtype != np.float64 else data, target), target)
         dtype = numpy_type(target)
         with np.errstate(all="ignore"):
@@ -245,9 +238,8 @@ class Builder(InterpreterBuilder):
         with np.errstate(all="ignore"):
             if kind in CODED:
                 output = op(values(lhs.data, kind), values(rhs.data, rhs.dtype.scalar))
-                return Handle(
-                    output if output.dtype == bool else to_bits(output, kind), tl.int1 if output.dtype == bool else kind
-                )
+                truth = output.dtype == bool
+                return Handle(output, tl.int1) if truth else Handle(to_bits(output, kind), kind)
             output = op(lhs.data, rhs.data)
         dtype = numpy_type(kind)
         if output.dtype.kind != "b" and output.dtype != dtype:
@@ -270,9 +262,8 @@ class Builder(InterpreterBuilder):
     def create_clampf(self, arg: Any, low: Any, high: Any, propagate_nans: Any) -> Any:
         kind = arg.dtype.scalar
         data, floor, ceiling = (values(handle.data, kind) for handle in (arg, low, high))
-        output = np.minimum(np.maximum(data, floor), ceiling)
-        if "NONE" in str(propagate_nans).upper():
-            output = np.fmin(np.fmax(data, floor), ceiling)
+        least, most = (np.fmin, np.fmax) if "NONE" in str(propagate_nans).upper() else (np.minimum, np.maximum)
+        output = least(most(data, floor), ceiling)
         return Handle(to_bits(output, kind) if kind in CODED else output.astype(data.dtype, copy=False), kind)
 
     def create_minnumf(self, lhs: Any, rhs: Any) -> Any:
@@ -292,10 +283,8 @@ class Builder(InterpreterBuilder):
     def create_ashr(self, lhs: Any, rhs: Any) -> Any:
         signed = np.dtype(f"i{lhs.data.dtype.itemsize}")
         output = lhs.data.view(signed) >> rhs.data.view(np.dtype(f"i{rhs.data.dtype.itemsize}"))
-        return Handle(
-            output.view(lhs.data.dtype) if output.dtype.itemsize == lhs.data.dtype.itemsize else output,
-            lhs.dtype.scalar,
-        )
+        wide = output.dtype.itemsize != lhs.data.dtype.itemsize
+        return Handle(output if wide else output.view(lhs.data.dtype), lhs.dtype.scalar)
 
     def create_lshr(self, lhs: Any, rhs: Any) -> Any:
         unsigned = np.dtype(f"u{lhs.data.dtype.itemsize}")
@@ -381,7 +370,7 @@ def _toward_zero(data: np.ndarray, kind: Any) -> np.ndarray:
     return np.where(over, np.nextafter(near, np.float16(0)), near)
 
 
-def _added(builder: Builder, kind: Any, old: Any, value: Any) -> Any:
+def _added(kind: Any, old: Any, value: Any) -> Any:
     if kind in CODED:
         pair = np.array([old, value], numpy_type(kind))
         return to_bits(values(pair, kind).sum(keepdims=True, dtype=np.float32), kind)[0]
@@ -392,14 +381,14 @@ def _added(builder: Builder, kind: Any, old: Any, value: Any) -> Any:
 _UPDATES = {
     "add": _added,
     "fadd": _added,
-    "max": lambda builder, kind, old, value: max(old, value),
-    "umax": lambda builder, kind, old, value: _unsigned(old, value, max),
-    "min": lambda builder, kind, old, value: min(old, value),
-    "umin": lambda builder, kind, old, value: _unsigned(old, value, min),
-    "and": lambda builder, kind, old, value: old & value,
-    "or": lambda builder, kind, old, value: old | value,
-    "xor": lambda builder, kind, old, value: old ^ value,
-    "xchg": lambda builder, kind, old, value: value,
+    "max": lambda kind, old, value: max(old, value),
+    "umax": lambda kind, old, value: _unsigned(old, value, max),
+    "min": lambda kind, old, value: min(old, value),
+    "umin": lambda kind, old, value: _unsigned(old, value, min),
+    "and": lambda kind, old, value: old & value,
+    "or": lambda kind, old, value: old | value,
+    "xor": lambda kind, old, value: old ^ value,
+    "xchg": lambda kind, old, value: value,
 }
 
 

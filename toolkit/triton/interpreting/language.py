@@ -28,7 +28,7 @@ import sys
 import textwrap
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -124,14 +124,8 @@ def _rewritten(function: Any) -> Any:
         tree = syntax.parsed(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError):
         return function
-    definition = next(
-        (
-            statement
-            for statement in tree.body
-            if isinstance(statement, ast.FunctionDef) and statement.name == function.__name__
-        ),
-        None,
-    )
+    named = (each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == function.__name__)
+    definition = next(named, None)
     if definition is None:
         return function
     definition.decorator_list = []
@@ -161,10 +155,10 @@ class _Meaning(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
-        later: list[ast.expr] = [ast.Lambda(_no_arguments(), value) for value in node.values]
-        return ast.copy_location(
-            _call("_graphdbg_and" if isinstance(node.op, ast.And) else "_graphdbg_or", later), node
-        )
+        nothing = ast.arguments([], [], None, [], [], None, [])
+        later: list[ast.expr] = [ast.Lambda(nothing, value) for value in node.values]
+        name = "_graphdbg_and" if isinstance(node.op, ast.And) else "_graphdbg_or"
+        return ast.copy_location(_call(name, later), node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
@@ -186,10 +180,6 @@ class _Meaning(ast.NodeTransformer):
 
 def _call(name: str, arguments: list[ast.expr]) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), arguments, [])
-
-
-def _no_arguments() -> ast.arguments:
-    return ast.arguments([], [], None, [], [], None, [])
 
 
 def _as_tensor(value: Any) -> Any:
@@ -243,13 +233,12 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: 
     """`tl.reduce`. `input`: a tensor or a tuple of them."""
     given = tuple(input) if isinstance(input, (tuple, tl.tuple)) else (input,)
     axis, keep = _plain(axis), bool(_plain(keep_dims))
-    arrays = [tensor.handle.data for tensor in given]
-    rank = arrays[0].ndim
+    arrays, kinds = [tensor.handle.data for tensor in given], [tensor.dtype for tensor in given]
+    rank, place = arrays[0].ndim, 0
     if axis is None:
-        arrays, place = [array.reshape(-1) for array in arrays], 0
+        arrays = [array.reshape(-1) for array in arrays]
     else:
         place = axis % rank
-    kinds = [tensor.dtype for tensor in given]
     while (size := arrays[0].shape[place]) > 1:
         even = size - size % 2
         left = [np.take(array, range(0, even, 2), place) for array in arrays]
@@ -264,8 +253,7 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: 
         arrays = [array.reshape(shape) for array in arrays]
     elif not keep:
         arrays = [np.squeeze(array, place) for array in arrays]
-    result = [_made_tensor(array, kind) for array, kind in zip(arrays, kinds, strict=True)]
-    return tuple(result) if isinstance(input, (tuple, tl.tuple)) else result[0]
+    return _results(input, arrays, kinds)
 
 
 def scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_: Any) -> Any:
@@ -287,8 +275,12 @@ def scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_: Any)
         step *= 2
     if backwards:
         arrays = [np.flip(array, place) for array in arrays]
-    result = [_made_tensor(np.ascontiguousarray(array), kind) for array, kind in zip(arrays, kinds, strict=True)]
-    return tuple(result) if isinstance(input, (tuple, tl.tuple)) else result[0]
+    return _results(input, map(np.ascontiguousarray, arrays), kinds)
+
+
+def _results(input: Any, arrays: Iterable[np.ndarray], kinds: list[Any]) -> Any:
+    result = tuple(_made_tensor(array, kind) for array, kind in zip(arrays, kinds, strict=True))
+    return result if isinstance(input, (tuple, tl.tuple)) else result[0]
 
 
 def _combined(combine: Any, left: list[np.ndarray], right: list[np.ndarray], kinds: list[Any]) -> list[np.ndarray]:
@@ -296,10 +288,8 @@ def _combined(combine: Any, left: list[np.ndarray], right: list[np.ndarray], kin
     combined = combine(*operands)
     results = combined if isinstance(combined, (tuple, list, tl.tuple)) else (combined,)
     shape = left[0].shape
-    return [
-        np.array(np.broadcast_to(part.handle.data, shape), array.dtype)
-        for part, array in zip(results, left, strict=True)
-    ]
+    pairs = zip(results, left, strict=True)
+    return [np.array(np.broadcast_to(part.handle.data, shape), array.dtype) for part, array in pairs]
 
 
 def _plain(value: Any) -> Any:
@@ -423,10 +413,8 @@ def _at_compile_time(function: Any) -> Any:
     """A function of Inductor that the compiler evaluates: it asks for constants as such."""
 
     def call(*arguments: Any, **named: Any) -> Any:
-        given = [
-            tl.constexpr(argument) if argument is None or isinstance(argument, (bool, int, float)) else argument
-            for argument in arguments
-        ]
+        plain = (bool, int, float, type(None))
+        given = [tl.constexpr(argument) if isinstance(argument, plain) else argument for argument in arguments]
         return function(*given, **{**named, "_semantic": interpreter.interpreter_semantic})
 
     return call

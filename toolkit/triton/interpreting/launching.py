@@ -93,9 +93,8 @@ def located(function: Any) -> Iterator[None]:
         raise
     except Exception as error:
         code = function.__code__
-        lines = [
-            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == code.co_filename
-        ]
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == code.co_filename]
         where = f"kernel {code.co_name}"
         if lines and lines[-1] is not None:
             text = " ".join(linecache.getline(code.co_filename, lines[-1]).split())

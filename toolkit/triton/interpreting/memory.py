@@ -137,16 +137,8 @@ class Memory:
     ) -> Any:
         """Elements at addresses where the mask is set, `other` (or zeros) elsewhere."""
         addresses, mask = np.broadcast_arrays(addresses, mask)
-        result = (
-            np.zeros(addresses.shape, dtype)
-            if other is None
-            else np.array(np.broadcast_to(other, addresses.shape), dtype)
-        )
-        for access in self._accesses("load", addresses, mask, dtype, pointer, None):
-            self._note(access)
-            if access.zone is None:
-                continue
-            elements = access.zone.elements(dtype)
+        result = np.array(np.broadcast_to(0 if other is None else other, addresses.shape), dtype)
+        for access, elements in self._accesses("load", addresses, mask, dtype, pointer):
             if access.inside.all():
                 result = elements[access.index]
             else:
@@ -158,12 +150,9 @@ class Memory:
     ) -> None:
         """Writes where the mask is set; of lanes with one address the last wins."""
         addresses, mask, value = np.broadcast_arrays(addresses, mask, value)
-        for access in self._accesses("store", addresses, mask, dtype, pointer, value):
-            self._note(access)
-            if access.zone is not None:
-                elements = access.zone.elements(dtype)
-                elements[access.index[access.inside]] = value[access.inside].astype(dtype, copy=False)
-                self.watch.stored(access)
+        for access, elements in self._accesses("store", addresses, mask, dtype, pointer, value):
+            elements[access.index[access.inside]] = value[access.inside].astype(dtype, copy=False)
+            self.watch.stored(access)
 
     def update(
         self, addresses: np.ndarray, mask: np.ndarray, dtype: np.dtype, step: Any, pointer: Any = None
@@ -172,11 +161,7 @@ class Memory:
         masked)."""
         addresses, mask = np.broadcast_arrays(addresses, mask)
         old = np.zeros(addresses.shape, dtype)
-        for access in self._accesses("atomic", addresses, mask, dtype, pointer, None):
-            self._note(access)
-            if access.zone is None:
-                continue
-            elements = access.zone.elements(dtype)
+        for access, elements in self._accesses("atomic", addresses, mask, dtype, pointer):
             for lane in zip(*np.nonzero(access.inside), strict=True):
                 place = access.index[lane]
                 old[lane] = elements[place]
@@ -195,9 +180,9 @@ class Memory:
         mask: np.ndarray,
         dtype: np.dtype,
         pointer: Any,
-        value: np.ndarray | None,
-    ) -> Iterator[Access]:
-        """One access for each zone that live lanes point to; usually one."""
+        value: np.ndarray | None = None,
+    ) -> Iterator[tuple[Access, np.ndarray]]:
+        """One access for each zone that live lanes point to, usually one, with the zone's elements."""
         mask = mask.astype(bool, copy=False)
         if not mask.any():
             return
@@ -209,10 +194,10 @@ class Memory:
             live = mask & (numbers == number) if len(zones) > 1 else mask
             offset = (addresses & _LOW).astype(np.int64) - _HALF
             index = offset // dtype.itemsize
-            if not 0 <= number < len(self.zones):
-                yield Access(kind, None, index, live, np.zeros_like(live), dtype, pointer, value)
-                continue
-            zone = self.zones[number]
-            count = zone.data.nbytes // dtype.itemsize
-            inside = live & (index >= 0) & (index < count)
-            yield Access(kind, zone, index, live, inside, dtype, pointer, value)
+            zone = self.zones[number] if 0 <= number < len(self.zones) else None
+            elements = np.zeros(0, dtype) if zone is None else zone.elements(dtype)
+            inside = live & (index >= 0) & (index < elements.size)
+            access = Access(kind, zone, index, live, inside, dtype, pointer, value)
+            self._note(access)
+            if zone is not None:
+                yield access, elements

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from ....dumps.allowlist import words
 from ... import torch_private as t
 from ...live import gpu_only
 from ...live.rung import CannotRun
@@ -57,8 +58,7 @@ def _moved(func: Any, args: Any, kwargs: Any, output: Any) -> tuple[list[torch.T
     """(tensors that the operator reads, tensors that it writes). A view reads and writes nothing."""
     schema = getattr(func, "_schema", None)
     if schema is None:  # a higher-order operator
-        leaves = [leaf for leaf in t.tree_leaves(args) if isinstance(leaf, torch.Tensor)]
-        return leaves, [leaf for leaf in t.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+        return _tensors(args), _tensors(output)
     aliases = [alias.alias_info for alias in schema.returns]
     if aliases and all(alias is not None and not alias.is_write for alias in aliases):
         return [], []
@@ -67,18 +67,18 @@ def _moved(func: Any, args: Any, kwargs: Any, output: Any) -> tuple[list[torch.T
     named = ((parameter, kwargs[parameter.name]) for parameter in schema.arguments if parameter.name in kwargs)
     given = [*zip(schema.arguments, args, strict=False), *named]
     for argument, value in given:
-        tensors = [leaf for leaf in t.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
         writes = argument.alias_info is not None and argument.alias_info.is_write
-        (written if writes else read).extend(tensors)
-    empty = "empty" in func.__name__
-    if not empty:
-        written += [leaf for leaf in t.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+        (written if writes else read).extend(_tensors(value))
+    if "empty" not in func.__name__:
+        written += _tensors(output)
     return read, written
 
 
-SIZED_OTHERWISE = frozenset(
-    {"torch.ops.aten._embedding_bag.default", "torch.ops.aten._embedding_bag_forward_only.default"}
-)
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in t.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+SIZED_OTHERWISE = words("torch.ops.aten._embedding_bag.default torch.ops.aten._embedding_bag_forward_only.default")
 """Operators that leave results empty on the CPU that a GPU fills, which only their own backward reads (an empty input
 of a backward is such a one)."""
 
@@ -106,17 +106,11 @@ def laid_out(tensor: Any, size: Sequence[int], stride: Sequence[int], name: str 
     if tuple(tensor.shape) != tuple(size):
         if name in SIZED_OTHERWISE or (name == "input" and not tensor.numel()):
             return
-        what = name or "a library call"
-        raise CannotRun(
-            f"{what} gave size {tuple(tensor.shape)} on the CPU, and the kernels expect {tuple(size)} of a GPU"
-        )
-    expected = [(want, have) for want, have, count in zip(stride, tensor.stride(), size, strict=True) if count > 1]
-    if all(want == have for want, have in expected):
-        return
-    with torch.no_grad():
-        fresh = torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype)
-        fresh.copy_(tensor)
-        tensor.data = fresh
+        gave = f"{name or 'a library call'} gave size {tuple(tensor.shape)} on the CPU"
+        raise CannotRun(f"{gave}, and the kernels expect {tuple(size)} of a GPU")
+    if any(count > 1 and want != have for want, have, count in zip(stride, tensor.stride(), size, strict=True)):
+        with torch.no_grad():
+            tensor.data = torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype).copy_(tensor)
 
 
 def devices_on_cpu() -> contextlib.AbstractContextManager[Any]:

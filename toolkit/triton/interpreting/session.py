@@ -106,24 +106,14 @@ class Kernel:
         fixed = {**{name: value for name, value in known.items() if isinstance(name, str)}, **self.config.kwargs}
         free = [name for name in names if name not in fixed and self.signature.get(name) != "constexpr"]
         by_name = dict(zip(free if len(free) == len(own) else names, own, strict=False))
-        if lost := [name for name in names if name not in by_name and name not in fixed and name not in named]:
+        if lost := [name for name in names if name not in {**by_name, **fixed, **named}]:
             why = f"Inductor passes no value for {', '.join(lost)} (Triton refuses to compile it, too)"
             raise KernelMistake(f"kernel {self.name}: {why}")
         given = {name: by_name[name] if name in by_name else fixed.get(name, named.get(name)) for name in names}
         constexprs = {name for name in names if name not in by_name or self.signature.get(name) == "constexpr"}
-        return Launch(
-            self.name,
-            self.session.launches,
-            given,
-            constexprs,
-            grid,
-            self.config,
-            self.signature,
-            self.function,
-            self.autotuner,
-            _names(given, scope),
-            passed=arguments,
-        )
+        own_facts = self.config, self.signature, self.function, self.autotuner
+        buffers = _names(given, scope)
+        return Launch(self.name, self.session.launches, given, constexprs, grid, *own_facts, buffers, passed=arguments)
 
 
 def _names(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, str]:
