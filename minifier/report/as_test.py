@@ -89,7 +89,7 @@ def write_test_of(
         of_record(signature, saved.record, reduced=original is not None),
         homes_of(imports) if imports else [],
     )
-    remark = f"{happens(signature.kind)}; made by graphdbg {__version__}."
+    remark = f"{happens(signature.kind, signature.detail)}; made by graphdbg {__version__}."
     beside = saved.path.parent / "repro.py"
     if saved.path.name == "case" and beside.is_file() and written.here(beside):
         return write_test(beside, signature, failure, out, remark=remark, path=path)

@@ -241,7 +241,7 @@ def emit_report(
         rate=known.rate if known else None,
         torch=environment.package_version("torch") or "",
         workaround=plain_change(report.verdict.workaround or ""),
-        happens=happens(signature.kind, report.verdict.fault),
+        happens=happens(signature.kind, signature.detail, report.verdict.fault),
     )
     chosen: ChosenProgram | None = None
     with asking(case, saved, times, redactor, narrate, bare) as asked:

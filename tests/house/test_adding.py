@@ -148,7 +148,7 @@ import asyncio
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.registry import REGISTRY, ROOMS, room_of
-from graphdbg.tui.screens.help import matching
+from graphdbg.tui.screens.help import keys_text, matching
 from graphdbg.tui.screens.palette import likeness
 
 async def story():
@@ -165,7 +165,7 @@ async def story():
 
 asyncio.run(story())
 assert "marks" in ROOMS
-assert [line.keys for line in matching("marks", "mark more")] == ["ctrl+x"]
+assert [keys_text(line) for line in matching("marks", "mark more")] == ["ctrl+x"]
 assert max(REGISTRY, key=lambda action: likeness("add mark", action)).id == "marks.add"
 """
 

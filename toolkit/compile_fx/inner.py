@@ -204,7 +204,8 @@ def compile_inner(
     `Unfinished` where the pipeline stops. Raises what a stage raises, wrapped in torch's InductorError as stock does.
     """
     pipeline = pipeline or Pipeline()
-    kwargs = {**_DEFAULTS, **kwargs}
+    for name, value in _DEFAULTS.items():  # behind those that are given: the key of the cache has their order
+        kwargs.setdefault(name, value)
     if t.fx_compile_mode.name != "NORMAL" or t.fx_compile_async or t.fx_compile_progressive:
         raise CannotCompileError(
             "the compile path cannot run", "TORCHINDUCTOR_FX_COMPILE_MODE asks for another process", "unset it"

@@ -207,6 +207,8 @@ def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noi
         same = type(want) is type(have) and want == have
         return None if same else Difference("accuracy", 0, "", 1.0, "")
     truth = wide(want) if is_float(want) else want
+    if want.dtype == torch.float16:  # what overflows in eager need not where operations are fused
+        truth = truth.nan_to_num(0.0, 0.0, 0.0)
     difference = None
     for samples in (1, SAMPLES):
         difference = compare(
@@ -235,7 +237,7 @@ def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRun
             f"{name} is {have.item():.7g}, eager's is {want.item():.7g} (tolerance {row.tolerance or 0:.1g}, relative)"
         )
     if difference.kind == "nan" or row.tolerance is None:
-        return f"{name}: {difference.text}"
+        return f"{name}: {difference.text.replace(' and in float64', '')}"  # of a call there is no such run
     return f"{name} is off by {row.error:.2g}, relative to its size (tolerance {row.tolerance:.1g})"
 
 

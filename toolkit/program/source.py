@@ -51,6 +51,8 @@ _PLAIN = (
 _HOMES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "math", "operator", "builtins")
 _MODULE = {"_parameters", "_buffers", "_modules"}
 INLINE = 8
+_COMPILES = re.compile(r"(?<!nested_)compile(?!r\b)")
+"""In the text of a decorator that compiles; those of `torch.compiler` say how, and stay."""
 
 
 class CannotSayError(Exception):
@@ -342,7 +344,7 @@ class Source:
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 node.decorator_list = [
-                    decorator for decorator in node.decorator_list if "compile" not in ast.unparse(decorator)
+                    decorator for decorator in node.decorator_list if not _COMPILES.search(ast.unparse(decorator))
                 ]
         text = ast.unparse(tree)
         space = value.__globals__ if isinstance(value, types.FunctionType) else vars(sys.modules[value.__module__])

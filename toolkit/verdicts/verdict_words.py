@@ -104,7 +104,10 @@ _REPORTED = {
         "the result of eager mode, which agrees with a float64 run",
         "wrong numbers",
     ),
-    "nan": ("gives NaN", "finite numbers, as in eager mode", "NaN or infinity"),
+    "nan": ("gives NaN", "finite numbers, as in eager mode", "NaN"),
+    "inf": ("gives Inf", "finite numbers, as in eager mode", "infinity"),
+    "no nan": ("loses eager's NaN", "NaN, as in eager mode and in float64", "other values"),
+    "no inf": ("loses eager's infinity", "infinity, as in eager mode and in float64", "other values"),
     "metadata": (
         "gives other metadata than eager",
         "shape, dtype, device, strides, in-place changes and shared memory as in eager mode",
@@ -117,8 +120,8 @@ _REPORTED = {
     "slow_compile": ("is slow", "it compiles and runs sooner", "it takes too long"),
     "command": ("fails", "the command passes (exit code 0)", "it fails"),
 }
-"""Kind -> what torch.compile does, what was expected, and what was got instead; "command": only a command of the user's
-knows."""
+"""Kind (of what is not finite: the detail of its signature) -> what torch.compile does, what was expected, and what was
+got instead; "command": only a command of the user's knows."""
 
 _SEARCHED = {
     "wrong_numbers": "(wrong OR incorrect OR mismatch)",
@@ -252,14 +255,18 @@ _DOES = {"model": "the model itself", "custom_pass": "torch.compile with it"}
 """Whose fault a failure is -> what does it; torch.compile for the others."""
 
 
-def happens(signature_kind: str, fault: Fault | None = None) -> str:
+def _reported(kind: str, detail: str) -> tuple[str, str, str]:
+    return _REPORTED.get(detail, _REPORTED["nan"]) if kind == "nan" else _REPORTED[kind]
+
+
+def happens(signature_kind: str, detail: str = "", fault: Fault | None = None) -> str:
     """What torch.compile does, as the head of a report says it; a model does it in eager mode, too."""
-    return f"{_DOES.get(fault or '', 'torch.compile')} {_REPORTED[KINDS.get(signature_kind, 'crash')][0]}"
+    return f"{_DOES.get(fault or '', 'torch.compile')} {_reported(KINDS.get(signature_kind, 'crash'), detail)[0]}"
 
 
 def does(record: Verdict) -> str:
     """What torch.compile does, by the kind of the verdict."""
-    return f"{_DOES.get(record.fault or '', 'torch.compile')} {_REPORTED[record.kind or 'crash'][0]}"
+    return f"{_DOES.get(record.fault or '', 'torch.compile')} {_reported(record.kind or 'crash', record.detail)[0]}"
 
 
 def searched(signature_kind: str, detail: str) -> str:
@@ -270,7 +277,7 @@ def searched(signature_kind: str, detail: str) -> str:
 def expected(record: Verdict) -> tuple[str, str]:
     """The sentence of issue.md on what was expected, and what came instead."""
     kind = "wrong_numbers" if record.verdict == "rounding" else record.kind or "command"
-    return _REPORTED[kind][1:]
+    return _reported(kind, record.detail)[1:]
 
 
 def owner(record: Verdict) -> str:
@@ -307,7 +314,8 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
             own = "itself gives NaN"
             return f"{'gives NaN' if reason.startswith(NAN_GIVEN) else own} ({reason})"
         case "nan":
-            return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
+            what = _reported("nan", seen.detail if seen is not None else record.detail)[0]
+            return f"{what} that eager does not have" if what.startswith("gives") else what
         case "metadata":
             return f"gives other metadata than eager ({reason})"
         case "missing_error":

@@ -80,7 +80,7 @@ def case_of(
     if inputs is not None:
         rows = [inputs.get(name) or InputRecord(name=name) for name in names]
         seen = InputsRecord(format=FORMAT, inputs=rows)
-    return ReproFacts(record, seen, store.get if store else None, failure, rung, happens(failure.kind))
+    return ReproFacts(record, seen, store.get if store else None, failure, rung, happens(failure.kind, failure.detail))
 
 
 def stored(store: MemoryTensors, data: bytes, value: TensorValue) -> StoredTensor:

@@ -159,6 +159,23 @@ def test_a_tensor_of_a_class_of_the_programs_is_written_and_its_operators_do_not
     assert 0 < float((kept(tensor) - 1).abs().max()) < 1e-5
 
 
+@torch.compiler.disable
+def left_to_python(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+@torch.compile(backend="eager")
+def compiled_alone(x: torch.Tensor) -> torch.Tensor:
+    return left_to_python(x)
+
+
+def test_a_decorator_of_the_compiler_stays_and_one_that_compiles_goes() -> None:
+    source = Source({})
+    source.text(compiled_alone, "it")
+    written = "\n".join(source.definitions.values())
+    assert "@torch.compiler.disable\ndef left_to_python" in written and "torch.compile(" not in written
+
+
 @pytest.mark.own_server  # the program itself becomes one, which is not lent
 @pytest.mark.slow
 def test_a_missing_guard_is_shown_by_the_calls_in_order(tmp_path: Path) -> None:
