@@ -110,3 +110,12 @@ def test_the_record_comes_back_from_json_as_it_was() -> None:
 def test_a_work_around_that_compiles_nothing_is_said_to_be_that() -> None:
     assert verdict_words.around(verdict_words.EAGER).startswith("Only running it without the compiler")
     assert verdict_words.around("import torch").startswith("Work-around, seen to work")
+
+
+def test_the_words_of_what_is_not_finite() -> None:
+    lost = Signature("nan", "compare", detail="no nan")
+    assert verdict_words.happens(lost.kind, lost.detail) == "torch.compile loses eager's NaN"
+    assert verdict_words.expected(judged(lost)) == ("NaN, as in eager mode and in float64", "other values")
+    assert verdict_words.phrase(judged(lost), lost, "", None, None) == "loses eager's NaN"
+    infinite = Signature("nan", "compare", detail="inf")
+    assert verdict_words.phrase(judged(lost), infinite, "", None, None) == "gives Inf that eager does not have"

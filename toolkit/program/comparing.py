@@ -77,7 +77,8 @@ def kept(value: Any) -> Any:
 
 
 def apart(want: Any, have: Any) -> float:
-    """How far two values are from each other, relative to the size of the first: RMS of floats, the share of others."""
+    """How far two values are from each other, relative to the size of the first: RMS of floats, the share of others; 1
+    where one alone is NaN or infinite (what overflows in eager's half precision need not in a fused kernel)."""
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         return 0.0 if type(want) is type(have) and want == have else 1.0
     if want.shape != have.shape or want.layout != torch.strided:
@@ -94,7 +95,8 @@ def apart(want: Any, have: Any) -> float:
     wanted, other = want.to(exact), have.to(exact)
     known = torch.isfinite(wanted) & torch.isfinite(other)
     if not bool(known.all()):
-        if not bool(known.any()):
+        other_class = (classes(wanted) != classes(other)) & (torch.isfinite(wanted) | (want.dtype != torch.float16))
+        if not bool(known.any()) or bool(other_class.any()):
             return 1.0
         wanted, other = wanted[known], other[known]
     scale = float(rms(wanted))

@@ -54,6 +54,12 @@ def test_fresh_processes_until_one_shows_it(
     assert len((tmp_path / "repro.runs").read_text()) == runs
 
 
+def test_a_run_that_a_signal_ends_is_not_a_run_without_the_failure(tmp_path: Path) -> None:
+    killed = COUNTING.replace("sys.exit(CODE if", "(os.abort if").replace("else 0)", "else int)()")
+    body = killed.replace("SHOWN_AT", "2")
+    assert run(tmp_path, body)[0] not in (0, 1)
+
+
 def test_each_run_is_without_caches(tmp_path: Path) -> None:
     assert run(tmp_path, CACHES)[0] == 1
 
