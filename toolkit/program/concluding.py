@@ -436,7 +436,7 @@ def _of_graph(graphs: JudgedCall, judged: Verdict) -> tuple[str, str]:
 
 def _advice(finding: NodeMismatch) -> str:
     step = next_step(finding)
-    return step[:1].upper() + step[1:].partition(";")[0]
+    return step[:1].upper() + step[1:].partition(";")[0].removesuffix(", then check again")
 
 
 def _shortened(sentence: str) -> str:

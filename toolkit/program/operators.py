@@ -15,18 +15,22 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from ...dumps.allowlist import is_custom
+from ...dumps.walk import user_frame
+from ...dumps.wording import flat
 from .. import torch_private as t
 from ..debug_nop.checking import checked
-from ..verdicts.mismatches import NodeMismatch
+from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .aside import EagerMode
 
 
 class Watching(EagerMode):
-    """Checks operators that are not torch's until one is wrong. `found`: what that is."""
+    """Checks operators that are not torch's until one is wrong. `found`: what that is; `unasked`: one whose fake
+    function raises or is missing."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: NodeMismatch | None = None
+        self.unasked: NodeMismatch | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.found is not None or not is_custom(str(func)):
@@ -34,7 +38,10 @@ class Watching(EagerMode):
         stack = "".join(traceback.format_list(traceback.extract_stack()[:-1]))
         try:
             gm, given = _alone(func, args, kwargs or {}, stack)
-        except Exception:  # noqa: BLE001 - a fake function is the user's code and may raise anything
+        except Exception as error:  # noqa: BLE001 - a fake function is the user's code and may raise anything
+            line, code = user_frame(stack)
+            no_answer = Mismatch("run", "an answer of its fake function", flat(error, 80), "unknown")
+            self.unasked = NodeMismatch(func._opname, func._schema.name, [no_answer], line=line, code=code)
             return func(*args, **(kwargs or {}))
         run = checked(gm)
         result = run(given)

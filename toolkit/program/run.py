@@ -175,6 +175,7 @@ class _Program:
     def _signalled(self, number: int) -> None:
         self.signals.append(number)
         if self.judging:
+            self.judging = False  # another one while the first is on its way could break off what cleans up after it
             raise KeyboardInterrupt
 
     def _stopped(self) -> bool:

@@ -247,7 +247,7 @@ def next_step(finding: NodeMismatch) -> str:
         "stages",
         "schema": f"declare the argument as mutated in the schema of {finding.op} (mutates_args)",
         "input": "look at the graph that made this input, or at the guards that accepted it",
-        "unknown": "register a fake function for the op, then check again",
+        "unknown": f"register a fake function for {finding.op}, then check again",
     }.get(cause, "")
 
 

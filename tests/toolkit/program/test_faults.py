@@ -151,11 +151,19 @@ except Exception as error:
 
 
 @pytest.mark.long
-def test_an_operator_of_the_program_s_own_is_at_fault_and_not_dynamo(tmp_path: Path) -> None:
-    rung, verdict = finding(shadowed(tmp_path, OWN))
+@pytest.mark.parametrize(
+    ("fake", "says"),
+    [
+        ("", "the fake function of faulty::cut is wrong. Correct the fake function of faulty::cut"),
+        ("raise ValueError('of no use')", "could not be asked. Register a fake function for faulty::cut, then judge"),
+    ],
+)
+def test_an_operator_of_the_program_s_own_is_at_fault_and_not_dynamo(fake: str, says: str, tmp_path: Path) -> None:
+    program = OWN.replace("return torch.empty_like(x)", fake) if fake else OWN
+    rung, verdict = finding(shadowed(tmp_path, program))
     assert rung == "dynamo"
     assert first_line(verdict) == "FAILS: crash at cut, prog.py:9 (custom op)"
-    assert "the fake function of faulty::cut is wrong. Correct the fake function of faulty::cut" in verdict.reason
+    assert says in verdict.reason
     assert verdict.next == ["graphdbg triage -- python prog.py"]
 
 

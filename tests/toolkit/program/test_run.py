@@ -4,6 +4,7 @@ rung."""
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,7 +19,7 @@ from graphdbg.toolkit.commands.triage import triage as command
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import Call, CallRung, Program
-from graphdbg.toolkit.program.run import range_of, triage_program
+from graphdbg.toolkit.program.run import _Program, range_of, triage_program
 
 PROGRAM = """
 import sys, torch
@@ -225,3 +226,12 @@ def test_a_run_whose_name_ends_like_a_script_is_a_run(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     Path("run.py").mkdir()
     assert "neither a run" in str(CliRunner().invoke(command, ["run.py"]).exception)
+
+
+def test_a_second_interrupt_does_not_break_off_the_first(tmp_path: Path) -> None:
+    program = _Program(["python"], tmp_path, None, lambda text: None)
+    program.judging = True
+    with pytest.raises(KeyboardInterrupt):
+        program._signalled(signal.SIGINT)
+    program._signalled(signal.SIGINT)
+    assert program.signals == [signal.SIGINT, signal.SIGINT]
