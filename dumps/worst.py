@@ -11,10 +11,18 @@ verdict that could not be kept or read is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from . import index, journal
 from .errors import NoSuchGraphError
+from .graph_folder import JOURNAL_FILE
+from .tables import one_line, plain
 from .written import put, taken
 
 if TYPE_CHECKING:
@@ -34,13 +42,38 @@ def keep(run: Run | None, verdicts: Mapping[str, Told]) -> None:
     put(FILE, run, verdicts)
 
 
+class _Failed(msgspec.Struct):
+    """The journal's line about an exception of Dynamo. `stack`: file, line, function, code; the innermost last."""
+
+    error: str = "an exception"
+    text: str = ""
+    stack: list[tuple[str, int, str, str]] = []
+
+
+def why_none(processes: Sequence[index.Process]) -> str:
+    """Why a run holds no graphs: the first exception of Dynamo, what was left out, or that nothing is known."""
+    for event in (event for process in processes for event in journal.read(process.path / JOURNAL_FILE).events):
+        if event.kind == "why" and event.fields.get("what") == "failed":
+            with contextlib.suppress(msgspec.ValidationError):
+                failed = msgspec.convert(event.fields, _Failed)
+                places = [f", {PurePath(file).name}:{line}, in {name}" for file, line, name, _ in failed.stack[-1:]]
+                return plain(f"Dynamo raised {failed.error}: {one_line(failed.text)}{''.join(places)}")
+    return index.left_out_text(index.left_out(processes)) or "nothing was compiled, or the recorder was not active"
+
+
+def no_graphs(run: Run) -> NoSuchGraphError:
+    """The error about a run without graphs."""
+    command = f", or judge the program itself: graphdbg triage -- {shlex.join(run.record.command)}"
+    look = f"see graphdbg ls {shlex.quote(run.name)} --why{command if run.record.command else ''}"
+    return NoSuchGraphError(f"{run.name} holds no graphs", why_none(run.processes), look)
+
+
 def worst_known(run: Run) -> tuple[SavedGraph, str]:
     """The worst graph, and why it was chosen ("" where it is the only one). Raises UsageError for a run without
     graphs."""
     graphs = run.graphs()
     if not graphs:
-        why = "nothing was compiled, or nothing could be saved"
-        raise NoSuchGraphError(f"{run.name} holds no graphs", why, f"see graphdbg ls {run.name}")
+        raise no_graphs(run)
     if len(graphs) == 1:
         return graphs[0], ""
     failing, why = last_failing(run)

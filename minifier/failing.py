@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..dumps import index
-from ..dumps.errors import NoSuchGraphError
 from ..dumps.wording import counted, shown_path
-from ..dumps.worst import last_failing
+from ..dumps.worst import last_failing, no_graphs
 from ..toolkit.replaying.after_failure import compile_of, suspects, triggered
 from ..toolkit.replaying.replay import How
 from ..toolkit.verdicts.verdict import ROUNDING, with_flags
@@ -56,7 +55,7 @@ def failing_graph(
         )
         return run.graph(suspected[0].id), _why(suspected[0], rows) + others
     if not run.graphs():
-        raise NoSuchGraphError(f"{run.name} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
+        raise no_graphs(run)
     report(
         "no recorded graph failed; judging each of them"
         if amount is None

@@ -37,6 +37,7 @@ from ..schema import RunRecord
 from ..tables import one_line, plain
 from ..why.show import Compiled, of_rows
 from ..wording import age_text, ago_text, counted
+from ..worst import why_none
 
 State = Literal["waiting", "running", "ended", "vanished", "unreadable", "unknown"]
 """waiting: not there yet; unknown: its processes are on another host; unreadable: run.json is damaged, see
@@ -374,7 +375,7 @@ def _graph_line(key: str, run: str, row: index.ListedGraph, depth: int) -> Listi
 def _notes(key: str, name: str, run: Following, depth: int) -> list[ListingLine]:
     texts = [index.left_out_text(index.left_out(run.processes)), why.hint(name, run.processes)]
     if not run.rows and run.state != "running":
-        texts.append("no graphs: nothing was compiled, or the recorder was not active")
+        texts.append(f"no graphs: {why_none(run.processes)}")
     note_lines = [ListingLine(f"{key} note {place}", "note", text, depth) for place, text in enumerate(texts) if text]
     damage = run.damage
     shown = enumerate(damage[:_MOST_NOTES])

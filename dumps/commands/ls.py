@@ -21,7 +21,7 @@ from ..tables import Column, cut, on_terminal, one_line, plain, render
 from ..why.show import Compiled, next_of, of_rows, show
 from ..why.times import of_run, table
 from ..wording import counted
-from ..worst import last_verdicts
+from ..worst import last_verdicts, why_none
 from .options import json_option
 
 STATUS_STYLE = "cyan"
@@ -274,10 +274,8 @@ def _status(row: index.ListedGraph) -> str:
 
 def _summary(text: str, run: Run) -> str:
     rows = run.rows
-    if not rows and index.left_out(run.processes):
-        return f"{text} holds no graphs: all of them were left out"
     if not rows:
-        return f"{text} holds no graphs: nothing was compiled, or the recorder was not active"
+        return f"{text} holds no graphs: {why_none(run.processes)}"
     failed = [row for row in rows if row.status == "failed"]
     lost = [row for row in rows if row.lost]
     compiles = len({row.id.partition("/")[0] for row in rows})

@@ -94,6 +94,26 @@ def test_an_empty_run_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("stack", "says"),
+    [
+        ([["/a/train.py", 4, "step", "x.f()"]], "Dynamo raised Unsupported: Call to f, train.py:4, in step"),
+        ([["/a/train.py", "four"]], "nothing was compiled, or the recorder was not active"),
+    ],
+)
+def test_of_an_empty_run_the_exception_of_dynamo_is_said(stack: list[object], says: str, tmp_path: Path) -> None:
+    writer = RunWriter.create(tmp_path / "run", RunRecord(format=FORMAT, command=["python", "a b.py"]))
+    process = writer.process("p0")
+    process.journal.event(
+        "why", what="failed", compile="0_0", error="Unsupported", text="Call to f\n  Hint: none", stack=stack
+    )
+    process.close()
+    with pytest.raises(UsageError) as raised:
+        failing_graph(open_run(writer.path), MinifyOptions())
+    assert says in str(raised.value)
+    assert "graphdbg triage -- python 'a b.py'" in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("recorded", "found", "unlike"),
     [
         ("AssertionError: no such size 4", "crash in compile: AssertionError: no such size 16", False),

@@ -9,7 +9,7 @@ import click
 
 from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option
-from ...dumps.errors import GraphdbgError, NoSuchGraphError, OptionsExcludeError, UsageError
+from ...dumps.errors import GraphdbgError, OptionsExcludeError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..verdicts import verdict_words
@@ -128,13 +128,13 @@ def replay(
 def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
     """The graph that was named, or those of a run. Raises UsageError where it has none."""
     from ...dumps.store import SavedGraph
+    from ...dumps.worst import no_graphs
 
     if isinstance(run, SavedGraph):
         return [run]
     graphs = run.graphs()
     if not graphs:
-        why = "nothing was compiled, or nothing could be saved"
-        raise NoSuchGraphError(f"{run.name} holds no graphs", why, f"see graphdbg ls {run.name}")
+        raise no_graphs(run)
     kept = [graph for graph in graphs if graph.status != "skipped"]
     if len(kept) < len(graphs):
         say(

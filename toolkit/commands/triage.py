@@ -11,12 +11,12 @@ import click
 
 from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option, seconds_option
-from ...dumps.errors import BadValueError, CommandLineError, NoSuchGraphError, OptionsExcludeError, WrongKindError
+from ...dumps.errors import BadValueError, CommandLineError, OptionsExcludeError, WrongKindError
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
 from ...dumps.why.times import table as times_table
 from ...dumps.wording import size_text
-from ...dumps.worst import keep
+from ...dumps.worst import keep, no_graphs
 from ..isolation.imports import option_words
 from ..verdicts.ladder_records import number
 from ..verdicts.verdict import NO_TIME, NOT_JUDGED, with_flags
@@ -241,8 +241,7 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
     asked = options["symptom"]
     symptom, found_by = Noticed(asked, "asked for") if asked else noticed(run)
     if not run.graphs() and (not asked or not SYMPTOMS[asked].before):
-        why = "nothing was compiled, or nothing could be saved"
-        raise NoSuchGraphError(f"{run.name} holds no graphs", why, f"see graphdbg ls {run.name}")
+        raise no_graphs(run)
     say(f"symptom: {symptom} ({found_by})")
     lost, flags = ("", "") if options["imports"] or (asked and not SYMPTOMS[asked].graphs) else left_out(run)
     if lost:
