@@ -306,7 +306,9 @@ class ReproFacts:
         failure = self.failure
         before = ", in the graph that this was cut from" if self.made.startswith(REDUCED) else ""
         if failure.kind == "accuracy" and failure.size is not None:
-            return f"relative error {failure.size:.2g}" + (f" ({failure.detail})" if failure.detail else "") + before
+            of = " of a gradient" if failure.raw.startswith("grad of ") else ""
+            of += f" ({failure.detail})" if failure.detail else ""
+            return f"relative error {failure.size:.2g}{of}{before}"
         if failure.kind == "nan" and failure.raw:
             return failure.raw + before
         return failure.raw or failure.message or failure.detail

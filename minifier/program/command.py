@@ -101,7 +101,8 @@ def write_issue(triaged: ProgramTriage, repro: Repro, out: Path) -> Path:
     """Writes the issue of a repro that shows the failure; returns its path."""
     verdict, call, program = triaged.verdict, triaged.at, Path(repro.path)
     redactor = Redactor()
-    words = phrase(redactor.text(verdict.reason.partition(" raises ")[2])) if verdict.kind == "crash" else ""
+    raised = verdict.reason.partition(" raises ")[2].partition("; eager ")[0] if verdict.kind == "crash" else ""
+    words = phrase(redactor.text(raised))
     kind = verdict_words.searched("", verdict.kind or "")
     asked = f'is:issue "{words}"' if words else f"is:issue {verdict.layer or 'torch.compile'} {kind}".strip()
     beside = [part.name for part in (program.with_suffix(".pt"), program.with_name("modules")) if part.exists()]
@@ -128,6 +129,7 @@ def write_issue(triaged: ProgramTriage, repro: Repro, out: Path) -> Path:
         fenced(versions_text()),
     ]
     title = f"[{verdict.layer or 'torch.compile'}] {verdict_words.does(verdict)}: {call.function if call else ''}()"
+    title += f" ({raised.partition(':')[0]})" if raised else ""
     write_file(out / ISSUE, framed(title, parts, f"{ISSUES}?q={quote_plus(asked)}", redactor).encode())
     return out / ISSUE
 

@@ -152,8 +152,10 @@ def facts_of(
     error = case.failure.error.rpartition(".")[2]
     head = ": ".join(part for part in (error, one_line(case.failure_text, 300)) if part)
     compute = [node for node in case.record.graph.nodes if node.op.startswith("call_")]
-    ops = ", ".join(dict.fromkeys(node.target for node in compute[:4]))
     verdict = report.verdict
+    at_fault = verdict.where.node if verdict.where else ""
+    first = sorted(compute, key=lambda node: node.name != at_fault)[:4]
+    ops = ", ".join(dict.fromkeys(node.target for node in first))
     compiler = verdict.fault == "compiler"
     at = (
         f"[{verdict.layer or 'torch.compile'}]"

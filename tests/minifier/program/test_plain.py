@@ -209,10 +209,12 @@ def test_an_issue_of_a_program_holds_the_repro_and_what_it_printed(tmp_path: Pat
     (tmp_path / "repro.py").write_text("print(1)\n")
     (tmp_path / "repro.pt").write_bytes(b"0" * 2048)
     call = Call("1:1", "step", "/home/ann/train.py", 3, 0)
-    verdict = Verdict("fails", "crash", "compiler", "dynamo", "step() raises UserError: Could not guard on this expr")
+    verdict = Verdict(
+        "fails", "crash", "compiler", "dynamo", "step() raises UserError: Could not guard on it; eager does not"
+    )
     triaged = ProgramTriage(verdict, [call], {}, ["python", "train.py"], str(tmp_path), at=call)
     shows = Repro("shows", str(tmp_path / "repro.py"), (1, 1, 1), 0, 'File "/home/ann/x.py"\nBUG: it raises')
     text = command.write_issue(triaged, shows, tmp_path).read_text()
-    assert "[dynamo] torch.compile fails: step()" in text and "```python\nprint(1)\n```" in text
+    assert "[dynamo] torch.compile fails: step() (UserError)" in text and "```python\nprint(1)\n```" in text
     assert "3 of 3 fresh processes" in text and "repro.pt (2.0 KiB), which must be attached" in text
-    assert "Could+not+guard+on+this+expr" in text and "BUG: it raises" in text and "/home/ann" not in text
+    assert "Could+not+guard+on+it%22" in text and "BUG: it raises" in text and "/home/ann" not in text

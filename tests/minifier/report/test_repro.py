@@ -77,6 +77,8 @@ def test_the_first_lines_say_what_it_shows() -> None:
     assert "Shows: relative error 1" in head
     assert "Seen on torch 2.13.0." in head
     assert "Exit code: 1 while the bug is there" in head
+    gradient = Signature("accuracy", "compare", size=1.0, raw="grad of x: relative error 1")
+    assert "Shows: relative error 1 of a gradient" in first(relu_record(), gradient).text
 
 
 def test_a_hostile_message_cannot_leave_the_docstring() -> None:
