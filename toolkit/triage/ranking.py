@@ -165,6 +165,7 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
     elif result.failed:
         worst = result.graphs[0]
         texts = [f"{worst.address} {verdict_words.word(worst.verdict)}; there was no time for its ladder."]
+        result.verdict = msgspec.structs.replace(result.verdict, layer=None)  # which one it is was not looked at
         go_on = [f"graphdbg triage {worst.address}"]
     else:
         texts = [_all_right(result, imports)]

@@ -324,9 +324,8 @@ class _Work:
                 taken.append(row)
                 self._explain_one(row, all)
 
-    def narrowed(self, row: GraphRow) -> tuple[GraphRow, SavedGraph, str]:
-        """The narrowest graph inside a failing one that fails like it by itself, or that one; and what is between the
-        two.
+    def narrowed(self, row: GraphRow) -> tuple[GraphRow, SavedGraph, list[GraphRow]]:
+        """The narrowest graph inside a failing one that fails like it by itself, or that one; and all graphs inside.
 
         A crash is not followed into a graph with a difference of another kind.
         """
@@ -334,16 +333,11 @@ class _Work:
         inner = [self.judge(other) for other in inner_graphs(graph)]
         self.rows += [other for other in inner if other.id not in {known.id for known in self.rows}]
         worse = sorted((other for other in inner if other.failed and _alike(other, row)), key=rank)
-        if worse:
-            return worse[0], self.run.graph(worse[0].id), f"{row.id} fails, and so does {worse[0].id} by itself."
-        return (
-            row,
-            graph,
-            _between(row.id, [other.id for other in inner if other.verdict.verdict == "ok"]) if inner else "",
-        )
+        narrowest = worse[0] if worse else row
+        return narrowest, self.run.graph(narrowest.id), inner
 
     def _explain_one(self, row: GraphRow, all: bool) -> None:
-        _, graph, boundary = self.narrowed(row)
+        narrowest, graph, inner = self.narrowed(row)
         ladder = self.ladders[graph.id]
         ladder.max_time_s, ladder.began = self.left_s(), time.monotonic()
         for rung in chosen(graph, self.rungs, all=all):
@@ -354,7 +348,7 @@ class _Work:
             reason = f"{result.verdict.reason}; which leads to the NaN of {row.id}: {row.verdict.reason}"
             result.verdict = msgspec.structs.replace(result.verdict, kind=row.verdict.kind, reason=reason)
         self.found.append(result)
-        self.boundaries.append(boundary)
+        self.boundaries.append(_boundary(row, narrowest, inner, result.verdict))
 
     def eased(self, verdict: Verdict, *, thorough: bool) -> Verdict:
         """The run's verdict with what makes it go away, tried on the widest graph of the compile that has it."""
@@ -397,15 +391,25 @@ class _Work:
 
 
 def _alike(first: GraphRow, other: GraphRow) -> bool:
-    """Whether two failures are of one kind; wrong numbers and NaN count as one."""
+    """Whether two failures are of one kind. Wrong numbers and NaN count as one; a graph that writes where it must not
+    may give either, and be killed when it runs alone."""
     kinds = [None if row.signature is None else row.signature.kind for row in (first, other)]
-    return None in kinds or kinds[0] == kinds[1] or set(kinds) == {"accuracy", "nan"}
+    differs = ("accuracy", "nan")
+    return None in kinds or kinds[0] == kinds[1] or (kinds[0] in differs and kinds[1] in (*differs, "signal"))
 
 
-def _between(wide: str, right: Sequence[str]) -> str:
-    if not right:
-        return f"{wide} fails; the graphs inside it could not be judged."
+def _boundary(wide: GraphRow, narrowest: GraphRow, inner: Sequence[GraphRow], found: Verdict) -> str:
+    """The sentence about a failing graph and those inside it; "" where none is. `found`: on its ladder."""
+    if narrowest is not wide:
+        return f"{wide.id} fails, and so does {narrowest.id} by itself."
+    right = [other.id for other in inner if other.verdict.verdict == "ok"]
+    others = [f"{other.id} fails in another way ({word(other.verdict)})" for other in inner if other.failed]
+    if others or not right:
+        return f"{wide.id} fails; {', '.join(others) or 'the graphs inside it could not be judged'}." if inner else ""
     sound = f"{right[0]} is right in itself" if len(right) == 1 else f"{' and '.join(right)} are right in themselves"
-    return (
-        f"{wide} fails, {sound}: the fault is between the two stages (a decomposition, a joint pass or the partition)."
+    between = (
+        "they fail together alone, or a pass that Inductor runs on the whole graph is to blame"
+        if found.layer not in ("dynamo", "aot_autograd", "decomposition")
+        else "the fault is between the two stages (a decomposition, a joint pass or the partition)"
     )
+    return f"{wide.id} fails, {sound}: {between}."

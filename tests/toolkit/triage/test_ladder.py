@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import graphdbg
 from graphdbg.dumps.errors import UsageError
@@ -20,8 +21,8 @@ from graphdbg.toolkit.isolation import ForkServer
 from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.rungs import NAMES
 from graphdbg.toolkit.triage.ladder import Ladder, chosen
-from graphdbg.toolkit.triage.ranking import GraphRow, rank
-from graphdbg.toolkit.triage.run import triage_run
+from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage, rank, run_concluded
+from graphdbg.toolkit.triage.run import _alike, _boundary, triage_run
 from graphdbg.toolkit.verdicts import verdict
 from graphdbg.toolkit.verdicts.ladder_records import RungResult, Triage, row_of
 from graphdbg.toolkit.verdicts.ladder_words import concluded
@@ -256,3 +257,31 @@ def test_a_run_is_told_graph_by_graph(recorded: Path, server: ForkServer, monkey
     assert isinstance(CliRunner().invoke(command.triage, [str(recorded), "--rungs", "egaer"]).exception, UsageError)
     values = CliRunner().invoke(replay, [str(recorded), "--values"])
     assert values.stderr.startswith("taking 0_0/dynamo")
+
+
+def _inner(id: str, kind: str = "") -> GraphRow:
+    seen = Signature(kind) if kind else None
+    return GraphRow("inductor", verdict.judged(seen, "inductor") if seen else OK, id=id, stage="", signature=seen)
+
+
+@pytest.mark.parametrize(
+    ("inner", "layer", "says"),
+    [
+        ([], "inductor", ""),
+        ([_inner("b", "crash")], "inductor", "a fails; b fails in another way (fails: crash)."),
+        ([_inner("b"), _inner("c")], "decomposition", "a fails, b and c are right in themselves: the fault is between"),
+        ([_inner("b"), _inner("c")], "inductor", "a fails, b and c are right in themselves: they fail together alone"),
+    ],
+)
+def test_what_is_said_of_the_graphs_inside_one(inner: list[GraphRow], layer: Any, says: str) -> None:
+    wide = _inner("a", "accuracy")
+    said = _boundary(wide, wide, inner, replace(WRONG, layer=layer))
+    assert said.startswith(says) and bool(said) == bool(says)
+    killed = _inner("b", "signal")
+    assert _alike(wide, killed) and not _alike(killed, wide)
+
+
+def test_a_layer_is_not_claimed_where_no_ladder_was_climbed(recorded: Path) -> None:
+    row = GraphRow("inductor", WRONG, id="0_0/dynamo", stage="dynamo", address="x/0_0/dynamo")
+    found = run_concluded(RunTriage([row], [], []), open_run(recorded))
+    assert "there was no time for its ladder" in found.summary and found.verdict.layer is None
