@@ -227,11 +227,16 @@ TOLERANCE = {tolerance!r}
 
 def rebuilt(kind, state):
     instance = kind.__new__(kind)
+    if isinstance(instance, dict):
+        dict.update(instance, state)
+        return instance
     if isinstance(instance, torch.nn.Module):
         torch.nn.Module.__init__(instance)
     for name, value in state.items():
         if isinstance(instance, torch.nn.Module) and name in ("_parameters", "_buffers", "_modules"):
             instance.__dict__[name].update(value)
+        elif hasattr(getattr(kind, name, None), "__objclass__"):  # a slot
+            object.__setattr__(instance, name, value)
         else:
             instance.__dict__[name] = value
     return instance
@@ -253,7 +258,9 @@ def restore(old, new):
         for cell, other in zip(old.__closure__, new.__closure__):
             cell.cell_contents = other.cell_contents
     else:
-        restore(old.__dict__, new.__dict__)
+        for name in getattr(old, "__slots__", ()):
+            object.__setattr__(old, name, getattr(new, name))
+        restore(getattr(old, "__dict__", {{}}), getattr(new, "__dict__", {{}}))
 
 
 def leaves(value, name, seen=()):

@@ -32,7 +32,7 @@ import torch
 from ...dumps import syntax
 from .. import torch_private as t
 from ..live.execution import same_bits
-from .reach import NAMESPACES, is_library
+from .reach import NAMESPACES, is_library, slots_of
 from .start import Start
 
 _PLAIN = (
@@ -127,7 +127,7 @@ class Source:
             words = [self.text(part, hint) for part in (value.func, *value.args)]
             words += [f"{name}={self.text(part, name)}" for name, part in value.keywords.items()]
             return f"functools.partial({', '.join(words)})"
-        if inspect.isroutine(value) or isinstance(value, type) or hasattr(value, "_torchdynamo_orig_callable"):
+        if inspect.isroutine(value) or isinstance(value, type) or "_torchdynamo_orig_callable" in _own(value):
             unwrap: Any = inspect.unwrap
             value = unwrap(value) if not isinstance(value, type) else value
             if isinstance(value, torch.nn.Module):
@@ -174,7 +174,8 @@ class Source:
         return name
 
     def _is_touched(self, value: Any) -> bool:
-        parts = [value, getattr(value, "__dict__", None), *(getattr(value, "__closure__", None) or ())]
+        closure = value.__closure__ if isinstance(value, types.FunctionType) else None
+        parts = [value, getattr(value, "__dict__", None), *(closure or ())]
         return any(id(part) in self.touched for part in parts)
 
     def _free(self, hint: str) -> str:
@@ -199,8 +200,8 @@ class Source:
             return f"set([{inner}])" if kind is set else f"collections.deque([{inner}], {value.maxlen})"
         if kind in (dict, OrderedDict, defaultdict):
             return self._dict(value, hint)
-        if kind is bytearray:
-            return repr(value)
+        if kind in (bytearray, object):
+            return repr(value) if kind is bytearray else "object()"
         if kind is torch.Generator:
             raise CannotSayError(f"{hint}, a generator of random numbers")
         if isinstance(value, (types.FunctionType, type)):
@@ -214,7 +215,9 @@ class Source:
                 key: part for key, part in state.items() if key not in ("_compiled_call_impl", "_is_torch_compile")
             }
         elif _is_plain(value):
-            state = value.__dict__
+            state = slots_of(value) | _own(value)
+        elif isinstance(value, dict) and not _own(value) and not is_library(_file_of(kind)):
+            return f"rebuilt({self.text(kind, hint)}, {self._items(value, hint)})"
         else:
             raise CannotSayError(f"{hint}, a {kind.__module__}.{kind.__qualname__}")
         words = [word for key, part in state.items() if (word := self._attribute(key, part, hint))]
@@ -242,14 +245,17 @@ class Source:
         return self.text(part, hint)
 
     def _dict(self, value: Any, hint: str) -> str:
-        words = [f"{self._key(key, hint)}: {self.text(part, f'{hint}_{key}')}" for key, part in value.items()]
-        inner = f"{{{', '.join(words)}}}"
+        inner = self._items(value, hint)
         if type(value) is dict:
             return inner
         self.imports.add("import collections")
         if isinstance(value, OrderedDict):
             return f"collections.OrderedDict({inner})"
         return f"collections.defaultdict({self.text(value.default_factory, hint)}, {inner})"
+
+    def _items(self, value: Any, hint: str) -> str:
+        words = [f"{self._key(key, hint)}: {self.text(part, f'{hint}_{key}')}" for key, part in value.items()]
+        return f"{{{', '.join(words)}}}"
 
     def _key(self, key: Any, hint: str) -> str:
         return self.text(key, f"{hint}_key")
@@ -337,7 +343,12 @@ class Source:
         try:
             tree = syntax.parsed(textwrap.dedent(inspect.getsource(value)))
         except (OSError, TypeError, SyntaxError) as error:
-            raise CannotSayError(f"the source of {value.__qualname__}, which cannot be read") from error
+            defaults = list(getattr(value, "_field_defaults", {}).values())
+            if not hasattr(value, "_fields") or not all(map(_is_constant, defaults)):
+                raise CannotSayError(f"the source of {value.__qualname__}, which cannot be read") from error
+            self.imports.add("import collections")
+            words = f"{value.__name__!r}, {list(value._fields)}, defaults={defaults}"
+            return f"{value.__name__} = collections.namedtuple({words})"
         first = tree.body[0]
         if value.__name__ == "<lambda>" or not isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             raise CannotSayError(f"{value.__qualname__}, which has no def of its own")
@@ -359,6 +370,11 @@ class Source:
 
     def _reads(self, name: str, space: dict[str, Any]) -> None:
         value = space[name]
+        if type(value) is object and id(value) not in self._names:  # a sentinel, which a default may be, too
+            self._names[id(value)], self._last[id(value)] = name, "object()"
+            self._alive.append(value)
+            self._define(name, value, f"{name} = object()")
+            return
         if callable(value) and not isinstance(value, (type, torch.nn.Module)):
             value = inspect.unwrap(value)
         defined = isinstance(value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType))
@@ -404,7 +420,12 @@ def _is_plain(value: Any) -> bool:
     followed = isinstance(value, torch.optim.Optimizer) or (home != "torch" and home not in sys.stdlib_module_names)
     followed = followed or isinstance(value, NAMESPACES)
     own = not issubclass(kind, (dict, list, set, BaseException)) and kind.__reduce_ex__ is object.__reduce_ex__
-    return hasattr(value, "__dict__") and followed and own
+    return bool(hasattr(value, "__dict__") or slots_of(value)) and followed and own
+
+
+def _own(value: Any) -> dict[str, Any]:
+    """The attributes of an object, whatever its `__getattr__` does."""
+    return object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
 
 
 def _alike(value: Any, other: Any) -> bool:
@@ -414,9 +435,11 @@ def _alike(value: Any, other: Any) -> bool:
 
 
 def _cells(value: Any) -> dict[str, Any]:
-    """Name -> cell, of a function, or of the methods of a class that was made inside of one."""
+    """Name -> cell, of a function, or of the methods of a class that was made inside of one (not those that `dataclass`
+    and the like made)."""
     if isinstance(value, type):
         methods = [method for method in vars(value).values() if isinstance(method, types.FunctionType)]
+        methods = [method for method in methods if not (is_library(_file_of(method)) or _file_of(method) == "<string>")]
         return {name: cell for method in methods for name, cell in _cells(method).items() if name != "__class__"}
     code = getattr(value, "__code__", None)
     return dict(zip(code.co_freevars, value.__closure__ or (), strict=True)) if code is not None else {}

@@ -7,8 +7,6 @@ import runpy
 import signal
 import sys
 import time
-import types
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +21,7 @@ from graphdbg.toolkit.program.comparing import Rounding, kept
 from graphdbg.toolkit.program.concluding import shown
 from graphdbg.toolkit.program.reach import reach
 from graphdbg.toolkit.program.records import ALONE
-from graphdbg.toolkit.program.repro import Rungs
+from graphdbg.toolkit.program.repro import PROGRAM, Rungs
 from graphdbg.toolkit.program.run import triage_program
 from graphdbg.toolkit.program.source import CannotSayError, Source
 from graphdbg.toolkit.program.start import Start
@@ -47,11 +45,12 @@ for scale in (2, 3):
 """
 
 
-def rebuilt(kind: Any, state: dict[str, Any]) -> Any:
-    """An object of a class with these attributes, as a repro makes it."""
-    made = kind.__new__(kind)
-    made.__dict__.update((torch.nn.Module().__dict__ if issubclass(kind, torch.nn.Module) else {}) | state)
-    return made
+def made_again(source: Source, text: str, space: dict[str, Any]) -> Any:
+    """The value of an expression of a source, as a repro makes it in its globals."""
+    helpers = PROGRAM[PROGRAM.index("def rebuilt") : PROGRAM.index("def leaves")].format()
+    space |= {"torch": torch, "T": source.tensors}
+    exec("\n".join([*sorted(source.imports), helpers, *source.definitions.values(), *source.lines]), space)
+    return eval(text, space)
 
 
 def test_values_become_text_that_makes_them_again() -> None:
@@ -130,11 +129,48 @@ def test_an_attribute_without_a_text_is_left_out_and_named() -> None:
     source.begin(Start(reach(model, (), {})), set())
     text = source.text(model, "model")
     assert source.left_out == "model_feed_batches, a builtins.list_iterator"
-    space = {"torch": torch, "T": source.tensors, "weakref": weakref, "types": types, "rebuilt": rebuilt}
-    exec("\n".join(source.lines), space)
-    made = space[text]
+    made = made_again(source, text, {})
     assert vars(made.feed) == {"sizes": [4, 5]} and {"import weakref", "import types"} <= source.imports
     assert torch.equal(made(torch.ones(4, 2))[0], model(torch.ones(4, 2))[0])
+
+
+OF_A_CONFIG = """from collections import namedtuple
+from dataclasses import dataclass, field
+MISSING = object()
+Pair = namedtuple("Pair", "first second", defaults=[None])
+class Attributes(dict):
+    def __getattr__(self, name):
+        return self[name]
+def scaled(x, by=MISSING):
+    return Pair(x if by is MISSING else x * by)
+@dataclass(slots=True)
+class Slots:
+    width: int = 8
+@dataclass(frozen=True)
+class Config:
+    sizes: list = field(default_factory=lambda: [1])
+    given: Attributes = None
+    slots: Slots = None
+    def run(self, x):
+        return scaled(x * self.given.factor)
+"""
+
+
+def test_what_configurations_are_made_of_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "of_a_config.py").write_text(OF_A_CONFIG)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("of_a_config")
+    config = module.Config([2, 3], module.Attributes(factor=4), module.Slots(5))
+    source = Source({})
+    source.begin(Start(reach(config.run, (), {})), set())
+    text = source.text(config, "config")
+    made = made_again(source, text, space := {})
+    assert (made.sizes, made.slots.width, made.run(2)) == ([2, 3], 5, (8, None))
+    assert not {"MISSING", "of_a_config"} & (source.spaces.keys() | source.homes)
+    config.slots.width, config.given["factor"] = 6, 7
+    source.begin(Start(reach(config.run, (), {})), set())
+    again = made_again(source, source.text(config, "config"), space)
+    assert again is made and (made.slots.width, made.run(2)) == (6, (14, None))
 
 
 class Doubled(torch.Tensor):
