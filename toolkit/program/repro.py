@@ -192,6 +192,8 @@ nothing is compiled, which ends with 0. --backend NAME compiles by another backe
 repro.pt beside.
 """
 
+from __future__ import annotations
+
 import os
 import pathlib
 import sys

@@ -21,6 +21,7 @@ import symtable
 import sys
 import textwrap
 import types
+import typing
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
@@ -120,6 +121,9 @@ class Source:
             return f"weakref.ref({self.text(held, hint)})"
         if isinstance(value, types.ModuleType):
             return self._module(value)
+        if _is_of_typing(value):
+            self.imports.add("import typing")
+            return _typing_text(value)
         if isinstance(value, types.MethodType):
             return f"{self.text(value.__self__, type(value.__self__).__name__.lower())}.{value.__func__.__name__}"
         if isinstance(value, functools.partial):
@@ -352,14 +356,15 @@ class Source:
         first = tree.body[0]
         if value.__name__ == "<lambda>" or not isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             raise CannotSayError(f"{value.__qualname__}, which has no def of its own")
+        space = value.__globals__ if isinstance(value, types.FunctionType) else vars(sys.modules[value.__module__])
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                node.decorator_list = [
-                    decorator for decorator in node.decorator_list if not _COMPILES.search(ast.unparse(decorator))
-                ]
+                kept = [mark for mark in node.decorator_list if not _COMPILES.search(ast.unparse(mark))]
+                registers = isinstance(node, ast.ClassDef)  # what is not a library's puts a class into a table
+                node.decorator_list = [mark for mark in kept if not registers or _library(mark, space)]
         text = ast.unparse(tree)
-        space = value.__globals__ if isinstance(value, types.FunctionType) else vars(sys.modules[value.__module__])
-        inside = f"def _({', '.join(own)}):\n{textwrap.indent(text, '    ')}"  # names that are nonlocal are bound
+        read = ast.unparse(_Unannotated().visit(tree))
+        inside = f"def _({', '.join(own)}):\n{textwrap.indent(read, '    ')}"  # names that are nonlocal are bound
         for name in sorted(_reads(inside) - own):
             if name in space and name not in (value.__name__, "__name__", "__builtins__"):
                 self._reads(name, space)
@@ -377,10 +382,11 @@ class Source:
             return
         if callable(value) and not isinstance(value, (type, torch.nn.Module)):
             value = inspect.unwrap(value)
-        defined = isinstance(value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType))
+        kinds = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+        defined = isinstance(value, kinds) or _is_of_typing(value)
         code = getattr(value, "__code__", None)
         if not defined or (getattr(value, "__closure__", None) and not is_library(getattr(code, "co_filename", ""))):
-            if self.spaces.setdefault(name, space) is not space:
+            if self.spaces.setdefault(name, space)[name] is not space[name]:
                 raise CannotSayError(f"two globals that are named {name}")
             return
         text = self.text(value, name)
@@ -413,6 +419,35 @@ class Source:
         raise CannotSayError(f"{getattr(value, '__qualname__', value)}, which no module has under its name")
 
 
+class _Unannotated(ast.NodeTransformer):
+    """Takes annotations away, which a repro does not evaluate."""
+
+    def visit(self, node: ast.AST) -> Any:
+        """The node without its own, and without those inside."""
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Constant(None)
+        return self.generic_visit(node)
+
+
+def _is_of_typing(value: Any) -> bool:
+    return type(value).__module__ == "typing" or isinstance(value, (types.GenericAlias, types.UnionType))
+
+
+def _typing_text(value: Any) -> str:
+    """A type variable, a special form, or an alias of types that a repro has; `Any` for one of others."""
+    if isinstance(value, typing.TypeVar):
+        return f"typing.TypeVar({value.__name__!r})"
+    try:
+        known = eval(repr(value), {"typing": typing, "torch": torch})
+    except Exception:  # noqa: BLE001 - what a repr says need not be Python
+        return "typing.Any"
+    return repr(value) if known == value else "typing.Any"
+
+
 def _is_plain(value: Any) -> bool:
     """Whether an object is its class and its attributes."""
     kind = type(value)
@@ -436,13 +471,18 @@ def _alike(value: Any, other: Any) -> bool:
 
 def _cells(value: Any) -> dict[str, Any]:
     """Name -> cell, of a function, or of the methods of a class that was made inside of one (not those that `dataclass`
-    and the like made)."""
+    and the like made, nor what decorators hold)."""
     if isinstance(value, type):
-        methods = [method for method in vars(value).values() if isinstance(method, types.FunctionType)]
-        methods = [method for method in methods if not (is_library(_file_of(method)) or _file_of(method) == "<string>")]
-        return {name: cell for method in methods for name, cell in _cells(method).items() if name != "__class__"}
+        unwrap: Any = inspect.unwrap
+        routines = [(key, unwrap(part)) for key, part in vars(value).items() if isinstance(part, types.FunctionType)]
+        own = [part for key, part in routines if key.endswith(part.__name__) and not _is_made(_file_of(part))]
+        return {name: cell for part in own for name, cell in _cells(part).items() if name != "__class__"}
     code = getattr(value, "__code__", None)
     return dict(zip(code.co_freevars, value.__closure__ or (), strict=True)) if code is not None else {}
+
+
+def _is_made(file: str) -> bool:
+    return file == "<string>" or is_library(file)
 
 
 def _file_of(value: Any) -> str:
@@ -525,10 +565,10 @@ def _sets(node: ast.stmt, space: dict[str, Any]) -> bool:
 
 
 def _library(node: ast.expr, space: dict[str, Any]) -> bool:
-    """Whether the name that an expression starts from is a module or class of a library."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
+    """Whether the name that an expression starts from is a module, class or function of a library."""
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        node = node.value if isinstance(node, ast.Attribute) else node.func
     value = space.get(node.id) if isinstance(node, ast.Name) else None
-    return isinstance(value, (types.ModuleType, type)) and is_library(
+    return isinstance(value, (types.ModuleType, types.FunctionType, type)) and is_library(
         _file_of(value) or getattr(value, "__file__", "") or ""
     )

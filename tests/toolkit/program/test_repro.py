@@ -49,7 +49,8 @@ def made_again(source: Source, text: str, space: dict[str, Any]) -> Any:
     """The value of an expression of a source, as a repro makes it in its globals."""
     helpers = PROGRAM[PROGRAM.index("def rebuilt") : PROGRAM.index("def leaves")].format()
     space |= {"torch": torch, "T": source.tensors}
-    exec("\n".join([*sorted(source.imports), helpers, *source.definitions.values(), *source.lines]), space)
+    first = "from __future__ import annotations"
+    exec("\n".join([first, *sorted(source.imports), helpers, *source.definitions.values(), *source.lines]), space)
     return eval(text, space)
 
 
@@ -171,6 +172,59 @@ def test_what_configurations_are_made_of_is_written(tmp_path: Path, monkeypatch:
     source.begin(Start(reach(config.run, (), {})), set())
     again = made_again(source, source.text(config, "config"), space)
     assert again is made and (made.slots.width, made.run(2)) == (6, (14, None))
+
+
+OF_LAYERS = """from __future__ import annotations
+import functools
+from typing import TYPE_CHECKING, Generic, Literal, Optional, TypeVar
+import torch
+if TYPE_CHECKING:
+    from nowhere import Something
+T = TypeVar("T")
+Mode = Literal["a", "b"]
+TABLE: dict[str, type] = {}
+def register(name):
+    def wrap(cls):
+        TABLE[name] = cls
+        return cls
+    return wrap
+def timed(fn):
+    @functools.wraps(fn)
+    def inner(*args):
+        return fn(*args)
+    return inner
+@register("layer")
+class Layer(torch.nn.Module, Generic[T]):
+    mode: Optional[Mode] = "a"
+    @timed
+    def forward(self, x: torch.Tensor, s: Optional[Something] = None) -> Optional[torch.Tensor]:
+        kind: Something = 2
+        return x * kind
+"""
+OF_TRAINING = """import torch
+from of_layers import TABLE
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = TABLE["layer"]()
+    def forward(self, x):
+        return self.layer(x)
+"""
+
+
+def test_annotations_registries_and_decorators_need_nothing_of_the_program_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_layers.py").write_text(OF_LAYERS)
+    (tmp_path / "of_training.py").write_text(OF_TRAINING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = importlib.import_module("of_training").Model()
+    source = Source({})
+    source.begin(Start(reach(model, (), {})), set())
+    text = source.text(model, "model")
+    assert set(source.spaces) == {"TABLE"} and not source.homes
+    source.assign("TABLE", source.spaces["TABLE"]["TABLE"])
+    assert torch.equal(made_again(source, text, {})(torch.ones(2)), torch.full((2,), 2.0))
 
 
 class Doubled(torch.Tensor):
