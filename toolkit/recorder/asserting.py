@@ -56,7 +56,7 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Adds the counts of an inner counting."""
-        for name in ("breaks", "recompiles", "graphs", "kernels", "errors"):
+        for name in (*_NAMES, "errors"):
             getattr(self, name).extend(getattr(other, name))
         self.nodes += other.nodes
 
@@ -137,12 +137,7 @@ def _at(place: ProgramLine) -> str:
 
 
 _MOST = 5
-_NAMES = {
-    "breaks": ("graph break", ""),
-    "recompiles": ("recompile", ""),
-    "graphs": ("graph", ""),
-    "kernels": ("kernel", ""),
-}
+_NAMES = {"breaks": "graph break", "recompiles": "recompile", "graphs": "graph", "kernels": "kernel"}
 _COMPILED = ("_torchdynamo_orig_callable", "_orig_mod", "_compiled_call_impl")
 
 
@@ -206,11 +201,11 @@ def assert_graphs(
 def _message(name: str, counts: Counts, differing: dict[str, int], wanted: dict[str, int | None]) -> str:
     if not differing:
         return f"{name}: what it compiles could not be counted: {counts.errors[0]}"
-    parts = [f"{counted(number, *_NAMES[what])}, not {wanted[what]}" for what, number in differing.items()]
+    parts = [f"{counted(number, _NAMES[what])}, not {wanted[what]}" for what, number in differing.items()]
     lines = [f"{name} compiled to {'; '.join(parts)}"]
     for what in differing:
         entries: list[str] = getattr(counts, what)
-        lines += [f"  {_NAMES[what][0]}: {entry}" for entry in entries[:_MOST]]
+        lines += [f"  {_NAMES[what]}: {entry}" for entry in entries[:_MOST]]
         lines += [f"  and {len(entries) - _MOST} more"] if len(entries) > _MOST else []
     lines.append(
         f"why: graphdbg ls {shlex.quote(str(counts.run))} --why" if counts.run.exists() else "nothing was compiled"

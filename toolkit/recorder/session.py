@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.errors import CannotWriteError, GraphdbgError
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
     from .budget import Budget
     from .hold import Hold, Holder
     from .hooks import Capture
-
-
-from types import FrameType
 
 FIRST_S, FACTOR = 5.0, 1.5
 """When a compile is looked at first, and how much later each time."""
@@ -100,16 +98,11 @@ class Stacks:
 
     def _look(self, thread: int, graph: str, seconds: float) -> None:
         frame = sys._current_frames().get(thread)  # documented, for debuggers
-        frames: list[FrameType] = []
-        while frame is not None:
-            frames.append(frame)
-            frame = frame.f_back
+        frames = [at_frame for at_frame, _ in traceback.walk_stack(frame)] if frame is not None else []
         shown = [at_frame for at_frame in frames if str(at_frame.f_globals.get("__name__")).partition(".")[0] != _OURS]
         if shown:
-            inside = next(
-                (at_frame for at_frame in shown if any(part in at_frame.f_code.co_filename for part in _PASSES)),
-                shown[0],
-            )
+            in_pass = (at_frame for at_frame in shown if any(part in at_frame.f_code.co_filename for part in _PASSES))
+            inside = next(in_pass, shown[0])
             at = _line_of(shown[0]) if inside is shown[0] else f"{inside.f_code.co_name} at {_line_of(shown[0])}"
             stack = [_line_of(at_frame) for at_frame in reversed(shown[:MOST_FRAMES])]
             self._note(graph, at=at, after=round(seconds, 1), stack=stack)
