@@ -58,11 +58,6 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         """Whether the inputs of every execution are copied."""
         return self.inputs == "last" or bool(self.when)
 
-    @property
-    def limited(self) -> bool:
-        """Whether graphs may have to be left out."""
-        return bool(self.only or self.keep or self.max_disk)
-
     def environment(self) -> dict[str, str]:
         """The variables that make a child process record itself so."""
         options = msgspec.to_builtins(self)

@@ -32,16 +32,16 @@ from ...dumps.journal import STATES
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, GraphRecord, InputRecord, RunRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
+from ..live.steps import Waiting
 from ..live.torch_state import encoded_settings
 from ..torch_private.unseen import seen, unseen
 from . import leaving, origin, summary
+from .budget import Budget
 from .options import Options
 from .wrapping import Function, missing_stages
 
 if TYPE_CHECKING:
-    from ..live.steps import Waiting
     from .backward_hooks import Backwards
-    from .budget import Budget
     from .hold import Hold, Holder
     from .hooks import Capture
 
@@ -130,7 +130,6 @@ class Session:
         self.job = job
         self.wanted = Path(wanted or options.run)
         self.stages = frozenset(options.stages)
-        self.holds = options.holds
         self.interrupted = self.caches_were_on = False
         self.versions: dict[str, str] = {}
         self.roles: dict[str, list[InputRecord]] = {}
@@ -151,22 +150,14 @@ class Session:
         self._writer: ProcessWriter | None = None
         self.stacks = Stacks(partial(self.event, "note"))
         self.holder: Holder | None = None
-        self.budget: Budget | None = None
-        self.waiting: Waiting | None = None
+        self.budget = Budget(self.options, self._left_out)
+        self.waiting = Waiting(self.options.after_step)
         self.models: dict[str, str] = {}
         """Model -> the compile name that its observed graphs have."""
         self.compile_seconds = self.recording_seconds = 0.0
         self.notes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self._unreported: list[str] = []
-        if self.options.limited:
-            from .budget import Budget
-
-            self.budget = Budget(self.options, self._left_out)
-        if self.options.after_step:
-            from ..live.steps import Waiting
-
-            self.waiting = Waiting(self.options.after_step)
 
     def wants(self, stage: str) -> bool:
         """Whether graphs of that stage are recorded."""
@@ -205,8 +196,7 @@ class Session:
             facts = {"versions": self.versions, "config": encoded_settings(), "seed": torch_seed()}
             writer.journal.event("note", message=summary.SETTINGS, **facts)
             self._tell_missing(writer)
-            if self.budget is not None:
-                self.budget.attach(writer)
+            self.budget.attach(writer)
         except GraphdbgError as error:
             self._refused = time.monotonic(), error
             raise
@@ -243,7 +233,7 @@ class Session:
             self.stacks.event(kind, graph)
         if graph is not None and self.postponed(graph, lambda: self.event(kind, graph, **fields)):
             return
-        if graph is not None and self.budget is not None and not self.budget.event(kind, graph):
+        if graph is not None and not self.budget.event(kind, graph):
             return
         with self.guarded("journal"):
             self.writer().journal.event(kind, graph, **fields)
@@ -251,7 +241,7 @@ class Session:
     def refuses(self, graph: str) -> bool:
         """Whether a graph is not recorded at all; journals that."""
         function = self.functions.get(graph.partition("/")[0], "")
-        reason = self.budget.refusal(graph, function) if self.budget is not None else None
+        reason = self.budget.refusal(graph, function)
         if reason is not None:
             self._left_out(graph, reason)
         return reason is not None
@@ -259,28 +249,27 @@ class Session:
     @property
     def early(self) -> bool:
         """Whether the step of `--after-step` has not come yet."""
-        return self.waiting is not None and self.waiting.now
+        return self.waiting.now
 
     def waits(self, graph: str, save: Callable[[], object]) -> bool:
         """Saves a graph when it runs after the wanted step, if it waits for that; until then it counts as left out."""
-        if self.waiting is None or not self.waiting.begin(graph):
+        if not self.waiting.begin(graph):
             return False
         self._left_out(graph, f"--after-step {self.options.after_step}")
         return self.waiting.postpone(graph, save)
 
     def postponed(self, graph: str, action: Callable[[], object]) -> bool:
         """Keeps an action for later when the graph's compile waits."""
-        return self.waiting is not None and self.waiting.postpone(graph, action)
+        return self.waiting.postpone(graph, action)
 
     def release(self, graph: str) -> None:
         """Writes the waiting graphs of a compile."""
-        if self.waiting is not None:
-            with self.guarded(f"what waited with {graph}"):
-                self.waiting.release(graph)
+        with self.guarded(f"what waited with {graph}"):
+            self.waiting.release(graph)
 
     def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold | None:
         """The hold of a compiled callable's inputs, the form of `graphs` (id, stage); None when nothing is held."""
-        if not self.holds:
+        if not self.options.holds:
             return None
         if self.holder is None or self.holder.pid != os.getpid():
             from .hold import Holder
