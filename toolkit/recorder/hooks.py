@@ -461,5 +461,5 @@ def _save_code(session: Session, graphs: list[Graph], compiled: Any) -> None:
         files = kernels.split(source) if len(source) < LARGE_BYTES else {kernels.WHOLE: source}
         for graph in graphs:
             save = functools.partial(session.writer().save_code, graph.id, files)
-            if not session.postponed(graph.id, save):
+            if not session.waiting.postpone(graph.id, save):
                 save()

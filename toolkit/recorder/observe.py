@@ -51,7 +51,7 @@ class Watch:
     def begin(self, inputs: Sequence[Any]) -> int:
         """The number of this execution, or 0 where it is not watched: not asked for, with fake tensors, or in a CUDA
         graph capture."""
-        if self.session.early or any(map(is_fake, inputs)) or is_capturing():
+        if self.session.waiting.now or any(map(is_fake, inputs)) or is_capturing():
             return 0
         if self.hold is not None and self.hold.holder.closed:
             return 0

@@ -129,7 +129,6 @@ class Session:
         self.join = join
         self.job = job
         self.wanted = Path(wanted or options.run)
-        self.stages = frozenset(options.stages)
         self.interrupted = self.caches_were_on = False
         self.versions: dict[str, str] = {}
         self.roles: dict[str, list[InputRecord]] = {}
@@ -157,11 +156,12 @@ class Session:
         self.compile_seconds = self.recording_seconds = 0.0
         self.notes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self._unreported: list[str] = []
+        self.unreported: list[str] = []
+        """What was not recorded and has not been reported elsewhere."""
 
     def wants(self, stage: str) -> bool:
         """Whether graphs of that stage are recorded."""
-        return not self.stages or stage in self.stages
+        return not self.options.stages or stage in self.options.stages
 
     def open_run(self) -> RunWriter:
         """Makes the run folder, or joins it. Raises GraphdbgError when it is taken or cannot be written."""
@@ -231,7 +231,7 @@ class Session:
         """Journals an event; a journal that cannot be written is counted, not raised."""
         if graph is not None and kind in STATES:
             self.stacks.event(kind, graph)
-        if graph is not None and self.postponed(graph, lambda: self.event(kind, graph, **fields)):
+        if graph is not None and self.waiting.postpone(graph, lambda: self.event(kind, graph, **fields)):
             return
         if graph is not None and not self.budget.event(kind, graph):
             return
@@ -246,21 +246,12 @@ class Session:
             self._left_out(graph, reason)
         return reason is not None
 
-    @property
-    def early(self) -> bool:
-        """Whether the step of `--after-step` has not come yet."""
-        return self.waiting.now
-
     def waits(self, graph: str, save: Callable[[], object]) -> bool:
         """Saves a graph when it runs after the wanted step, if it waits for that; until then it counts as left out."""
         if not self.waiting.begin(graph):
             return False
         self._left_out(graph, f"--after-step {self.options.after_step}")
         return self.waiting.postpone(graph, save)
-
-    def postponed(self, graph: str, action: Callable[[], object]) -> bool:
-        """Keeps an action for later when the graph's compile waits."""
-        return self.waiting.postpone(graph, action)
 
     def release(self, graph: str) -> None:
         """Writes the waiting graphs of a compile."""
@@ -287,7 +278,7 @@ class Session:
             self.event("note", message=message, **fields)
 
     @contextmanager
-    def guarded(self, what: str, **fields: Any) -> Iterator[None]:
+    def guarded(self, what: str) -> Iterator[None]:
         """Runs a part of the recorder: its time is counted, its errors are counted and journalled, and go no
         further."""
         start = time.perf_counter()
@@ -299,39 +290,32 @@ class Session:
         except LeftOutError:
             pass  # the budget has counted it
         except Exception as error:  # noqa: BLE001 - the recorded program must not die of its recorder; reported at the end
-            self._failed(what, error, fields)
+            self._failed(what, error)
         finally:
             if collecting:
                 gc.enable()
             self.recording_seconds += time.perf_counter() - start
 
-    def _failed(self, what: str, error: Exception, fields: dict[str, Any]) -> None:
+    def _failed(self, what: str, error: Exception) -> None:
         text = f"{what}: {type(error).__name__}: {error}"
         self.errors[text] += 1
         if self.errors[text] > 1:
             return
         try:
             where = "" if isinstance(error, GraphdbgError) else _innermost(error)
-            self.writer().journal.event("note", message=f"not recorded, {text}", error=True, where=where, **fields)
+            self.writer().journal.event("note", message=f"not recorded, {text}", error=True, where=where)
         except (GraphdbgError, OSError):
             self._report_outside(text)
 
     def _report_outside(self, text: str) -> None:
         """Reports what the journal cannot take to `graphdbg dump` through its own file, else from this process at its
         end."""
-        try:
+        with contextlib.suppress(OSError):
             if self.options.seen:
                 summary.leave_trace(self.options.seen, lost=text)
                 return
-        except OSError:
-            pass
-        if len(self._unreported) < _MAX_NOTES:
-            self._unreported.append(text)
-
-    def unreported(self) -> list[str]:
-        """What was not recorded and has not been reported elsewhere."""
-        unreported, self._unreported = self._unreported, []
-        return unreported
+        if len(self.unreported) < _MAX_NOTES:
+            self.unreported.append(text)
 
     def uncaught(self, error: BaseException) -> None:
         """Journals the exception that ends the program, if this process recorded anything."""

@@ -167,7 +167,7 @@ def _started(session: Session, *, prints: bool) -> Session:
         if prints and os.getpid() == pid:
             print_summary(session, in_block=False)
         else:
-            for text in session.unreported():
+            for text in session.unreported:
                 say(f"graphdbg: process {os.getpid()}: not recorded, {text}")
 
     atexit.register(at_exit)
