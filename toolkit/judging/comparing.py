@@ -14,7 +14,7 @@ For example:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -351,10 +351,8 @@ def noise(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: 
             break
         counts = [max(count, _changed(exact, other)) for count, exact, other in zip(counts, truth, moved, strict=True)]
         apart = [_furthest(*three) for three in zip(apart, truth, moved, strict=True)]
-    return [
-        Noise(ALLOWANCE * count, None if far is None else ALLOWANCE * far)
-        for count, far in zip(counts, apart, strict=True)
-    ]
+    both = zip(counts, apart, strict=True)
+    return [Noise(ALLOWANCE * count, None if far is None else ALLOWANCE * far) for count, far in both]
 
 
 def _furthest(so_far: torch.Tensor | None, truth: Any, perturbed: Any) -> torch.Tensor | None:
@@ -372,22 +370,11 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
     def look(node: fx.Node, value: Any) -> Any:
         tensors = tensors_in(value)
         given = set[int]().union(*(storages.get(arg.name, set()) for arg in node.all_input_nodes))
-        storages[node.name] = {
-            tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided
-        }
-        if (
-            node.op not in ("placeholder", "get_attr", "output")
-            and not is_random(node)
-            and base_name(node) not in EXACT
-        ):
-            eps[node.name] = tuple(
-                torch.finfo(tensor.dtype).eps
-                if tensor.is_floating_point()
-                and tensor.layout == torch.strided
-                and tensor.untyped_storage().data_ptr() not in given
-                else 0.0
-                for tensor in tensors
-            )
+        strided = [tensor for tensor in tensors if tensor.layout == torch.strided]
+        storages[node.name] = {tensor.untyped_storage().data_ptr() for tensor in strided}
+        computes = node.op not in ("placeholder", "get_attr", "output") and not is_random(node)
+        if computes and base_name(node) not in EXACT:
+            eps[node.name] = tuple(_eps(tensor, given) for tensor in tensors)
         return value
 
     attributes = Attributes(gm)
@@ -399,6 +386,11 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
     finally:
         attributes.restore()
     return eps
+
+
+def _eps(tensor: torch.Tensor, given: Collection[int]) -> float:
+    plain = tensor.is_floating_point() and tensor.layout == torch.strided
+    return torch.finfo(tensor.dtype).eps if plain and tensor.untyped_storage().data_ptr() not in given else 0.0
 
 
 def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:

@@ -149,9 +149,8 @@ def run_graph(
     `poison` fills what `empty` ops leave uninitialised with a byte pattern. `hook(node, value)` may replace each node's
     value.
     """
-    return t.tree_leaves(
-        _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None
-    )
+    outputs = _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False)
+    return t.tree_leaves(outputs, is_leaf=lambda value: value is None)
 
 
 def each_node(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, Any]]:
@@ -216,10 +215,8 @@ def eager_draws() -> Iterator[None]:
         sort(graph)
 
     lacks = t.optional("chain_random_ops") is None
-    with (
-        t.inductor_config.patch(fallback_random=True),
-        t.swapped("post_grad_sort", sort_chained) if lacks else contextlib.nullcontext(),
-    ):
+    chained = t.swapped("post_grad_sort", sort_chained) if lacks else contextlib.nullcontext()
+    with t.inductor_config.patch(fallback_random=True), chained:
         yield
 
 

@@ -82,12 +82,10 @@ class Counts:
             place = (item.guards[0].place if item.guards else None) or ProgramLine(function.file, function.line)
             self.recompiles.append(f"{function.name}: {reason}; {_at(place)}{place.code_text}")
             return
-        compiled = [
-            line for line in item.graphs if line.stage == "dynamo" and line.status not in ("captured", "skipped")
-        ]
-        self.graphs += [
-            f"{line.id} of {function.name}, {_at(ProgramLine(function.file, function.line))}" for line in compiled
-        ]
+        dynamos = [line for line in item.graphs if line.stage == "dynamo"]
+        compiled = [line for line in dynamos if line.status not in ("captured", "skipped")]
+        where = _at(ProgramLine(function.file, function.line))
+        self.graphs += [f"{line.id} of {function.name}, {where}" for line in compiled]
         self.nodes += sum(line.nodes or 0 for line in compiled)
         self._kernels(run, item.graphs)
 

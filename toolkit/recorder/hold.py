@@ -21,7 +21,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -196,11 +195,9 @@ class NanTest:
                 self._waiting.append((places, torch.stack(norms(tensors))))
 
     def _on_cpu(self, places: list[int], tensors: list[torch.Tensor]) -> None:
-        sums = torch.stack([tensor.sum() for tensor in tensors])
-        if not bool(torch.isnan(sums).any()):
-            return
-        for place, tensor in zip(places, tensors, strict=True):
-            if bool(torch.isnan(tensor.sum())) and bool(torch.isnan(tensor).any()):
+        sums = torch.isnan(torch.stack([tensor.sum() for tensor in tensors])).tolist()
+        for place, tensor, maybe in zip(places, tensors, sums, strict=True):
+            if maybe and bool(torch.isnan(tensor).any()):  # the sum of inf and -inf is one, too
                 self._found.add(place)
 
     def places(self) -> set[int]:
@@ -326,9 +323,7 @@ class Hold:
         self.member = Member(self.name, stage == "backward")
         self.copy_execution = self.used = 0
         self.was_kept = False
-        paths: list[Path] = []
-        if holder.last:
-            paths = [holder.session.writer().path / FOLDER / local for local in self.locals]
+        paths = [holder.session.writer().path / FOLDER / local for local in self.locals if holder.last]
         self.copy: Copy | None = Copy(holder.budget, self.names, record.inputs, paths)
 
     def before(self, number: int, inputs: Sequence[Any]) -> Execution | None:

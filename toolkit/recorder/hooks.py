@@ -205,6 +205,7 @@ def _name(function: Any) -> str:
 
 
 _JOINT_KWARGS = ("num_fwd_outputs", "static_lifetime_input_indices")
+_COMPILERS = {"bw_compiler": "backward", "inference_compiler": "inference", "fw_compiler": "forward"}
 _aot_calls = itertools.count(-1, -1)
 
 _signature = functools.cache(inspect.signature)
@@ -263,11 +264,7 @@ def aot_module_simplified(session: Session, original: Function, *args: Any, **kw
         partition = given.get("partition_fn") or _signature(original).parameters["partition_fn"].default
         if not torch_state.is_inductor_partition(partition):
             forward, number = given["fw_compiler"], next(_aot_calls)
-            for argument, stage in (
-                ("bw_compiler", "backward"),
-                ("inference_compiler", "inference"),
-                ("fw_compiler", "forward"),
-            ):
+            for argument, stage in _COMPILERS.items():
                 given[argument] = _aot_compiler(given.get(argument) or forward, stage, number)
             given["partition_fn"] = in_flight(_aot_partition, updated=())(partition)
             args, kwargs = bound.args, bound.kwargs

@@ -274,11 +274,8 @@ def _held(events: Events, rows: Sequence[index.ListedGraph], run: str) -> list[s
                     one.graph for one in of_process if one.graph and one.fields.get("kept") == event.fields["found"]
                 ]
                 sentences.append(_finding(event, kept, names, run))
-    found = _first(
-        sentences,
-        lambda more: f"{counted(more, 'more step')} went wrong; their inputs are in inputs.<execution>.json",
-        _MOST_FOUND,
-    )
+    where = "went wrong; their inputs are in inputs.<execution>.json"
+    found = _first(sentences, lambda more: f"{counted(more, 'more step')} {where}", _MOST_FOUND)
     return found + _held_cost([event.fields for _, of_process in events for event in of_process])
 
 

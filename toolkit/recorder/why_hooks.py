@@ -310,15 +310,8 @@ def _recompile(
             entries: Any = given.get("cache_entries", given.get("cache_entry"))
             newest = next(iter(entries), None) if isinstance(entries, list) else entries
             also = also_failing(newest, frame, texts[0]) if texts and frame is not None else []
-            journal(
-                session,
-                "recompile",
-                compile=now(),
-                reasons=texts,
-                now=failing_values(frame, texts) or None,
-                also=also or None,
-                error=error,
-            )
+            found = {"now": failing_values(frame, texts) or None, "also": also or None}
+            journal(session, "recompile", compile=now(), reasons=texts, **found, error=error)
 
 
 @_after
@@ -365,15 +358,9 @@ def exception_handler(session: Session, original: Function, e: Any, *args: Any, 
         if not getattr(e, "logged", False):
             inner = getattr(e, "inner_exception", None)
             error = inner if isinstance(inner, BaseException) else e
-            journal(
-                session,
-                "failed",
-                compile=now(),
-                error=type(error).__name__,
-                outer=type(e).__name__,
-                stack=stack_of(getattr(e, "real_stack", None)),
-                text=text_of(error, ""),
-            )
+            names = {"error": type(error).__name__, "outer": type(e).__name__}
+            stack = stack_of(getattr(e, "real_stack", None))
+            journal(session, "failed", compile=now(), **names, stack=stack, text=text_of(error, ""))
     return original(e, *args, **kwargs)
 
 

@@ -51,9 +51,8 @@ class Armed(Session):
         """Graphs that could not be compiled."""
         self.written = -1
         """The call up to which all was written."""
-        super().__init__(
-            Options(run=str(rings.fresh()), stages=["dynamo"], keep_cache=True, max_disk=RING_BYTES), join=False
-        )
+        options = Options(run=str(rings.fresh()), stages=["dynamo"], keep_cache=True, max_disk=RING_BYTES)
+        super().__init__(options, join=False)
         self.watch = self._watched
 
     def afresh(self) -> None:
