@@ -59,18 +59,32 @@ class HealthCheck:
         return ": ".join(part for part in ("; ".join(words), self.fix) if part)
 
 
-def row(name: str, *, essential: bool) -> Callable[[Callable[[], HealthCheck]], Callable[[], HealthCheck]]:
-    """Makes a row of that name of whatever a check raises: a broken package may raise anything."""
+class Seen(NamedTuple):
+    """What a check saw: a `HealthCheck` but for its name. `essential`: whether what it lacks is all that is
+    essential."""
 
-    def decorated(check: Callable[[], HealthCheck]) -> Callable[[], HealthCheck]:
+    ok: bool
+    found: str
+    fix: str = ""
+    needed_by: str = ""
+    without: str = ""
+    essential: bool = True
+
+
+def row(name: str, *, essential: bool) -> Callable[[Callable[[], Seen]], Callable[[], HealthCheck]]:
+    """Makes a row of that name of what a check saw, and of whatever it raises: a broken package may raise anything."""
+
+    def decorated(check: Callable[[], Seen]) -> Callable[[], HealthCheck]:
         @functools.wraps(check)
         def checked() -> HealthCheck:
             try:
-                return check()
+                seen = check()
             except ImportError as error:
-                return HealthCheck(name, False, essential, f"not asked: {flat(error)}")
+                seen = Seen(False, f"not asked: {flat(error)}")
             except Exception as error:  # noqa: BLE001  said in the row
-                return HealthCheck(name, False, essential, f"cannot be asked: {type(error).__name__}: {flat(error)}")
+                seen = Seen(False, f"cannot be asked: {type(error).__name__}: {flat(error)}")
+            advice = seen.fix, seen.needed_by, seen.without
+            return HealthCheck(name, seen.ok, essential and seen.essential, seen.found, *advice)
 
         return checked
 
@@ -154,10 +168,8 @@ def packages() -> list[HealthCheck]:
     """A row for each package, in the order of PACKAGES; then what is declared and is not among them."""
     known = {package.name for package in PACKAGES}
     more = [name for name in declared() if name not in known]
-    every = [
-        *PACKAGES,
-        *(Package(name, name.replace("-", "_"), True, "graphdbg, which declares it", "") for name in more),
-    ]
+    others = (Package(name, name.replace("-", "_"), True, "graphdbg, which declares it", "") for name in more)
+    every = [*PACKAGES, *others]
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
         return list(pool.map(_finding, every, pool.map(_imported, every)))
 
@@ -211,9 +223,8 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
 def _finding(package: Package, seen: tuple[bool, str]) -> HealthCheck:
     ok, state = seen
     fix, without = package.fix or f"pip install {package.name}", package.without
-    if (
-        not ok and state != _ABSENT
-    ):  # others try to import it too: torch cannot be imported with a broken numpy, but with none
+    # others try to import it too: torch cannot be imported with a broken numpy, but with none
+    if not ok and state != _ABSENT:
         remedy = f"repair it, or remove it: {without} work without it" if without else "repair it"
         fix, without = f"{remedy}; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails", ""
     return HealthCheck(package.name, ok, package.essential, state, fix, package.needed_by, without)
@@ -233,15 +244,14 @@ TRIED = ((2, 11), (2, 15))
 
 
 @row("python", essential=True)
-def python() -> HealthCheck:
+def python() -> Seen:
     """The version of Python."""
     version = f"{platform.python_version()} at {sys.executable}"
-    return HealthCheck(
-        "python", sys.version_info >= (3, 10), True, version, "install Python 3.10 or newer", "every command"
-    )
+    return Seen(sys.version_info >= (3, 10), version, "install Python 3.10 or newer", "every command")
 
 
-def torch_itself() -> HealthCheck:
+@row("torch", essential=True)
+def torch_itself() -> Seen:
     """Imports torch here, which the later checks need."""
     broken = f"repair it; {shlex.quote(sys.executable)} -c 'import torch' shows where it fails, maybe in a broken numpy"
     lost = ("every command that records or runs graphs", "ls, show, diff, draw, pack and tui")
@@ -249,20 +259,18 @@ def torch_itself() -> HealthCheck:
         import torch
     except ModuleNotFoundError as error:
         state = "not installed" if error.name == "torch" else f"cannot be imported: {flat(error)}"
-        return HealthCheck("torch", False, True, state, "pip install torch" if error.name == "torch" else broken, *lost)
+        return Seen(False, state, "pip install torch" if error.name == "torch" else broken, *lost)
     except Exception as error:  # noqa: BLE001  a broken torch may raise anything, and the row says what
-        return HealthCheck(
-            "torch", False, True, f"cannot be imported: {type(error).__name__}: {flat(error)}", broken, *lost
-        )
+        return Seen(False, f"cannot be imported: {type(error).__name__}: {flat(error)}", broken, *lost)
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     first, last = (".".join(map(str, version)) for version in TRIED)
     other = f"; graphdbg was made for {first} to {last}, so some stages may be missing"
     state = torch.__version__ + ("" if TRIED[0] <= release <= TRIED[1] else other)
-    return HealthCheck("torch", release >= TRIED[0], True, state, f"install torch {first} or newer", *lost)
+    return Seen(release >= TRIED[0], state, f"install torch {first} or newer", *lost)
 
 
 @row("C++ compiler", essential=False)
-def compiler() -> HealthCheck:
+def compiler() -> Seen:
     """Compiles a small program with the compiler that Inductor would take."""
     lost = (
         "install a C++ compiler (g++), or name one in CXX",
@@ -271,7 +279,7 @@ def compiler() -> HealthCheck:
     )
     name = compiler_name()
     if name is None:
-        return HealthCheck("C++ compiler", False, False, "none found", *lost)
+        return Seen(False, "none found", *lost)
     source = "#include <vector>\nint main() { std::vector<int> v(3); return static_cast<int>(v.size()) - 3; }\n"
     with temporary.folder("graphdbg-doctor-") as folder:
         path = folder / "try.cpp"
@@ -280,12 +288,12 @@ def compiler() -> HealthCheck:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return HealthCheck("C++ compiler", False, False, f"{name}: {flat(error)}", *lost)
+            return Seen(False, f"{name}: {flat(error)}", *lost)
     if done.returncode:
         failure = f"{name} cannot compile a small program: {flat(done.stderr)}"
-        return HealthCheck("C++ compiler", False, False, failure, *lost)
+        return Seen(False, failure, *lost)
     version = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
-    return HealthCheck("C++ compiler", True, False, version[0] if version else name, *lost)
+    return Seen(True, version[0] if version else name, *lost)
 
 
 def compiler_name() -> str | None:
@@ -298,27 +306,20 @@ def compiler_name() -> str | None:
 
 
 @row("CUDA", essential=False)
-def cuda() -> HealthCheck:
+def cuda() -> Seen:
     """The GPUs that torch sees."""
     import torch
 
     if not torch.cuda.is_available():
         built = "this torch is built without CUDA" if torch.version.cuda is None else "no usable GPU"
-        return HealthCheck(
-            "CUDA",
-            False,
-            False,
-            built,
-            "",
-            "replays of graphs of a GPU, and kernel NAME",
-            "replay --device cpu or --rung triton_interpret, kernel --check and kernel --interpret",
-        )
+        without = "replay --device cpu or --rung triton_interpret, kernel --check and kernel --interpret"
+        return Seen(False, built, "", "replays of graphs of a GPU, and kernel NAME", without)
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
-    return HealthCheck("CUDA", True, False, f"{torch.version.cuda}: {names}")
+    return Seen(True, f"{torch.version.cuda}: {names}")
 
 
 @row("cache folder", essential=False)
-def cache_folder() -> HealthCheck:
+def cache_folder() -> Seen:
     """Writes into the cache folder, and says what lies there."""
     from ...dumps.errors import GraphdbgError
     from ...dumps.wording import size_text
@@ -331,32 +332,24 @@ def cache_folder() -> HealthCheck:
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:
-        return HealthCheck("cache folder", False, False, f"{home}: {error.strerror or error}", fix, "", "all commands")
+        return Seen(False, f"{home}: {error.strerror or error}", fix, "", "all commands")
     try:
         kinds = [entry.what for entry in cleaning.clean(home, dry_run=True).entries]
     except GraphdbgError:  # it is a link, which --clean says
         kinds = []
     seeds = [kind for kind in dict.fromkeys(kinds) if kind.startswith(cleaning.PROBES)]
     held = f"{size_text(cleaning.size_bytes(home))}, which doctor --clean removes" if kinds else "empty"
-    return HealthCheck("cache folder", True, False, f"{home}: {', '.join([*seeds, held])}")
+    return Seen(True, f"{home}: {', '.join([*seeds, held])}")
 
 
 @row("recorder plug-in", essential=True)
-def plugin() -> HealthCheck:
+def plugin() -> Seen:
     """Whether torch will load the recorder when it is imported."""
-    entries = [
-        entry.value for entry in importlib.metadata.entry_points(group="torch.backends") if entry.name == "graphdbg"
-    ]
+    plugins = importlib.metadata.entry_points(group="torch.backends")
+    ours = next((entry.value for entry in plugins if entry.name == "graphdbg"), "")
     fix = "install graphdbg into the environment that runs torch: pip install graphdbg"
-    return HealthCheck(
-        "recorder plug-in",
-        bool(entries),
-        True,
-        entries[0] if entries else "torch does not know graphdbg",
-        fix,
-        "dump",
-        "all commands that look at what is recorded",
-    )
+    found = ours or "torch does not know graphdbg"
+    return Seen(bool(ours), found, fix, "dump", "all commands that look at what is recorded")
 
 
 HOOKS_FIX = "this torch has other names there; all else is recorded"
@@ -364,7 +357,7 @@ FIX = f"take a torch from {SEEN[0]} to {SEEN[-1]}"
 
 
 @row("recorder hooks", essential=True)
-def hooks() -> HealthCheck:
+def hooks() -> Seen:
     """Looks up each private name of the recorder's table, and says what is not recorded without it."""
     import torch  # noqa: F401  without it no name is lost, there is none
 
@@ -376,11 +369,11 @@ def hooks() -> HealthCheck:
             what = f"{' and '.join(hook.stages)} not recorded" if hook.stages else f"not known: {hook.lost}"
             lost.append(f"{hook.whole()} ({what})")
     state = f"all {len(HOOKS)} are there" if not lost else f"{len(lost)} of {len(HOOKS)} missing: {'; '.join(lost)}"
-    return HealthCheck("recorder hooks", not lost, len(lost) == len(HOOKS), state, HOOKS_FIX)
+    return Seen(not lost, state, HOOKS_FIX, essential=len(lost) == len(HOOKS))
 
 
 @row("private torch names", essential=False)
-def names() -> HealthCheck:
+def names() -> Seen:
     """Looks up the other private names of torch in use, and says who needs those that this torch lacks."""
     import torch
 
@@ -389,18 +382,14 @@ def names() -> HealthCheck:
 
     cuda = torch.version.cuda is not None
     every = [row for table in (OF_DUMPS, NAMES) for row in table.rows if row not in HOOKS]
-    lacking = [pair for table in (OF_DUMPS, NAMES) for pair in table.lacking(torch.__version__, cuda=cuda)]
-    lost = {
-        name: f"needed by {row.needed_by}" + (f": {row.lost}" if row.lost else "")
-        for name, row in lacking
-        if row in every
-    }
+    lacks = [pair for table in (OF_DUMPS, NAMES) for pair in table.lacking(torch.__version__, cuda=cuda)]
+    lacking = {name: row for name, row in lacks if row in every}
+    lost = [f"{name} (needed by {row.needed_by}{f': {row.lost}' if row.lost else ''})" for name, row in lacking.items()]
     count = len({(row.module, path) for row in every for path in row.places().values()})
-    missing = "; ".join(f"{name} ({why})" for name, why in lost.items())
-    state = (
-        f"{len(lost)} of {count} missing: {missing}" if lost else f"all {count} that this torch should have are there"
-    )
-    return HealthCheck("private torch names", not lost, False, state, FIX, without="all that does not name them")
+    state = f"all {count} that this torch should have are there"
+    if lost:
+        state = f"{len(lost)} of {count} missing: {'; '.join(lost)}"
+    return Seen(not lost, state, FIX, without="all that does not name them")
 
 
 COMPILE_LIMIT_S = 120.0
@@ -410,26 +399,26 @@ DRAW_LIMIT_S = 20.0
 
 
 @row("isolation", essential=True)
-def isolation() -> HealthCheck:
+def isolation() -> Seen:
     """Checks that a child of a bare fork server answers."""
     from ...dumps.errors import GraphdbgError
     from ..isolation import ask, fork_server
 
     fix = "graphdbg isolates each replay in a forked child; it needs Linux or macOS, and room for one more process"
     if not hasattr(os, "fork"):
-        return HealthCheck("isolation", False, True, f"no fork on {platform.system()}", fix)
+        return Seen(False, f"no fork on {platform.system()}", fix)
     try:
         with fork_server("nothing", ()) as server:
             answer = ask("builtins:dict", {"alive": True}, 30, server=server).answer(60)
     except (OSError, TimeoutError, GraphdbgError) as error:
-        return HealthCheck("isolation", False, True, flat(error), fix)
+        return Seen(False, flat(error), fix)
     ok = answer.status == "done" and answer.value == {"alive": True}
     seen = f"a forked child answered in {answer.seconds * 1000:.0f} ms" if ok else _trouble(answer)
-    return HealthCheck("isolation", ok, True, seen, fix)
+    return Seen(ok, seen, fix)
 
 
 @row("wall", essential=False)
-def wall() -> HealthCheck:
+def wall() -> Seen:
     """Checks the mechanisms that keep the code of other people's dumps from doing harm."""
     from ...dumps.errors import GraphdbgError
     from ..isolation import fork_server
@@ -444,21 +433,14 @@ def wall() -> HealthCheck:
         with fork_server("nothing", (), wall=PARTS) as server:
             built_of, is_open = server.wall()
     except (OSError, GraphdbgError) as error:
-        return HealthCheck("wall", False, False, flat(error), fix, *lost)
+        return Seen(False, flat(error), fix, *lost)
     seen = f"built of {', '.join(built_of)}" if built_of else "there is none"
     could = ", ".join([*is_open, "read your files"])
-    return HealthCheck(
-        "wall",
-        not is_open,
-        False,
-        f"{seen}; if code in a dump of somebody else broke out, it could {could}",
-        fix,
-        *lost,
-    )
+    return Seen(not is_open, f"{seen}; if code in a dump of somebody else broke out, it could {could}", fix, *lost)
 
 
 @row("compile", essential=False)
-def compiling() -> HealthCheck:
+def compiling() -> Seen:
     """Compiles three nodes with Inductor in a forked child, for the CPU and a GPU where there is one, and compares with
     eager."""
     import torch
@@ -469,7 +451,7 @@ def compiling() -> HealthCheck:
     devices += ["cuda"] if torch.cuda.is_available() else []
     lost = ("see the rows of torch, the C++ compiler and triton", NEEDS_INDUCTOR, WITHOUT_INDUCTOR)
     if not devices:
-        return HealthCheck("compile", False, False, "not tried: there is no C++ compiler, see its row")
+        return Seen(False, "not tried: there is no C++ compiler, see its row")
     began = time.monotonic()
     task = f"{__name__}:three_nodes"
     with fork_server(preload=(__name__,), threads=1) as server:
@@ -477,13 +459,11 @@ def compiling() -> HealthCheck:
         try:
             answers = {device: job.answer(START_LIMIT_S) for device, job in waiting.items()}
         except TimeoutError:
-            return HealthCheck(
-                "compile", False, False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost
-            )
+            return Seen(False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost)
         notes = server.notes
     said = [f"{device} {_compiled(answer)}" for device, answer in answers.items()]
     ok = all(answer.status == "done" and answer.value["same"] for answer in answers.values())
-    return HealthCheck("compile", ok, False, "; ".join([f"three nodes by Inductor: {', '.join(said)}", *notes]), *lost)
+    return Seen(ok, "; ".join([f"three nodes by Inductor: {', '.join(said)}", *notes]), *lost)
 
 
 def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
@@ -494,10 +474,8 @@ def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
 
     graph = fx.Graph()
     x = graph.placeholder("x")
-    summed = graph.call_function(
-        torch.sum, (graph.call_function(torch.add, (graph.call_function(torch.relu, (x,)), 1.0)),)
-    )
-    graph.output(summed)
+    added = graph.call_function(torch.add, (graph.call_function(torch.relu, (x,)), 1.0))
+    graph.output(graph.call_function(torch.sum, (added,)))
     gm = fx.GraphModule(torch.nn.Module(), graph)
     value = torch.linspace(-1.0, 1.0, 64, device=payload["device"])
     began = time.monotonic()
@@ -509,9 +487,8 @@ def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
 def _compiled(answer: Answer) -> str:
     if answer.status != "done":
         return _trouble(answer)
-    return f"in {answer.value['seconds']:.1f} s" + (
-        ", as eager" if answer.value["same"] else ", and the result is not eager's"
-    )
+    result = "as eager" if answer.value["same"] else "and the result is not eager's"
+    return f"in {answer.value['seconds']:.1f} s, {result}"
 
 
 def _trouble(answer: Answer) -> str:
@@ -526,7 +503,7 @@ def _trouble(answer: Answer) -> str:
 
 
 @row("graphviz", essential=False)
-def drawing() -> HealthCheck:
+def drawing() -> Seen:
     """Checks that a picture can be drawn."""
     from ...dumps.errors import GraphdbgError
     from ..drawing import picture
@@ -536,10 +513,10 @@ def drawing() -> HealthCheck:
     try:
         _, renderer = picture.rendered("digraph { a -> b }", "svg", DRAW_LIMIT_S)
     except GraphdbgError as error:
-        return HealthCheck("graphviz", False, False, error.why or str(error), *lost)
+        return Seen(False, error.why or str(error), *lost)
     if renderer == "dot":
-        return HealthCheck("graphviz", True, False, shutil.which("dot") or renderer)
+        return Seen(True, shutil.which("dot") or renderer)
     try:
-        return HealthCheck("graphviz", True, False, f"that of {renderer} {importlib.metadata.version(renderer)}")
+        return Seen(True, f"that of {renderer} {importlib.metadata.version(renderer)}")
     except importlib.metadata.PackageNotFoundError:
-        return HealthCheck("graphviz", True, False, f"that of {renderer}")
+        return Seen(True, f"that of {renderer}")

@@ -51,7 +51,7 @@ def seed_folder() -> Path:
 
     parts = (torch.__version__, str(torch.version.git_version), compiler_version(), platform.machine(), _cpu_flags())
     key = hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
-    folder = _home() / f"{torch.__version__}-{key}"
+    folder = home() / SEEDS / f"{torch.__version__}-{key}"
     _note(folder)
     return folder
 
@@ -60,7 +60,8 @@ def known_seed() -> Path | None:
     """The seed's folder without importing torch, as `seed_folder` recorded it for this torch, compiler and CPU; None
     when it recorded none."""
     try:
-        folder = _home() / (_home() / _note_name()).read_text(encoding="utf-8")
+        seeds = home() / SEEDS
+        folder = seeds / (seeds / _note_name()).read_text(encoding="utf-8")
     except (OSError, RuntimeError, UnicodeDecodeError):
         return None
     return folder if (folder / MADE).exists() else None
@@ -71,10 +72,6 @@ def _note(seed: Path) -> None:
         note = seed.parent / _note_name()
         if not note.exists() and seed.exists():
             write_file(note, seed.name.encode())
-
-
-def _home() -> Path:
-    return home() / SEEDS
 
 
 def _note_name() -> str:
@@ -140,10 +137,7 @@ def furnish(home: Path, seed: Path | None, *, safely: bool = False) -> bool:
 
 def toolchain_seed() -> Path | None:
     """The seed of this user, torch, compiler and CPU; None when none was made yet. May import torch."""
-    known = known_seed()
-    if known is not None:
-        return known
-    folder = seed_folder()
+    folder = known_seed() or seed_folder()
     return folder if folder.exists() else None
 
 
@@ -183,10 +177,8 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _cpu_flags() -> str:
-    try:
+    with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith(("flags", "Features")):
                 return line
-    except OSError:
-        pass
     return platform.processor()

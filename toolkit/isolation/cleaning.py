@@ -31,6 +31,12 @@ _IN_USE = "a living process uses it"
 PROBES = "toolchain probes for torch"
 OUTCOMES = "judged.json"
 """The file of `replaying.judged`."""
+_FILES = {
+    worst.FILE: "the last verdicts on the graphs of runs",
+    OUTCOMES: "outcomes that the next command need not ask for again",
+    times.FILE: "how long a graph takes to run, compiled and eager",
+    written.FILE: "which repros were written here",
+}
 _UNKNOWN = "not made by this version of graphdbg"
 _FRESH_S = 60.0
 """How long a folder that is being made may be without its lock."""
@@ -121,14 +127,8 @@ def _what(path: Path) -> str:
         return f"a link to {path.readlink()}"
     if path.name.startswith(GONE_PREFIX):
         return "what an interrupted --clean left"
-    if path.name == worst.FILE:
-        return "the last verdicts on the graphs of runs"
-    if path.name == OUTCOMES:
-        return "outcomes that the next command need not ask for again"
-    if path.name == times.FILE:
-        return "how long a graph takes to run, compiled and eager"
-    if path.name == written.FILE:
-        return "which repros were written here"
+    if path.name in _FILES:
+        return _FILES[path.name]
     if path.parent.name != cache.SEEDS:
         return _UNKNOWN
     if path.name.startswith(cache.NOTE_PREFIX):

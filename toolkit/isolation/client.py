@@ -39,24 +39,12 @@ from .processes import default_memory_bytes
 from .protocol import Answer, ChildError, Events, Frames, PendingTask, Query, Ready, frame_of
 from .wall import PARTS
 
-_REMOVED = frozenset(
-    {
-        "TORCH_COMPILE_DEBUG",
-        "TORCH_COMPILE_DEBUG_DIR",
-        "TORCH_TRACE",
-        "TORCHDYNAMO_REPRO_AFTER",
-        "TORCHDYNAMO_REPRO_LEVEL",
-        "TORCH_COMPILE_OVERRIDE_BACKENDS",
-        "TORCHINDUCTOR_FORCE_DISABLE_CACHES",
-        "TRITON_CACHE_DIR",
-        "TORCH_COMPILE_CACHE_DIR",
-        "TORCH_BISECT_BACKEND",
-        "TORCH_BISECT_SUBSYSTEM",
-        "TORCH_BISECT_MAX",
-    }
-)
-
-
+_REMOVED = (
+    "TORCH_COMPILE_DEBUG", "TORCH_COMPILE_DEBUG_DIR", "TORCH_TRACE", "TORCHDYNAMO_REPRO_AFTER",
+    "TORCHDYNAMO_REPRO_LEVEL", "TORCH_COMPILE_OVERRIDE_BACKENDS", "TORCHINDUCTOR_FORCE_DISABLE_CACHES",
+    "TRITON_CACHE_DIR", "TORCH_COMPILE_CACHE_DIR", "TORCH_BISECT_BACKEND", "TORCH_BISECT_SUBSYSTEM",
+    "TORCH_BISECT_MAX",
+)  # fmt: skip
 KEPT = (
     "PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX",
     "PYTHONPATH",
@@ -368,10 +356,7 @@ class ForkServer:
         if other and not walled and "command" not in payload:  # a command of the user's own goes free
             return self._behind().submit(function, payload, limit_s, stage_limits=stage_limits, ours=ours)
         with self._lock:
-            if self._closed:
-                raise EnvironmentLackError(
-                    "cannot ask a closed fork server", "close() was called", "make a new ForkServer"
-                )
+            self._check_open()
             self._last_id += 1
             query = Query(
                 self._last_id,
@@ -401,15 +386,17 @@ class ForkServer:
 
     def wait_ready(self) -> float:
         """Starts the server if need be, waits until it is warm, returns the seconds of its warm-up."""
-        process = self.start()
-        process.ready.wait()
-        return process.warm_seconds
+        return self._ready().warm_seconds
 
     def wall(self) -> tuple[list[str], list[str]]:
         """The mechanisms of its children's wall, and what they leave open; waits until the server is ready."""
+        process = self._ready()
+        return process.built_of, process.open
+
+    def _ready(self) -> _Process:
         process = self.start()
         process.ready.wait()
-        return process.built_of, process.open
+        return process
 
     def scratch_file(self, suffix: str) -> Path:
         """A path that a task may write to and that lives as long as this, for what is too large for an answer; in a
@@ -421,12 +408,13 @@ class ForkServer:
             (folder := self._handed / str(self._last_id)).mkdir()
             return folder / f"handed{suffix}"
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EnvironmentLackError("cannot ask a closed fork server", "close() was called", "make a new ForkServer")
+
     def _behind(self) -> ForkServer:
         with self._lock:
-            if self._closed:
-                raise EnvironmentLackError(
-                    "cannot ask a closed fork server", "close() was called", "make a new ForkServer"
-                )
+            self._check_open()
             if self._walled is None:
                 cache_dir = self._cache_dir and self._cache_dir.with_name(f"{self._cache_dir.name}-behind")
                 like: dict[str, Any] = {**self._settings, "wall": PARTS}

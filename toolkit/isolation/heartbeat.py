@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from ...dumps.graph_folder import GRAPHS_FOLDER
@@ -28,14 +28,9 @@ _beating: list[Listener] = []
 _listening: list[Listener] = []
 
 
-@contextmanager
-def beating(listener: Listener) -> Iterator[None]:
+def beating(listener: Listener) -> AbstractContextManager[None]:
     """Inside, `listener` gets a line every `BEAT_S` seconds for each question that is waited for."""
-    _beating.append(listener)
-    try:
-        yield
-    finally:
-        _beating.remove(listener)
+    return _among(_beating, listener)
 
 
 def send(text: str) -> None:
@@ -44,14 +39,18 @@ def send(text: str) -> None:
         listener(text)
 
 
-@contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def listening(listener: Listener) -> AbstractContextManager[None]:
     """Inside, `listener` gets what is sent at once, without the lines in between."""
-    _listening.append(listener)
+    return _among(_listening, listener)
+
+
+@contextmanager
+def _among(listeners: list[Listener], listener: Listener) -> Iterator[None]:
+    listeners.append(listener)
     try:
         yield
     finally:
-        _listening.remove(listener)
+        listeners.remove(listener)
 
 
 def waited(

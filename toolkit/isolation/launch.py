@@ -7,23 +7,23 @@ For example: `command_line(["train.py", "--steps", "3"])` gives `['/usr/bin/pyth
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from ...dumps.errors import CannotStartError, CommandLineError
+from .processes import die_with_parent
 
 if TYPE_CHECKING:
     from ..recorder.watching import Watcher
 
-_PR_SET_PDEATHSIG = 1
 _FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT")
 
 
@@ -111,14 +111,9 @@ def run(
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str], stdout: int | None) -> subprocess.Popen[bytes]:
-    die = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
+    variables, binding = {**os.environ, **environment}, partial(die_with_parent, os.getpid())
     try:
-        return subprocess.Popen(
-            list(command),
-            env={**os.environ, **environment},
-            stdout=stdout,
-            preexec_fn=None if die is None else lambda: die(_PR_SET_PDEATHSIG, signal.SIGKILL),
-        )
+        return subprocess.Popen(list(command), env=variables, stdout=stdout, preexec_fn=binding)
     except OSError as error:
         raise CannotStartError(f"cannot run {command[0]}", error.strerror or str(error)) from error
 

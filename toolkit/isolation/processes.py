@@ -33,19 +33,14 @@ _OMP_PAUSE_HARD = 2
 
 def children_of(pid: int) -> list[int]:
     """The direct children of a process, those of all its threads; empty where /proc is missing."""
+    threads = Path(f"/proc/{pid}/task")
     try:
-        return [
-            int(word) for path in Path(f"/proc/{pid}/task").glob("*/children") for word in path.read_text().split()
-        ] or _children_by_parent(pid)
+        children = [int(word) for path in threads.glob("*/children") for word in path.read_text().split()]
     except OSError:
         return []
-
-
-def _children_by_parent(pid: int) -> list[int]:
-    """The children of a process for a kernel that does not list them."""
-    if Path(f"/proc/{pid}/task/{pid}/children").exists():
-        return []
-    return [other for other in _pids() if _stat(other, 1) == pid]
+    if children or (threads / str(pid) / "children").exists():
+        return children
+    return [other for other in _pids() if _stat(other, 1) == pid]  # this kernel does not list them
 
 
 def descendants(pid: int) -> list[int]:
@@ -66,12 +61,10 @@ def started(pid: int) -> int | None:
 
 def held_bytes(pid: int) -> int:
     """Resident memory that is no mapped file; 0 when the process is gone."""
-    total = 0
     with contextlib.suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith(("RssAnon:", "RssShmem:")):
-                total += int(line.split()[1]) * 1024
-    return total
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:"))) * 1024
+    return 0
 
 
 def kill(pids: Iterable[int]) -> None:
@@ -203,12 +196,10 @@ def bind_child(parent: int, memory_bytes: int | None) -> None:
     os.setsid()
     die_with_parent(parent)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(
-            "1000"
-        )  # the kernel takes the child first, never the user's process
+    with contextlib.suppress(OSError):  # the kernel takes the child first, never the user's process
+        Path("/proc/self/oom_score_adj").write_text("1000")
     if memory_bytes is not None and address_space_tells():
-        limit = mapped_bytes() + memory_bytes
+        limit = _mapped_bytes() + memory_bytes
         with contextlib.suppress(OSError, ValueError):  # a stricter limit of the user's stays
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
@@ -218,13 +209,12 @@ def address_space_tells() -> bool:
     return not Path("/dev/nvidiactl").exists()
 
 
-def mapped_bytes() -> int:
+def _mapped_bytes() -> int:
     """Address space mapped by this process now; 0 where /proc is missing."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     except OSError:
         return 0
-    return pages * resource.getpagesize()
 
 
 def oom_kills() -> int:
@@ -294,7 +284,3 @@ def remove_left_over() -> list[Path]:
 def left_over(folder: Path) -> bool:
     """Whether a folder is gone, or no process holds it any more."""
     return not folder.is_dir() or nobody_holds(folder)
-
-
-if __name__ == "__main__":
-    remove_left_over()

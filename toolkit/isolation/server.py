@@ -34,7 +34,7 @@ from ...dumps.errors import GraphdbgError
 from . import cache, child, processes
 from .child import TRACE_SIGNAL, Reply, run_child
 from .processes import address_space_tells, become_subreaper, oom_kills
-from .protocol import Answer, ChildError, Events, Frames, Query, Ready, Status, frame_of
+from .protocol import Answer, ChildError, Events, Frames, Query, Ready, frame_of
 from .wall import Wall, begin, bubblewrap
 
 _KEEP_BYTES = 16_384
@@ -215,7 +215,9 @@ class Job:
         answer = Answer(self.query.id, "lost", output=self.output.text(), exit_code=code)
         with contextlib.suppress(OSError):
             answer.stage = opening.read_text(self.folder / "mark")
-        reply = self._reply()
+        reply = None
+        with contextlib.suppress(OSError):
+            reply = msgspec.json.decode(opening.read(self.folder / "reply"), type=Reply)
         if reply is not None:
             answer.value, answer.error, answer.marks = reply.value, reply.error, reply.marks
             answer.status = "memory" if reply.memory else "exception" if reply.error else "done"
@@ -225,24 +227,13 @@ class Job:
             answer.status = "timeout"
         elif code < 0:
             answer.signal = signal.Signals(-code).name
-            answer.status = self._signal_status(answer)
+            out = answer.signal == "SIGKILL" and oom_kills() > self._oom_before
+            out |= answer.signal == "SIGABRT" and "bad_alloc" in answer.output
+            answer.status = "memory" if out else "signal"
         else:
             answer.status = "exception"
             answer.error = ChildError("ProcessExit", f"the process ended itself with exit code {code}")
         return answer
-
-    def _signal_status(self, answer: Answer) -> Status:
-        if answer.signal == "SIGKILL" and oom_kills() > self._oom_before:
-            return "memory"
-        if answer.signal == "SIGABRT" and "bad_alloc" in answer.output:
-            return "memory"
-        return "signal"
-
-    def _reply(self) -> Reply | None:
-        try:
-            return msgspec.json.decode(opening.read(self.folder / "reply"), type=Reply)
-        except OSError:
-            return None
 
 
 def _waiting(pipe: int) -> Iterator[bytes]:
@@ -455,8 +446,7 @@ class Server:
 
     def _be_ready(self) -> None:
         self.ready = True
-        wall = self.wall
-        protection = (wall.built_of, wall.open) if wall is not None else ([], [])
+        protection = (self.wall.built_of, self.wall.open) if self.wall is not None else ()
         self._send(Ready(time.monotonic() - self.began, self.notes, *protection))
         self._start_waiting()
 
@@ -494,7 +484,7 @@ class Server:
         """The function that puts the child of a query behind the wall, if it must be there. Raises OSError."""
         assert self.settings is not None
         if query.wall is None or self.wall is None:
-            return _open
+            return lambda: None
         root = Path(self.settings.root)
         places = self.wall.prepared([root, *map(Path, (self.settings.cache_dir, *query.wall))])
         return partial(self.wall.enter, places, root / "home")
@@ -512,15 +502,13 @@ class Server:
         for pipe in (job.pipe, job.events):
             with contextlib.suppress(KeyError, ValueError):
                 self.selector.unregister(pipe)
-            os.close(
-                pipe
-            )  # only now: a pipe that other children still hold is watched on by its number, which the next one gets
+            # only now: a pipe that other children still hold is watched on by its number, which the next one gets
+            os.close(pipe)
         if answer.id != _SEED_QUERY:
             self._send(answer)
             return
         from .warming import warm_toolchain
 
-        assert self.settings is not None
         assert self.seed is not None
         if answer.status == "done":
             self._keep_seed(self.seed)
@@ -543,12 +531,10 @@ class Server:
         assert self.settings is not None
         try:
             cache.keep(Path(self.settings.cache_dir), seed, safely=self.settings.wall is not None)
-        except OSError as error:
-            self.notes.append(
-                f"the toolchain probes could not be kept for the next start, which takes 20 s more: {error}"
-            )
-        else:
             self.held_seed = cache.hold(seed)
+        except OSError as error:
+            why = "the toolchain probes could not be kept for the next start, which takes 20 s more"
+            self.notes.append(f"{why}: {error}")
 
     def _end(self) -> None:
         for job in self.jobs.values():
@@ -567,10 +553,6 @@ class Server:
             os.environ["TMPDIR"] = self.settings.tmp
             tempfile.tempdir = None
             processes.remove_left_over()
-
-
-def _open() -> None:
-    """Enters no wall."""
 
 
 def serve(connection: socket.socket) -> None:

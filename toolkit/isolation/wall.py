@@ -163,9 +163,7 @@ class Wall:
 def _mounts_here(parts: Collection[str]) -> bool | None:
     """Whether namespaces of our own have mounts; None where the kernel refuses any."""
     wanted = [mounts for mounts in ("mounts" in parts, False) if "namespaces" in parts]
-    return next(
-        (with_mounts for with_mounts in wanted if _succeeds(partial(_own_namespaces, mounts=with_mounts))), None
-    )
+    return next((mounts for mounts in wanted if _succeeds(partial(_own_namespaces, mounts=mounts))), None)
 
 
 def bubblewrap(parts: Collection[str]) -> list[str]:
@@ -179,10 +177,8 @@ def bubblewrap(parts: Collection[str]) -> list[str]:
     for path in (Path(folder, "bwrap") for folder in os.get_exec_path()):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             about = path.stat()
-            safe = (
-                about.st_uid == 0 and stat.S_ISREG(about.st_mode) and not about.st_mode & 0o022 and path.is_absolute()
-            )
-            if safe and Path.cwd() not in (path.parent, path.resolve().parent):
+            safe = about.st_uid == 0 and stat.S_ISREG(about.st_mode) and not about.st_mode & 0o022
+            if safe and path.is_absolute() and Path.cwd() not in (path.parent, path.resolve().parent):
                 subprocess.run([path, *words, path, "--version"], check=True, capture_output=True, timeout=10)
                 return [str(path), *words]
     return []

@@ -59,9 +59,8 @@ def amplifier(gm: fx.GraphModule, inputs: Sequence[Any], run: Run) -> Amplifier 
         return value
 
     def look(node: fx.Node, value: Any) -> Any:
-        apart = max(
-            [_apart(*pair) for pair in zip(truth.get(node.name, []), tensors_in(value), strict=False)], default=0.0
-        )
+        pairs = zip(truth.get(node.name, []), tensors_in(value), strict=False)
+        apart = max([_apart(*pair) for pair in pairs], default=0.0)
         given = max([off.get(arg.name, 0.0) for arg in node.all_input_nodes], default=0.0)
         if given and node.name in nodes and node.op != "output":
             growths.append(Amplifier(nodes[node.name], given, apart))

@@ -27,7 +27,8 @@ from torch.fx.node import map_aggregate
 
 from ...dumps.torchside.node_meta import fake_of
 from ...dumps.torchside.wrappers import whole
-from ..live.eager import GraphRunError, attribute, clone_inputs, copy_graph, drawn, is_random, run_graph
+from ...dumps.wording import error_line
+from ..live.eager import GraphRunError, attribute, clone_inputs, copy_graph, drawing, is_random, run_graph
 from ..live.execution import Execution
 
 WIDE = {
@@ -76,25 +77,15 @@ def reference(
     try:
         wide = widen_graph(gm, rounded)
         torch.set_default_dtype(torch.float64)
-        return run(wide, widen_inputs(inputs))
+        return run(wide, clone_inputs(inputs, _widen_tensor))
     except NoReference as none:
         return none
     except GraphRunError as error:
-        cause = str(error.__cause__).strip().splitlines()
-        return NoReference(
-            f"node {error.node} does not run in float64 ({cause[0] if cause else type(error.__cause__).__name__})"
-        )
+        return NoReference(f"node {error.node} does not run in float64 ({error_line(error.__cause__)})")
     except RuntimeError as error:  # the backward of an op that has none in float64
-        return NoReference(
-            f"the graph does not run in float64 ({str(error).splitlines()[0] if str(error) else 'RuntimeError'})"
-        )
+        return NoReference(f"the graph does not run in float64 ({error_line(error)})")
     finally:
         torch.set_default_dtype(default)
-
-
-def widen_inputs(inputs: Sequence[Any]) -> list[Any]:
-    """Clones of the inputs, floating-point tensors widened; views of one storage stay views of one storage."""
-    return clone_inputs(inputs, _widen_tensor)
 
 
 def widen_graph(gm: fx.GraphModule, rounded: Mapping[str, torch.dtype] | None = None) -> fx.GraphModule:
@@ -120,13 +111,12 @@ def _widen_node(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> None:
             f"node {node.name} ({node.target}) reinterprets the bits of its input, which has no meaning in float64"
         )
     if is_random(node):
-        recorded = _as_recorded(node.target, node.op, _narrow_arguments(node, dtypes))
-        node.op, node.target = "call_function", recorded
+        node.target = _as_recorded(node.target, node.op, _narrow_arguments(node, dtypes))
+        node.op = "call_function"
         return
     if node.op == "call_function" and getattr(node.target, "__name__", "") == "_enter_autocast":
         device, dtype, *_ = (*node.args, None, None)
-        node.args = (device, dtype, False, None)
-        node.kwargs = {}
+        node.args, node.kwargs = (device, dtype, False, None), {}
         return
     if node.op == "call_method" and node.target in _NARROWING_METHODS:
         node.target = "double"
@@ -149,11 +139,8 @@ def _wide_dtype(value: Any) -> Any:
 def _narrow_arguments(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> dict[str, Any]:
     """Positions and names of the tensor arguments of a random op that must be narrowed back, with their recorded
     dtypes."""
-    narrowed: dict[str, Any] = {}
-    for key, value in [*((str(index), value) for index, value in enumerate(node.args)), *node.kwargs.items()]:
-        if isinstance(value, fx.Node):
-            narrowed[key] = dtypes.get(value.name)
-    return narrowed
+    given = {str(index): value for index, value in enumerate(node.args)} | node.kwargs
+    return {key: dtypes.get(value.name) for key, value in given.items() if isinstance(value, fx.Node)}
 
 
 def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) -> Callable[..., Any]:
@@ -173,7 +160,8 @@ def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) ->
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
         try:
-            out = _draw(target, op, plain, named)
+            draw = getattr(plain[0], target) if op == "call_method" else drawing(target)
+            out = draw(*(plain[1:] if op == "call_method" else plain), **named)
         finally:
             torch.set_default_dtype(before)
         both = zip((*plain, *named.values()), (*args, *kwargs.values()), strict=True)
@@ -193,13 +181,6 @@ def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) ->
     return random_as_recorded
 
 
-def _draw(target: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if op == "call_method":
-        return getattr(args[0], target)(*args[1:], **kwargs)
-    value = drawn(target, args, kwargs)
-    return target(*args, **kwargs) if value is None else value
-
-
 def _widen_attributes(wide: fx.GraphModule) -> None:
     """Gives the graph widened copies of its tensors and modules, under new names, because the caller shares the
     originals."""
@@ -216,15 +197,11 @@ def _widen_attributes(wide: fx.GraphModule) -> None:
 
 
 def _widen_value(value: Any) -> Any:
+    if isinstance(value, fx.GraphModule):
+        return widen_graph(value)
     if isinstance(value, torch.nn.Module):
-        return _widen_module(value)
+        return copy.deepcopy(value).to(torch.float64)
     return _widen_tensor(value) if isinstance(value, torch.Tensor) and value.dtype in WIDE else value
-
-
-def _widen_module(module: torch.nn.Module) -> torch.nn.Module:
-    if isinstance(module, fx.GraphModule):
-        return widen_graph(module)
-    return copy.deepcopy(module).to(torch.float64)
 
 
 def _widen_tensor(tensor: torch.Tensor) -> torch.Tensor:
@@ -257,11 +234,8 @@ class Baseline:
 
     def bytes(self) -> int:
         """The size of the file that `save` would write."""
-        kept = [
-            *self.eager.outputs,
-            *self.eager.gradients,
-            *([] if isinstance(self.truth, NoReference) else self.truth),
-        ]
+        truth = [] if isinstance(self.truth, NoReference) else self.truth
+        kept = [*self.eager.outputs, *self.eager.gradients, *truth]
         return sum(value.numel() * value.element_size() for value in kept if isinstance(value, torch.Tensor))
 
     def save(self, path: Path) -> None:
@@ -273,16 +247,8 @@ class Baseline:
         parts = _bare([self.eager.outputs, self.eager.gradients, inputs, self.eager.aliases])
         truth = self.truth.reason if isinstance(self.truth, NoReference) else _bare(self.truth)
         with contextlib.suppress(OSError, RuntimeError, TypeError, AttributeError, pickle.PicklingError):
-            torch.save(
-                {
-                    "parts": parts,
-                    "changed": self.changed,
-                    "left_out": sorted(self.left_out),
-                    "truth": truth,
-                    "computed": self.computed,
-                },
-                part,
-            )
+            about = {"changed": self.changed, "left_out": sorted(self.left_out), "computed": self.computed}
+            torch.save({"parts": parts, "truth": truth, **about}, part)
             part.rename(path)
 
 

@@ -14,7 +14,7 @@ For example:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from torch import fx
 from ...dumps.names import of_module
 from ...dumps.torchside.node_meta import fake_of
 from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
-from ..live.execution import Attributes, Execution, held, leaves, returned, same_bits
+from ..live.execution import Attributes, Execution, held, returned, same_bits
 from ..live.spec import FULL_STAGES, ReplaySpec
 from ..numerics import Difference, compare, output_grains, output_lengths
 from ..numerics.comparison import significant_strides
@@ -83,12 +83,10 @@ class Comparing:
         for index, (before, after) in enumerate(zip(self.before, got.inputs, strict=True)):
             if not isinstance(before, torch.Tensor) or same_bits(before, after) != (index in self.changed):
                 continue
+            kind, text = "mutation", "is changed in place; eager leaves it as it was"
             if index in self.changed:
-                return Difference(
-                    "metadata", -1, "no mutation", None, f"{inputs[index]} is as it was; eager changes it in place"
-                )
-            text = f"{inputs[index]} is changed in place; eager leaves it as it was"
-            return Difference("metadata", -1, "mutation", None, text)
+                kind, text = "no mutation", "is as it was; eager changes it in place"
+            return Difference("metadata", -1, kind, None, f"{inputs[index]} {text}")
         return None
 
     def _aliases(self, eager: Execution, got: Execution) -> Difference | None:
@@ -103,14 +101,14 @@ class Comparing:
             if index not in visible:
                 continue
             if have >= 0 and want < 0 and have not in donated:
-                text = f"it shares the memory of {inputs[have]}; eager's is a tensor of its own"
-                return Difference("metadata", index, "alias", None, text)
-            if have != want and self.spec.stage in FULL_STAGES:
-                text = f"eager's is a view of {inputs[want]}, this one is not"
-                return Difference("metadata", index, "no alias", None, text)
-            if have == want >= 0 and at != there:
-                text = f"storage offset is {there}, eager's is {at}"
-                return Difference("metadata", index, "offset", None, text)
+                kind, text = "alias", f"it shares the memory of {inputs[have]}; eager's is a tensor of its own"
+            elif have != want and self.spec.stage in FULL_STAGES:
+                kind, text = "no alias", f"eager's is a view of {inputs[want]}, this one is not"
+            elif have == want >= 0 and at != there:
+                kind, text = "offset", f"storage offset is {there}, eager's is {at}"
+            else:
+                continue
+            return Difference("metadata", index, kind, None, text)
         return None
 
     def _numbers(self, truth: Any, wanted: list[Any], seen: list[Any], drawn: list[Any] | None) -> Difference | None:
@@ -200,10 +198,9 @@ class Comparing:
 
     def _visible(self) -> range | list[int]:
         """The outputs whose strides are promised: those that the user sees."""
-        output = next(node for node in reversed(self.gm.graph.nodes) if node.op == "output")
         if self.spec.stage in FULL_STAGES or self.spec.stage == "inference":
-            return range(len(leaves(output.args[0])))
-        return list(output.meta.get("user_visible_output_idxs", ()))
+            return range(len(returned(self.gm)))
+        return list(self.gm.graph.output_node().meta.get("user_visible_output_idxs", ()))
 
 
 def _traced(node: Any) -> Any:
@@ -236,7 +233,7 @@ def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
         if not _is_cast(node) or not _is_cast(node.args[0]):
             continue
         before, between, after = (_dtype(cast) for cast in (node.args[0].args[0], node.args[0], node))
-        if before and between and after and _eps(between) > max(_eps(before), _eps(after)):
+        if before and between and after and torch.finfo(between).eps > max(torch.finfo(d).eps for d in (before, after)):
             trips[node.name] = between
     return trips
 
@@ -304,10 +301,6 @@ def _dtype(node: Any) -> torch.dtype | None:
     return value.dtype if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else None
 
 
-def _eps(dtype: torch.dtype) -> float:
-    return torch.finfo(dtype).eps
-
-
 SAMPLES = 3
 ALLOWANCE = 4
 """A rung may flip this many times what the samples flip: its rounding is one more sample of the same noise."""
@@ -358,10 +351,8 @@ def noise(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: 
             break
         counts = [max(count, _changed(exact, other)) for count, exact, other in zip(counts, truth, moved, strict=True)]
         apart = [_furthest(*three) for three in zip(apart, truth, moved, strict=True)]
-    return [
-        Noise(ALLOWANCE * count, None if far is None else ALLOWANCE * far)
-        for count, far in zip(counts, apart, strict=True)
-    ]
+    both = zip(counts, apart, strict=True)
+    return [Noise(ALLOWANCE * count, None if far is None else ALLOWANCE * far) for count, far in both]
 
 
 def _furthest(so_far: torch.Tensor | None, truth: Any, perturbed: Any) -> torch.Tensor | None:
@@ -379,18 +370,11 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
     def look(node: fx.Node, value: Any) -> Any:
         tensors = tensors_in(value)
         given = set[int]().union(*(storages.get(arg.name, set()) for arg in node.all_input_nodes))
-        storages[node.name] = {
-            tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided
-        }
-        if node.op not in ("placeholder", "get_attr", "output") and not is_random(node) and not _is_exact(node):
-            eps[node.name] = tuple(
-                torch.finfo(tensor.dtype).eps
-                if tensor.is_floating_point()
-                and tensor.layout == torch.strided
-                and tensor.untyped_storage().data_ptr() not in given
-                else 0.0
-                for tensor in tensors
-            )
+        strided = [tensor for tensor in tensors if tensor.layout == torch.strided]
+        storages[node.name] = {tensor.untyped_storage().data_ptr() for tensor in strided}
+        computes = node.op not in ("placeholder", "get_attr", "output") and not is_random(node)
+        if computes and base_name(node) not in EXACT:
+            eps[node.name] = tuple(_eps(tensor, given) for tensor in tensors)
         return value
 
     attributes = Attributes(gm)
@@ -402,6 +386,11 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
     finally:
         attributes.restore()
     return eps
+
+
+def _eps(tensor: torch.Tensor, given: Collection[int]) -> float:
+    plain = tensor.is_floating_point() and tensor.layout == torch.strided
+    return torch.finfo(tensor.dtype).eps if plain and tensor.untyped_storage().data_ptr() not in given else 0.0
 
 
 def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
@@ -457,16 +446,11 @@ def _of_a_sum(width: float, terms: int) -> float:
     return min(width, torch.finfo(torch.float32).eps) * max(SUMS, LAMBDA / 2 * math.sqrt(terms))
 
 
-def _is_exact(node: fx.Node) -> bool:
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return str(name).partition(".")[0] in EXACT
-
-
 def _changed(exact: Any, perturbed: Any) -> int:
     if not isinstance(exact, torch.Tensor) or exact.layout != torch.strided:
         return 0
     if not isinstance(perturbed, torch.Tensor) or perturbed.shape != exact.shape:
         return exact.numel()
     if exact.is_floating_point() or exact.is_complex():
-        return int((classes(exact) != classes(perturbed)).sum())
+        exact, perturbed = classes(exact), classes(perturbed)
     return int((exact != perturbed).sum())

@@ -56,9 +56,10 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
     seen: dict[str, _Seen] = {}
 
     def judge(name: str, truth: Any) -> None:
-        length = reduction_length(nodes[name])
-        if departure := _departure(name, truth, eager[name], got[name], length):
-            seen[name] = _Seen(truth, eager[name], length, departure)
+        length, known = reduction_length(nodes[name]), None if truth is None else [truth]
+        found = compare(known, [eager[name]], [got[name]], check=("metadata", *CHECK), lengths=[length])
+        if found is not None:
+            seen[name] = _Seen(truth, eager[name], length, Departure(name, found.kind, found.size, found.text))
 
     def check(node: fx.Node, value: Any) -> Any:
         if node.name not in eager:
@@ -90,14 +91,6 @@ def _eager(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], se
     torch.manual_seed(seed)
     run_graph(gm, clone_inputs(inputs), hook=hook)
     return values
-
-
-def _departure(name: str, truth: Any, want: torch.Tensor, have: torch.Tensor, length: int) -> Departure | None:
-    known = None if truth is None else [truth]
-    difference = compare(known, [want], [have], check=("metadata", *CHECK), lengths=[length])
-    if difference is None:
-        return None
-    return Departure(name, difference.kind, difference.size, difference.text)
 
 
 def _drop_explained(

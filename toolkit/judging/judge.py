@@ -119,11 +119,8 @@ def judge(
     used = rung if isinstance(rung, Rung) else rung_named(rung)
     lost: list[str] = []
     try:
-        with (
-            settings(case.spec.config) as lost,
-            no_caches(),
-            in_force(case.spec),
-        ):  # a backward compiles when it first runs
+        # a backward compiles when it first runs
+        with settings(case.spec.config) as lost, no_caches(), in_force(case.spec):
             outcome = _Judgement(case, used, CHECKS[check], seed, watch, shared, lean).outcome(keep_outputs)
     except LacksName as reason:
         outcome = Outcome(skipped(str(reason)))
@@ -198,25 +195,17 @@ class _Judgement:
             truth = NoReference("the kernels draw random numbers that eager cannot repeat on this device")
             self.compared = tuple(name for name in self.compared if name == "metadata")
         wanted, seen, repeated = (run.results(changed) for run in (eager, got, again))
-        if self._waits(truth) and not (len(wanted) == len(repeated) and all(map(identical, wanted, repeated))):
+        waits = isinstance(truth, NoReference) and truth.reason == WAITS and "accuracy" in self.compared
+        if waits and not (len(wanted) == len(repeated) and all(map(identical, wanted, repeated))):
             truth = self._reference()
             self._enter("compare")
+        before, lowered = self._before(), self.case.lowered
         comparing = Comparing(
-            self.gm,
-            self.inputs,
-            self.spec,
-            self.compared,
-            self.left_out,
-            changed,
-            self._eagerly,
-            self._before(),
-            self.case.lowered,
+            self.gm, self.inputs, self.spec, self.compared, self.left_out, changed, self._eagerly, before, lowered
         )
         difference = comparing.difference(truth, eager, got, wanted, seen, repeated if random else None)
-        outcome = self._concluded(
-            difference, truth, wanted, repeated, self._names(eager), got if keep_outputs else None
-        )
         names = self._names(eager)
+        outcome = self._concluded(difference, truth, wanted, repeated, names, got if keep_outputs else None)
         nothing = {names[at] for at in comparing.cancelled(wanted)}
         outcome.errors = [error for error in outcome.errors if error.name not in nothing] or outcome.errors
         if difference is None and "metadata" in self.compared:
@@ -243,9 +232,6 @@ class _Judgement:
         """Whether inputs stand for tensors on a CUDA device and there is none."""
         there = torch.cuda.is_available()
         return not there and any(isinstance(value, torch.Tensor) and value.is_cuda for value in self.inputs)
-
-    def _waits(self, truth: Any) -> bool:
-        return isinstance(truth, NoReference) and truth.reason == WAITS and "accuracy" in self.compared
 
     def _beside_an_error(self, refusal: Signature) -> Outcome:
         """The outcome where eager raises: a failure if the rung does not, else no verdict."""
@@ -286,15 +272,12 @@ class _Judgement:
 
     def _execute(self, run: Any, inputs: list[Any] | None = None, gm: fx.GraphModule | None = None) -> Execution:
         """One execution, on clones of the case's inputs and with its parameters where no others are given."""
-        parameters = (
-            [parameter for parameter in (gm or self.gm).parameters() if parameter.requires_grad]
-            if self.backward
-            else []
-        )
+        gm = gm or self.gm
+        parameters = [parameter for parameter in gm.parameters() if self.backward and parameter.requires_grad]
         inputs = clone_inputs(self.inputs) if inputs is None else inputs
         try:
             ran = execute(run, inputs, parameters=parameters, seed=self.seed, backward=self.backward)
-            return self.attributes.taken(ran, gm or self.gm)
+            return self.attributes.taken(ran, gm)
         finally:
             self.attributes.restore()
 
@@ -340,11 +323,9 @@ class _Judgement:
         """Whether a result is memory that nothing wrote, as that of `empty` is: poison shows in it, each time the
         same."""
         node = dict(enumerate(returned(self.gm))).get(place)
-        while (
-            isinstance(node, fx.Node) and not (is_uninitialised(node) or grows(node)) and len(node.all_input_nodes) == 1
-        ):
-            node = node.all_input_nodes[0]
-        if not isinstance(node, fx.Node) or not (is_uninitialised(node) or grows(node)):
+        while isinstance(node, fx.Node) and not (is_uninitialised(node) or grows(node)):
+            node = node.all_input_nodes[0] if len(node.all_input_nodes) == 1 else None
+        if not isinstance(node, fx.Node):
             return False
         again = self._execute(partial(run_graph, self.gm, poison=True)).results(self.changed)[place]
         return compare(None, [poisoned], [again]) is None
@@ -376,12 +357,9 @@ class _Judgement:
     def _as_computed(self) -> None:
         """Marks leaves as computed where no record says which are: a program cannot write to a leaf."""
         self.computed = True
-        places = [
-            place
-            for place, value in enumerate(self.inputs)
-            if isinstance(value, torch.Tensor) and value.requires_grad and not isinstance(value, torch.nn.Parameter)
-        ]
-        self.inputs = computed(clone_inputs(self.inputs), places)
+        tensors = [(at, value) for at, value in enumerate(self.inputs) if isinstance(value, torch.Tensor)]
+        plain = [at for at, value in tensors if value.requires_grad and not isinstance(value, torch.nn.Parameter)]
+        self.inputs = computed(clone_inputs(self.inputs), plain)
 
     def _amplified(self, where: Where | None, text: str) -> tuple[Where | None, str]:
         """The operator that amplifies rounding, in place of the result's node, and the same in words."""
@@ -454,9 +432,8 @@ class _Judgement:
         from ..compile_fx.errors import explain
 
         explained = explain(error, None, self.step)
-        return explained.behind(), Where(
-            explained.nodes[0].node, line=explained.nodes[0].line
-        ) if explained.nodes else None
+        first = next(iter(explained.nodes), None)
+        return explained.behind(), Where(first.node, line=first.line) if first is not None else None
 
     def _concluded(
         self,
@@ -481,20 +458,14 @@ class _Judgement:
         if difference is not None:
             name = names[difference.output] if 0 <= difference.output < len(names) else ""
             text = f"{name}: {difference.text}" if name else difference.text
-            outcome.signature = Signature(
-                difference.kind,
-                "compare",
-                detail=difference.detail,
-                size=difference.size,
-                raw=text,
-                form=difference.form,
-            )
+            kind, detail, size = difference.kind, difference.detail, difference.size
+            outcome.signature = Signature(kind, "compare", detail=detail, size=size, raw=text, form=difference.form)
             where = _output_at(self.gm, difference.output, name)
-            if difference.detail == ROUNDING and not self.lean and "error" in self.compared:
+            if detail == ROUNDING and not self.lean and "error" in self.compared:
                 where, text = self._amplified(where, text)
             reason = f"{text}; {convicts}" if (convicts := convicting(difference, known is not None)) else text
             record = judged(outcome.signature, self.rung.name, reason=reason, where=where)
-            agree = _same(wanted, got, known) if difference.kind in ("accuracy", "nan") and not self.lean else None
+            agree = _same(wanted, got, known) if kind in ("accuracy", "nan") and not self.lean else None
             outcome.verdict = msgspec.structs.replace(record, same=agree)
         return outcome
 

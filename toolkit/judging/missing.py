@@ -63,7 +63,7 @@ def missing(error: BaseException) -> str:
             return f"{built[1]} of the compile cache is cut off; delete it, and run again" if cut else ""
         importing = [frame for frame, _ in frames if "importlib" not in frame.f_code.co_filename]
         return "" if importing and _is_users(importing[-1]) else error_line(inner)
-    while frames and _package(frames[-1][0]) in _HELPERS:
+    while frames and frames[-1][0].f_globals.get("__name__", "").partition(".")[0] in _HELPERS:
         frames.pop()
     if not frames or not _is_ours(frames[-1][0]) or _ours(type(inner).__module__):
         return ""
@@ -95,10 +95,6 @@ def _ours(module: str) -> bool:
 
 def _is_ours(frame: FrameType) -> bool:
     return _ours(frame.f_globals.get("__name__", ""))
-
-
-def _package(frame: FrameType) -> str:
-    return frame.f_globals.get("__name__", "").partition(".")[0]
 
 
 def _is_users(frame: FrameType) -> bool:
@@ -143,11 +139,5 @@ def missing_error(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) ->
         return None
     name = f"{type(cause).__module__}.{type(cause).__qualname__}".removeprefix("builtins.")
     text = " ".join(str(cause).split())
-    return Signature(
-        "missing_error",
-        "compare",
-        name,
-        signature.message(str(cause)),
-        detail=target,
-        raw=f"eager raises at node {error.node}: {text}"[:1000],
-    )
+    raw = f"eager raises at node {error.node}: {text}"[:1000]
+    return Signature("missing_error", "compare", name, signature.message(str(cause)), detail=target, raw=raw)

@@ -76,10 +76,9 @@ class Case:
         if record.graph.meta.get("process_groups"):
             process_groups.join(record, meeting)
         from_gpu = device == "cpu" and names_device(record.graph, "cuda")
-        if from_gpu and inputs_record is not None:
-            inputs_record = relocated(inputs_record, "cuda", "cpu")
         if from_gpu:  # tensors of a GPU cannot be made, to be moved, where there is none
             record = relocated(record, "cuda", "cpu")
+            inputs_record = inputs_record and relocated(inputs_record, "cuda", "cpu")
         spec = ReplaySpec.of(record, device=device)
         gm, _, mode = live.fake_module(record, tensors, where=str(saved.path))
         inputs = live.inputs(record, inputs_record, tensors, seed, where=str(saved.path))
@@ -112,14 +111,12 @@ def _lowered(saved: SavedGraph) -> dict[int, Any]:
         if (saved.path.parent / stage).exists():
             inner = load_graph(saved.path.parent / stage)
             output = live.fake_module(inner.record, inner.tensors, where=str(inner.path))[0].graph.output_node()
-            described = zip(output.meta.get("desc") or (), leaves(output.args[0]), strict=False)
-            places = (
-                (re.fullmatch(r"PlainAOTOutput\(idx=(\d+)\)", str(description)), node)
-                for description, node in described
-            )
-            return {
-                int(place[1]): node.meta.get("val") for place, node in places if place and isinstance(node, fx.Node)
-            }
+            lowered: dict[int, Any] = {}
+            for description, node in zip(output.meta.get("desc") or (), leaves(output.args[0]), strict=False):
+                place = re.fullmatch(r"PlainAOTOutput\(idx=(\d+)\)", str(description))
+                if place and isinstance(node, fx.Node):
+                    lowered[int(place[1])] = node.meta.get("val")
+            return lowered
     return {}
 
 
@@ -139,12 +136,10 @@ def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
 
 def _plain_here(gm: fx.GraphModule, seen: InputsRecord | None) -> list[str]:
     """The inputs that were more than plain tensors: what their class did is in the graph already."""
-    called = of_module(gm).inputs
-    given = [
-        (row.name, row.value) for row in (seen.inputs if seen is not None else ()) if isinstance(row.value, TensorValue)
-    ]
-    lost = [(name, value.subclass) for name, value in given if value.subclass not in ("", BUFFER) and not value.inner]
-    kinds = {called.get(name, name): kind for name, kind in lost}
+    called, kinds = of_module(gm).inputs, dict[str, str]()
+    for row in seen.inputs if seen is not None else ():
+        if isinstance(row.value, TensorValue) and row.value.subclass not in ("", BUFFER) and not row.value.inner:
+            kinds[called.get(row.name, row.name)] = row.value.subclass
     return [f"{name} was a {kind} in the run and is a plain tensor here" for name, kind in kinds.items()]
 
 
@@ -152,22 +147,16 @@ def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) 
     """Gives the fake inputs of a graph that AOTAutograd still has to see what the real ones are to autograd: tracing
     left on them what the graph's own writes made of them."""
     nodes = gm.graph.find_nodes(op="placeholder") if spec.stage in FULL_STAGES else []
-    pairs = [(node, node.meta.get("example_value"), real) for node, real in zip(nodes, inputs, strict=False)]
-    pairs = [
-        pair
-        for pair in pairs
-        if (isinstance(pair[1], t.FakeTensor) or is_wrapper(pair[1])) and isinstance(pair[2], torch.Tensor)
-    ]
+    given = [(node, node.meta.get("example_value"), real) for node, real in zip(nodes, inputs, strict=False)]
+    given = [row for row in given if isinstance(row[2], torch.Tensor)]
+    pairs = [row for row in given if isinstance(row[1], t.FakeTensor) or is_wrapper(row[1])]
     fakes, reals = [fake for _, fake, _ in pairs], [real for *_, real in pairs]
     views, bases = bases_of(fakes), bases_of(reals)
     same = [(traced.requires_grad, traced.is_leaf) == (real.requires_grad, real.is_leaf) for _, traced, real in pairs]
     if not bases and all(same):
         return
-    known = {
-        place: base._replace(requires_grad=bases[place].requires_grad, leaf=bases[place].leaf)
-        for place, base in views.items()
-        if place in bases
-    }
+    both = [(place, views[place], bases[place]) for place in views if place in bases]
+    known = {place: view._replace(requires_grad=base.requires_grad, leaf=base.leaf) for place, view, base in both}
     came = [place for place, real in enumerate(reals) if not real.is_leaf]
     plain = [fake.detach().requires_grad_(real.requires_grad) for _, fake, real in pairs]
     mode = next((value.fake_mode for value in fakes if isinstance(value, t.FakeTensor)), None)

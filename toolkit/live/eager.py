@@ -20,7 +20,7 @@ import contextlib
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -149,9 +149,8 @@ def run_graph(
     `poison` fills what `empty` ops leave uninitialised with a byte pattern. `hook(node, value)` may replace each node's
     value.
     """
-    return t.tree_leaves(
-        _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None
-    )
+    outputs = _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False)
+    return t.tree_leaves(outputs, is_leaf=lambda value: value is None)
 
 
 def each_node(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, Any]]:
@@ -179,14 +178,17 @@ def is_random(node: fx.Node) -> bool:
 
 def is_uninitialised(node: fx.Node) -> bool:
     """Whether a node makes memory that holds nothing: `empty` and similar ops."""
-    name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
-    return node.op in ("call_function", "call_method") and name in _UNINITIALISED
+    return _calls(node, _UNINITIALISED)
 
 
 def grows(node: fx.Node) -> bool:
     """Whether a node resizes its argument: what is added behind the elements that were there holds nothing."""
+    return _calls(node, _RESIZING)
+
+
+def _calls(node: fx.Node, names: Collection[str]) -> bool:
     name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
-    return node.op in ("call_function", "call_method") and name in _RESIZING
+    return node.op in ("call_function", "call_method") and name in names
 
 
 def has_random(gm: fx.GraphModule) -> bool:
@@ -213,10 +215,8 @@ def eager_draws() -> Iterator[None]:
         sort(graph)
 
     lacks = t.optional("chain_random_ops") is None
-    with (
-        t.inductor_config.patch(fallback_random=True),
-        t.swapped("post_grad_sort", sort_chained) if lacks else contextlib.nullcontext(),
-    ):
+    chained = t.swapped("post_grad_sort", sort_chained) if lacks else contextlib.nullcontext()
+    with t.inductor_config.patch(fallback_random=True), chained:
         yield
 
 
@@ -236,11 +236,8 @@ def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     where eager cannot repeat it."""
     draw = _DRAWS.get(str(target))
     given = () if draw is None else (*args, *kwargs.values())
-    devices: list[Any] = [
-        getattr(argument, "device", argument)
-        for argument in given
-        if isinstance(argument, (torch.Tensor, torch.device))
-    ]
+    there = [argument for argument in given if isinstance(argument, (torch.Tensor, torch.device))]
+    devices: list[Any] = [getattr(argument, "device", argument) for argument in there]
     return draw(*args, **kwargs) if draw is not None and all(map(repeatable, devices)) else None
 
 
@@ -267,10 +264,12 @@ def draw_like_kernels(gm: fx.GraphModule) -> None:
     """
     for node in gm.graph.nodes:
         if node.op == "call_function" and str(node.target) in _DRAWS:
-            node.target = _drawing(node.target)
+            node.target = drawing(node.target)
 
 
-def _drawing(target: Any) -> Callable[..., Any]:
+def drawing(target: Any) -> Callable[..., Any]:
+    """A function that is called as an operator is; one of Inductor's random prims then draws what its kernel draws."""
+
     def draw_like_kernel(*args: Any, **kwargs: Any) -> Any:
         value = drawn(target, args, kwargs)
         return target(*args, **kwargs) if value is None else value

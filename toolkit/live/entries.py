@@ -45,9 +45,8 @@ def shared_fakes(
     if given is not None:
         return list(inputs), given.fake_mode
     mode = t.FakeTensorMode(allow_non_fake_inputs=True)
-    real_ones = (
-        clone_inputs(inputs) if _any_shared(inputs) else inputs
-    )  # views of one base, as they were in the program
+    # views of one base, as they were in the program
+    real_ones = clone_inputs(inputs) if _any_shared(inputs) else inputs
     fakes = [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in real_ones]
     for fake, real in zip(fakes, inputs, strict=True) if known else ():
         if isinstance(real, torch.Tensor) and real.dim() == 0 and real.device.type == "cpu" and not real.requires_grad:
@@ -71,28 +70,22 @@ def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bo
 
 
 def _any_shared(inputs: Sequence[Any]) -> bool:
-    seen = [
-        storage_key(value)
-        for value in inputs
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel()
-    ]
+    strided = [value for value in inputs if isinstance(value, torch.Tensor) and value.layout is torch.strided]
+    seen = [storage_key(value) for value in strided if value.numel()]
     return len(set(seen)) < len(seen)
 
 
 def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
     """Whether a recorded value describes a real input: the same layout, or symbols in their place when they are
     wanted."""
-    if isinstance(fake, (list, tuple)) and isinstance(
-        real, (list, tuple)
-    ):  # the inputs of a captured backward are one list
-        return len(fake) == len(real) and all(
-            _stands_for(part, other, dynamic) for part, other in zip(fake, real, strict=True)
-        )
+    # the inputs of a captured backward are one list
+    if isinstance(fake, (list, tuple)) and isinstance(real, (list, tuple)):
+        parts = zip(fake, real, strict=False)
+        return len(fake) == len(real) and all(_stands_for(part, other, dynamic) for part, other in parts)
     if not isinstance(fake, torch.Tensor) or not isinstance(real, torch.Tensor):
         numbers = isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, type(None)))
-        if (
-            type(fake).__name__ == "FakeScriptObject"
-        ):  # an input that the graph hands through, a device mesh for instance
+        # an input that the graph hands through, a device mesh for instance
+        if type(fake).__name__ == "FakeScriptObject":
             return isinstance(real, type(getattr(fake, "real_obj", None)))
         return numbers and not isinstance(real, torch.Tensor) and (dynamic or not _has_symbols(fake))
     if _has_symbols(fake):
@@ -218,10 +211,8 @@ def partition(
 ) -> tuple[Any, Any]:
     """Inductor's joint passes (if `passes`) and its partitioner: (forward, backward). Not public."""
     given = {name: kwargs[name] for name in ("num_fwd_outputs", "static_lifetime_input_indices") if name in kwargs}
-    with (
-        compiling(mode),
-        t.inductor_config.patch(use_joint_graph_passes=passes and t.inductor_config.use_joint_graph_passes),
-    ):
+    passes = passes and t.inductor_config.use_joint_graph_passes
+    with compiling(mode), t.inductor_config.patch(use_joint_graph_passes=passes):
         return t.partition_fn(gm, list(fakes), **given)
 
 
@@ -241,12 +232,10 @@ def donated_inputs(forward: fx.GraphModule, backward: fx.GraphModule, kept: int)
     outputs: Any = forward.graph.output_node().args[0]
     returned: Any = backward.graph.output_node().args[0]
     # AOTAutograd asks about saved tensors only, never about saved sizes; that of 2.11 fails on a size.
-    saved = [
-        node for node in outputs[kept:] if isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
-    ]
-    free = collect(
-        values(forward.graph.find_nodes(op="placeholder")), values(outputs[:kept]), values(returned), values(saved)
-    )
+    nodes = [node for node in outputs[kept:] if isinstance(node, fx.Node)]
+    saved = [node for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)]
+    given = forward.graph.find_nodes(op="placeholder")
+    free = collect(values(given), values(outputs[:kept]), values(returned), values(saved))
     places = {node.name: index for index, node in enumerate(backward.graph.find_nodes(op="placeholder"))}
     return sorted(places[saved[index].name] for index in free if saved[index].name in places)
 
@@ -259,10 +248,8 @@ def compile_whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, pre_gr
     if pre_grad:
         gm = as_handed_to_backends(gm)
     mark_as_dynamos(gm)
-    with (
-        compiling(mode),
-        t.inductor_config.patch(use_pre_grad_passes=pre_grad and t.inductor_config.use_pre_grad_passes),
-    ):
+    pre_grad = pre_grad and t.inductor_config.use_pre_grad_passes
+    with compiling(mode), t.inductor_config.patch(use_pre_grad_passes=pre_grad):
         compiled: Any = t.compile_fx(gm, list(fakes))
     return compiled
 
@@ -281,12 +268,10 @@ def as_handed_to_backends(gm: fx.GraphModule) -> fx.GraphModule:
 def mark_as_dynamos(gm: fx.GraphModule) -> None:
     """Restores what AOTAutograd knows a Dynamo graph by: then it reads from placeholders which inputs are static
     parameters."""
-    names = [
-        name for name, _ in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))
-    ]
+    named = (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))
     gm.meta.setdefault("dynamo_compile_id", t.CompileId(frame_id=0, frame_compile_id=0))
     marked: Any = gm
-    marked._param_name_to_source = {name: t.LocalSource(f"_graphdbg_{index}") for index, name in enumerate(names)}
+    marked._param_name_to_source = {name: t.LocalSource(f"_graphdbg_{at}") for at, (name, _) in enumerate(named)}
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             node._dynamo_source = t.LocalSource(node.name)

@@ -82,9 +82,8 @@ def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, chan
     given = list(called.inputs.values())
     named = [*zip(given, inputs, strict=False), *gm.named_parameters()]
     leaves = [named[place][0] for place in leaves_of([value for _, value in named])]
-    grads = (
-        [f"grad of {name}" for name in leaves] if len(leaves) == gradients else ["the gradient of an input"] * gradients
-    )
+    grads = [f"grad of {name}" for name in leaves]
+    grads = grads if len(grads) == gradients else ["the gradient of an input"] * gradients
     given += [name for name, _ in held(gm)]
     return [*called.outputs, *grads, *(f"{given[index]}, written in place" for index in changed)]
 
@@ -98,11 +97,8 @@ def settle() -> None:
 def changed_inputs(before: Sequence[Any], after: Sequence[Any]) -> list[int]:
     """The places of the tensors whose bits are not what they were; version counters miss what compiled kernels
     write."""
-    return [
-        index
-        for index, (old, new) in enumerate(zip(before, after, strict=True))
-        if isinstance(old, torch.Tensor) and not same_bits(old, new)
-    ]
+    both = enumerate(zip(before, after, strict=True))
+    return [index for index, (old, new) in both if isinstance(old, torch.Tensor) and not same_bits(old, new)]
 
 
 def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
@@ -133,12 +129,8 @@ class Attributes:
     them."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
-        every = {
-            id(value): value
-            for _, value in _held_tensors(gm)
-            if value.layout == torch.strided and not value.is_quantized
-        }
-        self._kept = {key: (value, value.detach().clone()) for key, value in every.items()}
+        every = [value for value in _held_tensors(gm) if value.layout == torch.strided and not value.is_quantized]
+        self._kept = {id(value): (value, value.detach().clone()) for value in dict.fromkeys(every)}
 
     def before(self, gm: fx.GraphModule) -> list[torch.Tensor]:
         """What `gm` held at the start."""
@@ -150,10 +142,7 @@ class Attributes:
         written = [now for now, kept in left if not same_bits(now, kept)]
         inputs = [*ran.inputs, *(kept if same_bits(now, kept) else now.detach().clone() for now, kept in left)]
         places = {tensor.untyped_storage().data_ptr() for tensor in written}
-        outputs = [
-            output.clone() if _has_memory(output) and output.untyped_storage().data_ptr() in places else output
-            for output in ran.outputs
-        ]
+        outputs = [output.clone() if _memory(output) in places else output for output in ran.outputs]
         return ran._replace(outputs=outputs, inputs=inputs)
 
     def restore(self) -> None:
@@ -170,16 +159,14 @@ def held(gm: fx.GraphModule) -> list[tuple[str, torch.Tensor]]:
     for node in gm.graph.find_nodes(op="get_attr"):
         first.setdefault(str(node.target), node.name)
     tensors = [(name, attribute(gm, path)) for path, name in first.items()]
-    return [
-        (name, value) for name, value in tensors if isinstance(value, torch.Tensor) and value.layout == torch.strided
-    ]
+    tensors = [(name, value) for name, value in tensors if isinstance(value, torch.Tensor)]
+    return [(name, value) for name, value in tensors if value.layout == torch.strided]
 
 
-def _held_tensors(gm: fx.GraphModule) -> Iterator[tuple[str, torch.Tensor]]:
+def _held_tensors(gm: fx.GraphModule) -> Iterator[torch.Tensor]:
     for part in gm.modules():
-        yield from part.named_buffers(recurse=False)
-        yield from part.named_parameters(recurse=False)
-        yield from ((name, value) for name, value in vars(part).items() if isinstance(value, torch.Tensor))
+        held = (*part.buffers(recurse=False), *part.parameters(recurse=False), *vars(part).values())
+        yield from (value for value in held if isinstance(value, torch.Tensor))
 
 
 def _tangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -194,18 +181,17 @@ def _tangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def _aliases(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[list[int]]:
     owners: dict[int, int] = {}
     for index, value in enumerate(inputs):
-        if _has_memory(value):
-            owners.setdefault(value.untyped_storage().data_ptr(), index)
+        owners.setdefault(_memory(value), index)
     return [
-        [owners.get(output.untyped_storage().data_ptr(), -1), int(output.storage_offset())]
-        if _has_memory(output)
-        else [-1, 0]
+        [owners.get(where, -1), int(output.storage_offset())] if (where := _memory(output)) else [-1, 0]
         for output in outputs
     ]
 
 
-def _has_memory(value: Any) -> bool:
-    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and value.numel() > 0
+def _memory(value: Any) -> int:
+    """Where the memory of a plain tensor begins; 0 for what has none."""
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and value.numel() > 0
+    return value.untyped_storage().data_ptr() if plain else 0
 
 
 def _detached(outputs: Sequence[Any]) -> list[Any]:

@@ -125,10 +125,8 @@ def _attention_backward(given: Mapping[str, Any]) -> tuple[Any, ...]:
     """Gradients of query, key, value and bias (Dao et al., FlashAttention, 2022, algorithm 4)."""
     query, key, value, bias = given["query"], given["key"], given["value"], given.get("attn_bias")
     chances, _, factor = _scores(query, key, bias, given["is_causal"], given["scale"])
-    grad, kept = (
-        _wide(given["grad_out"] if "grad_out" in given else given["grad_out_"]),
-        _kept(chances, given["dropout_p"]),
-    )
+    grad = _wide(given["grad_out"] if "grad_out" in given else given["grad_out_"])
+    kept = _kept(chances, given["dropout_p"])
     to_value = (chances * kept).transpose(-1, -2) @ grad
     of_chances = grad @ _heads(_wide(value), query).transpose(-1, -2) * kept
     of_scores = chances * (of_chances - (grad * _wide(given["out"])).sum(-1, keepdim=True))
@@ -150,11 +148,8 @@ def _batch_norm(given: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _batch_norm_backward(given: Mapping[str, Any]) -> tuple[Any, ...]:
-    image, grad_output, *rest, _ = given.values()
-    *saved, epsilon = rest
-    return torch.ops.aten.native_batch_norm_backward.default(
-        grad_output, image, *saved, True, epsilon, [True, True, True]
-    )
+    image, grad, *saved, epsilon, _ = given.values()
+    return torch.ops.aten.native_batch_norm_backward.default(grad, image, *saved, True, epsilon, [True, True, True])
 
 
 Kernel = Callable[[Mapping[str, Any]], tuple[Any, ...]]

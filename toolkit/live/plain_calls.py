@@ -62,9 +62,7 @@ def is_same(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     def call(form: Callable[..., Any]) -> Callable[..., Any]:
         def of(*tensors: Any) -> Any:
             left = iter(tensors)
-            some, named = t.tree_map(
-                lambda leaf: next(left) if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs)
-            )
+            some, named = t.tree_map(lambda leaf: next(left) if torch.is_tensor(leaf) else leaf, (args, kwargs))
             return form(*some, **named)
 
         return of
@@ -88,9 +86,9 @@ def _plainly(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if plain is None:
         raise ValueError(f"{target} has no plain form")
     form, given = _applied(plain)
-    return (
-        getattr(given[0], form)(*given[1:], **plain.kwargs) if isinstance(form, str) else form(*given, **plain.kwargs)
-    )
+    if isinstance(form, str):
+        form, given = getattr(given[0], form), given[1:]
+    return form(*given, **plain.kwargs)
 
 
 def _applied(plain: Plain) -> tuple[Any, tuple[Any, ...]]:
@@ -152,9 +150,8 @@ def _given(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterat
     if declared is None:
         yield "", str((args, kwargs))
         return
-    known = (
-        dict(zip((parameter.name for parameter in declared if not parameter.kwarg_only), args, strict=False)) | kwargs
-    )
+    names = [parameter.name for parameter in declared if not parameter.kwarg_only]
+    known = dict(zip(names, args, strict=False)) | kwargs
     for parameter in declared:
         value = known.get(parameter.name)
         if parameter.name not in known or value in _NOTHING.get(parameter.name, ()):

@@ -84,16 +84,15 @@ def join(record: GraphRecord, meeting: str = "") -> None:
                 "use graphdbg replay, which runs the graphs of all ranks together",
             )
         store = distributed.FileStore(meeting, world) if meeting else distributed.HashStore()
-        distributed.init_process_group(
-            _usable(facts["backend"]), store=store, rank=rank, world_size=world, timeout=wait
-        )
+        backend = _usable(facts["backend"])
+        distributed.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=wait)
     for name, group in groups.items():
         if not _same(_process_group(name), group["ranks"]):
             backend = _usable(group["backend"])
-            process_group = distributed.new_group(
-                group["ranks"], backend=backend, timeout=wait, use_local_synchronization=True
-            )
-            _name_process_group(name, process_group)
+            made = distributed.new_group(group["ranks"], backend=backend, timeout=wait, use_local_synchronization=True)
+            if _process_group(name) is not None:
+                t.unregister_process_group(name)
+            t.register_process_group(name, made)  # its own name cannot be chosen
 
 
 def _same(group: Any, ranks: Sequence[int]) -> bool:
@@ -118,10 +117,3 @@ def _process_group(name: str) -> Any:
         return t.resolve_process_group(name)
     except (RuntimeError, ValueError):
         return None
-
-
-def _name_process_group(name: str, group: Any) -> None:
-    """Lets functional collectives find a group under a name; a new group's own name cannot be chosen."""
-    if _process_group(name) is not None:
-        t.unregister_process_group(name)
-    t.register_process_group(name, group)

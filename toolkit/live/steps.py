@@ -121,7 +121,7 @@ def marking(compiled: Callable[..., Any], steps: int) -> Callable[..., Any]:
 
 
 class Waiting:
-    """The actions that wait, by compile name, in order."""
+    """The actions that wait, by compile name, in order; with `after_step` 0 none does."""
 
     def __init__(self, after_step: int) -> None:
         self.after_step = after_step
@@ -131,7 +131,7 @@ class Waiting:
     @property
     def now(self) -> bool:
         """Whether the step has not come yet."""
-        return count() < self.after_step
+        return self.after_step > 0 and count() < self.after_step
 
     def begin(self, local: str) -> bool:
         """Whether the graphs of a graph's compile wait; if so, everything about them is kept for later."""

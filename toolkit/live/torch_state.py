@@ -104,9 +104,8 @@ def cached_apart(session: Session) -> Iterator[None]:
 
                 stack.enter_context(config.patch(cache_key_tag=f"{config.cache_key_tag}{uuid.uuid4()}"))  # type: ignore[attr-defined]
                 for module, values in _caches.off:
-                    stack.enter_context(
-                        module.patch({name: value for name, value in values.items() if "remote" not in name})
-                    )
+                    there = {name: value for name, value in values.items() if "remote" not in name}
+                    stack.enter_context(module.patch(there))
                 session.caches_were_on = _caches.on = True
                 stack.callback(setattr, _caches, "on", False)
         yield
@@ -159,9 +158,8 @@ def is_capturing() -> bool:
 
 def is_restart(error: BaseException) -> bool:
     """Whether an exception is Dynamo's way to start over or to leave a frame alone, not a failure."""
-    return any(
-        base.__name__ in ("RestartAnalysis", "SkipFrame", "SkipCodeRecursiveException") for base in type(error).__mro__
-    )
+    names = ("RestartAnalysis", "SkipFrame", "SkipCodeRecursiveException")
+    return any(base.__name__ in names for base in type(error).__mro__)
 
 
 def is_serializable(compiled: Any) -> bool:
@@ -214,9 +212,8 @@ def innermost_backend(compiler_fn: Any) -> Any:
         if str(getattr(compiler_fn, "__module__", None)).partition(".")[0] != "torch":
             break
         kwargs = getattr(compiler_fn, "kwargs", None)
-        inner = [
-            getattr(compiler_fn, name, None) for name in ("_torchdynamo_orig_backend", "_compiler_fn", "compiler_fn")
-        ]
+        names = ("_torchdynamo_orig_backend", "_compiler_fn", "compiler_fn")
+        inner = [getattr(compiler_fn, name, None) for name in names]
         inner += [kwargs.get("fw_compiler")] if isinstance(kwargs, dict) else []
         following = next((candidate for candidate in inner if callable(candidate)), None)
         if following is None:
@@ -268,9 +265,8 @@ def changed_settings(
 
 def encoded_settings() -> dict[str, dict[str, Any]]:
     """The changed settings in the saved form."""
-    return {
-        room: {name: encoded(value) for name, value in values.items()} for room, values in changed_settings().items()
-    }
+    changed = changed_settings()
+    return {room: {name: encoded(value) for name, value in values.items()} for room, values in changed.items()}
 
 
 def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
@@ -375,11 +371,8 @@ def generators() -> list[tuple[str, Any]]:
 def _autocast() -> dict[str, str]:
     import torch
 
-    dtypes: dict[str, str] = {}
-    for device in DEVICE_TYPES:
-        if _read_or(lambda device=device: torch.is_autocast_enabled(device), False):
-            dtypes[device] = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
-    return dtypes
+    on = [device for device in DEVICE_TYPES if _read_or(functools.partial(torch.is_autocast_enabled, device), False)]
+    return {device: str(torch.get_autocast_dtype(device)).removeprefix("torch.") for device in on}
 
 
 def _read_or(read: Callable[[], Any], otherwise: Any) -> Any:

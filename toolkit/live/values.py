@@ -22,19 +22,8 @@ from ...dumps.torchside.storages import storage_bytes
 OPAQUE = object()
 """Stands for a value that cannot be given to a graph as an input (a context manager, a generator)."""
 
-PLAIN = (
-    int,
-    float,
-    bool,
-    complex,
-    str,
-    type(None),
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    slice,
-)
+_OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+PLAIN = (int, float, bool, complex, str, type(None), slice, *_OF_TORCH)
 
 
 @dataclass
@@ -176,11 +165,9 @@ def input_bytes(inputs: Sequence[Any]) -> int:
     for value in inputs:
         if not isinstance(value, torch.Tensor):
             continue
-        if value.layout is not torch.strided:
-            total += value.numel() * value.element_size()
-            continue
-        size, place = span(value) * value.element_size(), _storage(value)
-        if not place:
+        strided = value.layout is torch.strided
+        size = (span(value) if strided else value.numel()) * value.element_size()
+        if not strided or not (place := _storage(value)):
             total += size
             continue
         start = int(value.storage_offset()) * value.element_size()

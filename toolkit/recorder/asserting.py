@@ -56,7 +56,7 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Adds the counts of an inner counting."""
-        for name in ("breaks", "recompiles", "graphs", "kernels", "errors"):
+        for name in (*_NAMES, "errors"):
             getattr(self, name).extend(getattr(other, name))
         self.nodes += other.nodes
 
@@ -82,12 +82,10 @@ class Counts:
             place = (item.guards[0].place if item.guards else None) or ProgramLine(function.file, function.line)
             self.recompiles.append(f"{function.name}: {reason}; {_at(place)}{place.code_text}")
             return
-        compiled = [
-            line for line in item.graphs if line.stage == "dynamo" and line.status not in ("captured", "skipped")
-        ]
-        self.graphs += [
-            f"{line.id} of {function.name}, {_at(ProgramLine(function.file, function.line))}" for line in compiled
-        ]
+        dynamos = [line for line in item.graphs if line.stage == "dynamo"]
+        compiled = [line for line in dynamos if line.status not in ("captured", "skipped")]
+        where = _at(ProgramLine(function.file, function.line))
+        self.graphs += [f"{line.id} of {function.name}, {where}" for line in compiled]
         self.nodes += sum(line.nodes or 0 for line in compiled)
         self._kernels(run, item.graphs)
 
@@ -137,12 +135,7 @@ def _at(place: ProgramLine) -> str:
 
 
 _MOST = 5
-_NAMES = {
-    "breaks": ("graph break", ""),
-    "recompiles": ("recompile", ""),
-    "graphs": ("graph", ""),
-    "kernels": ("kernel", ""),
-}
+_NAMES = {"breaks": "graph break", "recompiles": "recompile", "graphs": "graph", "kernels": "kernel"}
 _COMPILED = ("_torchdynamo_orig_callable", "_orig_mod", "_compiled_call_impl")
 
 
@@ -206,11 +199,11 @@ def assert_graphs(
 def _message(name: str, counts: Counts, differing: dict[str, int], wanted: dict[str, int | None]) -> str:
     if not differing:
         return f"{name}: what it compiles could not be counted: {counts.errors[0]}"
-    parts = [f"{counted(number, *_NAMES[what])}, not {wanted[what]}" for what, number in differing.items()]
+    parts = [f"{counted(number, _NAMES[what])}, not {wanted[what]}" for what, number in differing.items()]
     lines = [f"{name} compiled to {'; '.join(parts)}"]
     for what in differing:
         entries: list[str] = getattr(counts, what)
-        lines += [f"  {_NAMES[what][0]}: {entry}" for entry in entries[:_MOST]]
+        lines += [f"  {_NAMES[what]}: {entry}" for entry in entries[:_MOST]]
         lines += [f"  and {len(entries) - _MOST} more"] if len(entries) > _MOST else []
     lines.append(
         f"why: graphdbg ls {shlex.quote(str(counts.run))} --why" if counts.run.exists() else "nothing was compiled"

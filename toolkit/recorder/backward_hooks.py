@@ -74,7 +74,7 @@ class Backwards:
     def capturer(self) -> Any:
         """The capturer of the next backward; None when that is not recorded."""
         session = self.session
-        if not session.wants(STAGE) or session.early:
+        if not session.wants(STAGE) or session.waiting.now:
             return None
         with self._lock, session.guarded("compiled autograd"):
             if self._capturer is None:

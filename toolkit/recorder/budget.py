@@ -31,7 +31,8 @@ KEEP_BYTES = 1 << 16
 
 DISK_FILE = "disk.txt"
 
-_BUSY = ("compiling", "running")
+_STAYING = frozenset({"failed", "compiling", "running"})
+"""The last events of graphs that are not dropped."""
 
 
 class Disk:
@@ -85,22 +86,6 @@ class Disk:
         return total
 
 
-class _Compile:
-    """The graphs of one compile that are on disk, with their last event."""
-
-    def __init__(self, name: str) -> None:
-        self.function = name.partition("_")[0]
-        self.states: dict[str, str] = {}
-
-    @property
-    def may_go(self) -> bool:
-        return not any(state == "failed" or state in _BUSY for state in self.states.values())
-
-    @property
-    def has_run(self) -> bool:
-        return "ran" in self.states.values()
-
-
 class Budget:
     """Decides for one process; safe for several threads. `left_out(graph, reason)` journals what was decided."""
 
@@ -112,7 +97,8 @@ class Budget:
         self.disk: Disk | None = None
         self.writer: ProcessWriter | None = None
         self.gone: set[str] = set()
-        self._compiles: dict[str, _Compile] = {}
+        self._compiles: dict[str, dict[str, str]] = {}
+        """Compile -> its graphs that are on disk, with their last event."""
         self._lock = threading.RLock()
 
     def attach(self, writer: ProcessWriter) -> None:
@@ -132,9 +118,9 @@ class Budget:
     def event(self, kind: str, local: str) -> bool:
         """Takes note of an event of a graph; says whether it is journalled. A failure always is."""
         with self._lock:
-            known = self._compiles.get(local.partition("/")[0])
-            if known is not None and local in known.states:
-                known.states[local] = kind
+            states = self._compiles.get(local.partition("/")[0], {})
+            if local in states:
+                states[local] = kind
             return kind == "failed" or local not in self.gone
 
     def admit(self, local: str, size_bytes: int) -> bool:
@@ -147,7 +133,7 @@ class Budget:
                 self.gone.add(local)
                 self.left_out(local, self._limit)
                 return False
-            self._compiles.setdefault(name, _Compile(name)).states[local] = "captured"
+            self._compiles.setdefault(name, {})[local] = "captured"
             return True
 
     def admit_more(self, size_bytes: int, local: str) -> bool:
@@ -176,24 +162,25 @@ class Budget:
             if self.disk.reserve(size_bytes + KEEP_BYTES):
                 self.disk.set(self.writer.disk_bytes() + size_bytes)
                 return True
-            others = [
-                (known.has_run, other) for other, known in self._compiles.items() if other != name and known.may_go
-            ]
+            others = [other for other in self._may_go() if other != name]
             if not others:
                 return False
-            oldest = next((other for has_run, other in others if has_run), others[0][1])
-            self._drop(oldest, self._limit)
+            ran = [other for other in others if "ran" in self._compiles[other].values()]
+            self._drop((ran or others)[0], self._limit)
 
     def _keep_newest(self, name: str) -> None:
         """Drops old compiles of the same function until one more fits."""
-        function = name.partition("_")[0]
-        alike = [other for other, known in self._compiles.items() if known.function == function]
+        alike = [other for other in self._compiles if other.partition("_")[0] == name.partition("_")[0]]
         surplus = len(alike) + 1 - self.keep
-        for other in [other for other in alike if self._compiles[other].may_go][: max(0, surplus)]:
+        for other in [other for other in self._may_go() if other in alike][: max(0, surplus)]:
             self._drop(other, f"--keep {self.keep}")
 
+    def _may_go(self) -> list[str]:
+        """The compiles that may be dropped, the oldest first."""
+        return [name for name, states in self._compiles.items() if _STAYING.isdisjoint(states.values())]
+
     def _drop(self, name: str, reason: str) -> None:
-        for local in self._compiles.pop(name).states:
+        for local in self._compiles.pop(name):
             self.gone.add(local)
             self.left_out(local, reason)
             if self.writer is not None:

@@ -44,7 +44,7 @@ _FILE = re.compile(r'^\s*File "([^"\n]+)", line \d+', re.MULTILINE)
 
 
 _WITH_GRADIENTS = ("joint", "joint_passed", "backward", "post_grad_backward")
-_OUTPUT_META = ("user_visible_output_idxs",)
+_VISIBLE = "user_visible_output_idxs"
 
 
 class PackedSave:
@@ -220,10 +220,9 @@ class Flight:
             return
         with self.session.guarded(graph.id):
             record.compile_kwargs.update({key: encoded(value) for key, value in compile_kwargs.items()})
-            output = next((node for node in reversed(gm.graph.nodes) if node.op == "output"), None)
-            nodes = record.graph.nodes
-            if nodes and nodes[-1].op == "output" and output is not None:
-                nodes[-1].meta.update({key: encoded(output.meta[key]) for key in _OUTPUT_META if key in output.meta})
+            nodes, given = record.graph.nodes, gm.graph.output_node().meta
+            if nodes and nodes[-1].op == "output" and _VISIBLE in given:
+                nodes[-1].meta[_VISIBLE] = encoded(given[_VISIBLE])
             if graph.save is None:
                 self.session.writer().amend(record, graph.text)
 
@@ -240,9 +239,8 @@ class Flight:
             elif is_restart(failure):
                 self.session.event("skipped", graph.id, reason=f"Dynamo starts over ({type(failure).__name__})")
             else:
-                self.session.event(
-                    "failed", graph.id, seconds=seconds, **failure_fields(failure, here.fault or graph.stage)
-                )
+                fields = failure_fields(failure, here.fault or graph.stage)
+                self.session.event("failed", graph.id, seconds=seconds, **fields)
         self.open.clear()
 
 
@@ -367,8 +365,5 @@ def failure_fields(error: BaseException, stage: str) -> dict[str, str]:
     while isinstance(inner, BaseException):
         error, inner = inner, getattr(inner, "inner_exception", None)
     message = str(error)
-    return {
-        "stage": stage,
-        "type": type(error).__name__,
-        "message": message if len(message) <= 4000 else message[:4000] + "…",
-    }
+    message = message if len(message) <= 4000 else message[:4000] + "…"
+    return {"stage": stage, "type": type(error).__name__, "message": message}

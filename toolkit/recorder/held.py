@@ -184,18 +184,15 @@ class Copy:
             assert self._record is not None and self._host is not None
             data = storage_bytes(self._host.untyped_storage())
             parts = [data[at : at + size] for at, size in self._record.spans]
-            states: list[tuple[str, Bytes]] = [
-                (name, data[at : at + size]) for name, at, size in self._record.generators
-            ]
-            return held.settled(held.Held(self.execution, self._record.inputs, list(parts), states), put)
+            states = [(name, data[at : at + size]) for name, at, size in self._record.generators]
+            return held.settled(held.Held(self.execution, self._record.inputs, list(parts), list(states)), put)
 
     def drop(self) -> None:
         """Frees the memory, and deletes the file."""
         with self.lock:
             self.budget.grant(-self.size_bytes)
-            if (
-                self._pinned and _device_failed()
-            ):  # torch ends the process where it cannot free pinned memory: keep it to the end
+            # torch ends the process where it cannot free pinned memory: keep it to the end
+            if self._pinned and _device_failed():
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._host))
             self.whole, self._host, self._record = False, None, None
             self._events.clear()

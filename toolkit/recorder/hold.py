@@ -21,7 +21,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +29,7 @@ from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.held import FOLDER
 from ...dumps.schema import GraphRecord, InputsRecord, NodeRecord
 from ...dumps.tensors import Bytes
-from ...dumps.wording import size_text
+from ...dumps.wording import listed, size_text
 from ..live import steps
 from ..live.torch_state import norms, undisturbed
 from .held import Copy, CopyBudget, OverLimit
@@ -174,18 +173,18 @@ _TESTED = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.co
 
 
 class NanTest:
-    """A test in progress: `add` starts it, `places` waits for it."""
+    """A test in progress, begun for some values: `add` begins it for more, `places` waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: Sequence[Any] = ()) -> None:
         self._found: set[int] = set()
         self._waiting: list[tuple[list[int], torch.Tensor]] = []
+        self.add(values)
 
     def add(self, values: Sequence[Any], first: int = 0) -> None:
         """Tests the tensors among the values; their places count from `first`."""
         groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, torch.Tensor]]] = {}
         for place, value in enumerate(values, first):
-            kind = type(value)
-            plain = kind is torch.Tensor or kind is torch.nn.Parameter
+            plain = type(value) in (torch.Tensor, torch.nn.Parameter)
             if plain and value.dtype in _TESTED and value.layout is torch.strided and not value.is_meta:
                 groups.setdefault((value.device, value.dtype), []).append((place, value))
         for (device, _), members in groups.items():
@@ -196,11 +195,9 @@ class NanTest:
                 self._waiting.append((places, torch.stack(norms(tensors))))
 
     def _on_cpu(self, places: list[int], tensors: list[torch.Tensor]) -> None:
-        sums = torch.stack([tensor.sum() for tensor in tensors])
-        if not bool(torch.isnan(sums).any()):
-            return
-        for place, tensor in zip(places, tensors, strict=True):
-            if bool(torch.isnan(tensor.sum())) and bool(torch.isnan(tensor).any()):
+        sums = torch.isnan(torch.stack([tensor.sum() for tensor in tensors])).tolist()
+        for place, tensor, maybe in zip(places, tensors, sums, strict=True):
+            if maybe and bool(torch.isnan(tensor).any()):  # the sum of inf and -inf is one, too
                 self._found.add(place)
 
     def places(self) -> set[int]:
@@ -326,9 +323,7 @@ class Hold:
         self.member = Member(self.name, stage == "backward")
         self.copy_execution = self.used = 0
         self.was_kept = False
-        paths: list[Path] = []
-        if holder.last:
-            paths = [holder.session.writer().path / FOLDER / local for local in self.locals]
+        paths = [holder.session.writer().path / FOLDER / local for local in self.locals if holder.last]
         self.copy: Copy | None = Copy(holder.budget, self.names, record.inputs, paths)
 
     def before(self, number: int, inputs: Sequence[Any]) -> Execution | None:
@@ -386,8 +381,7 @@ class Hold:
     def _test(self, execution: Execution, inputs: Sequence[Any]) -> None:
         start = time.perf_counter()
         if self.holder.trouble.nan_seen:
-            execution.inputs = NanTest()
-            execution.inputs.add(inputs)
+            execution.inputs = NanTest(inputs)
         execution.in_place = [inputs[index] for index in self.in_place]  # their owner keeps them: it wants the change
         self.holder.testing_seconds += time.perf_counter() - start
 
@@ -398,19 +392,13 @@ class Hold:
             return
         start = time.perf_counter()
         with holder.session.guarded(f"NaN test of {self.name}"), undisturbed():
-            outputs = NanTest()
-            outputs.add(result if isinstance(result, (list, tuple)) else [result])
+            outputs = NanTest(result if isinstance(result, (list, tuple)) else [result])
             outputs.add(execution.in_place, _IN_PLACE)
             execution.in_place = []
-            places = outputs.places()
-            came_in: set[int] = set()
-            if execution.inputs is not None:
-                came_in = execution.inputs.places()
-            elif places and self.copy is not None and self.copy.whole:
-                inputs = NanTest()
-                inputs.add(self.copy.tensors())
-                came_in = inputs.places()
-            finding = holder.trouble.judged(self.member, came_in, places)
+            places, inputs = outputs.places(), execution.inputs
+            if inputs is None and places and self.copy is not None and self.copy.whole:
+                inputs = NanTest(self.copy.tensors())
+            finding = holder.trouble.judged(self.member, set() if inputs is None else inputs.places(), places)
             holder.testing_seconds += time.perf_counter() - start
             if finding is not None:
                 self._found_nan(finding, execution.number)
@@ -420,15 +408,11 @@ class Hold:
         plain = [place for place in finding.outputs if place < _IN_PLACE]
         changed = [self.names[self.in_place[place - _IN_PLACE]] for place in finding.outputs if place >= _IN_PLACE]
         came_in = [self._described(self.names[index]) for index in finding.inputs]
-        where = " and ".join(
-            [
-                *([f"output{'s' if len(plain) > 1 else ''} {_some(plain)}"] if plain else []),
-                *([f"{_some(changed)}, changed in place"] if changed else []),
-            ]
-        )
-        text = f"NaN first in {self.name} ({where}), {{when}}"
+        where = [f"output{'s' if len(plain) > 1 else ''} {listed(plain, 4)}"] if plain else []
+        where += [f"{listed(changed, 4)}, changed in place"] if changed else []
+        text = f"NaN first in {self.name} ({' and '.join(where)}), {{when}}"
         if came_in:
-            text += f"; it came in from outside compiled code, with {_some(came_in, 2)}"
+            text += f"; it came in from outside compiled code, with {listed(came_in, 2)}"
         self.holder.note(finding, self, number, text, outputs=plain, changed=changed, inputs=came_in)
 
     def _described(self, name: str) -> str:
@@ -512,7 +496,3 @@ def one_line(error: BaseException) -> str:
     """An exception in one line."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
-
-
-def _some(items: Sequence[Any], most: int = 4) -> str:
-    return ", ".join(map(str, items[:most])) + (f" and {len(items) - most} more" if len(items) > most else "")

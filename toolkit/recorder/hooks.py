@@ -20,7 +20,8 @@ import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 from ...dumps import kernels
 from ...dumps.reading import LARGE_BYTES
@@ -31,9 +32,6 @@ from . import summary, why_hooks
 from .flight import Flight, Graph, here, in_flight, in_pass, level
 from .observe import instead_of, watch_callable, watch_inductor
 from .session import Function, Session, hook
-
-if TYPE_CHECKING:
-    from .flight import Flight
 
 CODE = "compiled_autograd.txt"
 """Torch's own graph of a backward, beside the graph that was made of it."""
@@ -57,15 +55,14 @@ class Capture:
             if node.op != "call_function" or _is_size(node):  # a size has the stack of the input before it
                 continue
             part = _PART.match(node.name)
-            origin = _origin(node) or parts.get(
-                part[0] if part else "", ""
-            )  # the operators of a compiled part have no stack
+            # the operators of a compiled part have no stack
+            origin = _origin(node) or parts.get(part[0] if part else "", "")
             if origin:
                 self.origins[node.name] = origin
                 parts.update({part[0]: origin} if part else {})
                 if getattr(node.args[0] if node.args else None, "name", "") == "inputs":
                     self.inputs[node.args[1]] = origin
-            kind = node.kwargs.get("hook_type") if node.op == "call_function" else None
+            kind = node.kwargs.get("hook_type")
             if kind and (index := _index(node.args[0])) is not None:
                 self.calls[node.name] = index, str(kind)
 
@@ -76,16 +73,8 @@ class Capture:
         return {**place, "hook": self.named[index]} if index in self.named else place
 
 
-class _Silent:
-    """A log that hears nothing: torch says why it captures again only where there is one."""
-
-    @staticmethod
-    def debug(*_: Any) -> None:
-        """Ignores what torch's C++ writes."""
-
-
-_silent = _Silent()
-"""Torch keeps no reference to its log."""
+_silent = SimpleNamespace(debug=lambda *_: None)
+"""A log that hears nothing: torch says why it captures again only where there is one, and keeps no reference to it."""
 _reasons: dict[int, list[str]] = {}
 _sizes: dict[int, dict[str, str]] = {}
 _SIZE = re.compile(r"sizes\[\d+\]")
@@ -122,9 +111,8 @@ def create_graph_module(session: Session, original: Function, self: Any, id: str
     """Records the capture as a module, when its passes ran."""
     gm = original(self, id)
     with session.guarded("compiled autograd"):
-        if not id.endswith("PreReordering") and not hasattr(
-            self, "record"
-        ):  # a capture of ours, which is looked at only
+        # one with a record is a capture of ours, which is looked at only
+        if not id.endswith("PreReordering") and not hasattr(self, "record"):
             session.captures[gm.forward.__code__.co_filename] = Capture(gm)
             reasons, sizes = _reasons.pop(self.id, []), _sizes.pop(self.id, {})
             named = {name: sizes[name] for reason in reasons for name in _SIZE.findall(reason) if name in sizes}
@@ -217,8 +205,8 @@ def _name(function: Any) -> str:
 
 
 _JOINT_KWARGS = ("num_fwd_outputs", "static_lifetime_input_indices")
+_COMPILERS = {"bw_compiler": "backward", "inference_compiler": "inference", "fw_compiler": "forward"}
 _aot_calls = itertools.count(-1, -1)
-_NOT_KEPT = ("get_decomp_fn",)
 
 _signature = functools.cache(inspect.signature)
 
@@ -276,11 +264,7 @@ def aot_module_simplified(session: Session, original: Function, *args: Any, **kw
         partition = given.get("partition_fn") or _signature(original).parameters["partition_fn"].default
         if not torch_state.is_inductor_partition(partition):
             forward, number = given["fw_compiler"], next(_aot_calls)
-            for argument, stage in (
-                ("bw_compiler", "backward"),
-                ("inference_compiler", "inference"),
-                ("fw_compiler", "forward"),
-            ):
+            for argument, stage in _COMPILERS.items():
                 given[argument] = _aot_compiler(given.get(argument) or forward, stage, number)
             given["partition_fn"] = in_flight(_aot_partition, updated=())(partition)
             args, kwargs = bound.args, bound.kwargs
@@ -347,19 +331,7 @@ def compile_fx_main(
 
 def _model_outputs(model: Any) -> dict[str, Any]:
     graph = getattr(model, "graph", None)
-    if graph is None:
-        return {}
-    count = 0
-    stack = [next(node for node in reversed(graph.nodes) if node.op == "output").args[0]]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, (list, tuple)):
-            stack.extend(item)
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        else:
-            count += 1
-    return {"num_orig_model_outputs": count}
+    return {} if graph is None else {"num_orig_model_outputs": len(t.tree_leaves(graph.output_node().args[0]))}
 
 
 @in_pass("pre_grad")
@@ -412,7 +384,7 @@ def compile_fx_inner(
     kind = "backward" if kwargs.get("is_backward") else "inference" if kwargs.get("is_inference") else "forward"
     facts: dict[str, Any] = {}
     with session.guarded("compile kwargs"):
-        plain = {key: _plain(value) for key, value in kwargs.items() if key not in _NOT_KEPT}
+        plain = {key: _plain(value) for key, value in kwargs.items() if key != "get_decomp_fn"}
         facts = {**plain, **torch_state.tracing_facts(kind)}
     with session.guarded("example inputs"):
         torch_state.restride(gm, example_inputs)
@@ -482,10 +454,9 @@ def _save_code(session: Session, graphs: list[Graph], compiled: Any) -> None:
     if not isinstance(source, str) or not source:
         return
     with session.guarded("generated code"):
-        files = (
-            kernels.split(source) if len(source) < LARGE_BYTES else {kernels.WHOLE: source}
-        )  # large: distinguished when read
+        # a large one is distinguished when it is read
+        files = kernels.split(source) if len(source) < LARGE_BYTES else {kernels.WHOLE: source}
         for graph in graphs:
             save = functools.partial(session.writer().save_code, graph.id, files)
-            if not session.postponed(graph.id, save):
+            if not session.waiting.postpone(graph.id, save):
                 save()

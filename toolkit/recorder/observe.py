@@ -40,9 +40,7 @@ class Watch:
         self.session = session
         records = [graph.record for graph in graphs if graph.record is not None]
         self.graphs = [(record.id, record.stage, inputs_only(record)) for record in records]
-        self.hold = (
-            session.hold([(observed.id, observed.stage) for observed in records], records[0]) if records else None
-        )
+        self.hold = session.hold([(local, stage) for local, stage, _ in self.graphs], records[0]) if records else None
         self.every = session.options.inputs == "all" or self.hold is not None
         self._lock = threading.Lock()
         self._count = 0
@@ -53,7 +51,7 @@ class Watch:
     def begin(self, inputs: Sequence[Any]) -> int:
         """The number of this execution, or 0 where it is not watched: not asked for, with fake tensors, or in a CUDA
         graph capture."""
-        if self.session.early or any(map(is_fake, inputs)) or is_capturing():
+        if self.session.waiting.now or any(map(is_fake, inputs)) or is_capturing():
             return 0
         if self.hold is not None and self.hold.holder.closed:
             return 0
@@ -96,11 +94,9 @@ class Watch:
 
     def _observe(self, number: int, local: str, record: GraphRecord, inputs: Sequence[Any]) -> None:
         policy = self.session.options.inputs
-        if policy == "last":
-            policy = "index"  # of the first execution, should the last one be torn
-        if policy == "none" or (number > 1 and policy != "all"):
-            return
-        keep_inputs(self.session, number, local, record, inputs, policy)
+        if policy != "none" and (number == 1 or policy == "all"):
+            # with "last" of the first execution, should the last one be torn
+            keep_inputs(self.session, number, local, record, inputs, "index" if policy == "last" else policy)
 
 
 def keep_inputs(
@@ -157,9 +153,8 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
     def watched(watching: Watch, arguments: tuple[Any, ...]) -> Any:
         nonlocal watch
         boxed = len(arguments) == 1 and isinstance(arguments[0], list)
-        inputs = (
-            arguments[0] if boxed and (takes != 1 or len(arguments[0]) == 1) else arguments
-        )  # or one input is a list
+        # or one input is a list
+        inputs = arguments[0] if boxed and (takes != 1 or len(arguments[0]) == 1) else arguments
         number = watching.begin(inputs)
         if number == 0:
             return seen(compiled, *arguments)

@@ -58,11 +58,6 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         """Whether the inputs of every execution are copied."""
         return self.inputs == "last" or bool(self.when)
 
-    @property
-    def limited(self) -> bool:
-        """Whether graphs may have to be left out."""
-        return bool(self.only or self.keep or self.max_disk)
-
     def environment(self) -> dict[str, str]:
         """The variables that make a child process record itself so."""
         options = msgspec.to_builtins(self)
@@ -80,20 +75,17 @@ def check_backwards(options: Options) -> None:
 
 def checked(options: Options) -> Options:
     """The options with an absolute run path; raises UsageError for an unknown stage or inputs policy."""
-    check_inputs(options.inputs)
+    if options.inputs not in INPUT_POLICIES:
+        why = f"the policies are {', '.join(INPUT_POLICIES)}"
+        raise UnknownWordError(f"unknown inputs policy {options.inputs!r}", why)
     check_limits(options)
-    options.when = check_when(options.when)
+    for name in sorted(set(options.when) - set(OCCASIONS)):
+        raise UnknownWordError(f"unknown word {name!r} for --when", f"it takes {' and '.join(OCCASIONS)}")
+    options.when = [name for name in OCCASIONS if name in options.when]
     options.stages = check_stages(options.stages)
     check_backwards(options)
     options.run = str(Path(options.run).absolute())
     return options
-
-
-def check_inputs(policy: str) -> str:
-    """The policy for inputs; raises UsageError for an unknown one."""
-    if policy not in INPUT_POLICIES:
-        raise UnknownWordError(f"unknown inputs policy {policy!r}", f"the policies are {', '.join(INPUT_POLICIES)}")
-    return policy
 
 
 def check_limits(options: Options) -> None:
@@ -108,14 +100,6 @@ def check_limits(options: Options) -> None:
         raise BadValueError(
             f"--max-disk {options.max_disk} is too little", "a journal and one graph need more", "give at least 1M"
         )
-
-
-def check_when(occasions: Iterable[str]) -> list[str]:
-    """The occasions of `--when`; raises UsageError for an unknown one."""
-    wanted = set(occasions)
-    for name in sorted(wanted - set(OCCASIONS)):
-        raise UnknownWordError(f"unknown word {name!r} for --when", f"it takes {' and '.join(OCCASIONS)}")
-    return [name for name in OCCASIONS if name in wanted]
 
 
 def parts(text: str) -> list[str]:
@@ -141,13 +125,11 @@ def check_stages(stages: Iterable[str]) -> list[str]:
     """The stages in stack order without repetition; `post_grad` stands for its three."""
     wanted: set[str] = set()
     for stage in stages:
-        matching = [
-            name for name in STAGES if name == stage or (stage == "post_grad" and name.startswith("post_grad_"))
-        ]
+        three = [name for name in STAGES if stage == "post_grad" and name.startswith("post_grad_")]
+        matching = three or [name for name in STAGES if name == stage]
         if not matching:
-            raise UnknownWordError(
-                f"unknown stage {stage!r}", f"the stages are {', '.join(STAGES)}, and post_grad for its three"
-            )
+            why = f"the stages are {', '.join(STAGES)}, and post_grad for its three"
+            raise UnknownWordError(f"unknown stage {stage!r}", why)
         wanted.update(matching)
     return [stage for stage in STAGES if stage in wanted]
 

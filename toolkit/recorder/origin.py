@@ -49,8 +49,7 @@ def versions() -> dict[str, str]:
     known = dict(_installed())
     torch_version = getattr(sys.modules.get("torch.torch_version"), "__version__", None)
     if torch_version is not None:
-        known["torch"] = str(torch_version)
-        known["cpu"] = processor()
+        known |= {"torch": str(torch_version), "cpu": processor()}
     return known
 
 
@@ -104,11 +103,8 @@ def choose(wanted: str | Path, *, job: str, rank: int | None, restart: int) -> P
     for path in _candidates(Path(wanted)):
         if not _taken(path):
             return path
-        if (
-            rank is not None
-            and _made_by(path, job)
-            and not any(entry.name.startswith(mine) for entry in path.iterdir())
-        ):
+        ours = rank is not None and _made_by(path, job)
+        if ours and not any(entry.name.startswith(mine) for entry in path.iterdir()):
             return path
     raise AssertionError("unreachable")
 

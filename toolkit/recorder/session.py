@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.errors import CannotWriteError, GraphdbgError
@@ -31,21 +32,18 @@ from ...dumps.journal import STATES
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, GraphRecord, InputRecord, RunRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
+from ..live.steps import Waiting
 from ..live.torch_state import encoded_settings
 from ..torch_private.unseen import seen, unseen
 from . import leaving, origin, summary
+from .budget import Budget
 from .options import Options
 from .wrapping import Function, missing_stages
 
 if TYPE_CHECKING:
-    from ..live.steps import Waiting
     from .backward_hooks import Backwards
-    from .budget import Budget
     from .hold import Hold, Holder
     from .hooks import Capture
-
-
-from types import FrameType
 
 FIRST_S, FACTOR = 5.0, 1.5
 """When a compile is looked at first, and how much later each time."""
@@ -100,16 +98,11 @@ class Stacks:
 
     def _look(self, thread: int, graph: str, seconds: float) -> None:
         frame = sys._current_frames().get(thread)  # documented, for debuggers
-        frames: list[FrameType] = []
-        while frame is not None:
-            frames.append(frame)
-            frame = frame.f_back
+        frames = [at_frame for at_frame, _ in traceback.walk_stack(frame)] if frame is not None else []
         shown = [at_frame for at_frame in frames if str(at_frame.f_globals.get("__name__")).partition(".")[0] != _OURS]
         if shown:
-            inside = next(
-                (at_frame for at_frame in shown if any(part in at_frame.f_code.co_filename for part in _PASSES)),
-                shown[0],
-            )
+            in_pass = (at_frame for at_frame in shown if any(part in at_frame.f_code.co_filename for part in _PASSES))
+            inside = next(in_pass, shown[0])
             at = _line_of(shown[0]) if inside is shown[0] else f"{inside.f_code.co_name} at {_line_of(shown[0])}"
             stack = [_line_of(at_frame) for at_frame in reversed(shown[:MOST_FRAMES])]
             self._note(graph, at=at, after=round(seconds, 1), stack=stack)
@@ -136,8 +129,6 @@ class Session:
         self.join = join
         self.job = job
         self.wanted = Path(wanted or options.run)
-        self.stages = frozenset(options.stages)
-        self.holds = options.holds
         self.interrupted = self.caches_were_on = False
         self.versions: dict[str, str] = {}
         self.roles: dict[str, list[InputRecord]] = {}
@@ -158,26 +149,19 @@ class Session:
         self._writer: ProcessWriter | None = None
         self.stacks = Stacks(partial(self.event, "note"))
         self.holder: Holder | None = None
-        self.budget: Budget | None = None
-        self.waiting: Waiting | None = None
+        self.budget = Budget(self.options, self._left_out)
+        self.waiting = Waiting(self.options.after_step)
         self.models: dict[str, str] = {}
         """Model -> the compile name that its observed graphs have."""
         self.compile_seconds = self.recording_seconds = 0.0
         self.notes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self._unreported: list[str] = []
-        if self.options.limited:
-            from .budget import Budget
-
-            self.budget = Budget(self.options, self._left_out)
-        if self.options.after_step:
-            from ..live.steps import Waiting
-
-            self.waiting = Waiting(self.options.after_step)
+        self.unreported: list[str] = []
+        """What was not recorded and has not been reported elsewhere."""
 
     def wants(self, stage: str) -> bool:
         """Whether graphs of that stage are recorded."""
-        return not self.stages or stage in self.stages
+        return not self.options.stages or stage in self.options.stages
 
     def open_run(self) -> RunWriter:
         """Makes the run folder, or joins it. Raises GraphdbgError when it is taken or cannot be written."""
@@ -212,8 +196,7 @@ class Session:
             facts = {"versions": self.versions, "config": encoded_settings(), "seed": torch_seed()}
             writer.journal.event("note", message=summary.SETTINGS, **facts)
             self._tell_missing(writer)
-            if self.budget is not None:
-                self.budget.attach(writer)
+            self.budget.attach(writer)
         except GraphdbgError as error:
             self._refused = time.monotonic(), error
             raise
@@ -248,9 +231,9 @@ class Session:
         """Journals an event; a journal that cannot be written is counted, not raised."""
         if graph is not None and kind in STATES:
             self.stacks.event(kind, graph)
-        if graph is not None and self.postponed(graph, lambda: self.event(kind, graph, **fields)):
+        if graph is not None and self.waiting.postpone(graph, lambda: self.event(kind, graph, **fields)):
             return
-        if graph is not None and self.budget is not None and not self.budget.event(kind, graph):
+        if graph is not None and not self.budget.event(kind, graph):
             return
         with self.guarded("journal"):
             self.writer().journal.event(kind, graph, **fields)
@@ -258,36 +241,26 @@ class Session:
     def refuses(self, graph: str) -> bool:
         """Whether a graph is not recorded at all; journals that."""
         function = self.functions.get(graph.partition("/")[0], "")
-        reason = self.budget.refusal(graph, function) if self.budget is not None else None
+        reason = self.budget.refusal(graph, function)
         if reason is not None:
             self._left_out(graph, reason)
         return reason is not None
 
-    @property
-    def early(self) -> bool:
-        """Whether the step of `--after-step` has not come yet."""
-        return self.waiting is not None and self.waiting.now
-
     def waits(self, graph: str, save: Callable[[], object]) -> bool:
         """Saves a graph when it runs after the wanted step, if it waits for that; until then it counts as left out."""
-        if self.waiting is None or not self.waiting.begin(graph):
+        if not self.waiting.begin(graph):
             return False
         self._left_out(graph, f"--after-step {self.options.after_step}")
         return self.waiting.postpone(graph, save)
 
-    def postponed(self, graph: str, action: Callable[[], object]) -> bool:
-        """Keeps an action for later when the graph's compile waits."""
-        return self.waiting is not None and self.waiting.postpone(graph, action)
-
     def release(self, graph: str) -> None:
         """Writes the waiting graphs of a compile."""
-        if self.waiting is not None:
-            with self.guarded(f"what waited with {graph}"):
-                self.waiting.release(graph)
+        with self.guarded(f"what waited with {graph}"):
+            self.waiting.release(graph)
 
     def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold | None:
         """The hold of a compiled callable's inputs, the form of `graphs` (id, stage); None when nothing is held."""
-        if not self.holds:
+        if not self.options.holds:
             return None
         if self.holder is None or self.holder.pid != os.getpid():
             from .hold import Holder
@@ -305,7 +278,7 @@ class Session:
             self.event("note", message=message, **fields)
 
     @contextmanager
-    def guarded(self, what: str, **fields: Any) -> Iterator[None]:
+    def guarded(self, what: str) -> Iterator[None]:
         """Runs a part of the recorder: its time is counted, its errors are counted and journalled, and go no
         further."""
         start = time.perf_counter()
@@ -317,39 +290,32 @@ class Session:
         except LeftOutError:
             pass  # the budget has counted it
         except Exception as error:  # noqa: BLE001 - the recorded program must not die of its recorder; reported at the end
-            self._failed(what, error, fields)
+            self._failed(what, error)
         finally:
             if collecting:
                 gc.enable()
             self.recording_seconds += time.perf_counter() - start
 
-    def _failed(self, what: str, error: Exception, fields: dict[str, Any]) -> None:
+    def _failed(self, what: str, error: Exception) -> None:
         text = f"{what}: {type(error).__name__}: {error}"
         self.errors[text] += 1
         if self.errors[text] > 1:
             return
         try:
             where = "" if isinstance(error, GraphdbgError) else _innermost(error)
-            self.writer().journal.event("note", message=f"not recorded, {text}", error=True, where=where, **fields)
+            self.writer().journal.event("note", message=f"not recorded, {text}", error=True, where=where)
         except (GraphdbgError, OSError):
             self._report_outside(text)
 
     def _report_outside(self, text: str) -> None:
         """Reports what the journal cannot take to `graphdbg dump` through its own file, else from this process at its
         end."""
-        try:
+        with contextlib.suppress(OSError):
             if self.options.seen:
                 summary.leave_trace(self.options.seen, lost=text)
                 return
-        except OSError:
-            pass
-        if len(self._unreported) < _MAX_NOTES:
-            self._unreported.append(text)
-
-    def unreported(self) -> list[str]:
-        """What was not recorded and has not been reported elsewhere."""
-        unreported, self._unreported = self._unreported, []
-        return unreported
+        if len(self.unreported) < _MAX_NOTES:
+            self.unreported.append(text)
 
     def uncaught(self, error: BaseException) -> None:
         """Journals the exception that ends the program, if this process recorded anything."""

@@ -18,8 +18,6 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 
 from ...dumps.errors import GraphdbgError, said
 from ...dumps.output import say
@@ -130,11 +128,10 @@ def begin_block(options: Options) -> Session:
 def print_summary(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
     """Prints the closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are
     typed there."""
-    closing = partial(
-        summary.lines, in_block=in_block, errors=session.errors, created=session.join, reason=reason, typed=typed
-    )
     try:
-        for line in closing(session.path):
+        for line in summary.lines(
+            session.path, in_block=in_block, errors=session.errors, reason=reason, created=session.join, typed=typed
+        ):
             say(line)
     except (GraphdbgError, OSError) as error:
         say(f"graphdbg: {said(error)}")
@@ -149,7 +146,9 @@ def start_from_environment(run: str) -> Session:
     job, owner = origin.job(rank), origin.OWNER not in os.environ
     wanted = options.run
     if owner:
-        options.run = str(Path(_free_or_ours(wanted, job, rank, restart)))
+        options.run = str(origin.choose(wanted, job=job, rank=rank, restart=restart))
+        if options.run != wanted and not rank:
+            say(f"graphdbg: {wanted} exists and runs are never overwritten; recording into {options.run}")
         os.environ[origin.OWNER], os.environ[origin.JOB] = options.run, job
     else:
         options.run = os.environ[origin.OWNER]
@@ -168,15 +167,8 @@ def _started(session: Session, *, prints: bool) -> Session:
         if prints and os.getpid() == pid:
             print_summary(session, in_block=False)
         else:
-            for text in session.unreported():
+            for text in session.unreported:
                 say(f"graphdbg: process {os.getpid()}: not recorded, {text}")
 
     atexit.register(at_exit)
     return session
-
-
-def _free_or_ours(run: str, job: str, rank: int | None, restart: int) -> str:
-    chosen = str(origin.choose(run, job=job, rank=rank, restart=restart))
-    if chosen != run and not rank:
-        say(f"graphdbg: {run} exists and runs are never overwritten; recording into {chosen}")
-    return chosen

@@ -32,15 +32,13 @@ from ...dumps.permitted import of_the_process
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
 from ...dumps.store import load_graph
-from ...dumps.wording import counted, shown_path, size_text
+from ...dumps.wording import counted, listed, shown_path, size_text
 from ..live.spec import is_opaque
 from ..live.torch_state import encoded, innermost_backend
 
 if TYPE_CHECKING:
     from ...dumps.schema import GraphRecord
     from .session import Session
-
-_MOST_UNSAVED = 5
 
 _NOT_THE_USERS = ("torch", "graphdbg", "builtins")
 
@@ -107,18 +105,15 @@ def _home(value: Any) -> Any:
 
 def unsaved_lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence for each of these notes, over all processes of a run."""
-    sentences = list(dict.fromkeys(_sentence(note) for note in notes if "unsaved" in note))
-    more = (
-        [f"graphdbg: and {len(sentences) - _MOST_UNSAVED} more that cannot be saved; each replay lists its own"]
-        if len(sentences) > _MOST_UNSAVED
-        else []
-    )
-    return [f"graphdbg: {text}" for text in sentences[:_MOST_UNSAVED]] + more
+    sentences = dict.fromkeys(_sentence(note) for note in notes if "unsaved" in note)
+    return _first(sentences, lambda more: f"{more} more that cannot be saved; each replay lists its own")
 
 
-def trust_helps(notes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether `--trust` brings back one of these."""
-    return any(note["unsaved"].startswith("setting ") for note in notes if "unsaved" in note)
+def _first(sentences: Iterable[str], others: Callable[[int], str], most: int = 5) -> list[str]:
+    """The lines of the first few sentences, and one about the others, if there are any."""
+    known = list(sentences)
+    rest = [f"and {others(len(known) - most)}"] if len(known) > most else []
+    return [f"graphdbg: {text}" for text in (*known[:most], *rest)]
 
 
 def _sentence(note: Mapping[str, Any]) -> str:
@@ -135,8 +130,6 @@ def _sentence(note: Mapping[str, Any]) -> str:
     return f"{named} cannot be saved: replays run without it, unless --trust runs its recorded source{imported}"
 
 
-_MOST = 5
-
 COST = "cost"
 SETTINGS = "settings"
 """Messages of the two notes that every process leaves: what it spent, and the versions and settings it ran with."""
@@ -144,6 +137,7 @@ HELD_COST = "held inputs"
 """Message of the note that says what holding inputs cost a process."""
 
 _MOST_FOUND = 3
+_LONGEST = 160
 
 Events = Sequence[tuple[str, Sequence[journal.Event]]]
 """(process, what its journal says)."""
@@ -188,8 +182,9 @@ def lines(
     sentences += _notes(notes, errors or {})
     sentences += _cost(notes) if rows else []
     if rows:
+        trust_helps = any(str(note.get("unsaved", "")).startswith("setting ") for note in notes)
         sentences.append("graphdbg: next, try")
-        sentences += [f"  {typed(command)}" for command in _commands(rows, name, trust_helps(notes))]
+        sentences += [f"  {typed(command)}" for command in _commands(rows, name, trust_helps)]
     return sentences
 
 
@@ -214,26 +209,22 @@ def _failures(rows: list[index.ListedGraph]) -> list[str]:
         if row.status == "failed" or row.lost:
             alike.setdefault((row.process, row.local.partition("/")[0], row.lost, row.error), []).append(row)
     sentences: list[str] = []
-    for (_, _, lost, error), bad in list(alike.items())[:_MOST]:
+    for (_, _, lost, error), bad in alike.items():
         others = f" (as {', '.join(row.stage for row in bad if row is not best(bad))})" if len(bad) > 1 else ""
-        sentences.append(
-            f"graphdbg: {best(bad).id} {'was in flight' if lost else 'failed'}: {_first_line(error)}{others}"
-        )
-    return sentences + ([f"graphdbg: and {len(alike) - _MOST} more failed"] if len(alike) > _MOST else [])
+        sentences.append(f"{best(bad).id} {'was in flight' if lost else 'failed'}: {_first_line(error)}{others}")
+    return _first(sentences, lambda more: f"{more} more failed")
 
 
-def _first_line(text: str | None, limit: int = 160) -> str:
+def _first_line(text: str | None) -> str:
     line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "no reason was recorded")
-    return line if len(line) <= limit else line[:limit] + "…"
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + "…"
 
 
 def _notes(notes: list[dict[str, Any]], errors: Mapping[str, int]) -> list[str]:
     messages = list(dict.fromkeys(str(note.get("message")) for note in notes if _is_remark(note)))
     messages += [f"not recorded, {text}" for text in errors if f"not recorded, {text}" not in messages]
-    messages = _by_reason(messages)
-    sentences = [f"graphdbg: {_first_line(message)}" for message in messages[:_MOST]]
-    more = counted(len(messages) - _MOST, "more remark")
-    return sentences + ([f"graphdbg: and {more} in the journal"] if len(messages) > _MOST else [])
+    remarks = map(_first_line, _by_reason(messages))
+    return _first(remarks, lambda more: f"{counted(more, 'more remark')} in the journal")
 
 
 def _is_remark(note: Mapping[str, Any]) -> bool:
@@ -259,48 +250,45 @@ def _by_reason(messages: list[str]) -> list[str]:
 
 def _cost(notes: list[dict[str, Any]]) -> list[str]:
     costs = [note for note in notes if note.get("message") == COST]
-    compiling = sum(float(note.get("compile_seconds") or 0) for note in costs)
-    recording = sum(float(note.get("recording_seconds") or 0) for note in costs)
     if not costs:
         return []
+    compiling, recording = _total(costs, "compile_seconds"), _total(costs, "recording_seconds")
     text = f"graphdbg: {compiling:.1f} s were spent compiling, {recording:.1f} s of them recording"
     if any(note.get("caches_were_on") for note in costs):
         text += "; compiler caches were off, because they hide graphs (--keep-cache keeps them on)"
     return [text]
 
 
+def _total(notes: Iterable[Mapping[str, Any]], field: str) -> float:
+    return sum(float(note.get(field) or 0) for note in notes)
+
+
 def _held(events: Events, rows: Sequence[index.ListedGraph], run: str) -> list[str]:
     """The sentences on held inputs: which step went wrong, what was kept of it, and the cost of holding."""
-    names = {(row.process, row.local): row.id for row in rows}
-    findings = [(process, event) for process, of_process in events for event in of_process if "found" in event.fields]
     sentences: list[str] = []
-    for process, event in findings[:_MOST_FOUND]:
-        kept = _kept(dict(events)[process], event.fields["found"])
-        sentences.append(_finding(event, process, kept, names, run))
-    if len(findings) > _MOST_FOUND:
-        more = counted(len(findings) - _MOST_FOUND, "more step")
-        sentences.append(f"graphdbg: and {more} went wrong; their inputs are in inputs.<execution>.json")
-    return sentences + _held_cost([event.fields for _, of_process in events for event in of_process])
+    for process, of_process in events:
+        names = {row.local: row.id for row in rows if row.process == process}
+        for event in of_process:
+            if "found" in event.fields:
+                kept = [
+                    one.graph for one in of_process if one.graph and one.fields.get("kept") == event.fields["found"]
+                ]
+                sentences.append(_finding(event, kept, names, run))
+    where = "went wrong; their inputs are in inputs.<execution>.json"
+    found = _first(sentences, lambda more: f"{counted(more, 'more step')} {where}", _MOST_FOUND)
+    return found + _held_cost([event.fields for _, of_process in events for event in of_process])
 
 
-def _kept(events: Sequence[journal.Event], number: int) -> list[str]:
-    return [event.graph for event in events if event.graph is not None and event.fields.get("kept") == number]
-
-
-def _finding(
-    event: journal.Event, process: str, kept: Sequence[str], names: Mapping[tuple[str, str], str], run: str
-) -> str:
-    fields, graph = event.fields, event.graph or ""
-    name = names.get((process, graph), graph)
-    text = str(fields.get("message", "")).replace(graph, name)
+def _finding(event: journal.Event, kept: Sequence[str], names: Mapping[str, str], run: str) -> str:
+    graph = event.graph or ""
+    text = str(event.fields.get("message", "")).replace(graph, names.get(graph, graph))
     if not kept:
-        return f"graphdbg: {text}; its inputs are not kept, they exceed the limit for held inputs"
+        return f"{text}; its inputs are not kept, they exceed the limit for held inputs"
     others = sorted((local for local in kept if local != graph), key=lambda local: _distance(local, graph))
-    shown = ", ".join(names.get((process, local), local) for local in others[:_MOST_FOUND])
-    more = f" and {len(others) - _MOST_FOUND} more" if len(others) > _MOST_FOUND else ""
-    these = " and ".join((["its inputs"] if graph in kept else []) + ([f"those of {shown}{more}"] if others else []))
+    shown = listed((names.get(local, local) for local in others), _MOST_FOUND)
+    these = " and ".join((["its inputs"] if graph in kept else []) + ([f"those of {shown}"] if others else []))
     start = graph if graph in kept else kept[0]
-    return f"graphdbg: {text}; {these} are kept: graphdbg replay {run}/{names.get((process, start), start)}"
+    return f"{text}; {these} are kept: graphdbg replay {run}/{names.get(start, start)}"
 
 
 def _distance(local: str, graph: str) -> tuple[bool, bool]:
@@ -313,19 +301,14 @@ def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     costs = [note for note in notes if note.get("message") == HELD_COST]
     if not costs:
         return []
-    total = {
-        key: sum(float(note.get(key) or 0) for note in costs) for key in ("seconds", "testing_seconds", "executions")
-    }
-    most = size_text(int(sum(int(note.get("most_bytes") or 0) for note in costs)))
-    executions = counted(int(total["executions"]), "execution")
-    text = f"graphdbg: holding inputs took {total['seconds']:.1f} s over {executions} and {most}"
-    if total["testing_seconds"]:
-        text += f"; {total['testing_seconds']:.1f} s of them looking for NaN"
-    left_out = sum(int(note.get("left_out") or 0) for note in costs)
-    return [
-        text,
-        *([f"graphdbg: {counted(left_out, 'more step')} went wrong, without their inputs kept"] if left_out else []),
-    ]
+    executions = counted(int(_total(costs, "executions")), "execution")
+    most = size_text(_total(costs, "most_bytes"))
+    sentences = [f"graphdbg: holding inputs took {_total(costs, 'seconds'):.1f} s over {executions} and {most}"]
+    if testing := _total(costs, "testing_seconds"):
+        sentences[0] += f"; {testing:.1f} s of them looking for NaN"
+    if left_out := int(_total(costs, "left_out")):
+        sentences.append(f"graphdbg: {counted(left_out, 'more step')} went wrong, without their inputs kept")
+    return sentences
 
 
 def _commands(rows: list[index.ListedGraph], name: str, trusting: bool) -> list[str]:
@@ -352,8 +335,8 @@ def best(rows: list[index.ListedGraph]) -> index.ListedGraph:
 
 
 def _why_empty(in_block: bool) -> str:
-    if _disabled():
-        return f"{_disabled()} is set; unset it."
+    if disabled := _disabled():
+        return f"{disabled} is set; unset it."
     if in_block:
         return (
             "Either the block calls nothing compiled, or what it calls was compiled before the recording began: "

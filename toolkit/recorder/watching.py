@@ -90,8 +90,10 @@ class Watcher:
 
     def _new(self) -> list[int]:
         """The pidfds of processes that reported themselves since the last look."""
-        opened: list[int] = []
-        for line in self._lines():
+        opened, lines = list[int](), list[dict[str, Any]]()
+        with contextlib.suppress(OSError):
+            lines += objects(self._seen.read()) if self._seen is not None else ()
+        for line in lines:
             pid, ticks, folder = line.get("pid"), line.get("ticks"), line.get("folder")
             if not isinstance(pid, int) or not isinstance(ticks, int):
                 continue
@@ -110,11 +112,6 @@ class Watcher:
                 else:
                     os.close(descriptor)  # of another namespace, or the id is used again
         return opened
-
-    def _lines(self) -> list[dict[str, Any]]:
-        with contextlib.suppress(OSError):
-            return list(objects(self._seen.read())) if self._seen is not None else []
-        return []
 
 
 def write_exit(folder: Path, pid: int, code: int) -> None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sysconfig
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -32,10 +33,6 @@ from .wrapping import missing, tells_why
 if TYPE_CHECKING:
     from ...dumps.writer import ProcessWriter
     from .flight import Graph
-
-
-import re
-from collections.abc import Iterable
 
 _NAME = re.compile(
     r"""(?<![\w.'"])[A-Za-z_]\w*(?:\.(?:size|stride)\(\)\[\d+\]|\.[A-Za-z_]\w*(?!\w|\()|\[(?:'[^']*'|"[^"]*"|\d+)\])*""",
@@ -209,21 +206,18 @@ def now() -> str | None:
 def skip(session: Session, code: CodeType, reason: str) -> None:
     """Journals a function of the program that was left alone, once for each reason, but none of torch's, Python's or
     ours."""
-    file = code.co_filename
-    if (
-        file.startswith((*_HERE, "<"))
-        or "/torch/" in file
-        or (file.startswith(_LIBRARY) and not file.startswith(_SITE))
-    ):
+    file, line = code.co_filename, code.co_firstlineno
+    installed = file.startswith(_SITE)
+    if file.startswith((*_HERE, "<")) or "/torch/" in file or (file.startswith(_LIBRARY) and not installed):
         return
-    if file.startswith(_SITE) and any(words in reason for words in _USUAL):
+    if installed and any(words in reason for words in _USUAL):
         return
     function = getattr(code, "co_qualname", code.co_name)
-    key = (function, code.co_filename, str(code.co_firstlineno), reason)
+    key = (function, file, str(line), reason)
     journaled = _journaled.get(session.writer())
     if journaled is not None and (key in journaled.skips or len(journaled.skips) >= _SKIPS):
         return
-    journal(session, "skip", function=function, file=code.co_filename, line=code.co_firstlineno, reason=reason[:GUARD])
+    journal(session, "skip", function=function, file=file, line=line, reason=reason[:GUARD])
     _journaled[session.writer()].skips.add(key)
 
 
@@ -272,12 +266,10 @@ def signpost_event(session: Session, _: Any, category: str, name: str, parameter
     was compiled."""
     if not (name.endswith("_compile") and "co_name" in parameters and "compile_id" in parameters):
         return
-    (code, wrapped), _here.code = (_here.code, _here.wrapped), None
-    function = str(parameters["co_name"])
+    code, _here.code = _here.code, None
+    function, wrapped = str(parameters["co_name"]), None
     if code is not None and code.co_name == function:
-        function = getattr(code, "co_qualname", function)
-    else:
-        wrapped = None
+        function, wrapped = getattr(code, "co_qualname", function), _here.wrapped
     thread = threading.current_thread()
     journal(
         session,
@@ -318,15 +310,8 @@ def _recompile(
             entries: Any = given.get("cache_entries", given.get("cache_entry"))
             newest = next(iter(entries), None) if isinstance(entries, list) else entries
             also = also_failing(newest, frame, texts[0]) if texts and frame is not None else []
-            journal(
-                session,
-                "recompile",
-                compile=now(),
-                reasons=texts,
-                now=failing_values(frame, texts) or None,
-                also=also or None,
-                error=error,
-            )
+            found = {"now": failing_values(frame, texts) or None, "also": also or None}
+            journal(session, "recompile", compile=now(), reasons=texts, **found, error=error)
 
 
 @_after
@@ -373,15 +358,9 @@ def exception_handler(session: Session, original: Function, e: Any, *args: Any, 
         if not getattr(e, "logged", False):
             inner = getattr(e, "inner_exception", None)
             error = inner if isinstance(inner, BaseException) else e
-            journal(
-                session,
-                "failed",
-                compile=now(),
-                error=type(error).__name__,
-                outer=type(e).__name__,
-                stack=stack_of(getattr(e, "real_stack", None)),
-                text=text_of(error, ""),
-            )
+            names = {"error": type(error).__name__, "outer": type(e).__name__}
+            stack = stack_of(getattr(e, "real_stack", None))
+            journal(session, "failed", compile=now(), **names, stack=stack, text=text_of(error, ""))
     return original(e, *args, **kwargs)
 
 

@@ -241,13 +241,8 @@ class _Steps:
         """The closing lines: what was written, and which graphs were not looked at."""
         lines = [f"graphdbg: on failure: wrote {' and '.join(shown_path(path) for path in self.written)}"]
         if not self.written:
-            why = (
-                "it was interrupted"
-                if self.stopped
-                else f"{self.limit_s:.0f} s were over"
-                if self.over()
-                else "see above"
-            )
+            why = f"{self.limit_s:.0f} s were over" if self.over() else "see above"
+            why = "it was interrupted" if self.stopped else why
             lines = [f"graphdbg: on failure: nothing was written ({why})"]
         others = [row.id for row in ranked if self.done is None or compile_of(row) != compile_of(self.done)]
         if self.written and others:

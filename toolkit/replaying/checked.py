@@ -92,11 +92,8 @@ class Checkup(msgspec.Struct):
         """Plain data: the findings with their sentences."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         for row, finding in zip(plain["findings"], self.findings, strict=True):
-            row |= {
-                "origin": finding.origin,
-                "sentence": sentence(finding),
-                "next": next_step(finding) if finding.origin else "",
-            }
+            following = next_step(finding) if finding.origin else ""
+            row |= {"origin": finding.origin, "sentence": sentence(finding), "next": following}
         judged = {"ok": self.ok, "text": self.headline, "origins": len(origins(self.findings))}
         return {**judged, **plain, **self.verdict.flat()}
 
@@ -143,9 +140,8 @@ def blaming(verdict: Verdict, first: NodeMismatch) -> Verdict:
 def calls_custom(saved: SavedGraph) -> bool:
     """Whether a graph calls an operator that is not torch's."""
     called = nodes(saved.record.graph)
-    return any(
-        is_custom(str(target)) for node in called for target in (node.target, *contents(given(node), "function"))
-    )
+    targets = (target for node in called for target in (node.target, *contents(given(node), "function")))
+    return any(is_custom(str(target)) for target in targets)
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:

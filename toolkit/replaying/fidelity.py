@@ -83,11 +83,8 @@ class CompiledArtifacts:
 
         seen = outcome.signature if outcome is not None else None
         stage = seen.stage if seen is not None else ""
-        if (
-            stage == "eager"
-            or (outcome is not None and outcome.verdict.skipped)
-            or (stage == "compile" and not self.graphs)
-        ):
+        skipped = outcome is not None and outcome.verdict.skipped
+        if stage == "eager" or skipped or (stage == "compile" and not self.graphs):
             return None
         if isinstance(self.recorded, str):
             return f"not compared: {self.recorded}"
@@ -105,10 +102,8 @@ class CompiledArtifacts:
         graphs = [graph for stage, graph in produced if stage.startswith("post_grad")]
         text = ""
         if len(graphs) < len(self.graphs) or (whole and len(graphs) > len(self.graphs)):
-            text = (
-                f"different: {counted(len(self.graphs), 'graph was', 'graphs were')} compiled, the recording has "
-                f"{len(graphs)}"
-            )
+            compiled = counted(len(self.graphs), "graph was", "graphs were")
+            text = f"different: {compiled} compiled, the recording has {len(graphs)}"
             if not graphs or graphs[0].stage.endswith("backward"):
                 return text  # which of them is which cannot be said
             if len(graphs) > len(self.graphs):
@@ -126,11 +121,8 @@ class CompiledArtifacts:
             if recorded != lines:
                 return self._in_words("code", f"code of {name}", recorded, lines)
         if not code or (not codes and any(self.code)):
-            return (
-                text
-                or "same graph; code not compared: "
-                f"{'the recording holds none' if code else 'the compile ended before code generation'}"
-            )
+            why = "the recording holds none" if code else "the compile ended before code generation"
+            return text or f"same graph; code not compared: {why}"
         return text or SAME
 
     def _in_words(self, what: Apart, name: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
@@ -150,20 +142,17 @@ def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
         return "a case folder holds no recorded compile"
     local = saved.local_id
     compile_id = local.partition("/")[0]
-    mine = [
-        row
-        for row in saved.run.rows
-        if row.saved and row.process == saved.process and row.local.partition("/")[0] == compile_id
-    ]
+    rows = [row for row in saved.run.rows if row.saved and row.process == saved.process]
+    mine = [row for row in rows if row.local.partition("/")[0] == compile_id]
     by_id = {row.local: row for row in mine}
-    rows: list[tuple[str, ListedGraph]] = []
+    produced: list[tuple[str, ListedGraph]] = []
     for kind, number in sorted(_compiles(by_id[local], mine), key=lambda pair: pair[0] == "backward"):
         for name in (f"post_grad_{kind}", kind):
             if (row := by_id.get(f"{compile_id}/{name}{number}")) is not None:
-                rows.append((name, row))
-    if not any(name.startswith("post_grad") for name, _ in rows):
+                produced.append((name, row))
+    if not any(name.startswith("post_grad") for name, _ in produced):
         return "the recording has no post-grad graph of this compile"
-    return [(name, SavedGraph(row.path, saved.run, row)) for name, row in rows]
+    return [(name, SavedGraph(row.path, saved.run, row)) for name, row in produced]
 
 
 def _compiles(row: ListedGraph, mine: Sequence[ListedGraph]) -> list[tuple[str, str]]:
@@ -220,12 +209,10 @@ def _body_lines(body: GraphBody, indent: str) -> list[str]:
     lines = []
     for node in body.nodes:
         target = "" if node.op in ("placeholder", "output") else f" {_attribute(body, node.target)}"
-        arguments = ", ".join(
-            [_text(arg, numbers) for arg in node.args]
-            + [f"{name}={_text(arg, numbers)}" for name, arg in sorted(node.kwargs.items())]
-        )
+        arguments = [_text(arg, numbers) for arg in node.args]
+        arguments += [f"{name}={_text(arg, numbers)}" for name, arg in sorted(node.kwargs.items())]
         value = "" if node.op == "output" else f" : {_value(node.value, given=node.op == 'placeholder')}"
-        lines.append(f"{indent}{numbers[node.name]} = {node.op}{target}({arguments}){value}")
+        lines.append(f"{indent}{numbers[node.name]} = {node.op}{target}({', '.join(arguments)}){value}")
     for name, inner in body.subgraphs.items():
         lines += [f"{indent}{name}:", *_body_lines(inner, indent + "    ")]
     return lines

@@ -48,7 +48,9 @@ _TIMED = (
 
 def unlike(saved: SavedGraph, outcome: Outcome, watched: CompiledArtifacts, inputs: Sequence[Any]) -> str:
     """What is known to differ from the recorded run under the same torch, as a sentence; "" where nothing is."""
-    if saved.run is None or outcome.verdict.skipped or not same_torch(saved):
+    torch_then, torch_now = saved.record.versions.get("torch", ""), version("torch")
+    same_torch = torch_then.partition("+")[0] == torch_now.partition("+")[0]  # whatever it was built for
+    if saved.run is None or outcome.verdict.skipped or not same_torch:
         return ""
     if watched.apart and _same_expected(saved, watched):
         return watched.said
@@ -60,11 +62,6 @@ def unlike(saved: SavedGraph, outcome: Outcome, watched: CompiledArtifacts, inpu
         return ""
     lost = [note for note in outcome.notes if note.startswith(_LOST)]
     return _other_memory(saved, inputs) or (lost[0] if lost else "")
-
-
-def same_torch(saved: SavedGraph) -> bool:
-    """Whether the run had this version of torch, whatever it was built for."""
-    return _public(saved.record.versions.get("torch", "")) == _public(version("torch"))
 
 
 def gated(saved: SavedGraph, judged: Outcome | RungResult, unlike: str, imports: Sequence[str] = ()) -> Verdict:
@@ -95,14 +92,10 @@ def with_next(saved: SavedGraph, verdict: Verdict) -> Verdict:
     if verdict.detail != UNLIKE or saved.run is None:
         return verdict
     command = shlex.join(saved.run.record.command)
-    judge = (
-        record_again(saved.run, "--inputs first") if inputs_given(saved) != REAL else f"graphdbg triage -- {command}"
-    )
+    judge = f"graphdbg triage -- {command}"
+    if inputs_given(saved) != REAL:
+        judge = record_again(saved.run, "--inputs first")
     return verdict.then(judge if command else "", f"graphdbg minify {shlex.quote(address(saved))} --anyway")
-
-
-def _public(name: str) -> str:
-    return name.partition("+")[0]
 
 
 def _same_expected(saved: SavedGraph, watched: CompiledArtifacts) -> bool:
@@ -128,12 +121,8 @@ def _other_memory(saved: SavedGraph, inputs: Sequence[Any]) -> str:
     names = [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]
     first: dict[Any, int] = {}
     for name, value in zip(names, inputs, strict=True):
-        seen = recorded.get(name)
-        if (
-            not isinstance(seen, TensorValue)
-            or not isinstance(value, torch.Tensor)
-            or value.layout is not torch.strided
-        ):
+        seen, strided = recorded.get(name), isinstance(value, torch.Tensor) and value.layout is torch.strided
+        if not isinstance(seen, TensorValue) or not strided:
             continue
         if seen.subclass not in ("", BUFFER):
             return f"{name} was a {seen.subclass} in the run and is a plain tensor here"

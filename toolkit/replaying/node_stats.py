@@ -48,10 +48,8 @@ def node_rows(
             refused = outcome_of(answer, "eager")
             why = "statistics are computed in eager, which must run first"
             raise EnvironmentLackError(f"no statistics of {saved.id}", refused.text, why)
-        if answer.value["failed"]:
-            raise EnvironmentLackError(
-                f"no statistics of {saved.id}", answer.value["failed"], "see graphdbg replay --rung eager"
-            )
+        if failed := answer.value["failed"]:
+            raise EnvironmentLackError(f"no statistics of {saved.id}", failed, "see graphdbg replay --rung eager")
         yield from answer.value["rows"]
 
 
@@ -98,10 +96,5 @@ def _cells(row: dict[str, Any]) -> list[str]:
     shape = "x".join(str(size) for size in row["shape"]) or "scalar"
     numbers = [row.get(key) for key in ("min", "max", "mean", "std")]
     counts = [row.get(key, 0) for key in ("nan", "inf", "subnormal", "zeros")]
-    return [
-        name,
-        shape,
-        row["dtype"],
-        *("-" if number is None else f"{number:.4g}" for number in numbers),
-        *map(str, counts),
-    ]
+    texts = ["-" if number is None else f"{number:.4g}" for number in numbers]
+    return [name, shape, row["dtype"], *texts, *map(str, counts)]

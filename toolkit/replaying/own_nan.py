@@ -43,9 +43,8 @@ def with_own_nan(outcome: Outcome, case: Live, saved: SavedGraph, *, asked: bool
     if real:
         outcome.verdict, outcome.signature = fails("nan", "eager", signature.raw, where), signature
     else:
-        outcome.verdict = cannot_tell(
-            f"{signature.raw}, but on {inputs_given(saved)}: with the run's own inputs there may be no NaN"
-        )
+        why = f"but on {inputs_given(saved)}: with the run's own inputs there may be no NaN"
+        outcome.verdict = cannot_tell(f"{signature.raw}, {why}")
     return outcome
 
 
@@ -77,9 +76,9 @@ def _origin(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
 def _in_backward(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
     """The node whose backward makes a NaN of gradients that held none; the gradient's name where no node's does."""
     name = outcome.eager_nan[0]
-    origin = (
-        nan_in_backward(case.gm, clone_inputs(case.inputs), case.spec, seed) if case.spec.stage in FULL_STAGES else None
-    )
+    origin = None
+    if case.spec.stage in FULL_STAGES:
+        origin = nan_in_backward(case.gm, clone_inputs(case.inputs), case.spec, seed)
     if origin is None:
         return _signature("gradient", f"NaN first in {name}"), Where(name=name)
     node, since = origin

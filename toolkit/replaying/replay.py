@@ -177,9 +177,8 @@ def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -
         verdict = fails("signal", "eager", text, where, WHOLE)
         outcome.verdict = msgspec.structs.replace(verdict, fault="custom_op" if custom else "model")
     else:
-        outcome.verdict = msgspec.structs.replace(
-            cannot_tell(f"{text}, on {given}: they may be what kills it"), where=where
-        )
+        verdict = cannot_tell(f"{text}, on {given}: they may be what kills it")
+        outcome.verdict = msgspec.structs.replace(verdict, where=where)
     return outcome
 
 
@@ -251,11 +250,12 @@ def replay(
     plain = not (device or imports or own_nan or measured or anyway)
     if known and plain and not outputs and (before := known_outcome(saved, rung, check, seed)) is not None:
         return before
+    how = How(seed, device, limit_s, imports)
     with opened(server, warmth(rung)) as used:
         kept = used.scratch_file(".pt") if outputs else None
         others = peers(saved)
         payload = {
-            **How(seed, device, limit_s, imports).payload(saved),
+            **how.payload(saved),
             "rung": rung,
             "check": check,
             "own_nan": own_nan,
@@ -267,10 +267,8 @@ def replay(
             "shared": str(shared) if shared else None,
             "meeting": str(used.scratch_file(".meeting")) if others else "",
         }
-        alone = {"keep": None, "shared": None}
-        beside = [
-            ask(TASK, {**payload, **alone, "path": str(peer.path.absolute())}, limit_s, server=used) for peer in others
-        ]
+        theirs = [{**payload, **how.payload(peer), "keep": None, "shared": None} for peer in others]
+        beside = [ask(TASK, other, limit_s, server=used) for other in theirs]
         asked = ask(TASK, payload, limit_s, server=used)
         for question in (*beside, asked):
             question.answer()
@@ -282,13 +280,12 @@ def replay(
                 outcome = outcome_of(ask(TASK, payload, fair_s, server=used).end(), rung)
                 outcome.notes.append(f"the machine is busy: it was given {fair_s:.0f} s in place of {limit_s:.0f}")
         if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
-            outcome = dies_at(saved, How(seed, device, limit_s, imports), used, outcome)
+            outcome = dies_at(saved, how, used, outcome)
         outcome.verdict = with_next(saved, outcome.verdict)
         if LADDER[rung].has_passes and not without:
-            about = How(seed, device, limit_s, imports)
             lacking = without_passes(saved, outcome.notes) if outcome.verdict.verdict == "ok" else None
-            outcome.verdict = lacking or own_pass(saved, outcome.verdict, rung, about, used)
-        outcome.verdict = of_operator(saved, outcome.verdict, How(seed, device, limit_s, imports), used)
+            outcome.verdict = lacking or own_pass(saved, outcome.verdict, rung, how, used)
+        outcome.verdict = of_operator(saved, outcome.verdict, how, used)
         if outcome.verdict.failed:
             outcome.signature_id = known_id(outcome.signature, saved)
         if plain and not others:
@@ -297,7 +294,9 @@ def replay(
         if others:
             outcome.notes.append(f"replayed together with the graphs of {counted(len(others), 'other rank')}")
         if kept is not None and kept.exists():
-            outcome.outputs = _load(kept)
+            import torch
+
+            outcome.outputs = torch.load(kept, map_location="cpu", weights_only=True)
             kept.unlink()
     return outcome
 
@@ -341,10 +340,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
     @contextmanager
     def watch() -> Generator[None]:
-        with (
-            watched.compiling() if watched else nullcontext(),
-            peak.watched() if payload["measured"] else nullcontext(),
-        ):
+        fidelity = watched.compiling() if watched else nullcontext()
+        with fidelity, peak.watched() if payload["measured"] else nullcontext():
             yield
 
     outcome = judge(
@@ -371,24 +368,11 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     if payload["keep"] and outcome.outputs is not None:
         import torch
 
-        plain = (int, float, bool, type(None))
-        kept = [
-            output.detach()
-            if isinstance(output, torch.Tensor)
-            else output
-            if isinstance(output, plain)
-            else repr(output)
-            for output in outcome.outputs
-        ]
-        torch.save(kept, payload["keep"])
+        detached = [output.detach() if isinstance(output, torch.Tensor) else output for output in outcome.outputs]
+        plain = (torch.Tensor, int, float, bool, type(None))
+        torch.save([output if isinstance(output, plain) else repr(output) for output in detached], payload["keep"])
     outcome.outputs = None
     return msgspec.to_builtins(outcome)
-
-
-def _load(path: Path) -> list[Any]:
-    import torch
-
-    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def own_pass(

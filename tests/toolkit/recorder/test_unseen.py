@@ -140,7 +140,7 @@ def test_a_step_that_is_compiled_holds_nothing_of_ours(tmp_path: Path) -> None:
         for _ in range(2):
             step()
         optimizer.step()
-        assert not session.early and steps.count() == 3
+        assert not session.waiting.now and steps.count() == 3
         step()
     assert any("torch/optim" in file for file in traced)
     assert not [file for file in traced if Path(file).is_relative_to(Path(steps.__file__).parents[2] / "toolkit")]

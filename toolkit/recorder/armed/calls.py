@@ -228,7 +228,7 @@ class Calls:
         kept = ArmedGraph(self, inputs_only(graph.record), _draws(graph.record))
         graph.watched, graph.record = True, None
         self.kept.add(kept)
-        self.session.holds_graph(graph.id)
+        self.session.saved.discard(graph.id)  # the failure of an earlier one with that name is past
 
         @unseen
         def run(*arguments: Any, **keywords: Any) -> Any:
@@ -252,18 +252,18 @@ class Calls:
 
     def copies_of(self, kept: ArmedGraph, inputs: Sequence[Any], places: Sequence[int]) -> None:
         """Begins to copy the small ones of these inputs before each call; of 32 graphs at a time, the newest."""
-        if kept.small is not None:
-            self.copied.remove(kept)
-            kept.small.drop()
+        self._drop(kept)
         kept.small = Small.of(kept, inputs, places)
-        if kept.small is None:
-            return
-        self.copied.append(kept)
+        if kept.small is not None:
+            self.copied.append(kept)
         if len(self.copied) > _FILES:
-            oldest = self.copied.pop(0)
-            oldest.small, small = None, oldest.small
-            if small is not None:
-                small.drop()
+            self._drop(self.copied[0])
+
+    def _drop(self, kept: ArmedGraph) -> None:
+        kept.small, small = None, kept.small
+        if small is not None:
+            self.copied.remove(kept)
+            small.file.remove()
 
     def let_go(self) -> None:
         """Releases the references of graphs that have not run for long."""
@@ -353,11 +353,8 @@ class ArmedGraph:
 
     def _producer(self, tensor: Any) -> tuple[ArmedGraph, int, int] | None:
         reference, kept, place = self.calls.produced.get(id(tensor), (None, None, 0))
-        return (
-            (kept, kept.execution, place)
-            if kept is not None and reference is not None and reference() is tensor
-            else None
-        )
+        same = reference is not None and reference() is tensor
+        return (kept, kept.execution, place) if kept is not None and same else None
 
     def _meets(self, inputs: tuple[Any, ...]) -> bool:
         """Looks at the first inputs: which are tensors, which are held weakly, their layout."""
@@ -424,14 +421,10 @@ class ArmedGraph:
         after = Seen.of(self._tensors, values, self.calls.allowance, "")
         if not newest.seen.versions or not after.versions:
             return
-        moved = [
-            place
-            for place, old, new in zip(self.tensors, newest.seen.versions, after.versions, strict=True)
-            if old != new
-        ]
-        self.written = set(moved)
-        if moved:
-            chosen = sorted({*(self.small.places if self.small else ()), *moved})
+        versions = zip(self.tensors, newest.seen.versions, after.versions, strict=True)
+        self.written = {place for place, old, new in versions if old != new}
+        if self.written:
+            chosen = sorted({*(self.small.places if self.small else ()), *self.written})
             self.calls.copies_of(self, values, chosen)
 
 
@@ -461,15 +454,10 @@ class Small:
         storages = [inputs[place].untyped_storage().data_ptr() for place in places if _is_plain(inputs[place])]
         for place in places:
             tensor = inputs[place]
-            if (
-                not _is_plain(tensor)
-                or tensor.device.type != "cpu"
-                or not tensor.is_contiguous()
-                or place in kept.activations
-            ):
+            if not _is_plain(tensor) or tensor.device.type != "cpu" or not tensor.is_contiguous():
                 continue
             size = tensor.numel() * tensor.element_size()
-            alone = storages.count(tensor.untyped_storage().data_ptr()) == 1
+            alone = place not in kept.activations and storages.count(tensor.untyped_storage().data_ptr()) == 1
             if alone and 0 < size <= SMALL_BYTES and total + size <= _ALL_BYTES:
                 chosen.append(place)
                 total += size
@@ -533,10 +521,6 @@ class Small:
         data = bytearray(self.file.buffer[at : at + size])
         copy = torch.frombuffer(data, dtype=like.dtype).view(self._shapes[self.places.index(place)])
         return copy.requires_grad_(like.requires_grad)
-
-    def drop(self) -> None:
-        """Deletes the file."""
-        self.file.remove()
 
 
 def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

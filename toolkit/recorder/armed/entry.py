@@ -14,8 +14,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +41,7 @@ class Armed(Session):
     """`at_end`: whether what went wrong is written when the process ends; `minify`: whether it is minified then, in
     `max_time` seconds."""
 
-    def __init__(self, *, at_end: bool = True, minify: bool = False, max_time: float = 300.0) -> None:
+    def __init__(self, *, at_end: bool, minify: bool, max_time: float) -> None:
         self.at_end, self.minify, self.max_time = at_end, minify, max_time
         self.calls: Calls | None = None
         self.error: BaseException | None = None
@@ -52,9 +51,8 @@ class Armed(Session):
         """Graphs that could not be compiled."""
         self.written = -1
         """The call up to which all was written."""
-        super().__init__(
-            Options(run=str(rings.fresh()), stages=["dynamo"], keep_cache=True, max_disk=RING_BYTES), join=False
-        )
+        options = Options(run=str(rings.fresh()), stages=["dynamo"], keep_cache=True, max_disk=RING_BYTES)
+        super().__init__(options, join=False)
         self.watch = self._watched
 
     def afresh(self) -> None:
@@ -91,10 +89,6 @@ class Armed(Session):
             for graph in self.calls.kept:
                 graph.newest = None
 
-    def holds_graph(self, graph: str) -> None:
-        """Records that a graph is compiled; the failure of an earlier one with that name is past."""
-        self.saved.discard(graph)
-
     def uncaught(self, error: BaseException) -> None:
         """Records the exception that ends the program."""
         if isinstance(error, Exception) and os.getpid() == self.pid:
@@ -127,34 +121,24 @@ class Armed(Session):
             return f"{failure.kept.local} raised {failure.error}"
         if self.unfit - self.saved:
             return f"{min(self.unfit - self.saved)} could not be compiled"
-        if (
-            self.error is not None
-            and self._writer is not None
-            and (self.calls is None or self.calls.sequence != self.written)
-        ):
+        unwritten = self.calls is None or self.calls.sequence != self.written
+        if self.error is not None and self._writer is not None and unwritten:
             return f"the program ended with {one_line(self.error)}"
         return ""
-
-
-@contextmanager
-def _backward(session: Session) -> Iterator[None]:
-    calls = session.calls if isinstance(session, Armed) else None
-    if calls is None or flight.here.flights:  # AOTAutograd traces the joint graph by the engine
-        yield
-        return
-    calls.mark.state(rings.BACKWARD)
-    try:
-        yield
-    finally:
-        calls.mark.state(rings.IDLE)
-        calls.backward_ran = True
 
 
 @hook
 def engine(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
     """Wraps a top-level call of autograd's engine, which may run compiled backwards."""
-    with _backward(session):
+    calls = session.calls if isinstance(session, Armed) else None
+    if calls is None or flight.here.flights:  # AOTAutograd traces the joint graph by the engine
         return original(*args, **kwargs)
+    calls.mark.state(rings.BACKWARD)
+    try:
+        return original(*args, **kwargs)
+    finally:
+        calls.mark.state(rings.IDLE)
+        calls.backward_ran = True
 
 
 def watch_backwards() -> None:

@@ -76,12 +76,11 @@ def fresh() -> Path:
 
 def recovered() -> list[Recovered]:
     """Makes runs of the rings of processes that died, where those were started or else here; never raises."""
-    runs: list[Recovered] = []
+    runs: list[Recovered | None] = []
     for ring in trust.rings():
         with contextlib.suppress(OSError, GraphdbgError):
-            if (run := _recovered(ring)) is not None:
-                runs.append(run)
-    return runs
+            runs.append(_recovered(ring))
+    return [run for run in runs if run is not None]
 
 
 def report() -> None:
@@ -166,31 +165,28 @@ def to_run(
     `gone`: the process died, and its held inputs go over. Raises GraphdbgError, OSError, and then leaves nothing.
     """
     record = msgspec.structs.replace(read_record(ring / RUN_FILE, RunRecord), inputs_policy="last")
-    run = RunWriter.create(path, record, ours=True)
+    path = RunWriter.create(path, record, ours=True).path
     try:
         _fill(ring, name, path, graphs, events, gone=gone)
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
-    return run.path
+    return path
 
 
 def _fill(
     ring: Path, name: str, path: Path, graphs: Iterable[str] | None, events: Iterable[dict[str, Any]], *, gone: bool
 ) -> None:
     folder = path / name
-    left = [HELD] if not gone else []
-    shutil.copytree(ring / name, folder, ignore=shutil.ignore_patterns(MARK, *left))
+    shutil.copytree(ring / name, folder, ignore=shutil.ignore_patterns(MARK, *([] if gone else [HELD])))
     if (ring / TENSORS_FOLDER).is_dir():
         shutil.copytree(ring / TENSORS_FOLDER, path / TENSORS_FOLDER, dirs_exist_ok=True)
     log = journal.Journal(folder / JOURNAL_FILE)
     kept = None if graphs is None else set(graphs)
-    for local in [
-        f"{graph_folder.parent.name}/{graph_folder.name}"
-        for graph_folder in sorted((folder / GRAPHS_FOLDER).glob("*/*"))
-    ]:
+    for graph_folder in sorted((folder / GRAPHS_FOLDER).glob("*/*")):
+        local = f"{graph_folder.parent.name}/{graph_folder.name}"
         if kept is not None and local not in kept:
-            shutil.rmtree(folder / GRAPHS_FOLDER / local)
+            shutil.rmtree(graph_folder)
             log.event("left_out", local, reason="the choice of what ran last")
     for event in events:
         log.event(**event)

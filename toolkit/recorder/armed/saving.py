@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -61,12 +60,11 @@ class Saved(NamedTuple):
 def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Saved:
     """Writes a run; see `entry.save_repro`."""
     calls = session.calls
-    failed = session.unfit
-    if session.calls is None and not failed:
+    if calls is None and not session.unfit:
         raise NoGraphError(
             "cannot save a repro", "nothing was compiled since graphdbg.arm()", "arm before the first compiled call"
         )
-    new = sorted(local for local in failed - session.saved if _is_of(session, local, fn))
+    new = sorted(local for local in session.unfit - session.saved if _is_of(session, local, fn))
     failure = calls.failure if calls is not None else None
     pairs: list[tuple[ArmedGraph, Newest]] = []
     if failure is not None and failure.kept.local in new:
@@ -143,22 +141,15 @@ def _inputs(kept: ArmedGraph, newest: Newest, known: dict[ArmedGraph, Any], dept
         notes.append(f"{kept.local}: execution {newest.execution} {what}")
     for place, value in enumerate(kept.values(newest)):
         name = kept.names[place]
-        copied = (
-            kept.small.value(place, value, newest.execution)
-            if kept.small is not None and torch.is_tensor(value)
-            else None
-        )
-        if copied is not None:
-            values.append(copied)
-            continue
+        if kept.small is not None and torch.is_tensor(value):
+            copied = kept.small.value(place, value, newest.execution)
+            if copied is not None:
+                values.append(copied)
+                continue
         if value is None:
             value = _made_again(producers.get(place), known, depth)
-            how = (
-                "was freed, and was computed again by the graph before"
-                if value is not _MISSING
-                else "was freed, and is made up"
-            )
-            notes.append(f"{kept.local}: {_called(kept, name)} {how}")
+            how = "is made up" if value is _MISSING else "was computed again by the graph before"
+            notes.append(f"{kept.local}: {_called(kept, name)} was freed, and {how}")
         elif looked and isinstance(value, torch.Tensor) and place in number:
             word = newest.seen.word(number[place], value)
             if word:
@@ -221,23 +212,20 @@ def _write(process: Path, tensors: TensorStore, graphs: Sequence[str], read: Seq
     """inputs.json of each graph, as far as there is room; a sentence for each that could not be written."""
     left, notes = _MOST_BYTES, list[str]()
     for local, reading in zip(graphs, read, strict=True):
-        size = sum(
-            value.untyped_storage().nbytes()
-            for value in reading.values
-            if type(value) in (torch.Tensor, torch.nn.Parameter)
-        )
+        plain = [value for value in reading.values if type(value) in (torch.Tensor, torch.nn.Parameter)]
+        size = sum(value.untyped_storage().nbytes() for value in plain)
         policy = "last" if size <= left else "index"
         if policy == "index":
             notes.append(f"{local}: its inputs are {size_text(size)}, and are made up")
+        file = process / GRAPHS_FOLDER / local / INPUTS_FILE
         try:
-            seen = _record(reading, policy, tensors)
-            write_file(process / GRAPHS_FOLDER / local / INPUTS_FILE, encode(seen))
+            write_file(file, encode(_record(reading, policy, tensors)))
             left -= size if policy == "last" else 0
         except (RuntimeError, OSError, GraphdbgError) as error:
             notes.append(f"{local}: its inputs could not be read: {error_line(error)}")
             if reading.first is not None:
                 with contextlib.suppress(OSError, GraphdbgError):
-                    write_file(process / GRAPHS_FOLDER / local / INPUTS_FILE, encode(reading.first))
+                    write_file(file, encode(reading.first))
     return notes
 
 
@@ -247,10 +235,8 @@ def _record(reading: _Read, policy: str, tensors: TensorStore) -> InputsRecord:
         seen = live.observe(reading.record, values, policy, tensors)
     if reading.first is not None:
         old = {item.name: item for item in reading.first.inputs}
-        seen.inputs = [
-            old[item.name] if value is _MISSING else item
-            for item, value in zip(seen.inputs, reading.values, strict=True)
-        ]
+        given = zip(seen.inputs, reading.values, strict=True)
+        seen.inputs = [old[item.name] if value is _MISSING else item for item, value in given]
         seen.ambient = reading.first.ambient
     seen.ambient = seen.ambient or ambient()
     if reading.newest.states:
@@ -281,17 +267,11 @@ def said_of(session: Armed, saved: Saved, *, minify: bool, max_time: float) -> N
     for note in saved.notes[:5]:
         say(f"graphdbg: {note}")
     out = saved.path.with_name(saved.path.name + "-minified")
-    target = f"{name}/{saved.graphs[0]}" if len(saved.graphs) == 1 else name
-    words = ["minify", target, "-o", shown_path(out), "--max-time", f"{max_time:.0f}"]
-    if not minify:
-        say(f"graphdbg: next: graphdbg {' '.join(words)}")
-        return
-    say(f"graphdbg: graphdbg {' '.join(words)}")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GRAPHDBG")}
-    command = [sys.executable, "-m", "graphdbg", *shlex.split(shlex.join(words[:1])), *_plain(saved, out, max_time)]
-    subprocess.run(command, env=environment, stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
-
-
-def _plain(saved: Saved, out: Path, max_time: float) -> list[str]:
-    target = saved.path / saved.graphs[0] if len(saved.graphs) == 1 else saved.path
-    return [str(target), "-o", str(out), "--max-time", f"{max_time:.0f}"]
+    only = f"/{saved.graphs[0]}" if len(saved.graphs) == 1 else ""
+    limit = f"--max-time {max_time:.0f}"
+    say(f"graphdbg: {'' if minify else 'next: '}graphdbg minify {name}{only} -o {shown_path(out)} {limit}")
+    if minify:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("GRAPHDBG")}
+        words = ["minify", f"{saved.path}{only}", "-o", str(out), *limit.split()]
+        command = [sys.executable, "-m", "graphdbg", *words]
+        subprocess.run(command, env=environment, stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
