@@ -513,7 +513,8 @@ class Engine:
             improved = answer.verdict.accepted and self._improves(candidate, answer)
             if improved:
                 self._improve(candidate, answer)
-            self._tell(QueryAnswered.of(self.queries, self._purpose, self.step, text, answer, improved, recalled))
+            about = self.queries, self._purpose, self.step, improved, recalled
+            self._tell(QueryAnswered(*about, case=text, **answer.to_json()))
             if improved:
                 self._tell_best()
         if candidate not in self._answers:

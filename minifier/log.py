@@ -124,7 +124,7 @@ class Log:
         known = self.recall(case, run)
         answer = known or ask()
         if known is None and answer.verdict is not Ruling.INFRA:
-            self.tell(Answered.of(case, run, answer))
+            self.tell(Answered(run, case=case, **answer.to_json()))
         return answer, known is not None
 
     # -- writing
