@@ -2,7 +2,7 @@
 --resume.
 
 Must not read a graph or start anything. A new option is a field here, its flag in `commands/minify.py`, and, where no
-answer of the oracle depends on it, its name in NOT_ASKED. Units are in the comments; sizes are bytes, times are seconds.
+answer of the oracle depends on it, its name in NOT_ASKED. Units are in comments; sizes are bytes, times are seconds.
 
 >>> MinifyOptions(check="accuracy", jobs=2).checked().words()
 ['--check', 'accuracy', '-j', '2']
