@@ -139,7 +139,7 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
     if compiles:
         emit(compile_table(compiles), as_json=False)
     elif rows and stages:
-        emit(graph_table(rows), as_json=False)
+        emit(render(*graph_cells(rows), terminal=on_terminal()), as_json=False)
     left_out = index.left_out_text(index.left_out(run.processes))
     first_errors = [_first_seen_text(text, run, compiled) for compiled in why.first_found(run.processes)]
     lines = [run.of_a_trace, *deaths.lines(run.processes), *first_errors, left_out, why.hint(text, run.processes)]
@@ -197,11 +197,6 @@ def _first_seen_text(text: str, run: Run, first: why.FirstSeen) -> str:
     code, _, reason = last_verdicts(run).get(name, (0, "", ""))
     known = code == 1 and reason
     return f"{first.message}: {reason}" if known else f"{first.message}; where: graphdbg triage {shlex.quote(text)}"
-
-
-def graph_table(rows: list[index.ListedGraph]) -> str:
-    """One line per graph."""
-    return render(*graph_cells(rows), terminal=on_terminal())
 
 
 def graph_cells(rows: list[index.ListedGraph]) -> tuple[list[Column], list[tuple[str, ...]]]:
