@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Work(NamedTuple):
-    """The two functions of a pass. `propose` gives groups of edits of a case, the first that helps are kept; `apply` the
+    """The functions of a pass. `propose` gives groups of edits of a case, the first that helps are kept; `apply` the
     case with an edit."""
 
     propose: Callable[[Live], list[list[str]]]
