@@ -207,9 +207,8 @@ class Story:
             self.turns.append((len(self.queries), query.step))
         self.queries.append(query)
         self.asked[query.purpose] += 1
-        self.flying.pop(
-            min((number for number, flying in self.flying.items() if flying.case == query.case), default=0), None
-        )
+        asked = (number for number, flying in self.flying.items() if flying.case == query.case)
+        self.flying.pop(min(asked, default=0), None)
         step = self._step(query.step or self.step)
         step.asked, step.seconds, step.begun = step.asked + 1, step.seconds + query.seconds, True
         step.accepted += query.verdict == "same"
@@ -242,10 +241,9 @@ class Story:
         self.done, self.flying, self.paused = dict(line), {}, False
         self.best = int(line["nodes"]), int(line["input_bytes"])
         for other in line.get("others") or ():
-            path = Path(other["case"]) if other.get("case") else None
-            self.others[other["signature"]] = Also(
-                other["signature"], int(other["count"]), int(other["nodes"]), path, other.get("command") or ""
-            )
+            path, command = Path(other["case"]) if other.get("case") else None, other.get("command") or ""
+            counts = int(other["count"]), int(other["nodes"])
+            self.others[other["signature"]] = Also(other["signature"], *counts, path, command)
         self.last = line.get("time") or self.last
 
     def _step(self, name: str) -> StepCount:
@@ -290,10 +288,8 @@ class Story:
 
     def left_s(self, now: float) -> float:
         """A guess of the seconds that are left, never past --max-time."""
-        most, seconds = (
-            self.max_time_s,
-            self.queries_left() * self.pace_s() / max(1, int(self.options.get("jobs") or 1)),
-        )
+        most, jobs = self.max_time_s, max(1, int(self.options.get("jobs") or 1))
+        seconds = self.queries_left() * self.pace_s() / jobs
         return seconds if most is None or not self.began else min(seconds, max(0.0, most - self.seconds(now)))
 
     @property
