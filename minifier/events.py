@@ -196,9 +196,8 @@ class Steered(Happening, frozen=True, tag="steered"):
         order = f"{self.what} {about}".strip()
         if self.state == "refused":
             return f"{order}: refused, {self.why}"
-        return f"{order}: done, after {counted(self.queries, 'query')}" + (
-            f" ({words(self.step)})" if self.step else ""
-        )
+        step = f" ({words(self.step)})" if self.step else ""
+        return f"{order}: done, after {counted(self.queries, 'query')}{step}"
 
 
 class Restarted(Improved, frozen=True, tag="restarted"):

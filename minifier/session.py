@@ -205,9 +205,8 @@ class Minification:
         if before is not None:
             alike = raw[0].signature == before.signature
             raw.append(self._original(1, partial(replace, raw[0], seconds=before.seconds) if alike else None))
-            self.notes += (
-                [f"one of the first {SANITY} runs of the original was done by an earlier command"] if alike else []
-            )
+            done = f"one of the first {SANITY} runs of the original was done by an earlier command"
+            self.notes += [done] if alike else []
         self._take(raw)
         broken = next((answer for answer in raw if answer.verdict is Ruling.INFRA), None)
         if broken is not None:
@@ -236,9 +235,8 @@ class Minification:
             done, late = wait(runs, return_when=FIRST_COMPLETED)
         if late:
             self.subject.abort()
-            self.notes.append(
-                f"the original was run {counted(len(done), 'time')} only (--max-time {self.budget.max_seconds:g})"
-            )
+            times = counted(len(done), "time")
+            self.notes.append(f"the original was run {times} only (--max-time {self.budget.max_seconds:g})")
         return [run.result() for run in runs if run in done]
 
     @property

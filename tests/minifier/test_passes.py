@@ -39,7 +39,7 @@ def test_every_pass_is_listed_and_starts_its_edits_with_its_name() -> None:
 
 def test_a_row_of_a_pass_is_of_its_module_and_its_edits() -> None:
     for name, row in PASSES.items():
-        assert import_module(f"graphdbg.minifier.passes.{name}").PASS == row, "all of it is literal"
+        assert row == import_module(f"graphdbg.minifier.passes.{name}").PASS, "all of it is literal"
         assert bool(row.words) != row.explains
         assert all(glob.partition(" ")[0] == name for glob in [*row.edits, *row.unneeded])
         for glob in row.edits:
