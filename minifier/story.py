@@ -22,23 +22,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .events import (
-    STEPS,
-    Answered,
-    Best,
-    Conditions,
-    Cut,
-    Ended,
-    Happening,
-    QueryAnswered,
-    QueryStarted,
-    Restarted,
-    Said,
-    Started,
-    Steered,
-    Stepped,
-    from_json,
-)
+from . import events
+from .events import STEPS, Best, Conditions, Happening, QueryAnswered, QueryStarted, Started, Steered, from_json
 from .events import words as step_words
 from .minified import Also
 from .passes import NAMES as PASS_NAMES
@@ -159,13 +144,13 @@ class Story:
         match event:
             case Conditions():
                 self.conditions = event
-            case Cut():
+            case events.Cut():
                 self.digest = event.digest
-            case Answered():
+            case events.Answered():
                 self.answers[event.case, event.run] = event.answer
             case Started():
                 self._begin(event)
-            case Stepped():
+            case events.Stepped():
                 self.step = event.step
                 self._step(self.step).begun = True
                 self.begun.append(self.step)
@@ -175,7 +160,7 @@ class Story:
                 self._answered(event)
             case Best():
                 self._better(event)
-            case Said():
+            case events.Said():
                 self.said.append(event.text)
                 del self.said[:-SAID]
             case Steered():
@@ -184,9 +169,9 @@ class Story:
                     self.orders.setdefault(event.id, event)
                     self.flying = {}
                     self._steer(event.what, event.step)
-            case Restarted():
+            case events.Restarted():
                 self._parent, self.best, self.best_case = event.number, (event.nodes, event.input_bytes), event.case
-            case Ended():
+            case events.Ended():
                 words = f"{event.verdict}: {event.why}" if event.why and event.why != event.verdict else event.verdict
                 self.ended, self.flying, self.paused = words, {}, False
             case _:

@@ -64,12 +64,10 @@ def make(
     numbers, limits = numbers_and_bounds(record, seen)
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
     maker = _Maker(limits, numbers, StorageReader(tensors, where), seed, where, parameters)
-    tensors_made = [
-        stand_in_real(known.get(node.name))
-        if is_handed_through(record.graph, node)
-        else maker.input(node, known.get(node.name))
-        for node in placeholders
-    ]
+    tensors_made: list[Any] = []
+    for node in placeholders:
+        item, handed_through = known.get(node.name), is_handed_through(record.graph, node)
+        tensors_made.append(stand_in_real(item) if handed_through else maker.input(node, item))
     if record.stage not in _MODULE_STAGES:
         return tensors_made  # run without autograd
     came: list[int] = []

@@ -346,17 +346,10 @@ def _report(result: Minified, out: Path, options: MinifyOptions, bare: ForkServe
     if options.command is not None:
         shown, times = result.verified
         return write_report(load_graph(result.path), out, options.command, result.signature, shown=shown, times=times)
+    about: dict[str, Any] = {"signature": result.signature, "rung": options.rung, "imports": options.imports}
     try:
-        return emit_report(
-            load_graph(result.path),
-            out,
-            signature=result.signature,
-            rung=options.rung,
-            original=result.original[0],
-            imports=options.imports,
-            bare=bare,
-            trusted=True,
-        )
+        case, original = load_graph(result.path), result.original[0]
+        return emit_report(case, out, **about, original=original, bare=bare, trusted=True)
     except GraphdbgError as error:
         say(f"no report was written: {error.said}")
         return None
