@@ -177,7 +177,7 @@ def minify_here(
     """
     problem, whole = FxProblem.of(gm, inputs, predicate), (len(gm.graph.nodes), input_bytes(inputs))
     if not predicate(*problem.original()):
-        raise _passes()
+        raise _does_not_fail()
     engine = Engine(problem, budget=SearchLimits(max_time, max_queries), queries=1, tell=tell)
     result = search(engine, problem, axes=AXES)
     live = problem.original() if result.best is None else problem.build(result.best)
@@ -196,7 +196,7 @@ def minify_here(
     )
 
 
-def _passes() -> UsageError:
+def _does_not_fail() -> UsageError:
     what, why = "the graph does not fail", "the predicate is false for it"
     return UsageError(what, why, "check the predicate and the inputs")
 
@@ -263,7 +263,7 @@ def minifier(
         problem = FxProblem.of(fail_f, list(inps), module_fails, spill)
         whole, given = problem.original()
         if not skip_sanity and not module_fails(whole, given):
-            raise _passes()
+            raise _does_not_fail()
         say(f"minifying {counted(len(whole.graph.nodes), 'node')} in {counted(problem.size, 'atom')}")
         dump_state(*problem.original())
 
