@@ -246,27 +246,21 @@ class Querying:
         `limits`: seconds of single stages, from `limits_of`.
         """
         options = self.options
-        more = {
-            "rung": options.rung,
-            "check": options.judged,
-            "slower_than": options.slower_than,
-            "memory_over": options.memory_over,
-            "uncached": self.uncached,
-        }
+        measured = {"slower_than": options.slower_than, "memory_over": options.memory_over}
+        whole = {"rung": options.rung, "check": options.judged, **measured, "uncached": self.uncached, **payload}
 
         def once() -> Reply:
-            reply = self.ask(f"{TASKS}:probe", {**more, **payload}, limits)
+            reply = self.ask(f"{TASKS}:probe", whole, limits)
             if reply.signal == KILLED and not (self.wanted is not None and self.wanted.detail == KILLED):
                 # Ours are ended so for time and memory, which have verdicts of their own: somebody else did it, once.
                 with self._lock:
                     self._deaths[f"{KILLED} from outside"] += 1
-                reply = self.ask(f"{TASKS}:probe", {**more, **payload}, limits)
+                reply = self.ask(f"{TASKS}:probe", whole, limits)
             return reply
 
         slow = options.slower_than
-        first = (
-            options.judged == "hang" and self.wanted is None
-        )  # side by side, one of them waits for what the other compiles
+        # Of the first ones, side by side, one would wait for what the other compiles.
+        first = options.judged == "hang" and self.wanted is None
         if slow is not None or first or (self.hangs and self._cuda):  # a kernel that never ends takes the device
             with self._gate.alone():
                 reply = once()
@@ -380,15 +374,8 @@ def cut(
     check_folder(out)
     with opened(server, warmth("eager"), TASK) as used, temporary.folder("graphdbg-cut-") as work:
         written = work / "made" / "case"
-        payload = {
-            "case": str(saved.path.absolute()),
-            "work": str(work),
-            "out": str(written),
-            "names": list(names),
-            "seed": seed,
-            "imports": list(imports),
-            "made_up": False,
-        }
+        payload = {"case": str(saved.path.absolute()), "work": str(work), "out": str(written), "names": list(names)}
+        payload |= {"seed": seed, "imports": list(imports), "made_up": False}
         notes: list[str] = []
         reply = ask(TASK, payload, limit_s, server=used).answer()
         try:
@@ -397,35 +384,23 @@ def cut(
             reply = ask(TASK, payload | {"made_up": True}, limit_s, server=used).answer()
             if reply.status != "done":
                 raise
-            notes.append(
-                f"eager cannot run this graph here ({lack.why or lack.what}): only the shapes and dtypes of its values "
-                "are kept"
-            )
+            why = f"eager cannot run this graph here ({lack.why or lack.what})"
+            notes.append(f"{why}: only the shapes and dtypes of its values are kept")
         _must_be_done(reply, work)
         with new_folder(out) as fresh:
             shutil.copytree(written, fresh, dirs_exist_ok=True)
         if trust.trusted(saved.path):
             trust.bind(out)
     reported = reply.value
-    notes += reported["notes"]
-    if reported["random"]:
-        notes.append(f"{', '.join(reported['random'])}: random numbers are drawn again here, from the seed")
+    notes += reported.pop("notes")
+    if random := reported.pop("random"):
+        notes.append(f"{', '.join(random)}: random numbers are drawn again here, from the seed")
     there = {node.name for node in saved.record.graph.nodes if node.op == "placeholder"}
     case = load_graph(out)
     table = case.table
     inputs = [(row.name, "graph" if row.name in there else "node") for row in table.rows() if row.op == "placeholder"]
     outputs = [table.name[place] for row in table.rows() if row.op == "output" for place in row.inputs]
-    return Cut(
-        out,
-        saved.id,
-        reported["nodes"],
-        reported["kept"],
-        inputs,
-        outputs,
-        reported["input_bytes"],
-        reported["came"],
-        notes,
-    )
+    return Cut(out, saved.id, inputs=inputs, outputs=outputs, notes=notes, **reported)
 
 
 def _must_be_done(reply: Reply, work: Path) -> None:

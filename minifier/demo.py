@@ -118,9 +118,8 @@ class Demo:
         slow = ["--max-time", f"{allowed_s:.0f}", "--limit", f"{allowed_s:.0f}"] if allowed_s > USUAL_S else []
         triaged = json.loads(self.step(["triage", run, "--json", *slow], (0, 1)))
         if not triaged["graphs"]:
-            raise DemoFailedError(
-                "the demo recorded no compiled graph", "torch.compile does not run here", "see graphdbg doctor"
-            )
+            what, why = "the demo recorded no compiled graph", "torch.compile does not run here"
+            raise DemoFailedError(what, why, "see graphdbg doctor")
         self.narrate(f"-> {triaged['summary']}")
         for row in triaged["graphs"]:
             signature = row.get("signature")
@@ -148,14 +147,8 @@ class Demo:
         began = time.monotonic()
         output: list[str] = []
         narration: list[str] = []
-        with Popen(
-            [sys.executable, "-m", "graphdbg", *arguments],
-            cwd=self.folder,
-            stdout=PIPE,
-            stderr=PIPE,
-            text=True,
-            errors="replace",
-        ) as process:
+        command = [sys.executable, "-m", "graphdbg", *arguments]
+        with Popen(command, cwd=self.folder, stdout=PIPE, stderr=PIPE, text=True, errors="replace") as process:
             spoken = began
             try:
                 for stream, line in _lines(process):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -120,28 +120,25 @@ class FxProblem:
     def test(self, candidate: Candidate) -> Answer:
         """Asks the predicate; its exceptions propagate."""
         began = time.perf_counter()
-        if candidate.edits:
-            return self._edited(candidate)
-        module, inputs = self.build(candidate)
-        nodes, size = len(module.graph.nodes), input_bytes(inputs)
-        verdict = Ruling.SAME if self.predicate(module, inputs) else Ruling.PASS
-        return Answer(verdict, nodes=nodes, input_bytes=size, seconds=time.perf_counter() - began)
+        answer = self._edited(candidate) if candidate.edits else self._asked(self._case(candidate))
+        return replace(answer, seconds=time.perf_counter() - began)
+
+    def _asked(self, case: Live) -> Answer:
+        size = (len(case.gm.graph.nodes), input_bytes(case.inputs))
+        verdict = Ruling.SAME if self.predicate(case.gm, case.inputs) else Ruling.PASS
+        return Answer(verdict, "", *size)
 
     def _edited(self, candidate: Candidate) -> Answer:
-        began = time.perf_counter()
         try:
             case = self._case(candidate)
             runs = forms(case) is not None
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
-            return Answer(Ruling.INVALID, detail=str(error), seconds=time.perf_counter() - began)
+            return Answer(Ruling.INVALID, detail=str(error))
         size = (len(case.gm.graph.nodes), input_bytes(case.inputs))
-        verdict, detail = Ruling.INVALID, "eager refuses it"
-        if runs:
-            try:
-                verdict, detail = Ruling.SAME if self.predicate(case.gm, case.inputs) else Ruling.PASS, ""
-            except Exception as error:  # noqa: BLE001  it is the caller's; what it says of the nodes alone propagates
-                detail = f"the predicate raises {type(error).__name__}: {error}"
-        return Answer(verdict, nodes=size[0], input_bytes=size[1], detail=detail, seconds=time.perf_counter() - began)
+        try:
+            return self._asked(case) if runs else Answer(Ruling.INVALID, "", *size, "eager refuses it")
+        except Exception as error:  # noqa: BLE001  it is the caller's; what it says of the nodes alone propagates
+            return Answer(Ruling.INVALID, "", *size, f"the predicate raises {type(error).__name__}: {error}")
 
 
 def _spec_of(gm: fx.GraphModule) -> ReplaySpec:
@@ -178,12 +175,9 @@ def minify_here(
 
     Exceptions of the predicate propagate, but of a case whose nodes failed before: that change is left out.
     """
-    problem = FxProblem.of(gm, inputs, predicate)
-    whole = (len(gm.graph.nodes), input_bytes(inputs))
+    problem, whole = FxProblem.of(gm, inputs, predicate), (len(gm.graph.nodes), input_bytes(inputs))
     if not predicate(*problem.original()):
-        raise UsageError(
-            "the graph does not fail", "the predicate is false for it", "check the predicate and the inputs"
-        )
+        raise _does_not_fail()
     engine = Engine(problem, budget=SearchLimits(max_time, max_queries), queries=1, tell=tell)
     result = search(engine, problem, axes=AXES)
     live = problem.original() if result.best is None else problem.build(result.best)
@@ -200,6 +194,11 @@ def minify_here(
         original=whole,
         verdict=Verdict("fails", reason="the predicate is true for it"),
     )
+
+
+def _does_not_fail() -> UsageError:
+    what, why = "the graph does not fail", "the predicate is false for it"
+    return UsageError(what, why, "check the predicate and the inputs")
 
 
 def search(engine: Engine, problem: FxProblem, max_granularity: int | None = None, axes: Sequence[str] = ()) -> Result:
@@ -264,9 +263,7 @@ def minifier(
         problem = FxProblem.of(fail_f, list(inps), module_fails, spill)
         whole, given = problem.original()
         if not skip_sanity and not module_fails(whole, given):
-            raise UsageError(
-                "the graph does not fail", "the predicate is false for it", "check the predicate and the inputs"
-            )
+            raise _does_not_fail()
         say(f"minifying {counted(len(whole.graph.nodes), 'node')} in {counted(problem.size, 'atom')}")
         dump_state(*problem.original())
 

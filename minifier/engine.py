@@ -212,11 +212,10 @@ class Engine:
     def inspect(self, candidates: Sequence[Candidate]) -> list[Answer]:
         """Answers to all of them, `jobs` at a time. They change nothing: none becomes the best case or an other
         failure."""
-        self._inspecting, step = True, self.jobs
+        self._inspecting, starts = True, range(0, len(candidates), self.jobs)
         try:
-            return [
-                answer for at in range(0, len(candidates), step) for answer in self._wave([*candidates[at : at + step]])
-            ]
+            waves = (self._wave([*candidates[at : at + self.jobs]]) for at in starts)
+            return [answer for answers in waves for answer in answers]
         finally:
             self._inspecting = False
 
@@ -381,9 +380,8 @@ class Engine:
         Where queries are limited all are waited for, since whatever was asked counts. New ones run at the same time
         where there is an executor and enough of the budget.
         """
-        candidates = candidates[
-            : next((place + 1 for place, candidate in enumerate(candidates) if self._enough(candidate)), None)
-        ]
+        enough = (place + 1 for place, candidate in enumerate(candidates) if self._enough(candidate))
+        candidates = candidates[: next(enough, None)]
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._answers]
         left = self.budget.left(self.queries)
         scarce = left is not None and left < len(new) * self.repeats
@@ -513,7 +511,8 @@ class Engine:
             improved = answer.verdict.accepted and self._improves(candidate, answer)
             if improved:
                 self._improve(candidate, answer)
-            self._tell(QueryAnswered.of(self.queries, self._purpose, self.step, text, answer, improved, recalled))
+            about = self.queries, self._purpose, self.step, improved, recalled
+            self._tell(QueryAnswered(*about, case=text, **answer.to_json()))
             if improved:
                 self._tell_best()
         if candidate not in self._answers:

@@ -131,11 +131,6 @@ class Answered(Judged, frozen=True, tag="answer"):
 
     run: int = 0
 
-    @classmethod
-    def of(cls, case: str, run: int, answer: Answer) -> Answered:
-        """The event of an answer."""
-        return cls(case=case, run=run, **answer.to_json())
-
     @property
     def answer(self) -> Answer:
         """The answer again. Raises ValueError for a verdict that there is not."""
@@ -150,28 +145,6 @@ class QueryAnswered(Judged, frozen=True, tag="query"):
     step: str = ""
     improved: bool = False
     recalled: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        queries: int,
-        purpose: str,
-        step: str,
-        case: str,
-        answer: Answer,
-        improved: bool = False,
-        recalled: bool = False,
-    ) -> QueryAnswered:
-        """The event of an answer that was taken in."""
-        return cls(
-            queries=queries,
-            purpose=purpose,
-            step=step,
-            case=case,
-            improved=improved,
-            recalled=recalled,
-            **answer.to_json(),
-        )
 
 
 class Improved(Happening, frozen=True):
@@ -223,9 +196,8 @@ class Steered(Happening, frozen=True, tag="steered"):
         order = f"{self.what} {about}".strip()
         if self.state == "refused":
             return f"{order}: refused, {self.why}"
-        return f"{order}: done, after {counted(self.queries, 'query')}" + (
-            f" ({words(self.step)})" if self.step else ""
-        )
+        step = f" ({words(self.step)})" if self.step else ""
+        return f"{order}: done, after {counted(self.queries, 'query')}{step}"
 
 
 class Restarted(Improved, frozen=True, tag="restarted"):
@@ -248,23 +220,10 @@ Follow = Callable[[Happening], None]
 """Who is told; called in the thread that minifies, in order."""
 
 
-KEPT = (Conditions, Cut, Answered, Steered)
+KEPT = Conditions | Cut | Answered | Steered
 """What a process that goes on needs: on the disk before the search does."""
 
-_KNOWN = (
-    Conditions
-    | Cut
-    | Answered
-    | Started
-    | Stepped
-    | QueryAnswered
-    | Best
-    | QueryStarted
-    | Said
-    | Steered
-    | Restarted
-    | Ended
-)
+_KNOWN = KEPT | Started | Stepped | QueryAnswered | Best | QueryStarted | Said | Restarted | Ended
 
 
 def from_json(line: object) -> Happening | None:

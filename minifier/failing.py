@@ -47,20 +47,15 @@ def failing_graph(
         return saved, known
     rows = index.rows(index.processes(run.path))
     suspected = suspects(rows, triggered(index.processes(run.path))) if amount is None else []
+    listing = f"graphdbg ls {shown_path(run.path)}"
     if suspected:
-        others = (
-            f"; {counted(len(suspected) - 1, 'other failure')}: graphdbg ls {shown_path(run.path)}"
-            if len(suspected) > 1
-            else ""
-        )
-        return run.graph(suspected[0].id), _why(suspected[0], rows) + others
+        first, *rest = suspected
+        others = f"; {counted(len(rest), 'other failure')}: {listing}" if rest else ""
+        return run.graph(first.id), _why(first, rows) + others
     if not run.graphs():
         raise no_graphs(run)
-    report(
-        "no recorded graph failed; judging each of them"
-        if amount is None
-        else "judging each graph by what was asked for"
-    )
+    by_verdict = "no recorded graph failed; judging each of them"
+    report(by_verdict if amount is None else "judging each graph by what was asked for")
     return _screened(run, options, amount, report)
 
 
@@ -100,27 +95,17 @@ def _screened(
 ) -> tuple[SavedGraph, str]:
     from ..toolkit.triage.run import worst_graph
 
-    measured = options.memory_over is not None
-    how = How(
-        options.seed,
-        None,
-        options.hangs or LIMIT_S,
-        options.imports,
-        measured=measured,
-        anyway=options.anyway,
-        known=not options.anyway,
-    )
+    how = How(options.seed, None, options.hangs or LIMIT_S, options.imports, known=not options.anyway)
+    how = how._replace(measured=options.memory_over is not None, anyway=options.anyway)
     limit_s = min(SCREEN_S, options.max_time or SCREEN_S)
     verdict, graph = worst_graph(run, how, amount=amount, max_time_s=limit_s, report=report, rung=options.rung)
     if graph is not None:
-        return graph, text(verdict)[
-            :200
-        ] if amount is None or options.check == ROUNDING else "it is the worst by what was asked for"
+        of_verdict = amount is None or options.check == ROUNDING
+        return graph, text(verdict)[:200] if of_verdict else "it is the worst by what was asked for"
     usual = options.rung == MinifyOptions.rung
     where = shown_path(run.path)
-    look = with_flags(
-        f"graphdbg triage {where}" if usual else f"graphdbg replay {where} --rung {options.rung}", options.imports
-    )
+    look = f"graphdbg triage {where}" if usual else f"graphdbg replay {where} --rung {options.rung}"
+    look = with_flags(look, options.imports)
     if verdict.exit_code:
         told_of = f"whether a graph of {run.name} fails cannot be determined"
         what = f"no graph of {run.name} fails by itself" if verdict.failed else told_of

@@ -85,10 +85,8 @@ class Log:
                 raise nothing_to_resume(self.path.parent)
             self.tell(Conditions(whole, dict(about or {})))
         elif not resume:
-            what = f"{self.path} exists"
-            raise CannotResumeError(
-                what, "it is the log of another minification", "choose another folder with -o, or add --resume"
-            )
+            fix = "choose another folder with -o, or add --resume"
+            raise CannotResumeError(f"{self.path} exists", "it is the log of another minification", fix)
         else:
             self._compare(before.header, whole)
             if self.damage:
@@ -101,11 +99,9 @@ class Log:
         now = json.loads(json.dumps(now))
         for key in sorted({*before, *now}):
             if before.get(key) != now.get(key):
-                raise CannotResumeError(
-                    f"cannot resume from {self.path}",
-                    f"{key} was {before.get(key)!r} and is now {now.get(key)!r}",
-                    "resume with the same settings and versions, or start again with another -o",
-                )
+                why = f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
+                fix = "resume with the same settings and versions, or start again with another -o"
+                raise CannotResumeError(f"cannot resume from {self.path}", why, fix)
 
     # -- answers
 
@@ -124,7 +120,7 @@ class Log:
         known = self.recall(case, run)
         answer = known or ask()
         if known is None and answer.verdict is not Ruling.INFRA:
-            self.tell(Answered.of(case, run, answer))
+            self.tell(Answered(run, case=case, **answer.to_json()))
         return answer, known is not None
 
     # -- writing
@@ -188,11 +184,8 @@ class Log:
         if kept:
             raise cannot_write(self.path, error) from error
         self._broken = True
-        why = error.strerror or str(error)
-        self._complain(
-            f"{self.path} can no longer be written ({why}): the search goes on, but the workbench and steer see "
-            "nothing new"
-        )
+        what = f"{self.path} can no longer be written ({error.strerror or error})"
+        self._complain(f"{what}: the search goes on, but the workbench and steer see nothing new")
 
 
 def read(out: Path) -> tuple[Story, int]:
@@ -289,9 +282,8 @@ class Life(AbstractContextManager["Life"]):
             if at_work(self.out)[0] != "alive":
                 self._complain(f"{self.out} cannot be locked ({error}): nothing keeps a second process out of it")
                 return
-        raise InUseError(
-            f"{self.out} is in use", _who(at_work(self.out)[1]), f"see what it does: graphdbg tui {self.out}"
-        )
+        look = f"see what it does: graphdbg tui {self.out}"
+        raise InUseError(f"{self.out} is in use", _who(at_work(self.out)[1]), look)
 
 
 def at_work(out: Path) -> tuple[Liveness, ProcessRecord | None]:

@@ -36,21 +36,14 @@ _LACKS = re.compile(
 
 def allowed(options: MinifyOptions) -> bool:
     """Whether a crash of the compiler is among what was asked for."""
-    amounts = (options.hangs, options.slower_than, options.memory_over)
-    return (
-        options.command is None
-        and options.check in ("auto", "crash")
-        and not any(amount is not None for amount in amounts)
-    )
+    amounts = (options.command, options.hangs, options.slower_than, options.memory_over)
+    return options.check in ("auto", "crash") and all(amount is None for amount in amounts)
 
 
 def eager_cannot(signature: Signature) -> bool:
     """Whether a judgement ended because eager could not run the graph, and not with what the compiler raises, too."""
-    return (
-        signature.kind in ("error", "memory")
-        and signature.stage in ("eager", "build")
-        and signature.detail != RAISED_TOO
-    )
+    at_once = signature.kind in ("error", "memory") and signature.stage in ("eager", "build")
+    return at_once and signature.detail != RAISED_TOO
 
 
 def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answer | None:
@@ -75,10 +68,8 @@ def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answe
         raise EnvironmentLackError("cannot minify this graph here", f"{lack.why or lack.what}{seen}") from lack
     control = None if lacks_device(signature) else oracle.judge(None, made_up=True, control=True)[1]
     if lacks_device(signature) or (control is not None and signature.same_as(control)):
-        ending = (
-            f"without the device the compile ends before the case's own failure, with {_first_line(signature.text())}"
-        )
-        reason = f"{_first_line(why)}; {ending}"
+        ending = "without the device the compile ends before the case's own failure, with"
+        reason = f"{_first_line(why)}; {ending} {_first_line(signature.text())}"
         raise EnvironmentLackError("cannot minify this graph here", reason, "minify it where the device is")
     return replace(answer, detail=f"{_MARK}{_first_line(why)}")
 

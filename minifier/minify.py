@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..dumps import opening, trust
+from ..dumps import trust
 from ..dumps.answers import KEPT_ELSEWHERE
 from ..dumps.atomic import write_file
 from ..dumps.errors import CannotStartError, GraphdbgError, OptionsExcludeError, UsageError
@@ -51,7 +51,7 @@ from .log import Life
 from .minified import Interrupted, Minified
 from .options import MEASURES, MinifyOptions
 from .oracle import PRELOAD, PREPARED, Oracle, first_limit_s
-from .results import CASE_FILE, LIVE, WORK
+from .results import LIVE, WORK, add_to_case
 from .search.problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
 from .session import SANITY, Minification
 from .steering import Steering
@@ -108,11 +108,8 @@ class CommandOracle(Oracle):
         """The command on the whole case. Raises UsageError where it cannot be run."""
         answer = super().whole()
         if answer.verdict is Ruling.INFRA and answer.detail.startswith("the command"):
-            raise CannotStartError(
-                f"cannot run the check {self.options.command!r}",
-                answer.detail,
-                f"try it yourself with sh in {self.directory}",
-            )
+            fix = f"try it yourself with sh in {self.directory}"
+            raise CannotStartError(f"cannot run the check {self.options.command!r}", answer.detail, fix)
         return answer
 
     def refusal(self, answers: Any) -> NothingToReduceError:
@@ -148,28 +145,23 @@ class CommandOracle(Oracle):
             return Answer(Ruling.INVALID, detail=str(value.get("invalid", "")))
         if reply.status == "exception" and not _ended_itself(reply):
             return Answer(Ruling.INVALID, detail=reply.error.message if reply.error else "")
-        code = reply.exit_code if reply.status == "exception" else None
+        code, tail = reply.exit_code if reply.status == "exception" else None, _last_line(reply.output)
         if code in CANNOT_RUN:
-            tail = _last_line(reply.output)
             return Answer(Ruling.INFRA, detail=f"the command ended with {code}, {CANNOT_RUN[code]}: {tail}")
-        if code == PASSES:
-            return Answer(Ruling.PASS, detail=f"exit code {PASSES}, it printed: {_last_line(reply.output)}")
-        if code == IGNORED:
-            return Answer(Ruling.INVALID, detail=f"exit code {IGNORED}, it printed: {_last_line(reply.output)}")
-        if reply.status in ("timeout", "memory"):
-            kind = "hang" if reply.status == "timeout" else "memory"
-            signature = Signature(
-                kind, "command", raw=f"the limit was {self.asking.limit_s:g} s" if kind == "hang" else ""
-            )
+        if code in (PASSES, IGNORED):
+            ruling = Ruling.PASS if code == PASSES else Ruling.INVALID
+            return Answer(ruling, detail=f"exit code {code}, it printed: {tail}")
+        if reply.status == "timeout":
+            signature = Signature("hang", "command", raw=f"the limit was {self.asking.limit_s:g} s")
+        elif reply.status == "memory":
+            signature = Signature("memory", "command")
         else:
             signature = Signature("command", detail=ending(code, reply.signal), raw=reply.output.strip()[-1000:])
         same = self.signature is not None and self._same(signature, self.signature)
         verdict = Ruling.SAME if same else Ruling.TIMEOUT if signature.kind == "hang" else Ruling.OTHER
         text = f"the command: {signature.detail or signature.kind}"
-        record = judged(signature, reason=text, detail=WHOLE).plain()
-        return Answer(
-            verdict, text, detail=_last_line(reply.output), failure=msgspec.to_builtins(signature), record=record
-        )
+        record, failure = judged(signature, reason=text, detail=WHOLE).plain(), msgspec.to_builtins(signature)
+        return Answer(verdict, text, detail=_last_line(reply.output), failure=failure, record=record)
 
     def _place(self) -> tuple[int, Path]:
         """The number of a query, and a fresh folder for its case."""
@@ -348,19 +340,9 @@ def minify_saved(
     from lies in OUT/.work until all is done, so that an interrupted minification needs to record it only once.
     """
     if life is None:
+        more: dict[str, Any] = {"directory": directory, "narrate": narrate, "tell": tell, "executor": executor}
         with Life(out, resume=resume, complain=narrate) as own:
-            return minify_saved(
-                saved,
-                out=out,
-                options=options,
-                resume=resume,
-                named=named,
-                directory=directory,
-                narrate=narrate,
-                tell=tell,
-                life=own,
-                executor=executor,
-            )
+            return minify_saved(saved, out=out, options=options, resume=resume, named=named, life=own, **more)
     options = (options or MinifyOptions()).checked()
     known(options.rung)
     if options.slower_than is not None and options.jobs > 1:
@@ -401,13 +383,11 @@ def minify_saved(
             if (pool_of_workers := executor or stack.enter_context(executor_for(options, saved, said))) is not None:
                 settings = WorkerSettings(options.jobs, options.memory_limit, path=tuple(sys.path), **_warmth(options))
                 servers = stack.enter_context(Elsewhere(server, pool_of_workers, settings))
-            place = (path, work / VALUES, servers, options, first_limit_s(options))
+            place, called = (path, work / VALUES, servers, options, first_limit_s(options)), named or shown_path(path)
             if options.command is None:
-                oracle = Oracle(*place, named=named or shown_path(path))
+                oracle = Oracle(*place, named=called)
             else:
-                oracle = CommandOracle(
-                    *place, named=named or shown_path(path), output=out / OUTPUT, directory=directory
-                )
+                oracle = CommandOracle(*place, named=called, output=out / OUTPUT, directory=directory)
             steering = stack.enter_context(Steering(out, log, publish, without=options.without, abort=oracle.abort))
             session = Minification(oracle, log, out, options, narrate=said, tell=publish, steering=steering)
             try:
@@ -444,9 +424,7 @@ def _ease(
     record = eased(case, server, how, record, 0.0, EASING_S, report=say)
     if record != minified.verdict:
         minified.verdict = record
-        path = minified.path / CASE_FILE
-        data: dict[str, Any] = {**msgspec.json.decode(opening.read(path)), "record": record.plain()}
-        write_file(path, msgspec.json.format(msgspec.json.encode(data), indent=1))
+        add_to_case(minified.path, record=record.plain())
 
 
 def _ended(verdict: str, result: Minified) -> Ended:

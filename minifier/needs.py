@@ -124,16 +124,10 @@ class Needs:
 
     def _wanted(self, engine: Engine, soon: str) -> list[Candidate]:
         """What is to be asked now: of a part that is replaceable already, nothing more."""
-        replaceable = self._replaceable(engine)
-        wanted = [
-            self.candidate(probe)
-            for probe in self.probes
-            if probe.soon == soon and not self._pointless(probe) and not _within(probe.part, replaceable)
-        ]
+        replaceable = {probe.part for probe in self.probes if probe.edit and engine.fails(self.candidate(probe))}
+        probes = [probe for probe in self.probes if probe.soon == soon and not self._pointless(probe)]
+        wanted = [self.candidate(probe) for probe in probes if not _within(probe.part, replaceable)]
         return [candidate for candidate in dict.fromkeys(wanted) if not engine.known(candidate)]
-
-    def _replaceable(self, engine: Engine) -> set[tuple[str, str, str]]:
-        return {probe.part for probe in self.probes if probe.edit and engine.fails(self.candidate(probe))}
 
     def _pointless(self, probe: Probe) -> bool:
         """Values, where the compiler fails and has seen none."""
@@ -176,16 +170,8 @@ class Needs:
             ]
         verdict, why = self._verdict(first, tried, tied=any(probe.soon == "-" for probe in probes))
         signature = next((attempt["signature"] for attempt in tried if attempt["signature"]), "")
-        name = first.name.format_map(_Names(self.names))
-        return {
-            "what": first.what,
-            "name": name,
-            "value": first.value,
-            "verdict": verdict,
-            "tried": tried,
-            "signature": signature,
-            "why": why,
-        }
+        about = {"what": first.what, "name": first.name.format_map(_Names(self.names)), "value": first.value}
+        return {**about, "verdict": verdict, "tried": tried, "signature": signature, "why": why}
 
     def _verdict(self, probe: Probe, tried: list[dict[str, Any]], *, tied: bool) -> tuple[str, str]:
         verdicts = {attempt["verdict"] for attempt in tried}
@@ -259,10 +245,8 @@ def facts(row: Mapping[str, Any]) -> str:
     """What was tried in the place of a part, in words: "9, 16: fails the same way; 4: passes"."""
     values_of: dict[str, list[str]] = {}
     for attempt in row["tried"]:
-        text = query_words(attempt["verdict"]).does + (
-            f" ({_short(attempt['signature'])})" if attempt["signature"] else ""
-        )
-        values_of.setdefault(text, []).append(str(attempt["value"]))
+        failure = f" ({_short(attempt['signature'])})" if attempt["signature"] else ""
+        values_of.setdefault(query_words(attempt["verdict"]).does + failure, []).append(str(attempt["value"]))
     said = "; ".join(f"{', '.join(values)}: {text}" for text, values in values_of.items())
     return "; ".join(part for part in (said, row.get("why", "")) if part)
 
@@ -282,15 +266,12 @@ def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     lines: list[str] = []
     for verdict, (head, _) in NEEDS.items():
         alike = [row for row in rows if row["verdict"] == verdict]
-        if verdict == UNKNOWN:
-            texts = [f"{part_words(row)} [{facts(row)}]" for row in alike if row["tried"]]
-            rest: dict[str, list[str]] = {}
-            for row in alike:
-                if not row["tried"]:
-                    rest.setdefault(row["why"] or "nothing was asked", []).append(part_words(row))
-            texts += [f"{', '.join(parts)} [{why}]" for why, parts in rest.items()]
-        else:
-            texts = [f"{part_words(row)} [{facts(row)}]" for row in alike]
+        texts = [f"{part_words(row)} [{facts(row)}]" for row in alike if row["tried"] or verdict != UNKNOWN]
+        untried: dict[str, list[str]] = {}
+        for row in alike if verdict == UNKNOWN else ():
+            if not row["tried"]:
+                untried.setdefault(row["why"] or "nothing was asked", []).append(part_words(row))
+        texts += [f"{', '.join(parts)} [{why}]" for why, parts in untried.items()]
         lines += [f"{head}: {'; '.join(texts)}"] if texts else []
     return lines
 
@@ -384,14 +365,12 @@ def parts(engine: Engine, case: Candidate) -> list[AtomNeed]:
     """What is known of each atom: of its cut from the case as it is, or from a case that differs in edits alone."""
     needs: list[AtomNeed] = []
     for atom in sorted(case.keep):
-        smaller = without(case, atom)
-        answer = (
-            None
-            if smaller is None
-            else engine.answer(smaller) or engine.answer(replace(smaller, edits=(), returned=None))
-        )
-        verdict = "all" if smaller is None else "unknown" if answer is None else answer.verdict.value
-        needs.append(AtomNeed(atom, verdict, answer.signature if answer and answer.verdict is Ruling.OTHER else ""))
+        if (smaller := without(case, atom)) is None:
+            needs.append(AtomNeed(atom, "all"))
+        elif answer := engine.answer(smaller) or engine.answer(replace(smaller, edits=(), returned=None)):
+            needs.append(AtomNeed(atom, **_answered(answer)))
+        else:
+            needs.append(AtomNeed(atom, "unknown"))
     return needs
 
 
@@ -423,9 +402,8 @@ def _nearest(engine: Engine, case: Candidate, *, plain: bool = False) -> Neighbo
 
 def _place(edit: str) -> int:
     """How telling it is that a case passes with this edit."""
-    return next(
-        (place for place, name in enumerate(TELLING) if f"{edit} ".startswith(f"{name} ")), TELLING.index("values")
-    )
+    places = (place for place, name in enumerate(TELLING) if f"{edit} ".startswith(f"{name} "))
+    return next(places, TELLING.index("values"))
 
 
 def _beyond(edits: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:

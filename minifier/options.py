@@ -1,8 +1,8 @@
 """What the user decides about one minification: one frozen record, used by Python, the command line, case.json and
 --resume.
 
-Must not read a graph or start anything. A new option is a field here, its flag in `commands/minify.py`, and, where an
-answer of the oracle depends on it, its name in ASKED. Units are in the comments; sizes are bytes, times are seconds.
+Must not read a graph or start anything. A new option is a field here, its flag in `commands/minify.py`, and, where no
+answer of the oracle depends on it, its name in NOT_ASKED. Units are in comments; sizes are bytes, times are seconds.
 
 >>> MinifyOptions(check="accuracy", jobs=2).checked().words()
 ['--check', 'accuracy', '-j', '2']
@@ -94,11 +94,8 @@ class MinifyOptions:
             what = f"{' and '.join(questions)} cannot be used together"
             raise OptionsExcludeError(what, "each of them says what counts as failing", "give one of them")
         if self.hangs is not None and self.time_limit is not None:
-            raise OptionsExcludeError(
-                "--hangs and --time-limit cannot be used together",
-                "--hangs sets the time limit itself",
-                "give one of them",
-            )
+            what, why = "--hangs and --time-limit cannot be used together", "--hangs sets the time limit itself"
+            raise OptionsExcludeError(what, why, "give one of them")
         for question, limit in (("slower_than", "time_limit"), ("memory_over", "memory_limit")):
             asked, most = getattr(self, question), getattr(self, limit)
             if asked is not None and most is not None and most <= asked:
@@ -118,7 +115,7 @@ class MinifyOptions:
 
     def asked(self) -> dict[str, Any]:
         """The options that an answer of the oracle depends on: a journal written under others is of no use."""
-        return {name: value for name, value in self.to_json().items() if name in ASKED}
+        return {name: value for name, value in self.to_json().items() if name not in NOT_ASKED}
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, all fields."""
@@ -145,50 +142,21 @@ class MinifyOptions:
                 continue
             if field.name == "imports":
                 words += option_words(value)
-                continue
-            if value is True:
+            elif value is True:
                 words.append(FLAGS[field.name])
-                continue
-            for item in value if field.name == "without" else (value,):
-                words += [FLAGS[field.name], f"{item:g}" if isinstance(item, float) else str(item)]
+            else:
+                for item in value if field.name == "without" else (value,):
+                    words += [FLAGS[field.name], f"{item:g}" if isinstance(item, float) else str(item)]
         return words
 
 
 MEASURES = ("hangs", "slower_than", "memory_over")
 """Fields that say what counts as failing, in place of `check`."""
 
-ASKED = frozenset(
-    {
-        "check",
-        "rung",
-        "seed",
-        "match",
-        "imports",
-        "hangs",
-        "slower_than",
-        "memory_over",
-        "time_limit",
-        "memory_limit",
-        "anyway",
-    }
-)
 
-FLAGS = {
-    "check": "--check",
-    "rung": "--rung",
-    "seed": "--seed",
-    "match": "--match",
-    "imports": "--import",
-    "hangs": "--hangs",
-    "slower_than": "--slower-than",
-    "memory_over": "--memory-over",
-    "time_limit": "--time-limit",
-    "memory_limit": "--memory-limit",
-    "jobs": "-j",
-    "max_time": "--max-time",
-    "max_queries": "--max-queries",
-    "executor": "--executor",
-    "without": "--without",
-    "anyway": "--anyway",
-}
+NOT_ASKED = frozenset({"jobs", "max_time", "max_queries", "executor", "verify", "without"})
+"""Fields on which no answer of the oracle depends."""
+
+_NAMED = {field.name: f"--{field.name.replace('_', '-')}" for field in fields(MinifyOptions) if field.name != "verify"}
+FLAGS = {**_NAMED, "imports": "--import", "jobs": "-j"}
 """Field -> flag of `graphdbg minify`."""

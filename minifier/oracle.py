@@ -133,15 +133,9 @@ class Oracle:
             raise self._unprepared
 
     def _keep_prepared(self) -> None:
-        kept = {
-            "atoms": self.atoms,
-            "notes": self.notes,
-            "switches": self.switches,
-            "case": str(self.case),
-            "made_up": self.made_up,
-        }
+        kept = {name: getattr(self, name) for name in ("atoms", "notes", "switches", "made_up")}
         if not self._inlinable:  # with some, it is first asked whether the failure is there without them
-            write_file(self.work / PREPARED, msgspec.json.encode(kept))
+            write_file(self.work / PREPARED, msgspec.json.encode({**kept, "case": str(self.case)}))
 
     def _inline(self) -> None:
         """Takes the case with its higher-order operators inlined, where that fails the same way."""
@@ -182,23 +176,21 @@ class Oracle:
         if record is not None and record.skipped:
             value["invalid"] = verdict_words.text(record)
         if "invalid" in value:
-            return Answer(
-                Ruling.INVALID, detail=value["invalid"], seconds=reply.seconds, record=value.get("record")
-            ), None
+            why: str = value["invalid"]
+            return Answer(Ruling.INVALID, detail=why, seconds=reply.seconds, record=value.get("record")), None
         if candidate is None:
             raise_refusal(reply)
-        if candidate is None and value.get("culprits") and not (self.work / CULPRITS).exists():
-            write_file(self.work / CULPRITS, msgspec.json.encode(value["culprits"]))
+            if value.get("culprits") and not (self.work / CULPRITS).exists():
+                write_file(self.work / CULPRITS, msgspec.json.encode(value["culprits"]))
         signature = None if reply.status == "lost" else from_answer(reply)
         reported: dict[str, Any] = value or reply.told or {}
         size = (reported["nodes"], reported["input_bytes"]) if reported else self._size(candidate)
         self.asking.learn(reply, size[0], cuda=reported.get("cuda", False))
-        text = "" if signature is None else signature.text()
-        if record is None and signature is not None:
-            record = verdict.died(signature, self.options.rung)
-        detail = (
-            signature.raw or text if signature is not None else verdict_words.text(record) if record is not None else ""
-        )
+        text = detail = "" if signature is None else signature.text()
+        if signature is not None:
+            record, detail = record or verdict.died(signature, self.options.rung), signature.raw or text
+        elif record is not None:
+            detail = verdict_words.text(record)
         if reply.status == "lost":
             ended = f"its process ended with code {reply.exit_code} and no answer: {reply.output[-200:].strip()}"
             detail = reply.error.message if reply.error else ended
@@ -236,11 +228,9 @@ class Oracle:
     def before(self) -> Answer | None:
         """What an earlier command judged of the whole case, where it was asked the same."""
         options = self.options
-        outcome = (
-            replay.known_outcome(load_graph(self.case), options.rung, options.judged, options.seed)
-            if self._lasting
-            else None
-        )
+        if not self._lasting:
+            return None
+        outcome = replay.known_outcome(load_graph(self.case), options.rung, options.judged, options.seed)
         if outcome is None or outcome.signature is None:
             return None
         return Answer(Ruling.OTHER, outcome.signature.text(), seconds=outcome.seconds)
@@ -255,14 +245,8 @@ class Oracle:
     def _lasting(self) -> bool:
         """Whether what the whole case comes to is of use to later commands."""
         options = self.options
-        return not (
-            options.imports
-            or options.command
-            or options.slower_than
-            or options.memory_over
-            or options.anyway
-            or self.made_up
-        )
+        of_its_own = options.imports, options.command, options.slower_than, options.memory_over, options.anyway
+        return not any((*of_its_own, self.made_up))
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Verdicts on runs of the whole case: the first failure among them sets the signature and the time limit."""
@@ -307,16 +291,13 @@ class Oracle:
             what = f"it fails, but not as asked ({' '.join(self.options.words())})"
             return DoesNotFailError(what, failing.signature, "leave that out to minify this failure", record)
         if record.skipped:
-            why = f"{self.options.rung} is {verdict_words.text(record)}"
-            doctor = "graphdbg doctor"
-            return CannotJudgeError(
-                f"cannot judge {named}", why, f"see what is missing here: {doctor}", record.then(doctor)
-            )
+            why, doctor = f"{self.options.rung} is {verdict_words.text(record)}", "graphdbg doctor"
+            fix = f"see what is missing here: {doctor}"
+            return CannotJudgeError(f"cannot judge {named}", why, fix, record.then(doctor))
         if record.detail == verdict.UNLIKE:
             record = with_next(load_graph(self.case), record)
-            return CannotJudgeError(
-                f"{named} is not minified", record.reason, f"see {' or '.join(record.next)}", record
-            )
+            fix = f"see {' or '.join(record.next)}"
+            return CannotJudgeError(f"{named} is not minified", record.reason, fix, record)
         look = with_flags(f"graphdbg triage {shlex.quote(named)}", self.options.imports)
         why = answers[0].detail if record.verdict != "ok" or record.reason else ""
         why = why or "it passed"
@@ -324,9 +305,8 @@ class Oracle:
             record = record if record.exit_code else verdict.cannot_tell(why)
             wider = self._wider() if RAISED_TOO in answers[0].signature else ""
             look = with_flags(f"graphdbg minify {shlex.quote(wider)}", self.options.imports) if wider else look
-            error = CannotJudgeError(
-                f"cannot judge {named} under {self.options.rung}", why, f"see {look}", record.then(look)
-            )
+            what = f"cannot judge {named} under {self.options.rung}"
+            error = CannotJudgeError(what, why, f"see {look}", record.then(look))
             error.wider = wider
             return error
         if self.case.is_dir() and (users := own(load_graph(self.case))) and (error := self._of_own_code(named, users)):
@@ -380,9 +360,8 @@ class Oracle:
         self._inline()
         if self.signature is not None:
             self._get_ready()
-            self.hints = (
-                self._raising() or self._culprits() or self._named(f"{self.signature.detail} {self.signature.raw}")
-            )
+            told = f"{self.signature.detail} {self.signature.raw}"
+            self.hints = self._raising() or self._culprits() or self._named(told)
 
     def _get_ready(self) -> None:
         """What the kind of failure asks for: the pace of a hang, CUDA memory that is not pooled for an access out of
@@ -399,10 +378,8 @@ class Oracle:
             asking.uncached = True
             answer, ready = self.judge(None)
             if ready is None or self.signature is None or not self._same(ready, self.signature):
-                asking.uncached = False
-                self.notes.append(
-                    f"CUDA memory stays pooled: without a pool the failure is {answer.signature or 'gone'}"
-                )
+                asking.uncached, gone = False, answer.signature or "gone"
+                self.notes.append(f"CUDA memory stays pooled: without a pool the failure is {gone}")
 
     def ask(self, task: str, candidate: Candidate | None, **more: Any) -> dict[str, Any]:
         """Another task of `tasks` about a candidate that is known to fail. Where the process dies in an eager run of
@@ -453,9 +430,8 @@ class Oracle:
             asking.confirmed = answer.verdict is Ruling.SAME
             if answer.verdict is Ruling.PASS:
                 asking.pace.distrust()
-                self.notes.append(
-                    f"what was taken for a hang ended within {asking.limit_s:g} s; limits were shortened no more"
-                )
+                ended = f"what was taken for a hang ended within {asking.limit_s:g} s"
+                self.notes.append(f"{ended}; limits were shortened no more")
         return answer
 
     def place(self) -> str:
@@ -470,13 +446,8 @@ class Oracle:
         """An atom's nodes, or the input that it returns, with what they call and the user's line."""
         nodes = self.atoms["nodes"][atom] or [self.atoms["returns"][atom]]
         target, where, code = self._known(nodes[0])
-        return {
-            "name": self.name(atom) or f"{nodes[0]} (returned)",
-            "nodes": nodes,
-            "target": target,
-            "where": where,
-            "code": code,
-        }
+        name = self.name(atom) or f"{nodes[0]} (returned)"
+        return {"name": name, "nodes": nodes, "target": target, "where": where, "code": code}
 
     def _known(self, name: str) -> tuple[str, str, str]:
         """What a node calls, where the user wrote it, and that line."""
@@ -525,12 +496,8 @@ class Oracle:
             return Ruling.INFRA
         if signature is None:
             return Ruling.PASS
-        unjudged = (
-            ("import", "reference", "build", "")
-            if self._dies_in_eager
-            else ("import", "eager", "reference", "build", "")
-        )
-        if signature.undecided or signature.stage in unjudged:
+        unjudged = "eager" if signature.stage == "eager" and not self._dies_in_eager else ""
+        if signature.undecided or signature.stage in ("import", "reference", "build", "", unjudged):
             return Ruling.INVALID
         if self.signature is not None and self._same(signature, self.signature):
             return Ruling.SAME
@@ -581,12 +548,9 @@ class Oracle:
         smaller."""
         if not self.atoms:
             return 0, 0
-        names = (
-            self.atoms["order"]
-            if candidate is None
-            else [n for atom in candidate.keep for n in self.atoms["nodes"][atom]]
-        )
-        return len(names) + 2, 0
+        if candidate is None:
+            return len(self.atoms["order"]) + 2, 0
+        return sum(len(self.atoms["nodes"][atom]) for atom in candidate.keep) + 2, 0
 
     def _payload(self, candidate: Candidate | None) -> dict[str, Any]:
         return {

@@ -77,18 +77,13 @@ def difference(
 def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
     """A case as text: settings that are not the default, inputs (`exact`: with their values), the program."""
     record = saved.record
-    settings = [
-        ADDRESS.sub("…", f"# {room}.{name} = {value!r}")
-        for room, values in record.config.items()
-        for name, value in values.items()
-    ]
+    named = [(f"{room}.{name}", value) for room, values in record.config.items() for name, value in values.items()]
+    settings = [ADDRESS.sub("…", f"# {name} = {value!r}") for name, value in named]
     if record.stage in FULL_STAGES:
         ambient = record.ambient
         settings += [] if ambient.grad else ["# without gradients"]
         settings += [f"# autocast on {device}: {dtype}" for device, dtype in ambient.autocast.items()]
-    dynamic = [
-        f"# dynamic: {symbol.name} = {symbol.hint}" for symbol in record.symbols if symbol.input or symbol.backed
-    ]
+    dynamic = [f"# dynamic: {row.name} = {row.hint}" for row in record.symbols if row.input or row.backed]
     try:
         program = program_of(record)
         text = program.source.splitlines()
@@ -140,12 +135,8 @@ def blamed(verdict: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Ver
     name = next((name for name in needed if name.endswith(OWN_PASS)), "")
     if verdict.fault != "compiler" or not name:
         return verdict
-    homes = [
-        (definition.values[name], Path(definition.file).name)
-        for definition in load_graph(case).record.definitions
-        if name in definition.values
-    ]
-    node, line = homes[0] if homes else ("", "")
+    made = (row for row in load_graph(case).record.definitions if name in row.values)
+    node, line = next(((row.values[name], Path(row.file).name) for row in made), ("", ""))
     where = Where(node, verdict.where.graph if verdict.where else "", line, name)
     return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, where=where)
 
@@ -172,13 +163,11 @@ class Results:
     def digest(self) -> str:
         """Of the atoms: how many there are, what they are, what they read."""
         subject = self.subject
-        text = msgspec.json.encode(
-            [
-                [repr(subject.label(atom)), list(subject.parents(atom)), list(subject.bypasses(atom))]
-                for atom in range(subject.size)
-            ]
-        )
-        return hashlib.blake2b(text, digest_size=16).hexdigest()
+        atoms = [
+            [repr(subject.label(atom)), list(subject.parents(atom)), list(subject.bypasses(atom))]
+            for atom in range(subject.size)
+        ]
+        return hashlib.blake2b(msgspec.json.encode(atoms), digest_size=16).hexdigest()
 
     def write_case(self, best: Candidate | None, whole: Answer, rate: Rate) -> None:
         """The best case, in place of an earlier one and of what was said of that."""
@@ -192,13 +181,12 @@ class Results:
     ) -> None:
         """Other failures and the passing neighbour as cases; what each part is needed for. Notes what could not be
         written."""
-        merged = _merged(minified.others)
+        merged, best = _merged(minified.others), engine.best
         if brief:
             minified.also = [Also(other.signature, other.count, other.nodes) for other in merged]
             return
         for number, other in enumerate(merged, 1):
             minified.also.append(self._write_other(number, other, minified.notes))
-        best = engine.best
         if best is None:
             return
         passing = parts(engine, best)
@@ -207,32 +195,19 @@ class Results:
         if needs is not None:
             minified.needs = needs.told(engine, [(part, self.subject.about(part.atom)["nodes"]) for part in passing])
             minified.verdict = blamed(minified.verdict, minified.needs, self.case)
-        near = neighbour(engine, best)
-        if near is not None:
-            self._write_passing(
-                near, minified, needs, [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL]
-            )
+        if (near := neighbour(engine, best)) is not None:
+            renaming = [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL]
+            self._write_passing(near, minified, needs, renaming)
         self._tell(minified)
 
     def _tell(self, minified: Minified) -> None:
         """Adds to the case what is known of it now; a report tells it."""
-        path = self.case / CASE_FILE
         texts = [] if minified.needs else needed(minified.parts)
         texts += [f"the nearest case that passes: {minified.difference}"] if minified.passing else []
-        texts += [
-            f"met on the way and not followed ({counted(also.count, 'time')}): {also.signature}"
-            for also in minified.also
-        ]
-        data = {
-            **msgspec.json.decode(opening.read(path)),
-            "told": texts,
-            "verified": minified.verified,
-            "needs": minified.needs,
-            "unneeded": minified.unneeded,
-            "neighbour": minified.neighbour,
-            "record": minified.verdict.plain(),
-        }
-        write_file(path, msgspec.json.format(msgspec.json.encode(data), indent=1))
+        for also in minified.also:
+            texts.append(f"met on the way and not followed ({counted(also.count, 'time')}): {also.signature}")
+        more = {name: getattr(minified, name) for name in ("verified", "needs", "unneeded", "neighbour")}
+        add_to_case(self.case, told=texts, **more, record=minified.verdict.plain())
 
     def _write_other(self, number: int, other: Other, notes: list[str]) -> Also:
         also = Also(other.signature, other.count, other.nodes)
@@ -246,12 +221,8 @@ class Results:
             notes.append(f"another failure was not saved: {error}")
             return also
         self._describe(path, signature, spec, count=other.count)
-        options = MinifyOptions(
-            self.options.check if self.options.command else "auto",
-            self.options.rung,
-            self.options.seed,
-            imports=self.options.imports,
-        )
+        asked, check = self.options, self.options.check if self.options.command else "auto"
+        options = MinifyOptions(check, asked.rung, asked.seed, imports=asked.imports)
         words = ["graphdbg", "minify", str(path), "-o", f"{self.out}-also-{number}", *options.words()]
         also.path, also.command = path, shlex.join(words)
         return also
@@ -280,8 +251,6 @@ class Results:
 
     def _diff(self, path: Path) -> str:
         """The lines in which the two cases differ; empty where one of them is no graph."""
-        from ..dumps.store import load_graph
-
         try:
             return difference(load_graph(self.case), load_graph(path))
         except (GraphdbgError, OSError):
@@ -301,18 +270,17 @@ class Results:
 
     def _describe(self, path: Path, signature: Signature | None, spec: Any, **more: Any) -> None:
         """case.json: what the report, and whoever opens the case, needs to know besides graph and inputs."""
-        options = self.options
-        data = {
-            "signature": msgspec.to_builtins(signature),
-            "rung": options.rung,
-            "check": options.check,
-            "seed": options.seed,
-            "match": options.match,
-            "options": options.to_json(),
-            "spec": spec,
-            **more,
-        }
+        plain = self.options.to_json()
+        asked = {name: plain[name] for name in ("rung", "check", "seed", "match")}
+        data = {"signature": msgspec.to_builtins(signature), **asked, "options": plain, "spec": spec, **more}
         write_file(path / CASE_FILE, msgspec.json.format(msgspec.json.encode(data), indent=1))
+
+
+def add_to_case(folder: Path, **more: Any) -> None:
+    """Adds fields to the case.json of a folder, in place of those of that name."""
+    path = folder / CASE_FILE
+    data: dict[str, Any] = msgspec.json.decode(opening.read(path))
+    write_file(path, msgspec.json.format(msgspec.json.encode(data | more), indent=1))
 
 
 def _merged(others: list[Other]) -> list[Other]:
@@ -362,13 +330,8 @@ def write_atoms(out: Path, subject: Subject) -> None:
 
 def _lines(subject: Subject) -> Iterator[bytes]:
     for atom in range(subject.size):
-        line = {
-            "atom": atom,
-            **subject.about(atom),
-            "label": str(subject.label(atom)),
-            "parents": list(subject.parents(atom)),
-        }
-        yield msgspec.json.encode(line) + b"\n"
+        links = {"label": str(subject.label(atom)), "parents": list(subject.parents(atom))}
+        yield msgspec.json.encode({"atom": atom, **subject.about(atom), **links}) + b"\n"
 
 
 class AtomLines:
@@ -390,6 +353,5 @@ def read_atoms(out: Path) -> AtomLines:
     try:
         return AtomLines(opening.read(path))
     except OSError as error:
-        raise NotStoredError(
-            f"cannot read {path}", error.strerror or str(error), "minify the graph again to write it"
-        ) from error
+        fix = "minify the graph again to write it"
+        raise NotStoredError(f"cannot read {path}", error.strerror or str(error), fix) from error

@@ -62,11 +62,8 @@ class ComparedFailure:
         """For --json."""
         fields = {"name": self.name, "signature_id": self.id or None, "minimised": self.sharp if self.id else None}
         text = self.signature.text() if self.signature is not None else None
-        return fields | {
-            "signature": text,
-            "calls": list(self.failure.calls) if self.failure else [],
-            "reason": self.why,
-        }
+        calls = list(self.failure.calls) if self.failure else []
+        return {**fields, "signature": text, "calls": calls, "reason": self.why}
 
 
 @dataclass(frozen=True)
@@ -102,12 +99,8 @@ def _compared(left: ComparedFailure, right: ComparedFailure) -> tuple[Says, str]
         if left.sharp and right.sharp:
             return "another", "both are minimised, and their signatures differ"
         return "cannot_tell", "one of them is not minimised, so its signature is that of its whole graph"
-    for name, first, second in (
-        ("kind", a.kind, b.kind),
-        ("stage", a.stage, b.stage),
-        ("exception", a.error, b.error),
-        ("detail", a.detail, b.detail),
-    ):
+    for field_name, name in {"kind": "kind", "stage": "stage", "error": "exception", "detail": "detail"}.items():
+        first, second = getattr(a, field_name), getattr(b, field_name)
         if first != second:
             return "another", f"the {name} differs: {first or 'none'} and {second or 'none'}"
     assert left.signature is not None and right.signature is not None
@@ -120,10 +113,8 @@ def _compared(left: ComparedFailure, right: ComparedFailure) -> tuple[Says, str]
         if not shared:
             return "another", f"one needs {_listed(a.calls)}, the other {_listed(b.calls)}"
         return "cannot_tell", f"both are minimised and need {_listed(shared)}, but their other operations differ"
-    return (
-        "cannot_tell",
-        "both are of one kind, but a graph that is not minimised does not tell which operation is at fault",
-    )
+    why = "a graph that is not minimised does not tell which operation is at fault"
+    return "cannot_tell", f"both are of one kind, but {why}"
 
 
 def _listed(calls: Sequence[str]) -> str:
@@ -177,8 +168,6 @@ def _of_program(path: Path) -> ComparedFailure:
     if known is not None and known.signature is not None:
         return ComparedFailure.seen(str(path), known.signature, load_graph(case))
     if written is None:
-        fix = "name the folder that minify wrote, a case or a graph of a run"
-        raise WrongKindError(
-            f"{path} does not say which failure it shows", "it has no signature in its first lines", fix
-        )
+        what, why = f"{path} does not say which failure it shows", "it has no signature in its first lines"
+        raise WrongKindError(what, why, "name the folder that minify wrote, a case or a graph of a run")
     return ComparedFailure(str(path), written[1], sharp=_WHOLE not in head)

@@ -205,9 +205,8 @@ class Minification:
         if before is not None:
             alike = raw[0].signature == before.signature
             raw.append(self._original(1, partial(replace, raw[0], seconds=before.seconds) if alike else None))
-            self.notes += (
-                [f"one of the first {SANITY} runs of the original was done by an earlier command"] if alike else []
-            )
+            done = f"one of the first {SANITY} runs of the original was done by an earlier command"
+            self.notes += [done] if alike else []
         self._take(raw)
         broken = next((answer for answer in raw if answer.verdict is Ruling.INFRA), None)
         if broken is not None:
@@ -236,9 +235,8 @@ class Minification:
             done, late = wait(runs, return_when=FIRST_COMPLETED)
         if late:
             self.subject.abort()
-            self.notes.append(
-                f"the original was run {counted(len(done), 'time')} only (--max-time {self.budget.max_seconds:g})"
-            )
+            times = counted(len(done), "time")
+            self.notes.append(f"the original was run {times} only (--max-time {self.budget.max_seconds:g})")
         return [run.result() for run in runs if run in done]
 
     @property
@@ -251,6 +249,9 @@ class Minification:
         if self.log.recall(case, run) is None:
             self.tell(QueryStarted(number, purpose, purpose, case))
 
+    def _answered(self, purpose: str, number: int, case: str, answer: Answer, recalled: bool) -> None:
+        self.tell(QueryAnswered(number, purpose, purpose, recalled=recalled, case=case, **answer.to_json()))
+
     def _original(self, run: int, ask: Callable[[], Answer] | None = None) -> Answer:
         return self.log.answer("original", run, ask or partial(persistent, self.subject.whole))[0]
 
@@ -260,7 +261,7 @@ class Minification:
             known = self.log.recall("original", len(self.originals)) is not None
             self.originals.append(answer)
             self.asked["sanity"] += 1
-            self.tell(QueryAnswered.of(self.asked["sanity"], "sanity", "sanity", "original", answer, recalled=known))
+            self._answered("sanity", self.asked["sanity"], "original", answer, known)
         self.rate = Rate(sum(answer.verdict is Ruling.SAME for answer in self.originals), len(self.originals))
 
     def _calibrate(self, left: int | None = None) -> None:
@@ -425,7 +426,7 @@ class Minification:
                 self.shown = answer if answer.verdict is Ruling.SAME else self.shown
                 engine.queries += 1
                 self.asked["verification"] += 1
-                self.tell(QueryAnswered.of(engine.queries, "verification", "verification", key, answer, recalled=known))
+                self._answered("verification", engine.queries, key, answer, known)
         except (Skipped, Cancelled) as error:
             self.cut = str(error) or "skipped"
         finally:

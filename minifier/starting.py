@@ -74,19 +74,17 @@ class Start:
     def with_texts(self, texts: dict[str, str]) -> Start:
         """The same with what was typed. Raises UsageError for what makes no sense, and for what ends without a
         repro."""
-        if self.doubt and all(
-            texts.get(name, "").strip() == text for name, text in self.texts().items() if name in ASKS
-        ):
+        typed, known = {name: texts.get(name, "").strip() for name in (*SHOWN, "out")}, self.texts()
+        if self.doubt and all(typed[name] == known[name] for name in ASKS):
             raise UsageError("there is nothing to shrink here", self.doubt, self.instead)
         values: dict[str, Any] = {}
         for name in SHOWN:
-            text = texts.get(name, "").strip()
+            text = typed[name]
             try:
                 values[name] = _KINDS.get(name, str)(text) if text else None
             except ValueError:
-                raise BadValueError(
-                    f"{FLAGS[name]} {text!r} is not a number", "", "type a number, or leave it empty"
-                ) from None
+                fix = "type a number, or leave it empty"
+                raise BadValueError(f"{FLAGS[name]} {text!r} is not a number", "", fix) from None
         values["rung"], values["check"] = values["rung"] or "inductor", values["check"] or "auto"
         values["jobs"] = 1 if values["jobs"] is None else values["jobs"]
         for name in ("jobs", "max_time", "max_queries"):
@@ -94,7 +92,7 @@ class Start:
                 raise BadValueError(f"{FLAGS[name]} {values[name]:g} is too small", "it must be more than 0")
         if values["rung"] not in NAMES:
             raise UnknownWordError(f"there is no rung {values['rung']!r}", "", f"use one of {', '.join(NAMES)}")
-        out = texts.get("out", "").strip()
+        out = typed["out"]
         if not out:
             raise CommandLineError("the result needs a folder", "", "type a new folder at -o")
         if Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
@@ -120,12 +118,10 @@ def proposed(graph: str, *, verdict: Verdict | None = None, rung: str = "", impo
     stage = resolved.stage
     options, why = _of_case(resolved.path), "as it was found" if (resolved.path / "case.json").is_file() else ""
     if why and needs_saying(options):
-        left = [
-            word for word in (options.command and "its command", *map(shown, without_trust(options.imports))) if word
-        ]
-        options = replace(
-            options, imports=(), check=MinifyOptions.check if options.command is not None else options.check
-        )
+        left = ["its command"] if options.command else []
+        left += map(shown, without_trust(options.imports))
+        check = MinifyOptions.check if options.command is not None else options.check
+        options = replace(options, imports=(), check=check)
         why += f", without {' and '.join(left)}: what is run has to be said by you"
     start = Start(graph, free_folder(stage), options, why)
     return start if why or verdict is None else _as_judged(start, verdict, rung, imports)
@@ -141,17 +137,13 @@ def _as_judged(start: Start, verdict: Verdict, rung: str, imports: tuple[str, ..
         return replace(start, options=replace(options, check=ROUNDING), why=f"last verdict: {first}")
     if not verdict.failed and verdict.exit_code == 0:
         doubt, instead = "its last verdict is ok: no rung that ran fails", "judge it with the inputs of the run"
-    elif verdict.failed:
-        doubt, instead = (
-            f"its last verdict is {first}; the graph itself does not fail at a rung",
-            "go on as the verdict says",
-        )
     else:
         doubt, instead = f"its last verdict is {first}", "judge it again"
+    if verdict.failed:
+        doubt, instead = f"{doubt}; the graph itself does not fail at a rung", "go on as the verdict says"
     helps = f"{instead}: {verdict.next[0]}" if verdict.next else instead
-    return replace(
-        start, options=options, doubt=doubt, instead=f"{helps}; with another --rung, --check or --match it is begun"
-    )
+    helps += "; with another --rung, --check or --match it is begun"
+    return replace(start, options=options, doubt=doubt, instead=helps)
 
 
 def free_folder(stage: str, cwd: Path | None = None) -> str:
@@ -167,9 +159,8 @@ def _of_case(folder: Path) -> MinifyOptions:
     """The options in a case's case.json that say what is asked; those of a search's length are left."""
     try:
         data: Any = msgspec.json.decode(opening.read(folder / "case.json"))
-        known = MinifyOptions.from_json(
-            data.get("options") or {name: data[name] for name in ("rung", "check", "seed") if name in data}
-        )
+        old = {name: data[name] for name in ("rung", "check", "seed") if name in data}
+        known = MinifyOptions.from_json(data.get("options") or old)
         kept = {option.name for option in fields(MinifyOptions)} - {"max_time", "max_queries", "executor", "verify"}
         return MinifyOptions(**{name: getattr(known, name) for name in kept}).checked()
     except (OSError, msgspec.MsgspecError, GraphdbgError, AttributeError, KeyError, TypeError):
@@ -213,10 +204,9 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     if TRUST in old.imports and not trusted:  # no file gives it, only the user
         what = "the graph calls the program's own Triton kernels, whose source is in the dump"
         raise NeedsTrustError(what, "", f"read it: graphdbg show {shown_path(Path(graph))} --kernel; then add --trust")
-    ours = trusted and (
-        TRUST in old.imports or not needs_saying(old)
-    )  # else it was said of these, not of the graph's source
-    return Unfinished(graph, replace(chosen, imports=with_trust(without_trust(chosen.imports), ours)), directory)
+    ours = TRUST in old.imports or not needs_saying(old)  # else it was said of these, not of the graph's source
+    imports = with_trust(without_trust(chosen.imports), trusted and ours)
+    return Unfinished(graph, replace(chosen, imports=imports), directory)
 
 
 def needs_saying(options: MinifyOptions) -> bool:
@@ -230,18 +220,11 @@ def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str],
     if trusted or not needs_saying(old):
         return
     here = not directory or Path(directory).resolve() == Path.cwd()
-    lacking = [
-        *(
-            [f"runs the command {old.command!r} in {directory or '.'!r}"]
-            if old.command is not None and not ("check" in typed and here)
-            else []
-        ),
-        *(
-            [f"imports {', '.join(map(repr, without_trust(old.imports)))}"]
-            if without_trust(old.imports) and "imports" not in typed
-            else []
-        ),
-    ]
+    lacking: list[str] = []
+    if old.command is not None and not ("check" in typed and here):
+        lacking.append(f"runs the command {old.command!r} in {directory or '.'!r}")
+    if without_trust(old.imports) and "imports" not in typed:
+        lacking.append(f"imports {', '.join(map(repr, without_trust(old.imports)))}")
     if lacking:
         anew, how = again(out, old), "then allow it: {} (or --trust)"
         if not here or not anew.isprintable():

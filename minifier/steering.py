@@ -83,11 +83,8 @@ def known_step(name: str) -> str:
     """The name of a step; raises UsageError, with the likeliest one, where there is none of that name."""
     if name not in STEPS:
         near = difflib.get_close_matches(name, STEPS, n=1)
-        raise UnknownWordError(
-            f"there is no step {name!r}",
-            f"the steps are {', '.join(STEPS)}",
-            f"did you mean {near[0]}?" if near else "",
-        )
+        fix = f"did you mean {near[0]}?" if near else ""
+        raise UnknownWordError(f"there is no step {name!r}", f"the steps are {', '.join(STEPS)}", fix)
     return name
 
 
@@ -140,10 +137,7 @@ def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> 
         known_step(step)
     events = out / EVENTS_FILE
     if not events.is_file():
-        why = why_not_there(out, "events.jsonl")
-        raise CannotResumeError(
-            f"{out} is not the folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT"
-        )
+        raise no_minification(out)
     state, record = at_work(out)
     if state in ("dead", "ended"):
         why = "its process has ended" if record is None else f"its process {record.pid} has ended"
@@ -155,6 +149,12 @@ def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> 
     order = Order.new(what, step=step or (story.step if what == "skip" else ""), number=number)
     append(out, order)
     return Given(order, offset)
+
+
+def no_minification(out: Path) -> CannotResumeError:
+    """Why a folder is none of a minification."""
+    why, fix = why_not_there(out, "events.jsonl"), "minify a graph: graphdbg minify RUN/ID -o OUT"
+    return CannotResumeError(f"{out} is not the folder of a minification", why, fix)
 
 
 def outcome(out: Path, given: Given, wait_s: float) -> Steered | None:

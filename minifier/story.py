@@ -22,23 +22,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .events import (
-    STEPS,
-    Answered,
-    Best,
-    Conditions,
-    Cut,
-    Ended,
-    Happening,
-    QueryAnswered,
-    QueryStarted,
-    Restarted,
-    Said,
-    Started,
-    Steered,
-    Stepped,
-    from_json,
-)
+from . import events
+from .events import STEPS, Best, Conditions, Happening, QueryAnswered, QueryStarted, Started, Steered, from_json
 from .events import words as step_words
 from .minified import Also
 from .passes import NAMES as PASS_NAMES
@@ -159,13 +144,13 @@ class Story:
         match event:
             case Conditions():
                 self.conditions = event
-            case Cut():
+            case events.Cut():
                 self.digest = event.digest
-            case Answered():
+            case events.Answered():
                 self.answers[event.case, event.run] = event.answer
             case Started():
                 self._begin(event)
-            case Stepped():
+            case events.Stepped():
                 self.step = event.step
                 self._step(self.step).begun = True
                 self.begun.append(self.step)
@@ -175,7 +160,7 @@ class Story:
                 self._answered(event)
             case Best():
                 self._better(event)
-            case Said():
+            case events.Said():
                 self.said.append(event.text)
                 del self.said[:-SAID]
             case Steered():
@@ -184,9 +169,9 @@ class Story:
                     self.orders.setdefault(event.id, event)
                     self.flying = {}
                     self._steer(event.what, event.step)
-            case Restarted():
+            case events.Restarted():
                 self._parent, self.best, self.best_case = event.number, (event.nodes, event.input_bytes), event.case
-            case Ended():
+            case events.Ended():
                 words = f"{event.verdict}: {event.why}" if event.why and event.why != event.verdict else event.verdict
                 self.ended, self.flying, self.paused = words, {}, False
             case _:
@@ -207,9 +192,8 @@ class Story:
             self.turns.append((len(self.queries), query.step))
         self.queries.append(query)
         self.asked[query.purpose] += 1
-        self.flying.pop(
-            min((number for number, flying in self.flying.items() if flying.case == query.case), default=0), None
-        )
+        asked = (number for number, flying in self.flying.items() if flying.case == query.case)
+        self.flying.pop(min(asked, default=0), None)
         step = self._step(query.step or self.step)
         step.asked, step.seconds, step.begun = step.asked + 1, step.seconds + query.seconds, True
         step.accepted += query.verdict == "same"
@@ -242,10 +226,9 @@ class Story:
         self.done, self.flying, self.paused = dict(line), {}, False
         self.best = int(line["nodes"]), int(line["input_bytes"])
         for other in line.get("others") or ():
-            path = Path(other["case"]) if other.get("case") else None
-            self.others[other["signature"]] = Also(
-                other["signature"], int(other["count"]), int(other["nodes"]), path, other.get("command") or ""
-            )
+            path, command = Path(other["case"]) if other.get("case") else None, other.get("command") or ""
+            counts = int(other["count"]), int(other["nodes"])
+            self.others[other["signature"]] = Also(other["signature"], *counts, path, command)
         self.last = line.get("time") or self.last
 
     def _step(self, name: str) -> StepCount:
@@ -290,10 +273,8 @@ class Story:
 
     def left_s(self, now: float) -> float:
         """A guess of the seconds that are left, never past --max-time."""
-        most, seconds = (
-            self.max_time_s,
-            self.queries_left() * self.pace_s() / max(1, int(self.options.get("jobs") or 1)),
-        )
+        most, jobs = self.max_time_s, max(1, int(self.options.get("jobs") or 1))
+        seconds = self.queries_left() * self.pace_s() / jobs
         return seconds if most is None or not self.began else min(seconds, max(0.0, most - self.seconds(now)))
 
     @property

@@ -33,6 +33,7 @@ from ..dumps.store import load_graph
 from ..dumps.torchside.node_meta import fake_of
 from ..dumps.wording import size_text
 from ..toolkit.blame.node_tasks import first_wrong, noticed
+from ..toolkit.cutting.atoms import Atoms
 from ..toolkit.cutting.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fakes, one_operator, part_of
 from ..toolkit.cutting.spill import load_values
 from ..toolkit.isolation.child import mark, report
@@ -68,13 +69,8 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     took an earlier process with it, and is not run.
     """
     mark("eager")
-    work = Path(payload["work"])
     case = _whole(Case.at(payload["case"]), payload)
-    atoms = (
-        keep_fakes(case, work)
-        if payload["made_up"]
-        else keep_values(case, work, seed=payload["seed"], ends_at=payload.get("ends_at", ""), running=work / RUNNING)
-    )
+    atoms = _kept(case, payload)
     with settings(case.spec.config) as lost:
         notes = [*case.notes, *lost]
     return {
@@ -85,6 +81,14 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
         "switches": early(case),
         "inlinable": [] if payload["made_up"] else inlinable(case.gm),
     }
+
+
+def _kept(case: Live, payload: dict[str, Any]) -> Atoms:
+    """Leaves in `work` what candidates are built from: the values of one run, or the forms of all values."""
+    work = Path(payload["work"])
+    if payload["made_up"]:
+        return keep_fakes(case, work)
+    return keep_values(case, work, seed=payload["seed"], ends_at=payload.get("ends_at", ""), running=work / RUNNING)
 
 
 def inline(payload: dict[str, Any]) -> dict[str, Any]:
@@ -116,11 +120,8 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     whole = payload["candidate"] is None
     if payload["made_up"]:
         payload["lean"] = "fakes"
-    watched = (
-        CompiledArtifacts(original.saved)
-        if whole and payload["rung"] == "inductor" and not payload["made_up"]
-        else None
-    )
+    as_recorded = whole and payload["rung"] == "inductor" and not payload["made_up"]
+    watched = CompiledArtifacts(original.saved) if as_recorded else None
 
     @contextmanager
     def watch() -> Generator[None]:
@@ -171,28 +172,20 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     case = Case.at(payload["case"])
     emitted, record = _load(case, payload), case.saved.record
     gm, inputs, spec = emitted.gm, emitted.inputs, emitted.spec
-    kept = {
-        room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
-        for room, values in record.config.items()
-    }
+    config: dict[str, Any] = {}
+    for room, values in record.config.items():
+        if kept := {key: value for key, value in values.items() if key in spec.config.get(room, {})}:
+            config[room] = kept
     renamed = gm.meta.get(RENAMED, {})
     record.inputs = [msgspec.structs.replace(item, name=renamed.get(item.name, item.name)) for item in record.inputs]
-    record = msgspec.structs.replace(record, config={room: values for room, values in kept.items() if values})
+    record = msgspec.structs.replace(record, config=config)
     if any(fake_of(node) is None for node in gm.graph.nodes if node.op == "placeholder"):
         fakes, mode = shared_fakes(gm, inputs, dynamic=False)
+        key = "example_value" if spec.stage in FULL_STAGES else "val"
         with in_force(spec), mode:
-            Renewing(gm, "example_value" if spec.stage in FULL_STAGES else "val").run(
-                *fakes, enable_io_processing=False
-            )
-    live.save_graph(
-        gm,
-        inputs,
-        payload["out"],
-        like=record,
-        stage=spec.stage,
-        compile_kwargs=spec.compile_kwargs,
-        ambient=spec.ambient,
-    )
+            Renewing(gm, key).run(*fakes, enable_io_processing=False)
+    entered: dict[str, Any] = {name: getattr(spec, name) for name in ("stage", "compile_kwargs", "ambient")}
+    live.save_graph(gm, inputs, payload["out"], like=record, **entered)
     reported = {"recorded_at": record.stage} if spec.stage != record.stage else {}
     return {"nodes": node_count(gm), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec) | reported}
 
@@ -205,34 +198,22 @@ def cut(payload: dict[str, Any]) -> dict[str, Any]:
     mark("eager")
     work, wanted = Path(payload["work"]), set(payload["names"])
     case = _whole(Case.at(payload["case"]), payload)
-    atoms = (
-        keep_fakes(case, work)
-        if payload["made_up"]
-        else keep_values(case, work, seed=payload["seed"], running=work / RUNNING)
-    )
+    atoms = _kept(case, payload)
     keep = {atoms.of_node[name] for name in wanted & atoms.of_node.keys()}
     kept = {name for atom in keep for name in atoms.nodes[atom]}
     behind = [node.name for node in case.gm.graph.nodes if node.name in wanted and node.name not in atoms.order]
     if behind:
         last = next(reversed([name for name in atoms.order if name in atoms.of_node]))
-        raise NoGraphError(
-            f"cannot cut {behind[0]}", f"eager itself raises at {last}, an earlier node", f"end at {last} or before"
-        )
+        why = f"eager itself raises at {last}, an earlier node"
+        raise NoGraphError(f"cannot cut {behind[0]}", why, f"end at {last} or before")
     if not keep:
-        raise NoGraphError(
-            "there is nothing to cut out",
-            "inputs, outputs and sizes compute nothing",
-            "name a node that computes a tensor",
-        )
+        why = "inputs, outputs and sizes compute nothing"
+        raise NoGraphError("there is nothing to cut out", why, "name a node that computes a tensor")
     mark("build")
     values = load_values(work, mode_of(case.gm, case.inputs) if payload["made_up"] else None)
-    read_outside = [
-        node.name
-        for node in case.gm.graph.nodes
-        if node.name in kept
-        and any(user.name not in kept for user in node.users)
-        and any(True for _ in leaves(values.tree(node.name)))
-    ]
+    own = [node for node in case.gm.graph.nodes if node.name in kept]
+    read_outside = [node.name for node in own if any(user.name not in kept for user in node.users)]
+    read_outside = [name for name in read_outside if any(True for _ in leaves(values.tree(name)))]
     random = sorted(name for atom in atoms.random if atom in keep for name in atoms.nodes[atom])
     returned = frozenset(atoms.positions(read_outside)) if read_outside else None
     with settings(case.spec.config) as lost:
@@ -240,9 +221,8 @@ def cut(payload: dict[str, Any]) -> dict[str, Any]:
     try:
         reported = emit(payload | {"candidate": Candidate(frozenset(keep), returned=returned).to_json()})
     except Invalid as error:
-        raise NoGraphError(
-            "these nodes make no graph of their own", str(error), "include the nodes between them"
-        ) from error
+        fix = "include the nodes between them"
+        raise NoGraphError("these nodes make no graph of their own", str(error), fix) from error
     came = sorted(kept - wanted, key=atoms.order.index)
     size = {key: reported[key] for key in ("nodes", "input_bytes")}
     return size | {"kept": len(kept), "came": came, "random": random, "notes": notes}
@@ -252,10 +232,8 @@ def _load(case: Case, payload: dict[str, Any]) -> Live:
     """A candidate of a case; the case itself where there is none. Raises Invalid."""
     if payload["candidate"] is None:
         return _whole(case, payload)
-    candidate = Candidate.from_json(payload["candidate"])
-    whole = loaded = part_of(
-        case, Path(payload["work"]), candidate.keep, bypass=candidate.bypass, returned=candidate.returned
-    )
+    candidate, work = Candidate.from_json(payload["candidate"]), Path(payload["work"])
+    whole = loaded = part_of(case, work, candidate.keep, bypass=candidate.bypass, returned=candidate.returned)
     for edit in candidate.edits:
         try:
             with in_force(loaded.spec), _mode(payload, whole):
@@ -284,10 +262,9 @@ def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> O
     slow, large = payload.get("slower_than"), payload.get("memory_over")
     peak = PeakMemory()
     watch = watch if large is None else peak.watched
+    more: dict[str, Any] = {"seed": payload["seed"], "watch": watch, "lean": payload.get("lean", "")}
     with nullcontext() if slow is None else empty_code_cache():
-        outcome = judge(
-            case, payload["rung"], payload["check"], seed=payload["seed"], watch=watch, lean=payload.get("lean", "")
-        )
+        outcome = judge(case, payload["rung"], payload["check"], **more)
     if outcome.signature is not None or not outcome.ok or outcome.verdict.skipped:
         return outcome
     took, most = "", ""

@@ -73,9 +73,8 @@ def ls(
         return
     if stages and (explain or times or follow):
         option = "--why" if explain else "--time" if times else "--follow"
-        raise OptionsExcludeError(
-            f"--stages and {option} cannot be used together", f"{option} has rows of its own", "leave one out"
-        )
+        what = f"--stages and {option} cannot be used together"
+        raise OptionsExcludeError(what, f"{option} has rows of its own", "leave one out")
     if follow:
         _follow(run, words, explain=explain, as_json=as_json)
         return
@@ -93,19 +92,15 @@ def ls(
 def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> None:
     from ..browse.listing import Following, lines_until_end
 
+    listing = f"graphdbg ls {shlex.quote(text)}"
     if as_json or words or explain:
-        option = "--json" if as_json else "--filter" if words else "--why"
-        why_not = (
-            "a JSON document needs the whole run, and a followed run still grows"
-            if as_json
-            else "it needs the whole run"
-        )
-        instead = f"leave --follow out: graphdbg ls {shlex.quote(text)} {option}"
+        option, why_not = "--filter" if words else "--why", "it needs the whole run"
+        if as_json:
+            option, why_not = "--json", "a JSON document needs the whole run, and a followed run still grows"
+        instead = f"leave --follow out: {listing} {option}"
         raise OptionsExcludeError(f"--follow and {option} cannot be used together", why_not, instead)
     if Path(text).is_file():
-        raise WrongKindError(
-            f"cannot follow {text}", "a packed run does not grow", f"list it: graphdbg ls {shlex.quote(text)}"
-        )
+        raise WrongKindError(f"cannot follow {text}", "a packed run does not grow", f"list it: {listing}")
     run = Following(Path(text))
     try:
         for line in lines_until_end(run, time.sleep):
@@ -117,7 +112,7 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
     if run.state == "vanished":
         raise UnreadableError(f"cannot follow {text}", "the folder is gone")
     if run.state == "ended":
-        say(f"{text} has ended: {counted(len(run.rows), 'graph')}; next: graphdbg ls {shlex.quote(text)}")
+        say(f"{text} has ended: {counted(len(run.rows), 'graph')}; next: {listing}")
 
 
 def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: bool) -> None:
@@ -127,43 +122,28 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
     if wanted:
         from ..browse.listing import matches
 
-        rows = [
-            row for row in rows if matches(f"{row.id} {row.stage} {_status(row)} {row.error or ''}".lower(), wanted)
-        ]
-        shown = [
-            compiled
-            for compiled in compiles
-            if matches(f"{compiled.words()} {_status(compiled.worst)}".lower(), wanted)
-        ]
+        texts = [f"{row.id} {row.stage} {_status(row)} {row.error or ''}".lower() for row in rows]
+        rows = [row for row, said in zip(rows, texts, strict=True) if matches(said, wanted)]
+        texts = [f"{compiled.words()} {_status(compiled.worst)}".lower() for compiled in compiles]
+        shown = [compiled for compiled, said in zip(compiles, texts, strict=True) if matches(said, wanted)]
         counts = f"{len(shown)} of {counted(len(compiles), 'compile')}"
         say(counts if compiles else f"{len(rows)} of {counted(len(run.rows), 'graph')}")
         compiles = shown
     for sentence in run.damage:
         say(f"note: {sentence}")
     if as_json:
-        ends = [ending.fixed() for ending in deaths.endings(run.processes)]
-        left = dict(index.left_out(run.processes))
-        emit(
-            {
-                "run": text,
-                "graphs": [row.fixed() for row in rows],
-                "processes": ends,
-                "left_out": left,
-                **run.inputs_json,
-            },
-            as_json=True,
-            next=next_of(text, run),
-        )
+        ends, left = [end.fixed() for end in deaths.endings(run.processes)], dict(index.left_out(run.processes))
+        facts = {"run": text, "graphs": [row.fixed() for row in rows], "processes": ends, "left_out": left}
+        emit(facts | run.inputs_json, as_json=True, next=next_of(text, run))
         return
     if compiles:
         emit(compile_table(compiles), as_json=False)
     elif rows and stages:
-        emit(graph_table(rows), as_json=False)
+        emit(render(*graph_cells(rows), terminal=on_terminal()), as_json=False)
     left_out = index.left_out_text(index.left_out(run.processes))
     first_errors = [_first_seen_text(text, run, compiled) for compiled in why.first_found(run.processes)]
-    for line in filter(
-        None, (run.of_a_trace, *deaths.lines(run.processes), *first_errors, left_out, why.hint(text, run.processes))
-    ):
+    lines = [run.of_a_trace, *deaths.lines(run.processes), *first_errors, left_out, why.hint(text, run.processes)]
+    for line in filter(None, lines):
         say(line)
     say(_summary(text, run))
 
@@ -171,33 +151,18 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
 def compile_table(compiles: list[Compiled]) -> str:
     """One line per compile, and below it, indented, what failed, died or hangs."""
     width = shutil.get_terminal_size().columns if on_terminal() else _WIDTH
-    columns = [
-        Column("compile", style="bold"),
-        Column("status", style=STATUS_STYLE),
-        Column("stages"),
-        Column("nodes", right=True),
-        Column("seconds", right=True),
-        Column("function", style="green"),
-    ]
+    columns = [Column("compile", style="bold"), Column("status", style=STATUS_STYLE), Column("stages")]
+    columns += [Column("nodes", right=True), Column("seconds", right=True)]
     cells = [
-        [
-            compiled.id,
-            _status(compiled.worst),
-            compiled.stages,
-            "" if compiled.nodes is None else str(compiled.nodes),
-            "" if compiled.seconds is None else f"{compiled.seconds:.2f}",
-            "",
-        ]
-        for compiled in compiles
+        (row.id, _status(row.worst), row.stages, _number(row.nodes), _number(row.seconds, ".2f")) for row in compiles
     ]
     gap = 3 if on_terminal() else 2
-    taken = sum(
-        max(map(len, (column.title, *texts))) + gap for column, *texts in zip(columns[:-1], *cells, strict=False)
-    )
-    for row, compiled in zip(cells, compiles, strict=True):
-        row[-1] = compiled.function(max(_LEAST, width - taken))
+    taken = sum(max(map(len, (column.title, *texts))) + gap for column, *texts in zip(columns, *cells, strict=True))
+    functions = [compiled.function(max(_LEAST, width - taken)) for compiled in compiles]
+    rows = [(*row, function) for row, function in zip(cells, functions, strict=True)]
     styles = ["red" if compiled.bad else "" for compiled in compiles]
-    lines = render(columns, cells, terminal=on_terminal(), styles=styles).rstrip("\n").split("\n")
+    columns.append(Column("function", style="green"))
+    lines = render(columns, rows, terminal=on_terminal(), styles=styles).rstrip("\n").split("\n")
     head = len(lines) - len(cells)
     table_lines = lines[:head]
     for line, compiled in zip(lines[head:], compiles, strict=True):
@@ -206,14 +171,15 @@ def compile_table(compiles: list[Compiled]) -> str:
     return "\n".join(table_lines)
 
 
+def _number(value: float | None, form: str = "") -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
 def _list_times(text: str, run: Run, as_json: bool) -> None:
     compiles, slow = of_run(run), shlex.join(["graphdbg", "triage", text, "--symptom", "slow"])
     if as_json:
-        emit(
-            {"run": text, "compiles": [msgspec.to_builtins(compiled) for compiled in compiles], **run.inputs_json},
-            as_json=True,
-            next=[slow] if compiles else [shlex.join(["graphdbg", "ls", text, "--why"])],
-        )
+        after = slow if compiles else shlex.join(["graphdbg", "ls", text, "--why"])
+        emit({"run": text, "compiles": msgspec.to_builtins(compiles), **run.inputs_json}, as_json=True, next=[after])
         return
     if not compiles:
         say(f"no compile of {text} gave a graph; why: graphdbg ls {shlex.quote(text)} --why")
@@ -229,38 +195,20 @@ def _first_seen_text(text: str, run: Run, first: why.FirstSeen) -> str:
     """What `--when` saw first, and where it comes from if that is known."""
     name = next((row.id for row in run.rows if (row.process, row.local) == (first.process, first.graph)), "")
     code, _, reason = last_verdicts(run).get(name, (0, "", ""))
-    return (
-        f"{first.message}{f': {reason}' if code == 1 and reason else f'; where: graphdbg triage {shlex.quote(text)}'}"
-    )
-
-
-def graph_table(rows: list[index.ListedGraph]) -> str:
-    """One line per graph."""
-    return render(*graph_cells(rows), terminal=on_terminal())
+    known = code == 1 and reason
+    return f"{first.message}: {reason}" if known else f"{first.message}; where: graphdbg triage {shlex.quote(text)}"
 
 
 def graph_cells(rows: list[index.ListedGraph]) -> tuple[list[Column], list[tuple[str, ...]]]:
     """The columns and the cells of a table with one line per graph."""
-    columns = [
-        Column("id", style="bold"),
-        Column("stage"),
-        Column("nodes", right=True),
-        Column("status", style=STATUS_STYLE),
-        Column("seconds", right=True),
-        Column("error", style="red", fold=True),
-    ]
-    cells = [
-        (
-            row.id,
-            f"{row.stage} ({one_line(row.word, 40)})" if row.word not in ("", row.stage) else row.stage,
-            "" if row.nodes is None else str(row.nodes),
-            _status(row),
-            "" if row.seconds is None else f"{row.seconds:.2f}",
-            one_line(row.error or ""),
-        )
-        for row in rows
-    ]
-    return columns, cells
+    columns = [Column("id", style="bold"), Column("stage"), Column("nodes", right=True)]
+    columns += [Column("status", style=STATUS_STYLE), Column("seconds", right=True)]
+    cells: list[tuple[str, ...]] = []
+    for row in rows:
+        stage = f"{row.stage} ({one_line(row.word, 40)})" if row.word not in ("", row.stage) else row.stage
+        numbers = _number(row.nodes), _status(row), _number(row.seconds, ".2f")
+        cells.append((row.id, stage, *numbers, one_line(row.error or "")))
+    return [*columns, Column("error", style="red", fold=True)], cells
 
 
 def _status(row: index.ListedGraph) -> str:
@@ -276,46 +224,28 @@ def _summary(text: str, run: Run) -> str:
     rows = run.rows
     if not rows:
         return f"{text} holds no graphs: {why_none(run.processes)}"
-    failed = [row for row in rows if row.status == "failed"]
-    lost = [row for row in rows if row.lost]
-    compiles = len({row.id.partition("/")[0] for row in rows})
-    parts = [
-        f"{counted(len(rows), 'graph')} in {counted(compiles, 'compile')} of {counted(len(run.processes), 'process')}"
-    ]
-    if failed:
-        parts.append(f"{len(failed)} failed")
-    if lost:
-        parts.append(f"{len(lost)} in flight when the process died")
+    failed, lost = sum(row.status == "failed" for row in rows), sum(row.lost for row in rows)
+    compiles = counted(len({row.id.partition("/")[0] for row in rows}), "compile")
+    parts = [f"{counted(len(rows), 'graph')} in {compiles} of {counted(len(run.processes), 'process')}"]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{lost} in flight when the process died"] if lost else []
     return "; next: ".join([", ".join(parts), *next_of(text, run)])
 
 
 def _list_graph(text: str, graph: SavedGraph, as_json: bool) -> None:
-    row: dict[str, Any] = {
-        "id": graph.id,
-        "process": graph.process,
-        "rank": graph.rank,
-        "stage": graph.stage,
-        "nodes": len(graph.table),
-        "status": graph.status,
-        "error": graph.error,
-        "seconds": graph.seconds,
-    }
+    names = ("id", "process", "rank", "stage", "nodes", "status", "error", "seconds")
+    row = {name: len(graph.table) if name == "nodes" else getattr(graph, name) for name in names}
+    run = graph.run
     if as_json:
-        name = graph.run.name if graph.run else text
-        emit(
-            {"run": name, "graphs": [row]} | (graph.run.inputs_json if graph.run else {}),
-            as_json=True,
-            next=[shlex.join(["graphdbg", "show", text])],
-        )
+        facts = {"run": run.name if run else text, "graphs": [row]} | (run.inputs_json if run else {})
+        emit(facts, as_json=True, next=[shlex.join(["graphdbg", "show", text])])
         return
     columns = [Column(title) for title in ("id", "stage", "nodes", "status")]
     emit(render(columns, [[str(row[column.title]) for column in columns]], terminal=on_terminal()), as_json=False)
-    known = next((listed for listed in graph.run.rows if listed.id == graph.id), None) if graph.run else None
+    known = next((listed for listed in run.rows if listed.id == graph.id), None) if run else None
     if known is not None and known.stack:
-        emit(
-            "\n".join([f"{_status(known)}; its stack, innermost last:", *(f"  {listed}" for listed in known.stack)]),
-            as_json=False,
-        )
+        lines = [f"{_status(known)}; its stack, innermost last:", *(f"  {line}" for line in known.stack)]
+        emit("\n".join(lines), as_json=False)
 
 
 def _list_runs(as_json: bool) -> None:
@@ -326,52 +256,26 @@ def _list_runs(as_json: bool) -> None:
         except GraphdbgError as error:
             say(f"note: {error.said}")
     if as_json:
-        named = [
-            listed_run["run"]
-            for listed_run in sorted(listed, key=lambda listed_run: listed_run["failed"], reverse=True)
-        ]
-        emit(
-            {"runs": listed},
-            as_json=True,
-            next=[shlex.join(["graphdbg", "ls", listed_run]) for listed_run in named[:1]] or [_RECORD],
-        )
+        worst = sorted(listed, key=lambda row: row["failed"], reverse=True)[:1]
+        look = [shlex.join(["graphdbg", "ls", row["run"]]) for row in worst]
+        emit({"runs": listed}, as_json=True, next=look or [_RECORD])
         return
     if not listed:
         say(f"no runs here: record one with `{_RECORD}`, or name one: graphdbg ls RUN")
         return
-    columns = [
-        Column("run", style="bold"),
-        Column("started"),
-        Column("processes", right=True),
-        Column("graphs", right=True),
-        Column("failed", right=True, style="red"),
-        Column("command"),
-    ]
+    columns = [Column("run", style="bold"), Column("started"), Column("processes", right=True)]
+    columns += [Column("graphs", right=True), Column("failed", right=True, style="red"), Column("command")]
     cells = [
-        (
-            row["run"],
-            _when(row["started"]),
-            str(row["processes"]),
-            str(row["graphs"]),
-            str(row["failed"]),
-            one_line(" ".join(row["command"]), 60),
-        )
-        for row in listed
+        {**row, "started": _when(row["started"]), "command": one_line(" ".join(row["command"]), 60)} for row in listed
     ]
-    emit(render(columns, cells, terminal=on_terminal()), as_json=False)
+    emit(render(columns, [[*map(str, row.values())] for row in cells], terminal=on_terminal()), as_json=False)
 
 
 def _run_row(path: Path) -> dict[str, Any]:
     run = open_run(path)
-    bad = sum(row.status == "failed" or row.lost for row in run.rows)
-    return {
-        "run": str(path),
-        "started": run.record.started,
-        "processes": len(run.processes),
-        "graphs": len(run.rows),
-        "failed": bad,
-        "command": run.record.command,
-    }
+    bad, record = sum(row.status == "failed" or row.lost for row in run.rows), run.record
+    counts = {"processes": len(run.processes), "graphs": len(run.rows), "failed": bad}
+    return {"run": str(path), "started": record.started, **counts, "command": record.command}
 
 
 def _when(started: float) -> str:

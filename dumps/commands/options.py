@@ -20,13 +20,8 @@ Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 def json_option(help: str = "Print one JSON document.") -> Declared:
     """`--json`, which the command gets as `as_json`, and `--full`, which `emit` reads."""
-    whole = click.option(
-        "--full",
-        is_flag=True,
-        expose_value=False,
-        callback=keep_full,
-        help="With --json: all of it, where it has more than 6 kB.",
-    )
+    of_full = "With --json: all of it, where it has more than 6 kB."
+    whole = click.option("--full", is_flag=True, expose_value=False, callback=keep_full, help=of_full)
     return lambda command: click.option("--json", "as_json", is_flag=True, help=help)(whole(command))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,22 +52,17 @@ def pack(run: str, output: str | None, tensors: bool, source: bool, preview: boo
     out = Path(output) if output else Path(f"{folder_of_run.name}.graphdbg.zip")
     from ..pack import making
 
-    if preview:
-        with temporary.folder("graphdbg-preview-") as folder:
-            packed = making.pack(folder_of_run, folder / out.name, tensors=tensors, source=source)
-            packed.file = out
-            _warn(packed)
-            again = [shlex.join(["graphdbg", "pack", run, "-o", str(out)])]
-            table = making.table(packed.rows, terminal=on_terminal())
-            emit(_document(packed) if as_json else table, as_json=as_json, next=again)
-        return LEAK_EXIT if packed.leaks else 0
-    packed = making.pack(folder_of_run, out, tensors=tensors, source=source)
-    _warn(packed)
-    _say_packed(packed)
-    if as_json:
-        emit(_document(packed), as_json=True, next=[] if packed.is_page else [shlex.join(["graphdbg", "ls", str(out)])])
-    else:
-        emit(making.table(packed.rows, terminal=on_terminal()), as_json=False)
+    with temporary.folder("graphdbg-preview-") if preview else nullcontext(out.parent) as folder:
+        packed = making.pack(folder_of_run, folder / out.name, tensors=tensors, source=source)
+        packed.file = out
+        _warn(packed)
+        if not preview:
+            _say_packed(packed)
+        again = ["graphdbg", "pack", run, "-o", str(out)] if preview else ["graphdbg", "ls", str(out)]
+        after = [] if packed.is_page and not preview else [shlex.join(again)]
+        table = making.table(packed.rows, terminal=on_terminal())
+        emit(_document(packed) if as_json else table, as_json=as_json, next=after)
+    if not (preview or as_json):
         emit(str(out), as_json=False)
     return LEAK_EXIT if packed.leaks else 0
 
@@ -78,9 +74,8 @@ def _resolved(text: str) -> Path:
         return path.resolve() if path.name in ("", "..") else path
     target = resolve(text)
     if not isinstance(target, Run):
-        raise WrongKindError(
-            f"{text} is one graph", "pack takes a whole run", f"for one graph: graphdbg report {shlex.quote(text)}"
-        )
+        fix = f"for one graph: graphdbg report {shlex.quote(text)}"
+        raise WrongKindError(f"{text} is one graph", "pack takes a whole run", fix)
     return target.path
 
 
@@ -95,10 +90,8 @@ def _warn(packed: Packed) -> None:
     for leak in packed.leaks[:_MOST]:
         say(f"STILL THERE: {leak.what} {leak.text!r} in {leak.member}")
     if packed.leaks:
-        say(
-            f"{counted(len(packed.leaks), 'trace is', 'traces are')} left in {packed.file}: look there "
-            "before you send it"
-        )
+        traces = counted(len(packed.leaks), "trace is", "traces are")
+        say(f"{traces} left in {packed.file}: look there before you send it")
     for word in packed.random[:_MOST]:
         say(f"looks random, make sure that it is not a credential: {word}")
 
@@ -126,12 +119,7 @@ def _say_packed(packed: Packed) -> None:
 
 
 def _document(packed: Packed) -> dict[str, object]:
-    return {
-        "file": str(packed.file),
-        "graphs": packed.graphs,
-        "unreadable": packed.unreadable,
-        "not_searched": packed.not_searched,
-        "random": packed.random,
-        "rows": [dict(zip(("what", "kept", "changed", "left_out"), row, strict=True)) for row in packed.rows],
-        "leaks": [{"member": leak.member, "what": leak.what, "text": leak.text} for leak in packed.leaks],
-    }
+    plain = {name: getattr(packed, name) for name in ("graphs", "unreadable", "not_searched", "random")}
+    rows = [dict(zip(("what", "kept", "changed", "left_out"), row, strict=True)) for row in packed.rows]
+    leaks = [{"member": leak.member, "what": leak.what, "text": leak.text} for leak in packed.leaks]
+    return {"file": str(packed.file), **plain, "rows": rows, "leaks": leaks}

@@ -113,17 +113,8 @@ def _show_near(about: About, index: int, hops: int, head: dict[str, Any], as_jso
         chosen, count = near.around(about.view, index, hops)
         names, inside = about.view.table.name, set(chosen)
         edges = [[names[used], names[at]] for at in chosen for used in about.view.inputs(at) if used in inside]
-        emit(
-            {
-                **head,
-                "around": names[index],
-                "hops": hops,
-                "within": count,
-                "nodes": [names[at] for at in chosen],
-                "edges": edges,
-            },
-            as_json=True,
-        )
+        near_it = {"around": names[index], "hops": hops, "within": count, "nodes": [names[at] for at in chosen]}
+        emit({**head, **near_it, "edges": edges}, as_json=True)
         return
     width = max(_WIDTH, shutil.get_terminal_size().columns) if on_terminal() else _WIDTH
     text = sheet.text(about.near(index, hops, width))
@@ -139,6 +130,7 @@ def _all(about: About, index: int) -> dict[str, Any]:
     partners, why = about.partners(index)
     source = about.source(index)
     lines = [str(line) for line in source.lines] if source.language else []
+    near_it = lines[max(0, source.top - _AROUND_LINE) : source.top + _AROUND_LINE + 1]
     return {
         **about.of(index).fixed(),
         "partners": [{"graph": row.graph, "name": row.name, "how": row.how} for row in partners],
@@ -148,11 +140,5 @@ def _all(about: About, index: int) -> dict[str, Any]:
             for graph, use in about.uses(index)
         ],
         "stages": [msgspec.to_builtins(row) for row in about.related.of(about.view, index)],
-        "source": {
-            "path": source.path,
-            "line": source.top + 1,
-            "lines": lines[max(0, source.top - _AROUND_LINE) : source.top + _AROUND_LINE + 1],
-        }
-        if lines
-        else None,
+        "source": {"path": source.path, "line": source.top + 1, "lines": near_it} if lines else None,
     }

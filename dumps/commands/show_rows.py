@@ -48,9 +48,7 @@ class RowOptions:
     @property
     def any(self) -> bool:
         """Whether any of them was given."""
-        return any(
-            value is not None for value in (self.filter, self.sort, self.columns, self.fold, self.find, self.nodes)
-        )
+        return self != RowOptions()
 
 
 def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], as_json: bool) -> None:
@@ -64,9 +62,8 @@ def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], a
         why = "folding keeps the order of the graph"
         raise OptionsExcludeError("--fold and --sort cannot be used together", why, "leave one out")
     if options.fold is not None and options.nodes is not None:
-        raise OptionsExcludeError(
-            "--fold and --nodes cannot be used together", "--fold shows modules in place of nodes", "leave one out"
-        )
+        why = "--fold shows modules in place of nodes"
+        raise OptionsExcludeError("--fold and --nodes cannot be used together", why, "leave one out")
     view = finish(loading(saved))
     if (chosen and any(column.key == "kernel" for column in chosen)) or "kernel:" in (options.filter or ""):
         view.kernels = kernel_column(saved, view)
@@ -135,20 +132,12 @@ def _json(selection: Selection, row: int) -> dict[str, Any]:
     if row < 0:
         assert selection.groups is not None
         inside = selection.inside(~row)
-        return {
-            "module": selection.groups.labels[~row],
-            "first": selection.groups.starts[~row],
-            "nodes": len(inside),
-            "size_bytes": sum(view.table.size_bytes[node] or 0 for node in inside),
-            "flops": sum(view.flops(node) or 0 for node in inside),
-        }
-    fields = {
-        **node_json(view.table.row(row), view.table),
-        "contiguous": not view.strided(row),
-        "flops": view.flops(row),
-        "module": view.module(row),
-    }
-    return {**fields, "kernel": view.kernels.get(row, "")} if view.kernels else fields
+        groups, size = selection.groups, sum(view.table.size_bytes[node] or 0 for node in inside)
+        sums = {"nodes": len(inside), "size_bytes": size, "flops": sum(view.flops(node) or 0 for node in inside)}
+        return {"module": groups.labels[~row], "first": groups.starts[~row], **sums}
+    more = {"contiguous": not view.strided(row), "flops": view.flops(row), "module": view.module(row)}
+    more |= {"kernel": view.kernels.get(row, "")} if view.kernels else {}
+    return node_json(view.table.row(row), view.table) | more
 
 
 def node_json(row: NodeRow, table: Table) -> dict[str, Any]:

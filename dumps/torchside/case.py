@@ -8,6 +8,7 @@ For example: `save_graph(torch.export.export(model, (x,)), (), "case")` keeps th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +23,7 @@ from ..schema import Ambient, ConstValue, GraphRecord, InputRecord
 from ..tensors import TensorStore
 from ..wording import counted
 from . import torch_private as t
-from .encode import CARRY, encode
+from .encode import CARRY, carried_of, encode
 from .observed import observe
 
 _ROLES = {
@@ -78,8 +79,7 @@ def describe(
     from."""
     carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
     if like is not None:
-        names = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "inputs", "definitions")
-        carry = {name: getattr(like, name) for name in names}
+        carry = carried_of(like)
     stage = str(stage or carry.get("stage") or guess_stage(gm))
     record = encode(
         gm,
@@ -142,36 +142,31 @@ def parts(
 
 
 def _input(kind: str, target: str | None, index: int) -> Any:
-    home = t.optional("descriptors", object)
     if kind in ("PARAMETER", "BUFFER"):
-        return _made(home, "ParamAOTInput" if kind == "PARAMETER" else "BufferAOTInput", target)
-    return _made(home, "PlainAOTInput", index) if kind == "USER_INPUT" else None
+        return _made("ParamAOTInput" if kind == "PARAMETER" else "BufferAOTInput", target)
+    return _made("PlainAOTInput", index) if kind == "USER_INPUT" else None
 
 
 def _outputs(signature: Any) -> list[Any]:
     """What each output is. Gradients of a training program and tokens are not described."""
-    home = t.optional("descriptors", object)
-    users = [
-        spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT" and hasattr(spec.arg, "name")
-    ]
+    given = [spec.arg for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
+    users = [argument.name for argument in given if hasattr(argument, "name")]
     descriptors: list[Any] = []
-    count = 0
+    places = itertools.count()
     for spec in signature.output_specs:
-        kind = spec.kind.name
-        if kind in _MUTATIONS:
-            name = _MUTATIONS[kind]
-            written = _made(home, name, spec.target) if name else _made(home, "PlainAOTInput", users.index(spec.target))
-            descriptors.append(_made(home, "InputMutationAOTOutput", written))
+        kind, made = spec.kind.name, None
+        if name := _MUTATIONS.get(kind):
+            made = _made("InputMutationAOTOutput", _made(name, spec.target))
+        elif kind in _MUTATIONS:
+            made = _made("InputMutationAOTOutput", _made("PlainAOTInput", users.index(spec.target)))
         elif kind in ("USER_OUTPUT", "LOSS_OUTPUT"):
-            descriptors.append(_made(home, "PlainAOTOutput", count))
-            count += 1
-        else:
-            descriptors.append(None)
+            made = _made("PlainAOTOutput", next(places))
+        descriptors.append(made)
     return descriptors
 
 
-def _made(home: Any, name: str, value: Any) -> Any:
-    kind = getattr(home, name, None)
+def _made(name: str, value: Any) -> Any:
+    kind = getattr(t.optional("descriptors", object), name, None)
     return None if kind is None or value is None else kind(value)
 
 

@@ -10,6 +10,7 @@ torch.Size([16, 8])
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -31,7 +32,7 @@ from ..tensors import TensorSink
 from ..wording import error_line
 from . import definitions, leaf_modules, targets
 from .arguments import ArgumentReader
-from .encode import CARRIED_VALUE, CARRY, GROUPS
+from .encode import CARRIED_VALUE, CARRY, GROUPS, VALUE_KEYS, carried_of
 from .make_inputs import stand_in
 from .node_meta import MetaReader
 from .storages import StorageReader
@@ -64,16 +65,7 @@ class Decoder:
         except RefusedError as error:
             raise type(error)(error.what, error.why, error.fix or _instead(self.record)) from error.__cause__
         record = self.record
-        gm.meta[CARRY] |= {
-            "id": record.id,
-            "stage": record.stage,
-            "compile_id": record.compile_id,
-            "compile_kwargs": record.compile_kwargs,
-            "ambient": record.ambient,
-            "config": record.config,
-            "definitions": record.definitions,
-            "inputs": record.inputs,
-            "versions": record.versions,
+        gm.meta[CARRY] |= carried_of(record) | {
             "symbols": self.symbols,
             "has_shape_env": bool(record.shape_env or record.symbols),
             "originals": self.originals,
@@ -96,11 +88,8 @@ class Decoder:
             _install(root, path, tensors[path], where)
         arguments = ArgumentReader(self.values, self.record.strings, self.originals, tensors)
         for path, module in body.modules.items():
-            place = f"{where}: module {path}"
-            live = leaf_modules.build(
-                module, arguments, lambda stored, path=path: self.storages.load(stored, path), place
-            )
-            _install(root, path, live, where)
+            load = partial(self.storages.load, name=path)
+            _install(root, path, leaf_modules.build(module, arguments, load, f"{where}: module {path}"), where)
         meta = MetaReader(arguments, fake=fake)
         graph = Graph()
         for record in body.nodes:
@@ -111,9 +100,8 @@ class Decoder:
                 self._value(node, record, body, meta, fake, f"{where}: node {record.name}")
         gm = _module(root, graph, where)
         meta.module(gm, body.meta, where)
-        gm.meta[CARRY] = {
-            key: body.meta[key] for key in ("value_key", "tensor_meta", GROUPS, names.NAMES) if key in body.meta
-        }
+        kept = ("value_key", "tensor_meta", GROUPS, names.NAMES)
+        gm.meta[CARRY] = {key: body.meta[key] for key in kept if key in body.meta}
         return gm
 
     def _node(
@@ -174,10 +162,7 @@ class Decoder:
     def _value(
         self, node: torch.fx.Node, record: NodeRecord, body: GraphBody, meta: MetaReader, fake: bool, where: str
     ) -> None:
-        if not fake:
-            node.meta[CARRIED_VALUE] = record.value
-            return
-        if record.op != "placeholder" and _is_opaque(record.value):
+        if not fake or (record.op != "placeholder" and _is_opaque(record.value)):
             node.meta[CARRIED_VALUE] = record.value
             return
         key = "example_value" if body.meta.get("value_key") == "example_value" else "val"
@@ -189,9 +174,7 @@ class Decoder:
         except EnvironmentLackError:
             if record.op == "placeholder":
                 raise
-            node.meta[CARRIED_VALUE] = (
-                record.value
-            )  # an intermediate value that cannot be made is made again by propagation
+            node.meta[CARRIED_VALUE] = record.value  # an intermediate value is made again by propagation
             return
         if key == "val" and body.meta.get("tensor_meta"):
             meta.tensor_meta(node)
@@ -202,16 +185,8 @@ def fake_module(record: GraphRecord, tensors: TensorSink | None, where: str) -> 
     decoder = Decoder(record, tensors, where)
     gm = decoder.build(fake=True)
     gm.shape_env = decoder.symbols.env  # pyright: ignore
-    inputs: list[Any] = []
-    for node in gm.graph.nodes:
-        if node.op != "placeholder":
-            continue
-        for key in ("val", "example_value"):
-            if key in node.meta:
-                inputs.append(_as_number(node.meta[key]))
-                break
-        else:
-            inputs.append(None)
+    places = gm.graph.find_nodes(op="placeholder")
+    inputs = [next((_as_number(node.meta[key]) for key in VALUE_KEYS if key in node.meta), None) for node in places]
     return gm, inputs, decoder.values.mode
 
 
@@ -257,12 +232,7 @@ def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
         if not isinstance(owner, torch.nn.Module):
             raise DamagedError(where, f"the attribute {path!r} is inside a tensor")
     last, held = parts[-1], cast(Any, owner)
-    if (
-        hasattr(owner, last)
-        and last not in held._modules
-        and last not in held._parameters
-        and last not in held._buffers
-    ):
+    if hasattr(owner, last) and not any(last in own for own in (held._modules, held._parameters, held._buffers)):
         raise NameRefusedError(where, f"the attribute {path!r} would replace a part of torch.nn.Module")
     if isinstance(value, torch.nn.Parameter):
         owner.register_parameter(last, value)

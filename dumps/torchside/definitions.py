@@ -16,7 +16,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, cast
 
@@ -37,9 +37,8 @@ MODULE_PREFIX = "graphdbg_source_"
 def run(name: str, program: str, where: str, what: str, package: str = "") -> ModuleType:
     """The module. Raises RefusedError without trust, EnvironmentLackError where the program fails here."""
     if not trust.given():
-        raise UntrustedSourceError(
-            where, f"the dump holds source code for {what}", "read it, then add --trust to run it"
-        )
+        why = f"the dump holds source code for {what}"
+        raise UntrustedSourceError(where, why, "read it, then add --trust to run it")
     key = hashlib.sha256(f"{name}\n{program}".encode()).hexdigest()[:16]
     path = f"graphdbg-sources/{key}/{name}.py"
     linecache.cache[path] = (len(program), None, program.splitlines(keepends=True), path)
@@ -74,19 +73,15 @@ def of_record(
             definitions.append(definition)
             spaces -= set(definition.spaces)
     for module, file in _own_files() if spaces else ():
-        if (registered := spaces & _spaces_in(file)) and (cut_program := _cut(file, _spaces_in(file), ())) is not None:
-            definitions.append(
-                DefinitionRecord(
-                    module,
-                    file,
-                    cut_program.program,
-                    sorted(registered),
-                    missing=cut_program.missing,
-                    argv=command_words(),
-                )
-            )
+        if (registered := spaces & _spaces_in(file)) and (program := _cut(file, _spaces_in(file), ())) is not None:
+            definitions.append(_definition(module, file, program, sorted(registered)))
             spaces -= registered
     return [*definitions, *_of_settings(record, config)]
+
+
+def _definition(module: str, file: str, cut_program: CutProgram, spaces: Sequence[str] = ()) -> DefinitionRecord:
+    made, missing = cut_program.values, cut_program.missing
+    return DefinitionRecord(module, file, cut_program.program, [*spaces], made, missing, command_words())
 
 
 def _of_settings(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -> Iterator[DefinitionRecord]:
@@ -103,15 +98,8 @@ def _of_settings(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -
             if not wanted or own.partition(".")[0] in (*_RESERVED, "builtins"):
                 continue
             for module, file in sorted(_own_files(), key=lambda entry: (entry[0] not in SCRIPTS, entry[0] != own)):
-                if module in (own, *SCRIPTS) and (cut_program := _cut(file, (), ((setting, wanted),))) is not None:
-                    yield DefinitionRecord(
-                        module,
-                        file,
-                        cut_program.program,
-                        values=cut_program.values,
-                        missing=cut_program.missing,
-                        argv=command_words(),
-                    )
+                if module in (own, *SCRIPTS) and (program := _cut(file, (), ((setting, wanted),))) is not None:
+                    yield _definition(module, file, program)
                     break
 
 
@@ -212,9 +200,8 @@ def setting(name: str) -> tuple[bool, Any]:
 
 def refused(record: GraphRecord, target: str, error: EnvironmentLackError) -> EnvironmentLackError:
     """Why an operator of the graph is not registered here, and what to do."""
-    definition = next(
-        (definition for definition in record.definitions if target.partition(".")[0] in definition.spaces), None
-    )
+    space = target.partition(".")[0]
+    definition = next((known for known in record.definitions if space in known.spaces), None)
     if definition is None:
         return error
     name = os.path.basename(definition.file)  # noqa: PTH119

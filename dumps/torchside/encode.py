@@ -52,6 +52,14 @@ GROUPS = "process_groups"
 """Key in GraphBody.meta of the process groups that collectives name, so that a replay can make them."""
 
 
+_CARRIED = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "definitions", "inputs", "versions")
+
+
+def carried_of(record: GraphRecord) -> dict[str, Any]:
+    """What a module keeps of the record that it is loaded from, and a case of the one that it is like."""
+    return {name: getattr(record, name) for name in _CARRIED}
+
+
 def encode(
     gm: GraphModule,
     *,
@@ -75,14 +83,11 @@ def encode(
         body = encoder.whole()
         plain = encoder.plain.encode
         kwargs = {key: plain(_unboxed(value)) for key, value in (compile_kwargs or {}).items()}
-        settings = {
-            room: {key: plain(value) for key, value in values.items()} for room, values in (config or {}).items()
-        }
+        rooms = (config or {}).items()
+        settings = {room: {key: plain(value) for key, value in values.items()} for room, values in rooms}
         symbols, guards, shape_env = encoder.symbols.finish()
         kernels = encoder.kernels.finish() if "kernels" in vars(encoder) else []
-    inputs = [
-        known.get(name) or InputRecord(name) for name in (node.name for node in body.nodes if node.op == "placeholder")
-    ]
+    names = [node.name for node in body.nodes if node.op == "placeholder"]
     record = GraphRecord(
         format=FORMAT,
         id=id,
@@ -90,7 +95,7 @@ def encode(
         compile_id=compile_id,
         versions={"torch": str(torch.__version__)},
         graph=body,
-        inputs=inputs,
+        inputs=[known.get(name) or InputRecord(name) for name in names],
         symbols=symbols,
         guards=guards,
         shape_env=shape_env,
@@ -256,12 +261,9 @@ def _unboxed(value: Any) -> Any:
 def _process_groups(gm: GraphModule) -> Arg:
     """The groups by name, found in the arguments of functional collectives; None for a graph without, or where none of
     its names is known to this process. Does not communicate."""
-    facts_by_name: dict[str, Arg] = {}
-    for name in sorted(set(_group_names(gm))):
-        group = _group(name)
-        if group is not None:
-            facts_by_name[name] = _facts_of(group)
-    return {"dict": [[name, facts] for name, facts in facts_by_name.items()]} if facts_by_name else None
+    groups = ((name, _group(name)) for name in sorted(set(_group_names(gm))))
+    facts: list[Arg] = [[name, _facts_of(group)] for name, group in groups if group is not None]
+    return {"dict": facts} if facts else None
 
 
 def _group_names(gm: GraphModule) -> Iterator[str]:
@@ -285,10 +287,5 @@ def _group(name: str) -> Any:
 def _facts_of(group: Any) -> Arg:
     distributed = sys.modules["torch.distributed"]
     ranks = [int(rank) for rank in distributed.get_process_group_ranks(group)]
-    facts = [
-        ["backend", str(distributed.get_backend(group))],
-        ["ranks", ranks],
-        ["rank", int(distributed.get_rank())],
-        ["world_size", int(distributed.get_world_size())],
-    ]
-    return {"dict": facts}
+    of_all = [["rank", int(distributed.get_rank())], ["world_size", int(distributed.get_world_size())]]
+    return {"dict": [["backend", str(distributed.get_backend(group))], ["ranks", ranks], *of_all]}

@@ -43,12 +43,12 @@ class Base(NamedTuple):
 
 def bases_of(values: Sequence[Any]) -> dict[int, Base]:
     """Place -> what the tensor there is a view of to autograd; left out is what is no view."""
-    base_tensors = {
-        place: viewed(value)
-        for place, value in enumerate(values)
-        if type(value) is torch.Tensor or isinstance(value, t.FakeTensor)
-    }
-    return {place: Base.of(base) for place, base in base_tensors.items() if base is not None}
+    bases: dict[int, Base] = {}
+    for place, value in enumerate(values):
+        of_torch = type(value) is torch.Tensor or isinstance(value, t.FakeTensor)
+        if of_torch and (base := viewed(value)) is not None:
+            bases[place] = Base.of(base)
+    return bases
 
 
 def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int, Base] | None = None) -> list[Any]:
@@ -80,14 +80,10 @@ def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int,
         with torch.enable_grad():
             for place in members:
                 value, root = values[place], roots[key]
-                results[place] = (
-                    root if place == whole else root.as_strided(value.shape, value.stride(), value.storage_offset())
-                )
-    wholes = {
-        _place(tensor, Base.of(tensor)): tensor
-        for at, tensor in enumerate(results)
-        if at not in seen and _is_strided(tensor)
-    }
+                view = (value.shape, value.stride(), value.storage_offset())
+                results[place] = root if place == whole else root.as_strided(*view)
+    whole_ones = [tensor for at, tensor in enumerate(results) if at not in seen and _is_strided(tensor)]
+    wholes = {_place(tensor, Base.of(tensor)): tensor for tensor in whole_ones}
     for place, base in seen.items():
         key = _place(values[place], base)
         if key not in wholes:

@@ -87,9 +87,8 @@ def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any] | None:
             arguments[name] = getattr(module, _FLAGS[name]) is not None
         elif hasattr(module, name) and not (name == "mode" and isinstance(module, torch.nn.RNNBase)):
             value = getattr(module, name)
-            if isinstance(value, torch.Tensor) or value is parameter.default:
-                continue
-            arguments[name] = value
+            if not isinstance(value, torch.Tensor) and value is not parameter.default:
+                arguments[name] = value
     if kind is torch.nn.RNN:
         arguments["nonlinearity"] = module.nonlinearity
     try:
@@ -111,9 +110,8 @@ def _parameters(kind: type) -> dict[str, inspect.Parameter]:
         if "__init__" not in vars(base):
             continue
         parameters = inspect.signature(base.__init__).parameters
-        by_name |= {
-            name: item for name, item in parameters.items() if name not in _NOT_ARGUMENTS and name not in by_name
-        }
+        fresh = [name for name in parameters if name not in _NOT_ARGUMENTS and name not in by_name]
+        by_name |= {name: parameters[name] for name in fresh}
         if not any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters.values()):
             break
     return by_name
@@ -125,9 +123,8 @@ def build(
     """A live leaf module. Raises RefusedError for a class that is not on the list."""
     short = record.type.removeprefix("torch.nn.")
     if record.type == short or short not in CLASSES:
-        raise TargetRefusedError(
-            where, f"the module class {record.type!r} is not on the list of modules that a saved graph may hold"
-        )
+        why = f"the module class {record.type!r} is not on the list of modules that a saved graph may hold"
+        raise TargetRefusedError(where, why)
     kind = getattr(torch.nn, short, None)
     if kind is None:
         raise TorchLacksError(where, f"this torch has no torch.nn.{short}")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -63,28 +64,21 @@ def make(
     numbers, limits = numbers_and_bounds(record, seen)
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
     maker = _Maker(limits, numbers, StorageReader(tensors, where), seed, where, parameters)
-    tensors_made = [
-        stand_in_real(known.get(node.name))
-        if is_handed_through(record.graph, node)
-        else maker.input(node, known.get(node.name))
-        for node in placeholders
-    ]
+    tensors_made: list[Any] = []
+    for node in placeholders:
+        item, handed_through = known.get(node.name), is_handed_through(record.graph, node)
+        tensors_made.append(stand_in_real(item) if handed_through else maker.input(node, item))
     if record.stage not in _MODULE_STAGES:
         return tensors_made  # run without autograd
-    recorded_values = [value_of_input(node, known.get(node.name)) for node in placeholders]
-    came = [
-        place
-        for place, (value, tensor) in enumerate(zip(recorded_values, tensors_made, strict=True))
-        if isinstance(value, TensorValue)
-        and not value.leaf
-        and isinstance(tensor, torch.Tensor)
-        and tensor.requires_grad
-    ]
-    bases = {
-        place: _base(concrete(value.base, numbers, where), where)
-        for place, value in enumerate(recorded_values)
-        if isinstance(value, TensorValue) and value.base is not None
-    }
+    came: list[int] = []
+    bases: dict[int, Base] = {}
+    for place, (node, tensor) in enumerate(zip(placeholders, tensors_made, strict=True)):
+        value = value_of_input(node, known.get(node.name))
+        if isinstance(value, TensorValue):
+            if not value.leaf and isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+                came.append(place)
+            if value.base is not None:
+                bases[place] = _base(concrete(value.base, numbers, where), where)
     return computed(tensors_made, came, bases)
 
 
@@ -95,45 +89,35 @@ def _base(value: TensorValue, where: str) -> Base:
     return Base(dtype_of(value.dtype, where), *form, value.requires_grad, value.leaf)
 
 
+@dataclass
 class _Maker:
-    def __init__(
-        self,
-        limits: dict[str, int],
-        numbers: Numbers,
-        reader: StorageReader,
-        seed: int,
-        where: str,
-        parameters: set[str],
-    ) -> None:
-        self.limits = limits
-        self.numbers = numbers
-        self.reader = reader
-        self.seed = seed
-        self.where = where
-        self.parameters = parameters
-        self.storages: dict[int, torch.UntypedStorage] = {}
+    limits: dict[str, int]
+    numbers: Numbers
+    reader: StorageReader
+    seed: int
+    where: str
+    parameters: set[str]
+    storages: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
 
     def input(self, node: NodeRecord, item: InputRecord | None) -> Any:
-        where = f"{self.where}: input {node.name}"
-        if item is not None:
-            if item.stored is not None and isinstance(item.value, SequenceValue):
-                return self.sequence(node.name, item.value, item.stored.inner, where)
-            if item.stored is not None and item.stored.inner:
-                return self.wrapper(node.name, item.stored, item.stored.value, where)
-            if item.stored is not None and item.stored.storage:
-                tensor = self.reader.load(item.stored, node.name)
-                if item.stored.value.storage is not None:
-                    self.storages.setdefault(item.stored.value.storage, tensor.untyped_storage())
-                return _as_buffer(tensor, item.stored.value)
-            if item.scalar is not None:
-                return item.scalar
+        where, stored = f"{self.where}: input {node.name}", item.stored if item is not None else None
+        if stored is not None:
+            if item is not None and isinstance(item.value, SequenceValue):
+                return self.sequence(node.name, item.value, stored.inner, where)
+            if stored.inner:
+                return self.wrapper(node.name, stored, stored.value, where)
+            if stored.storage:
+                tensor = self.reader.load(stored, node.name)
+                if stored.value.storage is not None:
+                    self.storages.setdefault(stored.value.storage, tensor.untyped_storage())
+                return _as_buffer(tensor, stored.value)
+        if item is not None and item.scalar is not None:
+            return item.scalar
         value = value_of_input(node, item)
         if value is None:
             raise NotStoredError(where, "it was not recorded", "record with --inputs first")
         statistics = item.statistics if item is not None else None
-        parameter = node.name in self.parameters or (
-            item is not None and item.stored is not None and item.stored.parameter
-        )
+        parameter = node.name in self.parameters or (stored is not None and stored.parameter)
         return self.value(node.name, value, statistics, parameter, where)
 
     def value(self, name: str, value: Value, statistics: Any, parameter: bool, where: str) -> Any:
@@ -175,35 +159,22 @@ class _Maker:
         return wrapped.requires_grad_(True) if value.requires_grad else wrapped
 
     def tensor(self, name: str, value: TensorValue, statistics: Any, parameter: bool, where: str) -> torch.Tensor:
-        if value.inner:
-            tensor_made = self.wrapper(name, None, value, where)
-            return (
-                torch.nn.Parameter(tensor_made.detach(), requires_grad=value.requires_grad)
-                if parameter
-                else tensor_made
-            )
-        wanted = concrete(value, self.numbers, where)
-        group = value.storage
-        limit = self.limits.get(name)
+        made = self.wrapper(name, None, value, where) if value.inner else self._plain(name, value, statistics, where)
+        if parameter:
+            return torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad)
+        return made if value.inner else _as_buffer(made, value)
+
+    def _plain(self, name: str, value: TensorValue, statistics: Any, where: str) -> torch.Tensor:
+        wanted, group = concrete(value, self.numbers, where), value.storage
+        bounds = (0, limit) if (limit := self.limits.get(name)) else None
         storage = self.storages.get(group) if group is not None else None
         if storage is not None and spanned(wanted, where) * dtype_of(wanted.dtype, where).itemsize > storage.nbytes():
             storage = None
-        tensor_made = tensor(
-            name,
-            wanted,
-            self.seed,
-            statistics=statistics,
-            bounds=(0, limit) if limit else None,
-            storage=storage,
-            where=where,
-        )
+        more: dict[str, Any] = {"statistics": statistics, "bounds": bounds, "storage": storage}
+        tensor_made = tensor(name, wanted, self.seed, **more, where=where)
         if group is not None and tensor_made.layout is torch.strided:
             self.storages.setdefault(group, tensor_made.untyped_storage())
-        return (
-            torch.nn.Parameter(tensor_made.detach(), requires_grad=value.requires_grad)
-            if parameter
-            else _as_buffer(tensor_made, value)
-        )
+        return tensor_made
 
 
 def _as_buffer(tensor: torch.Tensor, value: TensorValue) -> torch.Tensor:
@@ -239,9 +210,8 @@ def tensor(
             storage = filled.to(device).untyped_storage()
         tensor_made = view(storage, _with_quantizer(value), dtype, where)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise DeviceMissingError(
-            where, f"this machine cannot make it ({error_line(error)})", "try --device cpu"
-        ) from error
+        why = f"this machine cannot make it ({error_line(error)})"
+        raise DeviceMissingError(where, why, "try --device cpu") from error
     if value.requires_grad and (tensor_made.dtype.is_floating_point or tensor_made.dtype.is_complex):
         tensor_made.requires_grad_(True)
     return tensor_made
@@ -284,9 +254,11 @@ def fill(
         return _floats(dtype, count, source, statistics)
     if dtype in _INTEGERS:
         return _integers(dtype, count, source, statistics, bounds)
-    return torch.randint(0, 256, (count * dtype.itemsize,), generator=source, dtype=torch.uint8, device="cpu").view(
-        dtype
-    )
+    return _bits(count * dtype.itemsize, source).view(dtype)
+
+
+def _bits(count: int, source: torch.Generator) -> torch.Tensor:
+    return torch.randint(0, 256, (count,), generator=source, dtype=torch.uint8, device="cpu")
 
 
 def _integers(
@@ -303,7 +275,7 @@ def _integers(
 
 def _floats(dtype: torch.dtype, count: int, source: torch.Generator, statistics: Statistics) -> torch.Tensor:
     if dtype.itemsize == 1 and "e2m1" in str(dtype):  # two values in a byte: no arithmetic, any bits are numbers
-        return torch.randint(0, 256, (count,), generator=source, dtype=torch.uint8, device="cpu").view(dtype)
+        return _bits(count, source).view(dtype)
     work = torch.float64 if dtype is torch.float64 else torch.float32
     floats = torch.randn(count, generator=source, dtype=work, device="cpu")
     mean, std = _finite(statistics.get("mean"), 0.0), _finite(statistics.get("std"), 1.0)

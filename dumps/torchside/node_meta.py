@@ -126,9 +126,8 @@ class MetaWriter:
                 break
         for key in ("source_fn_stack", "fwd_source_fn_stack"):
             if meta.get(key):
-                kept[key] = [
-                    [self.originals.get(str(item[0]), str(item[0])), _callable_name(item[1])] for item in meta[key]
-                ]
+                pairs = [(str(name), _callable_name(function)) for name, function, *_ in meta[key]]
+                kept[key] = [[self.originals.get(name, name), function] for name, function in pairs]
         if isinstance(meta.get("fwd_seq_nr"), int):
             kept["fwd_seq_nr"] = meta["fwd_seq_nr"]
         if meta.get("output_stack_traces"):
@@ -223,9 +222,8 @@ class MetaReader:
             try:
                 self._restore(meta, key, value, where)
             except (TypeError, KeyError, IndexError, ValueError, AttributeError) as error:
-                raise DamagedError(
-                    where, f"its metadata {key!r} is malformed ({type(error).__name__}: {error})"
-                ) from error
+                why = f"its metadata {key!r} is malformed ({type(error).__name__}: {error})"
+                raise DamagedError(where, why) from error
 
     def module(self, gm: torch.nn.Module, kept: dict[str, Arg], where: str) -> None:
         """Restores the metadata of a GraphModule."""
@@ -247,9 +245,8 @@ class MetaReader:
         elif not self.fake and _has_values(value):
             meta.setdefault(CARRIED_META, {})[key] = value
         elif key in ("source_fn_stack", "fwd_source_fn_stack"):
-            meta[key] = [
-                (self.texts(str(name)), _Name(inert.name(str(kind)), str(kind))) for name, kind in _pairs(value, where)
-            ]
+            pairs = [(str(name), str(kind)) for name, kind in _pairs(value, where)]
+            meta[key] = [(self.texts(name), _Name(inert.name(kind), kind)) for name, kind in pairs]
         elif key == "output_stack_traces":
             meta[key] = [None if item is None else self._stack(item["string"], where) for item in value]
         elif key == "unbacked_bindings":
@@ -281,9 +278,8 @@ class MetaReader:
                     raise DamagedError(where, f"it binds {name!r} through {kind!r}, which is not a known kind of path")
                 decoded = self.arguments.decode(item, where)
                 if isinstance(decoded, str) and not _is_harmless(kind, decoded):
-                    raise RefusedError(
-                        where, f"it binds {name!r} through {kind} {decoded!r}, which a saved graph may not use"
-                    )
+                    why = f"it binds {name!r} through {kind} {decoded!r}, which a saved graph may not use"
+                    raise RefusedError(where, why)
                 path.append(kinds[kind]() if kind == "ConvertIntKey" else kinds[kind](decoded))
             paths[symbol] = tuple(path)
         return paths
@@ -368,16 +364,10 @@ def _from_node(chain: list[str]) -> dict[str, Any]:
     make = t.optional("NodeSource._from_dict")
     if make is None or not chain:
         return {}
-    entry: dict[str, Any] | None = None
+    entry: dict[str, Any] = {}
     for name in reversed(chain):
-        entry = {
-            "name": name,
-            "target": "",
-            "graph_id": 0,
-            "pass_name": "",
-            "action": "create",
-            "from_node": [entry] if entry else [],
-        }
+        of_nothing = {"target": "", "graph_id": 0, "pass_name": "", "action": "create"}
+        entry = {"name": name, **of_nothing, "from_node": [entry] if entry else []}
     return {"from_node": [make(entry)]}
 
 

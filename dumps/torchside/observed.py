@@ -69,11 +69,13 @@ def observe(
 def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storages: StorageWriter) -> InputRecord:
     item = InputRecord(name=name)
     if is_symbolic(value):
-        node = cast(Any, value).node if isinstance(value, torch.SymInt) else None
-        number_seen = None if node is None else node.maybe_as_int()
-        if number_seen is None and node is not None:
-            number_seen = node.nested_int()  # the ragged size of a nested tensor: a number that stands for its offsets
-        item.scalar = number_seen if number_seen is not None else values.symbols.hint(values.symbols.expr(value))
+        if isinstance(value, torch.SymInt):
+            node = cast(Any, value).node
+            item.scalar = node.maybe_as_int()
+            if item.scalar is None:  # the ragged size of a nested tensor: a number that stands for its offsets
+                item.scalar = node.nested_int()
+        if item.scalar is None:
+            item.scalar = values.symbols.hint(values.symbols.expr(value))
         return item
     if isinstance(value, (bool, int, float)):
         item.scalar = value
@@ -84,10 +86,8 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
             _met(item.value, value)
             item.stored = _apart(value, item.value, policy, storages)
         elif isinstance(item.value, SequenceValue) and policy not in ("none", "meta"):
-            kept = {
-                str(index): _apart(tensor, record, policy, storages)
-                for index, (tensor, record) in _tensors(value, item.value)
-            }
+            tensors = _tensors(value, item.value)
+            kept = {str(index): _apart(*tensor, policy, storages) for index, tensor in tensors}
             item.stored = StoredTensor("", TensorValue("float32", []), inner=kept) if kept else None
         return item
     item.value = _met(values.tensor(value, whole_storage=value.layout is torch.strided), value)
@@ -109,12 +109,8 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
 def _tensors(value: Sequence[Any], record: SequenceValue) -> Iterator[tuple[int, tuple[Any, TensorValue]]]:
     """Place, tensor and record of the plain tensors in a list (the inputs of a captured backward)."""
     for index, (tensor, its) in enumerate(zip(value, record.items, strict=True)):
-        if (
-            isinstance(its, TensorValue)
-            and is_plain_tensor(tensor)
-            and not isinstance(tensor, t.FakeTensor)
-            and not tensor.is_meta
-        ):
+        real = is_plain_tensor(tensor) and not isinstance(tensor, t.FakeTensor) and not tensor.is_meta
+        if real and isinstance(its, TensorValue):
             yield index, (tensor, _met(its, tensor))
 
 
@@ -183,9 +179,8 @@ def _float_statistics(value: torch.Tensor) -> dict[str, float | int | None]:
         low, high = min(low, least), max(high, most)
         mean, spread, size = float(wide.mean()), float(wide.var(correction=0)), wide.numel()
         gap, count = mean - (total / count if count else mean), count + size
-        squares += (
-            spread * size + gap * gap * (count - size) * size / count
-        )  # Chan et al., updating formulae for variances
+        # Chan et al., updating formulae for variances
+        squares += spread * size + gap * gap * (count - size) * size / count
         total += mean * size
     inf = value.numel() - count - nan
     if not count:
@@ -272,10 +267,8 @@ def _tensor(value: torch.Tensor, nbytes: int) -> TensorValue:
     stride: list[Any] = list(value.stride())
     offset: Any = value.storage_offset()
     record = TensorValue(_DTYPES[dtype], shape, stride, offset, _DEVICES[device], requires_grad=value.requires_grad)
-    last = (
-        offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else 0
-    )
-    if last * value.element_size() != nbytes:
+    spans = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    if (0 if 0 in shape else offset + 1 + spans) * value.element_size() != nbytes:
         record.storage_bytes = nbytes
     if value.is_conj():
         record.conj = True

@@ -21,7 +21,7 @@ from ..tensors import TensorSink
 from . import torch_private as t
 from . import wrappers
 from .arguments import device_of, dtype_of
-from .values import ValueWriter, storage_key
+from .values import ValueWriter, lazy_bits, storage_key
 
 _INDEX_BYTES = 8
 INTEGER_OF = {"quint8": torch.uint8, "qint8": torch.int8, "qint32": torch.int32}
@@ -103,13 +103,11 @@ class StorageReader:
         if stored.parameter and value.storage is not None and key in self._parameters:
             return self._parameters[key]
         tensor = self._tensor(stored, name)
-        floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+        wants = value.requires_grad and (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
         if stored.parameter:
-            parameter = self._parameters[key] = torch.nn.Parameter(
-                tensor, requires_grad=value.requires_grad and floating
-            )
+            parameter = self._parameters[key] = torch.nn.Parameter(tensor, requires_grad=wants)
             return parameter
-        return tensor.requires_grad_(True) if value.requires_grad and floating else tensor
+        return tensor.requires_grad_(True) if wants else tensor
 
     def _tensor(self, stored: StoredTensor, name: str) -> torch.Tensor:
         where = f"{self.where}: tensor {name}"
@@ -163,15 +161,12 @@ def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, 
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     plain = INTEGER_OF.get(value.dtype, dtype)
     if 0 not in shape and (last + 1) * plain.itemsize > storage.nbytes():
-        raise DamagedError(
-            where, f"its view ends at element {last + 1}, past the {storage.nbytes()} bytes of its storage"
-        )
+        why = f"its view ends at element {last + 1}, past the {storage.nbytes()} bytes of its storage"
+        raise DamagedError(where, why)
     tensor = torch.empty(0, dtype=plain, device=storage.device).set_(storage, offset, shape, stride)
     if value.quantizer:
         return requantized(tensor, value, where)
-    if value.conj:
-        tensor = torch.conj(tensor)
-    return (t.neg_view(tensor) if value.neg else tensor).detach()  # a view of nothing that anybody knows
+    return lazy_bits(tensor, value).detach()  # a view of nothing that anybody knows
 
 
 def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.Tensor:
@@ -202,13 +197,13 @@ def packed(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.detach()
     if tensor.layout is torch.sparse_coo:
         tensor = tensor.coalesce()
-        parts = [tensor.indices(), tensor.values()]
+        indices = [tensor.indices()]
     elif tensor.layout is torch.sparse_csr:
-        parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+        indices = [tensor.crow_indices(), tensor.col_indices()]
     else:
-        parts = [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    wide = [*(part.to(torch.int64) for part in parts[:-1]), parts[-1]]
-    return torch.cat([part.cpu().contiguous().reshape(-1).view(torch.uint8) for part in wide])
+        indices = [tensor.ccol_indices(), tensor.row_indices()]
+    parts = [*(part.to(torch.int64) for part in indices), tensor.values()]
+    return torch.cat([part.cpu().contiguous().reshape(-1).view(torch.uint8) for part in parts])
 
 
 def unpacked(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, where: str) -> torch.Tensor:

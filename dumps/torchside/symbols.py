@@ -245,9 +245,8 @@ class Symbols:
         if item.backed and item.hint is not None:
             number = sympy.Float(item.hint) if is_float else sympy.Integer(item.hint)
             _hints(env)[symbol] = number
-            env.var_to_sources[symbol] = [
-                t.ConstantSource(source_name=item.name)
-            ]  # sources are written into guards, as code
+            # Sources are written into guards, as code.
+            env.var_to_sources[symbol] = [t.ConstantSource(source_name=item.name)]
             env.source_to_var[item.name] = symbol
             cast(dict[str, Any], vars(env)).setdefault(_SOURCES, {})[symbol] = item.source
             env.symbol_guard_counter[symbol] = 0
@@ -284,11 +283,8 @@ class Symbols:
             place = dataclasses.replace(env._get_sloc(), maybe_user_loc=self.texts(guard.message) or None)
             env.guards.append(t.ShapeGuard(expr, place, size_oblivious=guard.size_oblivious))
         else:
-            stack = t.CapturedTraceback.extract(skip=1)
-            key = self.by_name.get(guard.symbol)
-            env.deferred_runtime_asserts.setdefault(key, []).append(
-                t.RuntimeAssert(expr, self.texts(guard.message), stack)
-            )
+            asserted = t.RuntimeAssert(expr, self.texts(guard.message), t.CapturedTraceback.extract(skip=1))
+            env.deferred_runtime_asserts.setdefault(self.by_name.get(guard.symbol), []).append(asserted)
             env.num_deferred_runtime_asserts += 1
         with self._spending():
             env.axioms.update(dict(env.get_implications(env.simplify(expr))))  # pyright: ignore
@@ -325,19 +321,11 @@ def _user_line(guard: Any) -> str:
 
 
 def _environment(env: Any) -> dict[str, Arg]:
-    saved: dict[str, Arg] = {}
     settings = cast(Any, getattr(env, "settings", None))
-    for name in cast(dict[str, Any], getattr(settings.__class__, "__dataclass_fields__", {})):
-        value = getattr(settings, name)
-        if isinstance(value, bool):
-            saved[name] = value
-    for name in _COUNTERS:
-        if getattr(env, name, 0):
-            saved[name] = int(getattr(env, name))
-    for name in _FLAGS:
-        if getattr(env, name, False):
-            saved[name] = True
-    return saved
+    names = cast(dict[str, Any], getattr(settings.__class__, "__dataclass_fields__", {}))
+    saved: dict[str, Arg] = {name: value for name in names if isinstance(value := getattr(settings, name), bool)}
+    saved |= {name: int(getattr(env, name)) for name in _COUNTERS if getattr(env, name, 0)}
+    return saved | {name: True for name in _FLAGS if getattr(env, name, False)}
 
 
 def _settings(saved: dict[str, Arg]) -> dict[str, Any]:

@@ -21,14 +21,8 @@ from .. import expr_bounds
 from ..errors import GraphdbgError, RefusedError
 from . import torch_private as t
 
-_CONSTANTS: dict[str, Any] = {
-    "oo": sympy.oo,
-    "zoo": sympy.zoo,
-    "nan": sympy.nan,
-    "int_oo": t.int_oo,
-    "pi": sympy.pi,
-    "E": sympy.E,
-}
+_CONSTANTS: dict[str, Any] = {name: getattr(sympy, name) for name in ("oo", "zoo", "nan", "pi", "E")}
+_CONSTANTS["int_oo"] = t.int_oo
 
 _FROM_SYMPY = ("Abs", "Add", "And", "Eq", "Ge", "Gt", "Le", "Lt", "Mul", "Ne", "Not", "Or", "Xor", "ceiling", "floor",
     "log",

@@ -17,6 +17,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import torch
@@ -82,22 +83,17 @@ def name_of(function: Any) -> str:
     """The saved name of a call_function target; "opaque:module.name" for one that could not be loaded again."""
     if isinstance(function, t.OpOverload):
         op = cast(Any, function)
-        name = f"{op.namespace}.{op._schema.name.split('::')[-1]}.{op._overloadname}"
-    elif isinstance(function, t.HigherOrderOperator):
-        name = f"higher_order.{function.name()}"
-    elif isinstance(function, t.OpOverloadPacket):
-        name = cast(Any, function)._qualified_op_name.replace("::", ".")
-    else:
-        try:
-            known_name = _names().get(key(function))
-        except TypeError:  # not hashable
-            known_name = None
-        if known_name is not None:
-            return known_name
-        module = str(getattr(function, "__module__", None) or type(function).__module__)
-        qualified = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
-        return f"{OPAQUE}{module}.{qualified or type(function).__qualname__}"
-    return name
+        return f"{op.namespace}.{op._schema.name.split('::')[-1]}.{op._overloadname}"
+    if isinstance(function, t.HigherOrderOperator):
+        return f"higher_order.{function.name()}"
+    if isinstance(function, t.OpOverloadPacket):
+        return cast(Any, function)._qualified_op_name.replace("::", ".")
+    with suppress(TypeError):  # not hashable
+        if (name := _names().get(key(function))) is not None:
+            return name
+    module = str(getattr(function, "__module__", None) or type(function).__module__)
+    qualified = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+    return f"{OPAQUE}{module}.{qualified or type(function).__qualname__}"
 
 
 def is_autograd_step(name: str) -> bool:
@@ -113,10 +109,8 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
         if is_autograd_step(name):
             why = f"{name[len(OPAQUE) :]!r} stands for an autograd step that torch did not trace into"
             raise TargetRefusedError(where, why)
-        own = not name.startswith(f"{OPAQUE}torch.")
-        raise TargetRefusedError(
-            where, why, "register it as a custom op (torch.library) to make it replayable" if own else ""
-        )
+        fix = "register it as a custom op (torch.library) to make it replayable"
+        raise TargetRefusedError(where, why, "" if name.startswith(f"{OPAQUE}torch.") else fix)
     if name in _RESOLVED:
         return _RESOLVED[name]
     parts = name.split(".")
@@ -125,24 +119,23 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
     if parts[0] in _RESERVED:
         if parts[0] == "higher_order":
             return _higher_order(name, where)
-        function = _functions().get(name)
-        if function is None and parts[0] == "numpy" and not t.optional("numpy_modules"):
-            raise PackageMissingError(
-                where, f"the target {name!r} needs NumPy, which is not installed", "pip install numpy"
-            )
-        if function is None:
-            raise TargetRefusedError(
-                where, f"the target {name!r} is not on the list of functions that a saved graph may call"
-            )
-        return function
+        if (function := _functions().get(name)) is not None:
+            return function
+        if parts[0] == "numpy" and not t.optional("numpy_modules"):
+            why = f"the target {name!r} needs NumPy, which is not installed"
+            raise PackageMissingError(where, why, "pip install numpy")
+        raise _unlisted(name, where)
     if len(parts) not in (2, 3):
-        raise TargetRefusedError(
-            where, f"the target {name!r} is not on the list of functions that a saved graph may call"
-        )
+        raise _unlisted(name, where)
     op = _registered_op(name, parts, where)
     if parts[0] in _OWN_NAMESPACES:  # ops of other libraries may be taken back
         _RESOLVED[name] = op
     return op
+
+
+def _unlisted(name: str, where: str) -> TargetRefusedError:
+    why = f"the target {name!r} is not on the list of functions that a saved graph may call"
+    return TargetRefusedError(where, why)
 
 
 def denial(qualified_name: str, schema: Any = None) -> str | None:
@@ -169,9 +162,7 @@ def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any
         raise TargetRefusedError(where, f"the target {name!r} may not be called from a saved graph: {why}")
     if not schemas:
         if parts[0] in sys.stdlib_module_names:
-            raise TargetRefusedError(
-                where, f"the target {name!r} is not on the list of functions that a saved graph may call"
-            )
+            raise _unlisted(name, where)
         fix = f"name the module that registers {qualified} with --import MODULE, or import it first in Python"
         raise NotRegisteredError(where, f"the op {name!r} is not registered in this process", fix)
     packet = getattr(getattr(torch.ops, parts[0]), parts[1])
@@ -192,12 +183,10 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
     if name in allowlist.TRITON_CALLS:
         why = f"the target {name!r} runs the user's own Triton kernel, whose source is in the dump"
         raise UntrustedSourceError(where, why, "read it, then add --trust to run it")
-    operators = t.higher_order_ops
     if short in allowlist.DENIED_HIGHER_ORDER:
-        raise TargetRefusedError(
-            where, f"the target {name!r} may not be called from a saved graph: it calls back into Python"
-        )
-    operator = operators.get(short)
+        why = f"the target {name!r} may not be called from a saved graph: it calls back into Python"
+        raise TargetRefusedError(where, why)
+    operator = t.higher_order_ops.get(short)
     if operator is None:
         fix = "load the dump with the torch that wrote it"
         raise TorchLacksError(where, f"this torch has no higher-order op {short!r}", fix)
@@ -210,9 +199,8 @@ def check_method(name: str, where: str) -> str:
     if not is_identifier(name):
         raise NameRefusedError(where, f"the method name {name!r} is not a plain identifier")
     if name not in _methods():
-        raise TargetRefusedError(
-            where, f"the method {name!r} is not on the list of methods that a saved graph may call"
-        )
+        why = f"the method {name!r} is not on the list of methods that a saved graph may call"
+        raise TargetRefusedError(where, why)
     return name
 
 
@@ -234,20 +222,14 @@ def check_getattr(name: str, args: list[Arg], kwargs: dict[str, Arg], where: str
     named = len(args) == 2 and not kwargs and isinstance(args[1], str) and args[1] in known
     if not named or tag_of(args[0])[0] != "node":
         shown = args[1] if len(args) > 1 else None
-        raise TargetRefusedError(
-            where, f"getattr of {shown!r} is not on the list of Tensor attributes that a saved graph may read"
-        )
+        why = f"getattr of {shown!r} is not on the list of Tensor attributes that a saved graph may read"
+        raise TargetRefusedError(where, why)
 
 
 @functools.cache
 def _methods() -> frozenset[str]:
-    plain = {
-        name
-        for name in dir(torch.Tensor)
-        if not name.startswith("_")
-        and callable(getattr(torch.Tensor, name, None))
-        and name not in allowlist.DENIED_METHODS
-    }
+    public = {name for name in dir(torch.Tensor) if not name.startswith("_")} - allowlist.DENIED_METHODS
+    plain = {name for name in public if callable(getattr(torch.Tensor, name, None))}
     dunder = {name for name in allowlist.DUNDER_METHODS if hasattr(torch.Tensor, name)}
     return frozenset(plain | dunder | allowlist.NUMBER_METHODS)
 

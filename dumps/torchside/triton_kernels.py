@@ -95,16 +95,12 @@ class KernelProgram:
             self.missing.append(f"{name}, whose source cannot be read")
             return name
         self._functions[name] = ""  # it may call itself
-        self._strings_for_types |= any(
-            isinstance(annotation, str) for annotation in compiled.fn.__annotations__.values()
-        )
-        closure = _closure(compiled.fn)
+        self._strings_for_types |= any(isinstance(kind, str) for kind in compiled.fn.__annotations__.values())
+        known = {**compiled.fn.__globals__, **_closure(compiled.fn)}
         attributes = _attributes(tree)
         for used in sorted(_names_loaded(compiled.fn.__code__) | _in_signature(tree)):
-            if used in closure:
-                self._symbol(used, closure[used], name, attributes)
-            elif used in compiled.fn.__globals__:
-                self._symbol(used, compiled.fn.__globals__[used], name, attributes)
+            if used in known:
+                self._symbol(used, known[used], name, attributes)
             elif not hasattr(builtins, used):
                 self.missing.append(f"{used}, which {name} uses and which was not defined")
         del self._functions[name]  # behind what it uses
@@ -129,9 +125,8 @@ class KernelProgram:
                 parts.append(f"{name}={list(given)!r}")
         for name, what in (("early_config_prune", "prune_configs_by"), ("perf_model", "prune_configs_by")):
             if getattr(tuner, name, None) is not None and what not in " ".join(self.dropped):
-                self.dropped.append(
-                    f"{what}, a function: the configurations are those that were left when the graph was made"
-                )
+                left = "the configurations are those that were left when the graph was made"
+                self.dropped.append(f"{what}, a function: {left}")
         for name in ("user_defined_pre_hook", "user_defined_post_hook"):
             if getattr(tuner, name, False):
                 self.dropped.append(f"{name.removeprefix('user_defined_')} of the autotuner, a function")
@@ -139,9 +134,8 @@ class KernelProgram:
 
     def _config(self, config: Any) -> str:
         kwargs = ", ".join(f"{name!r}: {self.expression(value)}" for name, value in config.kwargs.items())
-        fields = [
-            f"{name}={value!r}" for name, usual in _CONFIG_FIELDS if (value := getattr(config, name, usual)) != usual
-        ]
+        values = [(name, getattr(config, name, usual), usual) for name, usual in _CONFIG_FIELDS]
+        fields = [f"{name}={value!r}" for name, value, usual in values if value != usual]
         if getattr(config, "pre_hook", None) is not None:
             self.dropped.append("pre_hook of a configuration, a function")
         return f"triton.Config({', '.join([f'{{{kwargs}}}', *fields])})"
@@ -158,16 +152,14 @@ class KernelProgram:
         elif isinstance(value, ModuleType):
             self._module(name, value, user, attributes.get(name, set()))
         elif (text := self._expression(value)) is not None:
-            self._constants[name] = (
-                text  # a plain number stays one: Triton takes no such globals, and that is the user's failure
-            )
+            # A plain number stays one: Triton takes no such globals, and that is the user's failure.
+            self._constants[name] = text
         elif (line := _imported(name, value)) is not None:
             self._imports[name] = line
         else:
             kind = "function" if inspect.isfunction(value) else type(value).__name__
-            self.missing.append(
-                f"{name}, a {kind} of {getattr(value, '__module__', None) or 'the module'} that {user} uses"
-            )
+            home = getattr(value, "__module__", None) or "the module"
+            self.missing.append(f"{name}, a {kind} of {home} that {user} uses")
 
     def _module(self, name: str, module: ModuleType, user: str, attributes: set[str]) -> None:
         """An import; for a module of the user's, a namespace of what is used of it."""
@@ -224,31 +216,25 @@ class KernelProgram:
             inner = self._expression(value.value)
             return None if inner is None else f"tl.constexpr({inner})"
         if kind == "dtype":
-            dtype_name = next(
-                (name for name, dtype in _language().items() if dtype is value or _same_dtype(dtype, value)), None
-            )
-            return f"tl.{dtype_name}" if dtype_name else None
+            named = vars(sys.modules["triton.language"]).items()
+            same = (name for name, dtype in named if type(dtype) is type(value) and dtype == value)
+            return f"tl.{name}" if (name := next(same, None)) else None
         return None
 
 
 def is_compiled(value: Any) -> bool:
     """Whether a value is a function that Triton compiles: one under triton.jit or triton.constexpr_function."""
-    return (
-        type(value).__module__.startswith("triton.")
-        and callable(getattr(value, "fn", None))
-        and isinstance(getattr(value, "src", None), str)
-    )
+    has_source = callable(getattr(value, "fn", None)) and isinstance(getattr(value, "src", None), str)
+    return has_source and type(value).__module__.startswith("triton.")
 
 
 def decorators_of(kernel: Any) -> tuple[str, str]:
     """(the decorators that the user wrote, "path:line"), as far as they are known."""
     for _ in range(8):
         if hasattr(kernel, "raw_src"):
-            text = textwrap.dedent("".join(kernel.raw_src))
+            before, begin, _ = textwrap.dedent("".join(kernel.raw_src)).partition("def ")
             code = kernel.fn.__code__
-            return text[
-                : text.index("def ")
-            ].rstrip() if "def " in text else "", f"{code.co_filename}:{code.co_firstlineno}"
+            return before.rstrip() if begin else "", f"{code.co_filename}:{code.co_firstlineno}"
         kernel = getattr(kernel, "fn", None)
     return "", ""
 
@@ -276,12 +262,8 @@ def _in_signature(tree: ast.FunctionDef) -> set[str]:
     """Names in default values and annotations, which are read when the function is defined."""
     arguments = tree.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    parts = [
-        *arguments.defaults,
-        *arguments.kw_defaults,
-        tree.returns,
-        *(argument.annotation for argument in every if argument is not None),
-    ]
+    parts = [*arguments.defaults, *arguments.kw_defaults, tree.returns]
+    parts += [argument.annotation for argument in every if argument is not None]
     return {node.id for part in parts if part is not None for node in ast.walk(part) if isinstance(node, ast.Name)}
 
 
@@ -325,14 +307,6 @@ def _import(full: str, name: str) -> str:
         return f"import {full}"
     home, _, last = full.rpartition(".")
     return f"from {home} import {last}" if home and last == name else f"import {full} as {name}"
-
-
-def _language() -> dict[str, Any]:
-    return vars(sys.modules["triton.language"])
-
-
-def _same_dtype(dtype: Any, value: Any) -> bool:
-    return type(dtype) is type(value) and dtype == value
 
 
 def _short(value: Any) -> str:
@@ -452,19 +426,15 @@ class KernelReader:
         kernel = self.kernels[place]
         if not trust.given():
             why = f"it runs the user's own Triton kernel {kernel.name}, whose source is in the dump"
-            raise UntrustedSourceError(
-                where, why, f"read it: graphdbg show {self.where} --kernel {kernel.name}; then add --trust"
-            )
+            fix = f"read it: graphdbg show {self.where} --kernel {kernel.name}; then add --trust"
+            raise UntrustedSourceError(where, why, fix)
         if not kernel.program:
             why = "this run has no kernel source (it was packed without, or could not be read)"
             raise RefusedError(where, why, "record the run again")
         if kernel.missing:
             why = f"the kernel {kernel.name} could not be saved completely; missing: {'; '.join(kernel.missing)}"
-            raise RefusedError(
-                where,
-                why,
-                "define what is missing in the kernel's module: as a constant, a dtype or a triton.jit function",
-            )
+            fix = "define what is missing in the kernel's module: as a constant, a dtype or a triton.jit function"
+            raise RefusedError(where, why, fix)
         function, module = _kernel(kernel, where)
         index = t.kernel_side_table.add_kernel(function)
         _records[index] = function, kernel
@@ -502,8 +472,7 @@ def _kernel(record: TritonKernel, where: str) -> tuple[Any, ModuleType]:
     trust.prepare()
     module = run(record.name, record.program, where, f"the program of its kernel {record.name}")
     if (function := vars(module).get(record.name)) is None:
-        raise NotRegisteredError(
-            where, f"the saved source of the kernel {record.name} does not define it", "record the run again"
-        )
+        why = f"the saved source of the kernel {record.name} does not define it"
+        raise NotRegisteredError(where, why, "record the run again")
     _loaded[key] = function, module
     return _loaded[key]

@@ -37,7 +37,7 @@ from ..schema import (
     TensorValue,
     Value,
 )
-from ..walk import plain, references
+from ..walk import given, plain, references
 from ..wording import error_line
 from . import torch_private as t
 from . import wrappers
@@ -172,12 +172,8 @@ class ValueWriter:
 
     def _surplus(self, tensor: torch.Tensor) -> Dim | None:
         """The size of the storage in bytes, or None when it is just what the view spans; an empty one spans nothing."""
-        shape, stride, offset, size = (
-            tensor.shape,
-            tensor.stride(),
-            tensor.storage_offset(),
-            tensor.untyped_storage().nbytes(),
-        )
+        shape, stride, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
+        size = tensor.untyped_storage().nbytes()
         if not any(map(is_symbolic, (*shape, *stride, offset, size))):
             spans = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
             spanned = (offset + 1 + spans) * tensor.element_size() if 0 not in shape else 0
@@ -198,12 +194,7 @@ class ValueWriter:
 def viewed(tensor: torch.Tensor) -> torch.Tensor | None:
     """The base that autograd knows a strided tensor to be a view of, where both have one dtype and only strides."""
     base = tensor._base
-    if (
-        base is None
-        or base.dtype != tensor.dtype
-        or base.layout is not torch.strided
-        or tensor.layout is not torch.strided
-    ):
+    if base is None or base.dtype != tensor.dtype or not base.layout is tensor.layout is torch.strided:
         return None
     plain = is_plain_tensor(tensor) and is_plain_tensor(base)
     return base if plain and not (base.is_quantized or base.is_conj() or base.is_neg()) else None
@@ -252,27 +243,22 @@ class ValueReader:
             return self._wrapper(record, where)
         dtype, device = dtype_of(record.dtype, where), device_of(record.device, where)
         if record.quantizer:
-            raise TorchLacksError(
-                where, "torch cannot trace quantised tensors", "use module() and inputs() of the graph instead"
-            )
+            fix = "use module() and inputs() of the graph instead"
+            raise TorchLacksError(where, "torch cannot trace quantised tensors", fix)
         size = [self.symbols.dim(dim) for dim in record.shape]
         with torch.no_grad(), t.suppress_guards(self.symbols.env):
             try:
                 if record.base is None:
                     fake = t.FakeTensor(self.mode, self._meta(record, dtype, size, where), device)
                 else:
-                    fake = self._view(
-                        self.tensor(msgspec.structs.replace(record.base, requires_grad=False), where), record, size
-                    )
+                    base = self.tensor(msgspec.structs.replace(record.base, requires_grad=False), where)
+                    stride, offset = [self.symbols.dim(dim) for dim in record.stride], self.symbols.dim(record.offset)
+                    fake = lazy_bits(base.as_strided(size, stride, offset), record)
             except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
                 raise TorchLacksError(where, f"this torch cannot make such a tensor ({error_line(error)})") from error
         if record.requires_grad and (dtype.is_floating_point or dtype.is_complex):
             fake.requires_grad_(True)
         return fake
-
-    def _view(self, base: torch.Tensor, record: TensorValue, size: list[Any]) -> torch.Tensor:
-        stride, offset = [self.symbols.dim(dim) for dim in record.stride], self.symbols.dim(record.offset)
-        return _lazy_bits(base.as_strided(size, stride, offset), record)
 
     def _wrapper(self, record: TensorValue, where: str) -> Any:
         held = {name: self.tensor(part, f"{where}, {name}") for name, part in record.inner.items()}
@@ -294,7 +280,7 @@ class ValueReader:
                 tensor = torch.empty_strided(size, stride, dtype=dtype, device="meta")
                 if record.storage is not None:
                     self._storages[record.storage] = tensor.untyped_storage()
-                return _lazy_bits(tensor, record)
+                return lazy_bits(tensor, record)
             if record.storage_bytes is not None:
                 elements = self.symbols.dim(record.storage_bytes) // dtype.itemsize
             else:
@@ -304,10 +290,11 @@ class ValueReader:
                 self._storages[record.storage] = storage
         tensor = torch.empty_strided([0], [1], dtype=dtype, device="meta")
         tensor.set_(storage, offset, size, stride)
-        return _lazy_bits(tensor, record)
+        return lazy_bits(tensor, record)
 
 
-def _lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
+def lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
+    """The tensor with the conj and neg bits that were recorded."""
     if record.conj:
         tensor = torch.conj(tensor)
     if record.neg:
@@ -344,13 +331,7 @@ def is_handed_through(body: GraphBody, node: NodeRecord) -> bool:
     """Whether a placeholder is an input without a saved form that only the output mentions."""
     if node.op != "placeholder" or not isinstance(node.value, OpaqueValue) or node.value.type != TRACED:
         return False
-    return not any(
-        name == node.name
-        for user in body.nodes
-        if user.op != "output"
-        for argument in (*user.args, *user.kwargs.values())
-        for name in references(argument)
-    )
+    return not any(node.name in references(given(user)) for user in body.nodes if user.op != "output")
 
 
 def stand_in_traced() -> Any:

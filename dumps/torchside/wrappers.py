@@ -24,11 +24,8 @@ from . import torch_private as t
 
 def is_wrapper(value: object) -> bool:
     """Whether a value is a tensor that holds others."""
-    return (
-        isinstance(value, torch.Tensor)
-        and type(value) not in (torch.Tensor, torch.nn.Parameter)
-        and t.is_wrapper(value)
-    )
+    plain = not isinstance(value, torch.Tensor) or type(value) in (torch.Tensor, torch.nn.Parameter)
+    return not plain and t.is_wrapper(value)
 
 
 def parts(tensor: Any) -> dict[str, torch.Tensor]:
@@ -40,11 +37,8 @@ def like(tensor: Any, held: Mapping[str, Any]) -> Any:
     """A tensor of the same class over other parts; it requires grad where the first does, as a leaf."""
     _, context = tensor.__tensor_flatten__()
     tensor_like: Any = cast(Any, type(tensor)).__tensor_unflatten__(dict(held), context, tensor.size(), tensor.stride())
-    tensor_like = (
-        torch.nn.Parameter(tensor_like.detach(), tensor.requires_grad)
-        if isinstance(tensor, torch.nn.Parameter)
-        else tensor_like
-    )
+    if isinstance(tensor, torch.nn.Parameter):
+        tensor_like = torch.nn.Parameter(tensor_like.detach(), tensor.requires_grad)
     needs: bool = cast(Any, tensor).requires_grad
     return tensor_like.requires_grad_(True) if needs and not tensor_like.requires_grad else tensor_like
 
@@ -77,9 +71,8 @@ def rebuilt(name: str, held: dict[str, Any], context: Any, size: Any, stride: An
     try:
         return kind.__tensor_unflatten__(held, context, torch.Size(size), tuple(stride))
     except Exception as error:  # the class is somebody else's
-        raise DamagedError(
-            where, f"{name} cannot be rebuilt from what was recorded ({type(error).__name__}: {error})"
-        ) from error
+        why = f"{name} cannot be rebuilt from what was recorded ({type(error).__name__}: {error})"
+        raise DamagedError(where, why) from error
 
 
 def _class(name: str) -> Any:

@@ -49,12 +49,9 @@ def demo(output: str | None, plant: str, layers: int, device: str, as_json: bool
         emit({"folder": str(folder), "bugs": [msgspec.to_builtins(bug)]}, as_json=True, next=[tried])
         return 0
     say("")
-    emit(
-        f"{bug.plant}: {bug.graph} reduced from {bug.original_nodes} to {counted(bug.nodes, 'node')}, with a "
-        "repro after "
-        f"{bug.repro_seconds:.0f} s; {folder / bug.report}/repro.py shows it in {bug.rate}",
-        as_json=False,
-    )
+    reduced = f"{bug.plant}: {bug.graph} reduced from {bug.original_nodes} to {counted(bug.nodes, 'node')}"
+    shows = f"with a repro after {bug.repro_seconds:.0f} s; {folder / bug.report}/repro.py shows it in {bug.rate}"
+    emit(f"{reduced}, {shows}", as_json=False)
     say(f"Look at {folder / bug.report}/issue.md, or at all of it: cd {shlex.quote(str(folder))} && graphdbg tui\n")
     say("For a run of your own, in the environment that trains:\n" + "\n".join(f"  {line}" for line in OWN))
     return 0

@@ -58,10 +58,8 @@ class Seconds(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
             return float(str(value))
         except ValueError as error:
             flag = param.opts[0] if param is not None else "this flag"
-            why = f"{flag} takes a number of seconds"
-            raise BadValueError(
-                f"{value} is not a number", why, f"name the graph before {flag}, or write {flag}=60"
-            ) from error
+            fix = f"name the graph before {flag}, or write {flag}=60"
+            raise BadValueError(f"{value} is not a number", f"{flag} takes a number of seconds", fix) from error
 
 
 SIZE, SECONDS = Size(), Seconds()
@@ -190,9 +188,8 @@ def minify(
         from ..program import command as program
 
         if graph or resume:
-            raise OptionsExcludeError(
-                "both a graph and a command are given", "minify takes one of them", "leave one of them out"
-            )
+            what = "both a graph and a command are given"
+            raise OptionsExcludeError(what, "minify takes one of them", "leave one of them out")
         triage = program.triaged(command, out, options.max_time, quiet=as_json)
         options = replace(options, max_time=program.left_of(options.max_time, triage))
         graph = program.failing_graph(triage)
@@ -203,16 +200,14 @@ def minify(
     directory, named = "", graph
     if resume:
         if out is None:
-            raise CommandLineError(
-                "--resume needs -o", "it goes on with the unfinished minification in that folder", "add -o OUT"
-            )
+            why = "it goes on with the unfinished minification in that folder"
+            raise CommandLineError("--resume needs -o", why, "add -o OUT")
         unfinished = resumed(Path(out), options, _typed())
         options, directory = unfinished.options, unfinished.directory
         graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
-        raise CommandLineError(
-            "no graph is named", "minify needs a RUN, RUN/ID or a case folder", "list them with graphdbg ls"
-        )
+        why = "minify needs a RUN, RUN/ID or a case folder"
+        raise CommandLineError("no graph is named", why, "list them with graphdbg ls")
     options = options.checked()
     if out is not None:
         refuse_taken(Path(out), resume=resume)  # before the graphs of a run are judged, which takes minutes
@@ -285,12 +280,10 @@ def _run(
     except Interrupted as interrupted:
         result, code = interrupted.minified, 130
     except KeyboardInterrupt:
-        kept = out / "case"
-        if kept.is_dir():
-            kept_words = f"; a smaller case that fails is in {kept}"
-        else:
-            kept_words = "; a smaller case was found" if life.log.story.best else " before anything was found"
-        say(f"graphdbg: interrupted{kept_words}; go on with: {again}")
+        kept = "; a smaller case was found" if life.log.story.best else " before anything was found"
+        if (out / "case").is_dir():
+            kept = f"; a smaller case that fails is in {out / 'case'}"
+        say(f"graphdbg: interrupted{kept}; go on with: {again}")
         return 130
     if saved.status == "failed" and result.signature is not None:
         result.notes += [unlike] if (unlike := unlike_the_record(saved.error, result.signature.text())) else []
@@ -304,40 +297,32 @@ def _run(
     about: dict[str, Any] = {"repro": "none", "repro_path": None, "issue": None}
     if report is not None:
         result.verdict = result.verdict.in_layer(report.verdict.layer)
-        path = str(report.repro) if report.repro else None
-        about = {
-            "repro": report.says,
-            "repro_path": path,
-            "issue": str(report.issue),
-            "report_rate": report.rate,
-            "without_fault": report.without,
-            "repro_told": report.sentence,
-        }
+        about = {"repro": report.says, "repro_path": str(report.repro) if report.repro else None}
+        about |= {"issue": str(report.issue), "report_rate": report.rate}
+        about |= {"without_fault": report.without, "repro_told": report.sentence}
     shows = about["repro"] == "shows" or (report is not None and report.unsure)
     case = shlex.join(["graphdbg", "replay", str(out / "case"), "--rung", options.rung])
     tried = run_line(about["repro_path"], options.imports) if shows else with_flags(case, options.imports)
     reported = shlex.join(["graphdbg", "report", str(out)])
     blamed = result.verdict.fault == "compiler" and options.command is None
     why = shlex.join(["graphdbg", "bisect", str(out)]) if blamed else ""
-    result.verdict = (
-        result.verdict.then(again, reported) if code else result.verdict.then(tried, why, reported if shows else "")
-    )
+    after = (again, reported) if code else (tried, why, reported if shows else "")
+    result.verdict = result.verdict.then(*after)
     life.log.write(summary(result, about))
     ended = code or (1 if report is None else report.exit_code)
     if as_json:
         emit(summary(result, about), as_json=True)
         return ended
-    for line in sentences(result, about):
-        say(line)
-    if not code:
-        say(
-            f"try it: {tried}" if shows else f"it fails, and no repro shows it; the case does: {result.verdict.next[0]}"
-        )
-        for command in result.verdict.next[1:]:
-            say(f"next: {command}")
+    lines = sentences(result, about)
     if code:
-        say(f"interrupted; the best case so far is kept. Go on with: {again}")
-        say(f"or write a repro of it with: {reported}")
+        lines.append(f"interrupted; the best case so far is kept. Go on with: {again}")
+        lines.append(f"or write a repro of it with: {reported}")
+    else:
+        first, *rest = result.verdict.next
+        lines.append(f"try it: {tried}" if shows else f"it fails, and no repro shows it; the case does: {first}")
+        lines += [f"next: {command}" for command in rest]
+    for line in lines:
+        say(line)
     emit(str(result.path), as_json=False)
     return ended
 
@@ -345,11 +330,8 @@ def _run(
 def _nothing(error: NothingToReduceError, as_json: bool) -> int:
     """There is no failure to follow: says so and returns the exit code."""
     if as_json:
-        reason = error.verdict.reason or str(error)
-        emit(
-            {"event": "done", "repro": "none", **error.verdict.flat(), "reason": reason, "code": error.code},
-            as_json=True,
-        )
+        reason = {"reason": error.verdict.reason or str(error), "code": error.code}
+        emit({"event": "done", "repro": "none", **error.verdict.flat(), **reason}, as_json=True)
     say(f"graphdbg: {error.said}")
     return error.exit_code
 
@@ -364,17 +346,10 @@ def _report(result: Minified, out: Path, options: MinifyOptions, bare: ForkServe
     if options.command is not None:
         shown, times = result.verified
         return write_report(load_graph(result.path), out, options.command, result.signature, shown=shown, times=times)
+    about: dict[str, Any] = {"signature": result.signature, "rung": options.rung, "imports": options.imports}
     try:
-        return emit_report(
-            load_graph(result.path),
-            out,
-            signature=result.signature,
-            rung=options.rung,
-            original=result.original[0],
-            imports=options.imports,
-            bare=bare,
-            trusted=True,
-        )
+        case, original = load_graph(result.path), result.original[0]
+        return emit_report(case, out, **about, original=original, bare=bare, trusted=True)
     except GraphdbgError as error:
         say(f"no report was written: {error.said}")
         return None

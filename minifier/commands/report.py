@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -87,16 +87,11 @@ def report(
         check_folder(out)
     known = casefile.read(saved.path)
     if as_test and known and known.check.startswith("cmd:"):
-        raise OptionsExcludeError(
-            f"cannot write a test for {graph}",
-            "only your --check command decides whether it fails",
-            "leave --as-test out",
-        )
+        why = "only your --check command decides whether it fails"
+        raise OptionsExcludeError(f"cannot write a test for {graph}", why, "leave --as-test out")
     if known and known.signature and known.check.startswith("cmd:"):
-        shown, times = known.verified
-        done = by_command.write_report(
-            saved, out, known.check.removeprefix("cmd:").strip(), known.signature, shown=shown, times=times
-        )
+        (shown, times), command = known.verified, known.check.removeprefix("cmd:").strip()
+        done = by_command.write_report(saved, out, command, known.signature, shown=shown, times=times)
         emit(done.as_json() if as_json else f"{done.repro}\n{done.issue}", as_json=as_json)
         return done.exit_code
     if known is not None and known.imports and not without_trust(imports):
@@ -125,31 +120,17 @@ def report(
     original = known.original.nodes if known and known.original else None
     if original is None:
         say(f"{graph} is not minimised; for a smaller report: {with_flags(f'graphdbg minify {graph}')}")
+    about: dict[str, Any] = {"signature": signature, "rung": rung, "original": original, "imports": imports}
     if as_test:
         try:
-            done = write_test_of(
-                saved, out, signature=signature, rung=rung, original=original, imports=imports, verdict=verdict
-            )
-            return _tested(done, as_json)
+            return _tested(write_test_of(saved, out, **about, verdict=verdict), as_json)
         except CannotExpressError as error:
             say(f"graphdbg: {error.said}")
             if as_json:
-                emit(
-                    {"test": None, "repro": "none", "reason": str(error), "code": error.code},
-                    as_json=True,
-                    next=[shlex.join(["graphdbg", "report", graph])],
-                )
+                failed = {"test": None, "repro": "none", "reason": str(error), "code": error.code}
+                emit(failed, as_json=True, next=[shlex.join(["graphdbg", "report", graph])])
             return 1
-    done = bundle.emit_report(
-        saved,
-        out,
-        signature=signature,
-        rung=rung,
-        original=original,
-        with_artifacts=True,
-        imports=imports,
-        verdict=verdict,
-    )
+    done = bundle.emit_report(saved, out, **about, with_artifacts=True, verdict=verdict)
     tried = run_line(str(done.repro), imports)
     if as_json:
         emit(done.as_json() | {"next": [tried] if done.repro else []}, as_json=True)
@@ -184,11 +165,8 @@ def _packed(out: Path, imports: Sequence[str], as_json: bool) -> int:
     else:
         pack(load_graph(out / "case"), done, Redactor())
     paths = {"repro_path": str(program), "issue": str(done.issue), "artifacts": str(archive)}
-    emit(
-        packed.plain() | paths if as_json else "\n".join(paths.values()),
-        as_json=as_json,
-        next=[run_line(str(program), known.imports if known else ())],
-    )
+    tried = run_line(str(program), known.imports if known else ())
+    emit(packed.plain() | paths if as_json else "\n".join(paths.values()), as_json=as_json, next=[tried])
     say(packed.sentence())
     for note in done.notes:
         say(note)
@@ -216,17 +194,8 @@ def _previewed(folder: Path, as_json: bool) -> int:
     from ..report.issue import Preview, ahead, warning
 
     preview = Preview.of(folder)
-    if not preview.is_there:
-        texts = ahead(str(folder))
-        emit(
-            {"folder": None, "says": texts, "warning": warning()} if as_json else "\n".join([*texts, warning()]),
-            as_json=as_json,
-            next=[shlex.join(["graphdbg", "report", str(folder)])],
-        )
-        return 0
-    emit(
-        preview.as_json() if as_json else "\n".join([*preview.sentences(), warning()]),
-        as_json=as_json,
-        next=[shlex.join(["graphdbg", "verify", str(folder)])],
-    )
-    return 1 if preview.leaks else 0
+    texts = preview.sentences() if preview.is_there else ahead(str(folder))
+    plain = preview.as_json() if preview.is_there else {"folder": None, "says": texts, "warning": warning()}
+    after = [shlex.join(["graphdbg", "verify" if preview.is_there else "report", str(folder)])]
+    emit(plain if as_json else "\n".join([*texts, warning()]), as_json=as_json, next=after)
+    return 1 if preview.is_there and preview.leaks else 0

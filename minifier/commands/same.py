@@ -46,10 +46,9 @@ def same(first: str, second: str, rung: str | None, seed: int, imports: tuple[st
     def judge(saved: SavedGraph) -> tuple[Signature | None, str]:
         say(f"finding out how {saved.name} fails under {chosen}")
         judgement = replay(saved, rung=chosen, seed=seed, outputs=False, imports=imports)
-        texts = (
-            "does not fail" if not judgement.verdict.exit_code else f"cannot be judged ({headline(judgement.verdict)})"
-        )
-        return judgement.signature if judgement.verdict.failed else None, f"{saved.name} {texts} under {chosen} here"
+        verdict = judgement.verdict
+        said = f"cannot be judged ({headline(verdict)})" if verdict.exit_code else "does not fail"
+        return judgement.signature if verdict.failed else None, f"{saved.name} {said} under {chosen} here"
 
     comparison = compared(side_of(first, judge), side_of(second, judge))
     if as_json:

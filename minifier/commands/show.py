@@ -95,9 +95,8 @@ def show(
     output. Nothing is overwritten.
     """
     if code + stats + (kernel is not None) > 1:
-        raise OptionsExcludeError(
-            "--code, --kernel and --stats cannot be used together", "each is a view of its own", "leave all but one out"
-        )
+        what = "--code, --kernel and --stats cannot be used together"
+        raise OptionsExcludeError(what, "each is a view of its own", "leave all but one out")
     if hops is not None and node is None:
         raise CommandLineError("--hops needs --node", "it counts steps from that node", "add --node NAME")
     saved = resolve_graph(graph)
@@ -109,22 +108,17 @@ def show(
         _save(saved, options, Path(save), seed, imports, as_json)
     elif node is not None:
         if stats or kernel is not None or (code and hops is not None):
-            raise OptionsExcludeError(
-                "--node cannot be used with --stats or --kernel",
-                "--node shows one node, the others the whole graph",
-                "leave one out",
-            )
+            why = "--node shows one node, the others the whole graph"
+            raise OptionsExcludeError("--node cannot be used with --stats or --kernel", why, "leave one out")
         show_node(saved, node, head=_head(saved), hops=hops, code=code, as_json=as_json)
     elif code:
         _show_files(graph, _code(saved), as_json)
     elif kernel is not None:
         _show_kernel(graph, saved, kernel, as_json)
     elif stats:
-        resolved = statistics.of(saved.table)
-        emit(
-            {**_head(saved), "stats": msgspec.to_builtins(resolved)} if as_json else statistics.text(resolved),
-            as_json=as_json,
-        )
+        counts = statistics.of(saved.table)
+        plain = {**_head(saved), "stats": msgspec.to_builtins(counts)}
+        emit(plain if as_json else statistics.text(counts), as_json=as_json)
     elif options.any:
         show_rows(saved, options, head=_head(saved), as_json=as_json)
     else:
@@ -142,43 +136,23 @@ def _save(
     if as_json:
         emit(msgspec.to_builtins(cut_out, enc_hook=str), as_json=True, next=_next(str(cut_out.case)))
         return
-    given = [name for name, origin in cut_out.inputs if origin == "graph"]
-    values = [name for name, origin in cut_out.inputs if origin == "node"]
-    parts = [
-        f"{one_line(', '.join(names), 200)} ({what})"
-        for names, what in ((given, "of the graph"), (values, "computed by eager"))
-        if names
-    ]
-    lines = [
-        f"{cut_out.case}: {counted(cut_out.kept, 'node')} of {cut_out.of}, {size_text(cut_out.input_bytes)} of inputs"
-    ]
-    lines += [
-        f"inputs   {'; '.join(parts) or 'none'}",
-        f"outputs  {one_line(', '.join(cut_out.outputs), 200) or 'none'}",
-    ]
-    lines += (
-        [f"note     with them {'comes' if len(cut_out.came) == 1 else 'come'} {', '.join(cut_out.came)}"]
-        if cut_out.came
-        else []
-    )
+    parts: list[str] = []
+    for origin, what in (("graph", "of the graph"), ("node", "computed by eager")):
+        if names := ", ".join(name for name, of in cut_out.inputs if of == origin):
+            parts.append(f"{one_line(names, 200)} ({what})")
+    size = f"{counted(cut_out.kept, 'node')} of {cut_out.of}, {size_text(cut_out.input_bytes)} of inputs"
+    lines = [f"{cut_out.case}: {size}", f"inputs   {'; '.join(parts) or 'none'}"]
+    lines.append(f"outputs  {one_line(', '.join(cut_out.outputs), 200) or 'none'}")
+    if came := cut_out.came:
+        lines.append(f"note     with them {'comes' if len(came) == 1 else 'come'} {', '.join(came)}")
     lines += [f"note     {note}" for note in cut_out.notes]
-    lines.append(f"next     {_next(str(cut_out.case))[0]}")
-    emit("\n".join(lines), as_json=False)
+    emit("\n".join([*lines, f"next     {_next(str(cut_out.case))[0]}"]), as_json=False)
 
 
 def _head(saved: SavedGraph) -> dict[str, Any]:
-    return {
-        "run": saved.run.name if saved.run else None,
-        "id": saved.id,
-        "process": saved.process,
-        "rank": saved.rank,
-        "stage": saved.stage,
-        "status": saved.status,
-        "error": saved.error,
-        "seconds": saved.seconds,
-        **(saved.run.inputs_json if saved.run else {}),
-        "next": _next(saved.name),
-    }
+    names = ("id", "process", "rank", "stage", "status", "error", "seconds")
+    plain = {"run": saved.run.name if saved.run else None, **{name: getattr(saved, name) for name in names}}
+    return {**plain, **(saved.run.inputs_json if saved.run else {}), "next": _next(saved.name)}
 
 
 def _next(text: str) -> list[str]:
@@ -189,34 +163,24 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
     table = saved.table
     roles, outputs = _roles(saved)
     if as_json:
-        nodes = [
-            node_json(row, table) | ({"role": roles[row.name]} if row.name in roles else {}) for row in table.rows()
-        ]
+        nodes = [node_json(row, table) for row in table.rows()]
+        for node in nodes:
+            node |= {"role": roles[node["name"]]} if node["name"] in roles else {}
+        origins = [{"index": row.index, "name": row.name, "kind": row.kind, "of": row.of} for row in outputs]
+        more: dict[str, Any] = {"outputs": origins} if origins else {}
         if captured_backward.has(saved):
             captured_backward.extend(nodes, saved.record)
-        origins = [
-            {"index": output.index, "name": output.name, "kind": output.kind, "of": output.of} for output in outputs
-        ]
-        hooks = captured_backward.hooks(saved.record) if captured_backward.has(saved) else []
-        extra = {key: rows for key, rows in (("outputs", origins), ("hooks", hooks)) if rows}
-        emit({**_head(saved), "nodes": nodes, **extra}, as_json=True)
+            more |= {"hooks": hooks} if (hooks := captured_backward.hooks(saved.record)) else {}
+        emit({**_head(saved), "nodes": nodes, **more}, as_json=True)
         return
     say(f"{saved.id}: stage {saved.stage}, {counted(len(table), 'node')}, {saved.status}")
     if saved.run and saved.run.of_a_trace:
         say(saved.run.of_a_trace)
     if saved.error:
         say(f"error: {one_line(saved.error, 300)}")
-    columns = [
-        Column("#", right=True, style="dim"),
-        Column("name", style="bold"),
-        Column("target", style="cyan"),
-        Column("inputs", expendable=2),
-        Column("dtype"),
-        Column("shape"),
-        Column("stride", expendable=1),
-        Column("line", style="green"),
-        Column("code", style="dim", expendable=3),
-    ]
+    columns = [Column("#", right=True, style="dim"), Column("name", style="bold"), Column("target", style="cyan")]
+    columns += [Column("inputs", expendable=2), Column("dtype"), Column("shape"), Column("stride", expendable=1)]
+    columns += [Column("line", style="green"), Column("code", style="dim", expendable=3)]
     rows = [_cells(row, table, roles) for row in table.rows()]
     if captured_backward.has(saved):
         origins = captured_backward.origins(saved.record)
@@ -248,20 +212,10 @@ def _roles(saved: SavedGraph) -> tuple[dict[str, str], list[OutputRole]]:
 def _cells(row: NodeRow, table: Table, roles: dict[str, str]) -> tuple[str, ...]:
     target = row.target if row.op in ("call_function", "output") else f"{row.op} {row.target}"
     target = roles.get(row.name, target) if row.op == "placeholder" else target
-    inputs = " ".join(table.name[i] for i in row.inputs[:4]) + (
-        f" +{len(row.inputs) - 4}" if len(row.inputs) > 4 else ""
-    )
-    return (
-        str(row.index),
-        row.name,
-        target,
-        inputs,
-        row.dtype,
-        dims_text(row.shape),
-        dims_text(row.stride),
-        row.where,
-        one_line(row.code, 60),
-    )
+    more = f" +{len(row.inputs) - 4}" if len(row.inputs) > 4 else ""
+    inputs = " ".join(table.name[i] for i in row.inputs[:4]) + more
+    form = row.dtype, dims_text(row.shape), dims_text(row.stride)
+    return (str(row.index), row.name, target, inputs, *form, row.where, one_line(row.code, 60))
 
 
 def _code(saved: SavedGraph) -> list[tuple[str, str]]:
@@ -272,9 +226,8 @@ def _code(saved: SavedGraph) -> list[tuple[str, str]]:
     try:
         program = saved.program()
     except RefusedError as error:
-        raise NotStoredError(
-            f"{saved.id} has neither generated code nor graph.py", "its compile did not reach code generation"
-        ) from error
+        what = f"{saved.id} has neither generated code nor graph.py"
+        raise NotStoredError(what, "its compile did not reach code generation") from error
     place = f", {saved.program_path}" if saved.program_path.exists() else ""
     say(f"{saved.id} has no generated code; this is the graph itself{place}")
     return [(PROGRAM_FILE, program)]
@@ -297,26 +250,19 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
         emit({**_head(saved), "kernels": names, **extra} if as_json else "\n".join(lines), as_json=as_json)
         return
     exact = [path for path in files if kernel in (path.name, path.stem)]
-    chosen = (
-        exact
-        or [path for path in files if path.name.startswith(kernel)]
-        or [path for path in files if kernel in path.name]
-    )
+    chosen = exact or [path for path in files if path.name.startswith(kernel)]
+    chosen = chosen or [path for path in files if kernel in path.name]
     if len(chosen) != 1:
         listed = ", ".join(path.name for path in (chosen or files)[:12])
-        raise NoSuchNodeError(
-            f"{saved.id} has {'several kernels' if chosen else 'no kernel'} {kernel!r}", f"there are {listed}"
-        )
+        what = f"{saved.id} has {'several kernels' if chosen else 'no kernel'} {kernel!r}"
+        raise NoSuchNodeError(what, f"there are {listed}")
     _show_files(text, _texts(chosen), as_json)
 
 
 def _show_files(text: str, texts: list[tuple[str, str]], as_json: bool) -> None:
     if as_json:
-        emit(
-            {"graph": text, "files": [{"name": name, "text": body} for name, body in texts]},
-            as_json=True,
-            next=_next(text),
-        )
+        files = [{"name": name, "text": body} for name, body in texts]
+        emit({"graph": text, "files": files}, as_json=True, next=_next(text))
         return
     shown = [body if len(texts) == 1 else f"# {'-' * 10} {name} {'-' * 10}\n{body.rstrip()}\n" for name, body in texts]
     emit(_coloured("\n".join(shown)) if on_terminal() else "\n".join(shown), as_json=False)
@@ -329,7 +275,6 @@ def _coloured(source: str) -> str:
     from rich.syntax import Syntax
 
     stream = StringIO()
-    Console(file=stream, force_terminal=True, width=200).print(
-        Syntax(visible(source), "python", background_color="default"), soft_wrap=True
-    )
+    shown = Syntax(visible(source), "python", background_color="default")
+    Console(file=stream, force_terminal=True, width=200).print(shown, soft_wrap=True)
     return "\n".join(line.rstrip() for line in stream.getvalue().split("\n"))

@@ -49,17 +49,13 @@ def steer(out: str, what: str | None, target: str | None, as_json: bool) -> None
     given = give(folder, what, step=step, number=number)
     answer = outcome(folder, given, WAIT_S)
     order = given.order
+    line = {"id": order.id, "what": order.what, "step": order.step, "number": order.number, "state": "waiting"}
     if answer is None:
         say(f"{order.words}: not done yet; it will be, before the next query is asked")
     else:
         say(answer.sentence)
+        line = {name: value for name, value in answer.to_json().items() if name not in ("event", "turn")}
     if as_json:
-        waiting = {"id": order.id, "what": order.what, "step": order.step, "number": order.number, "state": "waiting"}
-        line = (
-            waiting
-            if answer is None
-            else {name: value for name, value in answer.to_json().items() if name not in ("event", "turn")}
-        )
         emit(line, as_json=True, next=[shlex.join(["graphdbg", "steer", out])])
     if answer is not None and answer.state == "refused":
         raise SystemExit(1)
@@ -76,16 +72,10 @@ def _standing(out: Path, as_json: bool) -> None:
     while seen.read():
         pass
     story = seen.story
-    facts = {
-        "state": seen.state,
-        "step": story.step,
-        "queries": len(story.queries),
-        "best": story.best,
-        "original": story.original,
-        "history": [[item.number, item.queries, item.nodes, item.input_bytes] for item in story.history],
-        "asked": list(seen.wishes.values()),
-        "paused": story.paused,
-    }
+    history = [[item.number, item.queries, item.nodes, item.input_bytes] for item in story.history]
+    facts = {"state": seen.state, "step": story.step, "queries": len(story.queries), "best": story.best}
+    facts |= {"original": story.original, "history": history}
+    facts |= {"asked": list(seen.wishes.values()), "paused": story.paused}
     ended = [shlex.join(["graphdbg", "verify", str(out)])] if (out / "case").is_dir() else []
     emit(facts if as_json else "\n".join(told(seen, time.time())), as_json=as_json, next=ended)
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -48,11 +48,8 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
         def run() -> int:
             reproduction = shown(program, torch_of(python, program), path=path, flaky=flaky)
             lines = [reproduction.sentence(), *reproduction.output.strip().splitlines()]
-            report = (
-                [shlex.join(["graphdbg", "report", subject])]
-                if Path(subject).is_dir() and reproduction.says == "shows"
-                else []
-            )
+            reportable = Path(subject).is_dir() and reproduction.says == "shows"
+            report = [shlex.join(["graphdbg", "report", subject])] if reportable else []
             emit(reproduction.plain() if as_json else "\n".join(lines), as_json=as_json, next=report)
             return reproduction.exit_code
 
@@ -60,9 +57,8 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
             raise SystemExit(run())
         folder = torch_of(python, program).folder
         if folder is None:
-            raise CannotStartError(
-                f"there is nothing to watch: {python} has no torch", "", "build torch once, or name another --python"
-            )
+            fix = "build torch once, or name another --python"
+            raise CannotStartError(f"there is nothing to watch: {python} has no torch", "", fix)
         run()
         say(f"watching {folder}; Ctrl-C ends it")
         for _ in builds(folder):
@@ -91,14 +87,12 @@ def program_of(subject: str, trust: bool, imports: Sequence[str] = ()) -> Genera
     again = shlex.join(["graphdbg", "verify", subject, "--trust"])
     if known is not None and not trust and not set(known.imports) <= set(imports):
         what = f"verifying {subject} imports {', '.join(map(repr, known.imports))}"
-        raise NeedsTrustError(
-            what, "its case.json names these modules, and importing them runs their code", f"read them, then: {again}"
-        )
+        why = "its case.json names these modules, and importing them runs their code"
+        raise NeedsTrustError(what, why, f"read them, then: {again}")
     if program is not None:
         if not program.stat().st_size:
-            raise WrongKindError(
-                f"cannot run {program}", "the file is empty", "name the folder that minify or report wrote"
-            )
+            fix = "name the folder that minify or report wrote"
+            raise WrongKindError(f"cannot run {program}", "the file is empty", fix)
         if not (trust or written.here(program)):
             why = "it was not written on this machine, or was changed since"
             raise NeedsTrustError(f"will not run {program}", why, f"read it, then: {again}")
@@ -121,16 +115,10 @@ def _made(case: Path, known: CaseFile, folder: Path, trust: bool) -> Path:
 
     assert known.signature is not None
     say(f"there is no {REPRO} beside {case}: writing one")
-    done = emit_report(
-        load_graph(case),
-        folder,
-        signature=known.signature,
-        rung=known.rung,
-        imports=with_trust(known.imports, trust),
-        original=known.original.nodes if known.original else None,
-    )
+    original, imports = known.original.nodes if known.original else None, with_trust(known.imports, trust)
+    about: dict[str, Any] = {"signature": known.signature, "rung": known.rung, "original": original}
+    done = emit_report(load_graph(case), folder, **about, imports=imports)
     if done.repro is None:
-        raise UsageError(
-            f"cannot write a repro for {case}", "; ".join(done.notes), f"replay it: graphdbg replay {case}"
-        )
+        fix = f"replay it: graphdbg replay {case}"
+        raise UsageError(f"cannot write a repro for {case}", "; ".join(done.notes), fix)
     return done.repro

@@ -108,9 +108,8 @@ class Store:
         """Keeps content by its name. Raises EnvironmentLackError for content that arrived altered."""
         for name, data in parts.items():
             if hash_bytes(data) != name:
-                raise ClusterError(
-                    "a case arrived damaged", f"the content of {name} does not match the hash in its name"
-                )
+                why = f"the content of {name} does not match the hash in its name"
+                raise ClusterError("a case arrived damaged", why)
             path = self._files / name
             if not path.exists():
                 part = temporary_beside(path)
@@ -294,14 +293,9 @@ class Host:
         self._stopped: set[int] = set()
         self._asked = time.monotonic()
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
-        self.server = fork_server(
-            settings.warm,
-            settings.preload,
-            threads=1,
-            memory_bytes=settings.memory_bytes or default_memory_bytes(settings.jobs),
-            cache_dir=self.root
-            / "cache",  # one for all workers of this machine: what one has compiled, others need not
-        )
+        memory = settings.memory_bytes or default_memory_bytes(settings.jobs)
+        cache = self.root / "cache"  # one for all workers of this machine: what one has compiled, others need not
+        self.server = fork_server(settings.warm, settings.preload, threads=1, memory_bytes=memory, cache_dir=cache)
         atexit.register(leave, order.token)
         threading.Thread(target=self._watch, name="graphdbg-host", daemon=True).start()
 
@@ -383,9 +377,8 @@ class Errand(PendingTask):
             if self.order.trees is None:
                 self.order = self.servers.far(self.order)
             self._send({name: self.servers.part(name) for name in answer.hashes})
-        raise ClusterError(
-            "cannot send the case to a worker", "one of its files does not arrive there", "leave --executor out"
-        )
+        why = "one of its files does not arrive there"
+        raise ClusterError("cannot send the case to a worker", why, "leave --executor out")
 
     def kill(self) -> None:
         """Ends the query soon."""
@@ -401,10 +394,8 @@ class Errand(PendingTask):
                 return
             except (BrokenExecutor, RuntimeError) as error:  # it has ended, or was shut down
                 self.servers.broken = f"{type(error).__name__}: {error}"
-        order = self.order
-        self.here = self.servers.home.submit(
-            order.function, order.payload, order.limit_s, stage_limits=order.stage_limits
-        )
+        order, home = self.order, self.servers.home
+        self.here = home.submit(order.function, order.payload, order.limit_s, stage_limits=order.stage_limits)
 
     def _answer(self) -> Reply | Lacks:
         assert self._future is not None
@@ -457,18 +448,8 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
             greet(begin, msgspec.json.encode(self._order("", {})))
 
     def _order(self, function: str, payload: dict[str, Any], limit_s: float = 0.0) -> Order:
-        return Order(
-            self.token,
-            next(self._numbers),
-            function,
-            payload,
-            None,
-            limit_s,
-            {},
-            self.settings,
-            str(self._folder),
-            trusted(payload),
-        )
+        query = (next(self._numbers), function, payload, None, limit_s, dict[str, float]())
+        return Order(self.token, *query, self.settings, str(self._folder), trusted(payload))
 
     def submit(
         self,

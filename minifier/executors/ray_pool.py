@@ -178,25 +178,17 @@ class RayExecutor(Executor):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         logging.getLogger("ray").setLevel(logging.ERROR)
         address = os.environ.get(ADDRESS)
-        local = not address or address == "local"
-        more: dict[str, Any] = (
-            {"num_cpus": max(self.workers, os.cpu_count() or 1), "include_dashboard": False} if local else {}
-        )
+        how: dict[str, Any] = {"address": address}
+        what, fix = f"the Ray cluster at {address} cannot be reached", "see ray status"
+        if not address or address == "local":
+            cpus = max(self.workers, os.cpu_count() or 1)
+            how = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+            what, fix = "a local Ray cluster cannot be started", f"or name a running one by {ADDRESS}"
         before = signal.getsignal(signal.SIGTERM)
         try:
-            self._ray.init(
-                address="local" if local else address,
-                log_to_driver=False,
-                configure_logging=False,
-                logging_level="ERROR",
-                **more,
-            )
+            self._ray.init(**how, log_to_driver=False, configure_logging=False, logging_level="ERROR")
         except Exception as error:  # of many kinds, all meaning this
-            where = (
-                "a local Ray cluster cannot be started" if local else f"the Ray cluster at {address} cannot be reached"
-            )
-            fix = "see ray status" if not local else f"or name a running one by {ADDRESS}"
-            raise ClusterError(where, f"{type(error).__name__}: {error}", fix) from error
+            raise ClusterError(what, f"{type(error).__name__}: {error}", fix) from error
         finally:
             if before is not None and threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, before)  # Ray takes it
@@ -209,11 +201,8 @@ class RayExecutor(Executor):
 
     def _hire(self) -> None:
         """Starts one more actor, which is given work as soon as it lives."""
-        actor = (
-            self._ray.remote(Actor)
-            .options(num_cpus=1, num_gpus=self._gpus, max_restarts=0, max_concurrency=1 + SIDE_CALLS)
-            .remote()
-        )
+        needs = {"num_cpus": 1, "num_gpus": self._gpus, "max_restarts": 0, "max_concurrency": 1 + SIDE_CALLS}
+        actor = self._ray.remote(Actor).options(**needs).remote()
         self._actors.add(actor)
         if self._greeting is not None:
             actor.run.remote(*self._greeting)
@@ -285,6 +274,5 @@ class RayExecutor(Executor):
         there, _ = self._ray.wait(waiting, num_returns=1, timeout=START_S)
         if not there:
             why = f"it has {cpus:g} CPUs in all, and none was free for {START_S:g} s"
-            raise ClusterError(
-                "the Ray cluster has no free CPU for a worker", why, "see ray status, or give a smaller -j"
-            )
+            fix = "see ray status, or give a smaller -j"
+            raise ClusterError("the Ray cluster has no free CPU for a worker", why, fix)

@@ -69,17 +69,14 @@ class Baseline:
                 raise pytest.UsageError(f"--graphdbg-baseline: there is no folder {self.path.parent}") from None
             if self.update:
                 return {}
-            raise pytest.UsageError(
-                f"--graphdbg-baseline: there is no {self.named}; {again.removesuffix(' again')}"
-            ) from None
+            why = f"there is no {self.named}; {again.removesuffix(' again')}"
         except OSError as error:
-            raise pytest.UsageError(
-                f"--graphdbg-baseline: cannot read {self.named}: {error.strerror or error}"
-            ) from None
+            why = f"cannot read {self.named}: {error.strerror or error}"
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             why = f"{self.named} is not a baseline ({error}); move it away, then {again}"
-            raise pytest.UsageError(f"--graphdbg-baseline: {why}") from None
-        return {test: msgspec.to_builtins(entry) for test, entry in entries.items()}
+        else:
+            return {test: msgspec.to_builtins(entry) for test, entry in entries.items()}
+        raise pytest.UsageError(f"--graphdbg-baseline: {why}")
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self) -> Generator[None, Any, None]:
@@ -143,12 +140,10 @@ class Baseline:
             self.lines.append(f"{self.named} is not written: {error}")
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        new, changed = (
-            compiling.keys() - self.known.keys(),
-            [test for test in compiling if compiling[test] != self.known.get(test)],
-        )
+        new = compiling.keys() - self.known.keys()
+        changed = [test for test, numbers in compiling.items() if test not in new and numbers != self.known[test]]
         gone = len((self.known.keys() & self.by_test.keys()) - compiling.keys())
-        summary = f"{len(new)} new, {len(changed) - len(new)} changed, {gone} that compile nothing left out"
+        summary = f"{len(new)} new, {len(changed)} changed, {gone} that compile nothing left out"
         self.lines.append(f"{self.named} is written: {counted(len(rows), 'test')}; {summary}")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -156,26 +151,14 @@ class Baseline:
         if hasattr(self.config, "workerinput"):
             return
         if self.recorded:
-            self.lines = [
-                f"nothing was counted and {self.named} is as it was: this run is recorded, which sees each graph once"
-            ]
+            kept = f"nothing was counted and {self.named} is as it was"
+            self.lines = [f"{kept}: this run is recorded, which sees each graph once"]
         elif not self.update:
-            self._list(
-                "better than {} says",
-                {
-                    test: _changed(self.known[test], new)
-                    for test, new in self.by_test.items()
-                    if test in self.known and new != self.known[test]
-                },
-            )
-            self._list(
-                "not in {}",
-                {
-                    test: _counts_text(new)
-                    for test, new in self.by_test.items()
-                    if test not in self.known and any(new.values())
-                },
-            )
+            both = {test: (self.known[test], new) for test, new in self.by_test.items() if test in self.known}
+            better = {test: _changed(old, new) for test, (old, new) in both.items() if old != new}
+            self._list("better than {} says", better)
+            fresh = {test: new for test, new in self.by_test.items() if test not in self.known and any(new.values())}
+            self._list("not in {}", {test: _counts_text(new) for test, new in fresh.items()})
         if self.lines:
             terminalreporter.section("graphdbg baseline")
             for line in self.lines:
@@ -183,9 +166,8 @@ class Baseline:
 
     def _list(self, what: str, tests: dict[str, str]) -> None:
         if tests:
-            self.lines.append(
-                f"{counted(len(tests), 'test')} {what.format(self.named)}; to write it down: {self._command()}"
-            )
+            title = f"{counted(len(tests), 'test')} {what.format(self.named)}"
+            self.lines.append(f"{title}; to write it down: {self._command()}")
             self.lines += [f"  {test}: {numbers}" for test, numbers in list(tests.items())[:_MOST]]
             self.lines += [f"  and {len(tests) - _MOST} more"] if len(tests) > _MOST else []
 

@@ -101,34 +101,23 @@ class Failing:
     def _outcome_lines(self, code: int | None, done: dict[str, Any], issue: Path | None, by_hand: str) -> list[str]:
         verdict = done.get("verdict")
         if not done:
-            why = (
-                "it did not end in time (--graphdbg-time)"
-                if code is None
-                else f"nothing could be minified (code {code})"
-            )
+            ended = f"nothing could be minified (code {code})"
+            why = "it did not end in time (--graphdbg-time)" if code is None else ended
             return [f"{self.test}: {why}; what was said is in {shown_path(self.folder)}; {by_hand}"]
         if verdict != "fails" and not (verdict == "rounding" and done.get("repro") == "shows"):
             word = "agrees with eager" if verdict in ("ok", "rounding") else "could not be judged"
-            return [
-                f"{self.test}: what it compiles {word}: {done.get('reason') or 'no difference found'}",
-                f"  {by_hand}",
-            ]
+            why = done.get("reason") or "no difference found"
+            return [f"{self.test}: what it compiles {word}: {why}", f"  {by_hand}"]
         kind, layer = str(done.get("kind") or "failure").replace("_", " "), done.get("layer") or "not known"
-        fails = (
-            f"fails: {kind} (layer {layer})"
-            if verdict == "fails"
-            else "rounding: nothing shows that the compiler is wrong"
-        )
+        rounding = "rounding: nothing shows that the compiler is wrong"
+        fails = f"fails: {kind} (layer {layer})" if verdict == "fails" else rounding
         lines = [f"{self.test}: {fails}", f"  {done.get('reason', '')}"]
         if done.get("repro") == "shows":
             nodes = f"{counted(done['nodes'], 'node')} of {done['original_nodes']}; " if "nodes" in done else ""
-            rates = (
-                f"shows the failure {done.get('repro_rate')} in processes of their own, with --without-fault it "
-                "ends with 0"
-            )
-            rates = (
-                rates if issue is None else done.get("repro_told") or rates
-            )  # a program's is what it printed, in lines
+            rates = f"shows the failure {done.get('repro_rate')} in processes of their own"
+            rates += ", with --without-fault it ends with 0"
+            if issue is not None:  # a program's is what it printed, in lines
+                rates = done.get("repro_told") or rates
             lines.append(f"  python {shown_path(Path(done['repro_path']))}  ({nodes}{rates})")
         else:
             lines.append(f"  no repro shows it: {by_hand}")

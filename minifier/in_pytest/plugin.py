@@ -34,13 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help=f"keep what tests compile; the graph of each that fails and a verified repro are left below {FOLDER}/",
     )
-    group.addoption(
-        "--graphdbg-time",
-        type=float,
-        default=TIME_S,
-        metavar="S",
-        help=f"what that may take for all tests (default: {TIME_S:.0f} s)",
-    )
+    about = f"what that may take for all tests (default: {TIME_S:.0f} s)"
+    group.addoption("--graphdbg-time", type=float, default=TIME_S, metavar="S", help=about)
     group.addoption(
         "--graphdbg-baseline",
         metavar="FILE",
@@ -141,10 +136,8 @@ class Failures:
         for number, (test, run) in enumerate(self.failed.items()):
             left_s = until - time.monotonic()
             if left_s < _AT_LEAST_S and number:
-                rest = len(self.failed) - number
-                terminalreporter.write_line(
-                    f"{rest} more failing test(s) compiled and were not run again: the time is over (--graphdbg-time)"
-                )
+                rest = f"{len(self.failed) - number} more failing test(s) compiled and were not run again"
+                terminalreporter.write_line(f"{rest}: the time is over (--graphdbg-time)")
                 break
             share_s = max(left_s / (len(self.failed) - number), _AT_LEAST_S)
             try:

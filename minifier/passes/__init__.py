@@ -2,7 +2,7 @@
 
 An edit is one line of text that starts with the pass's name, so that it can stand in a journal: "dims 768 2". A pass
 knows nothing of search order, caches, isolation or time; it returns a new case and leaves the given one alone. To add
-one: a file that ends in its PASS, of which all words and lists are made. Imports no torch.
+one: a file with `propose` and `apply` that ends in its PASS, of which all words and lists are made. Imports no torch.
 
 >>> pass_of("dims").propose(case)
 [['dims 2 1']]
@@ -24,20 +24,19 @@ if TYPE_CHECKING:
     from ...toolkit.live.case import Live
 
 
-def _nothing(case: Live) -> list[list[str]]:
-    return []
+class Work(NamedTuple):
+    """The functions of a pass. `propose` gives groups of edits of a case, the first that helps are kept; `apply` the
+    case with an edit."""
 
-
-def _as_it_is(case: Live, edit: str) -> Live:
-    return case
+    propose: Callable[[Live], list[list[str]]]
+    apply: Callable[[Live, str], Live]
 
 
 class Pass(NamedTuple):
-    """One pass, named as its file. `order`: the passes run in it.
+    """The facts about one pass, named as its file. `order`: the passes run in it.
 
-    `propose` gives groups of edits of a case, the first that helps are kept; `apply` the case with an edit. `words`:
-    the step of the search. `edits`: glob of an edit -> it in words, with its own words by their place, the first that
-    fits. `unneeded`: how an edit begins -> what the original had and a case with that edit has not.
+    `words`: the step of the search. `edits`: glob of an edit -> it in words, with its own words by their place, the
+    first that fits. `unneeded`: how an edit begins -> what the original had and a case with that edit has not.
     """
 
     order: float
@@ -52,8 +51,6 @@ class Pass(NamedTuple):
     """Whether its edits make a case plainer though its inputs may take more bytes."""
     explains: bool = False
     """Whether its edits are asked about the finished case and never kept: no pass of the search."""
-    propose: Callable[[Live], list[list[str]]] = _nothing
-    apply: Callable[[Live, str], Live] = _as_it_is
 
 
 PASSES = all_described(Path(__file__).parent, "PASS", Pass)
@@ -66,11 +63,12 @@ PLAINER = frozenset(name for name, row in PASSES.items() if row.is_plainer)
 """Names of those that are so."""
 
 
-def pass_of(name: str) -> Pass:
+def pass_of(name: str) -> Work:
     """What proposes and applies the edits of that name; raises KeyError where there is none."""
     if name not in PASSES:
         raise KeyError(name)
-    return import_module(f".{name}", __name__).PASS
+    module = import_module(f".{name}", __name__)
+    return Work(module.propose, module.apply)
 
 
 def edit_words(edit: str) -> str:

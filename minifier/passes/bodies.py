@@ -133,12 +133,9 @@ def _returns_input(gm: fx.GraphModule, path: str) -> bool:
 
 def _seen(node: fx.Node) -> fx.Node:
     """What a view is of, through views of views; any other node itself."""
-    while (
-        node.op in ("call_function", "call_method")
-        and node.args
-        and isinstance(node.args[0], fx.Node)
-        and _is_view(node)
-    ):
+    while node.op in ("call_function", "call_method") and node.args and _is_view(node):
+        if not isinstance(node.args[0], fx.Node):
+            break
         node = node.args[0]
     return node
 
@@ -187,6 +184,4 @@ PASS = Pass(
     edits={"bodies inline": "the operators that hold graphs inlined", "bodies * * *": "{1} without {2}"},
     unneeded={"bodies inline": "operators that hold graphs"},
     runs_eager=True,
-    propose=propose,
-    apply=apply,
 )

@@ -72,20 +72,14 @@ def _window_sizes(node: fx.Node) -> list[int]:
     names = [argument.name for argument in schema.arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     windows = [given[name] for name in _WINDOW_ARGUMENTS if name in given]
-    return [
-        size for item in windows for size in (item if isinstance(item, (list, tuple)) else [item]) if type(size) is int
-    ]
+    return [size for size in t.tree_leaves(windows) if type(size) is int]
 
 
 def _sizes(case: Live) -> list[int]:
     """The distinct sizes of inputs above 1, largest first, without those that are products of others."""
     sizes = _all_sizes(case)
-    plain = [
-        size
-        for size in sizes
-        if not any(size % other == 0 and size // other in sizes for other in sizes if other < size)
-    ]
-    return sorted(plain, reverse=True)[:MOST_SIZES]
+    products = {one * other for one in sizes for other in sizes}
+    return sorted(sizes - products, reverse=True)[:MOST_SIZES]
 
 
 def _all_sizes(case: Live) -> set[int]:
@@ -112,15 +106,12 @@ def apply(case: Live, edit: str) -> Live:
             return size
         return new * (new if rest == old else rest)
 
-    places = case.gm.graph.find_nodes(op="placeholder")
-    inputs = [
-        _cut(value, substitute, old, new)
-        if isinstance(value, torch.Tensor)
-        else substitute(value)
-        if type(value) is int and is_symbolic(fake_of(node))
-        else value
-        for node, value in zip(places, case.inputs, strict=True)
-    ]
+    inputs = list(case.inputs)
+    for place, node in enumerate(case.gm.graph.find_nodes(op="placeholder")):
+        if isinstance(inputs[place], torch.Tensor):
+            inputs[place] = _cut(inputs[place], substitute, old, new)
+        elif type(inputs[place]) is int and is_symbolic(fake_of(node)):
+            inputs[place] = substitute(inputs[place])
     gm = copy_graph(case.gm)
     for node in gm.graph.nodes:
         if node.op in ("call_function", "call_method"):
@@ -183,6 +174,4 @@ PASS = Pass(
     words="smaller shapes",
     edits={"dims * * *": "sizes of {1} made {2}, those of windows too", "dims * *": "sizes of {1} made {2}"},
     unneeded={"dims": "the original sizes"},
-    propose=propose,
-    apply=apply,
 )

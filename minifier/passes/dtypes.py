@@ -27,24 +27,13 @@ from . import Pass
 from .forms import fitting, run
 from .symbolic import renewed
 
-PLAIN = {
-    "float64": "float32",
-    "float16": "float32",
-    "bfloat16": "float32",
-    "float8_e4m3fn": "float32",
-    "float8_e5m2": "float32",
-    "float8_e4m3fnuz": "float32",
-    "float8_e5m2fnuz": "float32",
-    "complex128": "complex64",
-    "complex32": "complex64",
-    "int8": "int64",
-    "int16": "int64",
-    "int32": "int64",
-    "uint8": "int64",
-    "uint16": "int64",
-    "uint32": "int64",
-    "uint64": "int64",
+_FLOAT8 = [f"float8_{form}" for form in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")]
+_RARE = {
+    "float32": ("float64", "float16", "bfloat16", *_FLOAT8),
+    "complex64": ("complex128", "complex32"),
+    "int64": ("int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64"),
 }
+PLAIN = {rare: plain for plain, others in _RARE.items() for rare in others}
 REAL = {"complex64": "float32"}
 METHODS = {
     "half": "float16",
@@ -163,12 +152,4 @@ def _shapes(case: Live) -> list[Any]:
     return [tuple(value.shape) if isinstance(value, torch.Tensor) else None for value in t.tree_leaves(run(case))]
 
 
-PASS = Pass(
-    order=80,
-    words="plainer dtypes",
-    edits={"dtypes * *": "{1} made {2}"},
-    runs_eager=True,
-    is_plainer=True,
-    propose=propose,
-    apply=apply,
-)
+PASS = Pass(order=80, words="plainer dtypes", edits={"dtypes * *": "{1} made {2}"}, runs_eager=True, is_plainer=True)

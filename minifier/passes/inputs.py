@@ -86,6 +86,4 @@ PASS = Pass(
     words="one input in place of several",
     edits={"inputs * *": "{2} in place of {1}"},
     unneeded={"inputs": "inputs that differ"},
-    propose=propose,
-    apply=apply,
 )

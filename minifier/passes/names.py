@@ -113,6 +113,4 @@ def _reserved(name: str) -> bool:
     return keyword.iskeyword(name) or hasattr(builtins, name) or name in ("inf", "nan", "torch", "device", "output")
 
 
-PASS = Pass(
-    order=130, words="plain names", edits={"names *": "other names"}, is_neutral=True, propose=propose, apply=apply
-)
+PASS = Pass(order=130, words="plain names", edits={"names *": "other names"}, is_neutral=True)

@@ -202,37 +202,31 @@ def _calls(gm: fx.GraphModule) -> Iterator[_Call]:
     names."""
     seen: set[str] = set()
     owners = [item for item in gm.modules() if isinstance(item, fx.GraphModule)]
-    regions = [
-        (owner, node) for owner in owners for node in owner.graph.nodes if target_name(node) == "invoke_subgraph"
-    ]
-    for owner in owners:
-        for node in owner.graph.nodes:
-            call = _call(owner, node, regions) if node.op == "call_function" else None
-            names: set[str] = set() if call is None else {item.name for item in call.calls}
-            if call is not None and not names & seen:
-                seen |= names
-                yield call
+    every = [(owner, node) for owner in owners for node in owner.graph.nodes]
+    regions = [(owner, node) for owner, node in every if target_name(node) == "invoke_subgraph"]
+    for owner, node in every:
+        call = _call(owner, node, regions) if node.op == "call_function" else None
+        names: set[str] = set() if call is None else {item.name for item in call.calls}
+        if call is not None and not names & seen:
+            seen |= names
+            yield call
 
 
 def _call(owner: fx.GraphModule, node: fx.Node, regions: list[tuple[fx.GraphModule, fx.Node]]) -> _Call | None:
     shape = SHAPES.get(target_name(node))
     if shape is None or len(node.args) <= max(shape.graphs):
         return None
-    beside = (
-        [item for item in regions if item[1].args[1] == node.args[1]] if target_name(node) == "invoke_subgraph" else []
-    )
+    is_region = target_name(node) == "invoke_subgraph"
+    beside = [item for item in regions if item[1].args[1] == node.args[1]] if is_region else []
     calls = [item for _, item in beside] or [node]
     graphs = [_graph(owner, item.args[at]) for item in calls for at in shape.graphs]
     own = {id(graph): graph for graph in graphs if graph is not None}
     others = [item for item in owner.graph.nodes if item not in calls]
     used = any(id(_graph(owner, read)) in own for item in others for read in item.all_input_nodes)
-    twice = (
-        None in graphs
-        or used
-        or any(home is not owner for home, _ in beside)
-        or (not beside and len(own) < len(graphs))
-    )
-    if twice or any(isinstance(value, fx.Node) for item in calls for value in item.kwargs.values()):
+    elsewhere = any(home is not owner for home, _ in beside)
+    if used or elsewhere or None in graphs or (not beside and len(own) < len(graphs)):
+        return None
+    if any(isinstance(value, fx.Node) for item in calls for value in item.kwargs.values()):
         return None
     call = _Call(node, shape, list(own.values()), calls)
     fits = [len(call.placeholders(at)) for at in range(len(own))] + [len(call.operands(item)) for item in calls]
@@ -249,6 +243,4 @@ PASS = Pass(
     words="what nobody reads of higher-order operators",
     edits={"operands *": "{1} without what nobody reads"},
     runs_eager=True,
-    propose=propose,
-    apply=apply,
 )

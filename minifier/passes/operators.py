@@ -77,13 +77,8 @@ def propose(case: Live) -> list[list[str]]:
     known = forms(case)
     if known is None:
         return []
-    rounds = [
-        [
-            f"operators {node.name} to {SIMPLEST[operator_name(node)][0]}"
-            for node in graph.nodes
-            if operator_name(node) in SIMPLEST
-        ]
-    ]
+    simpler = [(node.name, SIMPLEST[name]) for node in graph.nodes if (name := operator_name(node)) in SIMPLEST]
+    rounds = [[f"operators {name} to {simplest}" for name, (simplest, _) in simpler]]
     rounds.append([f"operators {node.name} default {name}" for node in graph.nodes for name in _optional(node)])
     numbers = [(node, name, value) for node in graph.nodes for name, value in _numbers(node)]
     rounds += [
@@ -233,6 +228,4 @@ PASS = Pass(
         "operators * * *": "the argument {2} of {1} made {3}",
     },
     runs_eager=True,
-    propose=propose,
-    apply=apply,
 )

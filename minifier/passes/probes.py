@@ -57,13 +57,11 @@ def _size(case: Live, old_text: str, new_text: str, places: str) -> Live:
     too."""
     old, new = int(old_text), int(new_text)
     wanted = [tuple(map(int, place.split("."))) for place in places.split(",")]
-    inputs: list[Any] = []
-    for position, value in enumerate(case.inputs):
-        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-            inputs.append(value)
-            continue
-        shape = [new if (position, dim) in wanted else size for dim, size in enumerate(value.shape)]
-        inputs.append(_resized(value, shape, old, new))
+    inputs = list(case.inputs)
+    for position, value in enumerate(inputs):
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            shape = [new if (position, dim) in wanted else size for dim, size in enumerate(value.shape)]
+            inputs[position] = _resized(value, shape, old, new)
     gm = copy_graph(case.gm)
 
     def resized(size: int) -> int:
@@ -214,6 +212,4 @@ PASS = Pass(
     },
     runs_eager=True,
     explains=True,
-    propose=propose,
-    apply=apply,
 )

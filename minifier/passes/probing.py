@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any, cast
 
 import torch
@@ -82,18 +83,10 @@ class _Part:
 def rows(case: Live) -> list[list[str]]:
     """See `probes.propose`."""
     asked = _Asking(case)
-    parts = [
-        *asked.settings(),
-        *asked.dims(),
-        *asked.nodes(),
-        *asked.dtypes(),
-        *asked.constants(),
-        *asked.values(),
-        *asked.strides(),
-    ]
+    kinds = (asked.settings, asked.dims, asked.nodes, asked.dtypes, asked.constants, asked.values, asked.strides)
     listed: list[tuple[Any, list[str]]] = []
     places: Counter[str] = Counter()
-    for part in parts:
+    for part in [part for parts in kinds for part in parts()]:
         places[part.kind] += 1
         if places[part.kind] > MOST_PARTS:
             continue
@@ -138,12 +131,8 @@ class _Asking:
             for position, (node, value) in enumerate(zip(places, case.inputs, strict=True))
             if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized
         ]
-        self.shared = {
-            index
-            for index, _, value in self.inputs
-            for other, _, more in self.inputs
-            if other != index and shares_memory(value, more)
-        }
+        pairs = permutations(self.inputs, 2)
+        self.shared = {index for (index, _, value), (_, _, more) in pairs if shares_memory(value, more)}
 
     def takes(self, edit: str) -> bool:
         """Whether eager takes the case with an edit; that it can be made, where eager does not take the case itself."""
@@ -164,13 +153,10 @@ class _Asking:
         """Non-default settings, symbolic sizes, gradients, autocast."""
         for (edit,) in ([edit] for edits in symbols.propose(self.case) for edit in edits):
             name = edit.split(" ")[1]
-            where = [
-                f"{{{node.name}}}.shape[{dim}]"
-                for node in self.case.gm.graph.nodes
-                if node.op == "placeholder"
-                for dim, size in enumerate(getattr(fake_of(node), "shape", ()))
-                if str(size) == name
-            ]
+            where: list[str] = []
+            for node in self.case.gm.graph.find_nodes(op="placeholder"):
+                sizes = enumerate(getattr(fake_of(node), "shape", ()))
+                where += [f"{{{node.name}}}.shape[{dim}]" for dim, size in sizes if str(size) == name]
             yield _Part("setting", ", ".join(where[:3]) or name, "dynamic", [(edit, "a fixed number")], [])
         offered = {edit for edits in switches.propose(self.case) for edit in edits}
         words = {
@@ -211,21 +197,17 @@ class _Asking:
         return _Part("dim", title, str(size), self._sizes(size, where), list(known), later)
 
     def _sizes(self, size: int, places: str) -> list[tuple[str, str]]:
-        others = [
-            other for other in dict.fromkeys((size + 1, size - 1, size + 2 if size < 2 else 2 * size)) if other > 0
-        ]
-        return self.taken([(f"probes size {size} {other} {places}", str(other)) for other in others])
+        others = (size + 1, size - 1, size + 2 if size < 2 else 2 * size)
+        return self.taken([(f"probes size {size} {other} {places}", str(other)) for other in others if other > 0])
 
     def nodes(self) -> Iterator[_Part]:
         """Operators: others in their place, of the same form; their values as inputs."""
         known = forms(self.case) if self.runs else None
         for node in self.nodes_:
             offered = [] if known is None else list(self._operators(node, known))
-            tries = [
-                (edit, words) for edit, words in offered if alike(forms_after(self.case, edit, apply), known or {})
-            ][:2]
-            cut = self.cut(node)
-            yield _Part("node", f"{{{node.name}}}", _called(node), [*tries[:1], *cut, *tries[1:]], [])
+            tries = [row for row in offered if alike(forms_after(self.case, row[0], apply), known or {})]
+            tries = [*tries[:1], *self.cut(node), *tries[1:2]]
+            yield _Part("node", f"{{{node.name}}}", _called(node), tries, [])
 
     def _operators(self, node: fx.Node, known: dict[str, Any]) -> Iterator[tuple[str, str]]:
         own, read = operators.operator_name(node), node.all_input_nodes
@@ -239,10 +221,8 @@ class _Asking:
         if len(read) > 1:
             yield from ((f"probes operator {node.name} {other} 0 1", f"{other} in its place") for other in binary)
         for place, candidate in enumerate(read):
-            if known.get(candidate.name) == known.get(node.name):
-                yield from (
-                    (f"probes operator {node.name} {other} {place}", f"{other} in its place") for other in unary
-                )
+            for other in unary if known.get(candidate.name) == known.get(node.name) else ():
+                yield f"probes operator {node.name} {other} {place}", f"{other} in its place"
 
     def cut(self, node: fx.Node) -> list[tuple[str, str]]:
         """The node left out: an input in its place, or, where only the outputs read it, what it read is returned."""
@@ -253,9 +233,8 @@ class _Asking:
 
     def dtypes(self) -> Iterator[_Part]:
         """Each dtype, everywhere at once."""
-        for dtype in dict.fromkeys(
-            str(present).removeprefix("torch.") for present in dtypes.dtypes_in(self.case.gm, self.case.inputs)
-        ):
+        present = [str(dtype).removeprefix("torch.") for dtype in dtypes.dtypes_in(self.case.gm, self.case.inputs)]
+        for dtype in dict.fromkeys(present):
             if dtype not in OTHER_DTYPES:
                 continue
             of = [f"{{{name}}}" for _, name, value in self.inputs if str(value.dtype) == f"torch.{dtype}"]
@@ -274,13 +253,11 @@ class _Asking:
                     others = sorted((value + step for step in (1, -1, 2, 3)), key=FOLDED.__contains__)
                 else:
                     others = [1.5 * value or 1.5, -value or 0.5]
-                tries = self.taken([(f"probes constant {node.name} {place} {other}", str(other)) for other in others])[
-                    :2
-                ]
+                tries = self.taken([(f"probes constant {node.name} {place} {other}", str(other)) for other in others])
                 asked = alone and type(value) is not bool and value not in operators.PLAIN
                 plain = [type(value)(number) for number in operators.NUMBERS if asked]
                 known = [(f"operators {node.name} {name} {number}", str(number)) for number in plain]
-                yield _Part("constant", f"{{{node.name}}}.{name}", str(value), tries, known)
+                yield _Part("constant", f"{{{node.name}}}.{name}", str(value), tries[:2], known)
 
     def values(self) -> Iterator[_Part]:
         """What is in each input."""
@@ -358,9 +335,8 @@ def _numbers(node: fx.Node) -> list[tuple[str, Any, bool]]:
     rows: list[tuple[str, Any, bool]] = []
     for name, argument in [*zip(positional, node.args, strict=False), *node.kwargs.items()]:
         inside: list[Any] = []
-        map_aggregate(
-            argument, lambda value, inside=inside: inside.append(value) if type(value) in (int, float, bool) else None
-        )
+        map_aggregate(argument, inside.append)
+        inside = [value for value in inside if type(value) in (int, float, bool)]
         size = name in declared and "SymInt" in declared[name].real_type.str()
         alone = type(argument) in (int, float, bool)
         title = f"argument {name}" if not declared and name.isdecimal() else name

@@ -152,6 +152,4 @@ PASS = Pass(
         "program *": "the graph entered through torch.compile, with functions of torch",
     },
     runs_eager=True,
-    propose=propose,
-    apply=apply,
 )

@@ -56,10 +56,11 @@ def _lower(value: Any, rank: int) -> int:
 
 def _amounts(known: dict[str, Any]) -> dict[str, Any]:
     """How many elements of what dtype there are everywhere."""
-    return {
-        name: [(prod(cast(Any, kind)[0]), *cast(Any, kind)[2:]) if isinstance(kind, tuple) else kind for kind in kinds]
-        for name, kinds in known.items()
-    }
+
+    def amount(kind: Any) -> Any:
+        return (prod(cast(Any, kind)[0]), *cast(Any, kind)[2:]) if isinstance(kind, tuple) else kind
+
+    return {name: [amount(kind) for kind in kinds] for name, kinds in known.items()}
 
 
 PASS = Pass(
@@ -67,6 +68,4 @@ PASS = Pass(
     words="fewer dimensions",
     edits={"ranks 1": "inputs of at most 1 dimension", "ranks *": "inputs of at most {1} dimensions"},
     runs_eager=True,
-    propose=propose,
-    apply=apply,
 )

@@ -43,6 +43,4 @@ PASS = Pass(
     words="plainer strides",
     edits={"strides *": "input {1} laid out plainly"},
     unneeded={"strides": "recorded strides"},
-    propose=propose,
-    apply=apply,
 )

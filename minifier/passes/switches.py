@@ -47,14 +47,9 @@ STATE = (
 
 def early(case: Live) -> list[str]:
     """The switches worth a query on the whole graph: every later query is cheaper without them."""
-    edits: list[str] = []
-    if case.spec.dynamic:
-        edits.append("switches static")
-    if _trains(case):
-        edits.append("switches grad")
-    return edits + [
-        f"switches config inductor {name}" for name in case.spec.config.get("inductor", {}) if name.startswith(SLOW)
-    ]
+    edits = ["switches static"] * case.spec.dynamic + ["switches grad"] * _trains(case)
+    slow = [name for name in case.spec.config.get("inductor", {}) if name.startswith(SLOW)]
+    return edits + [f"switches config inductor {name}" for name in slow]
 
 
 def propose(case: Live) -> list[list[str]]:
@@ -115,19 +110,16 @@ def _ambient(spec: Any, **changed: Any) -> Any:
 
 
 def _trains(case: Live) -> bool:
-    ambient = case.spec.ambient
-    wants = any(
-        isinstance(value, torch.Tensor) and value.requires_grad for value in (*case.inputs, *case.gm.parameters())
-    )
+    ambient, values = case.spec.ambient, (*case.inputs, *case.gm.parameters())
+    wants = any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
     return case.spec.stage in FULL_STAGES and ambient.grad and not ambient.inference_mode and wants
 
 
 def _static(gm: fx.GraphModule, inputs: list[Any]) -> tuple[fx.GraphModule, list[Any]]:
     """Without symbols; inputs that were sizes become numbers in the graph."""
     places = gm.graph.find_nodes(op="placeholder")
-    numbers = [
-        isinstance(value, int) and is_symbolic(fake_of(node)) for node, value in zip(places, inputs, strict=True)
-    ]
+    pairs = zip(places, inputs, strict=True)
+    numbers = [isinstance(value, int) and is_symbolic(fake_of(node)) for node, value in pairs]
     out = without_fakes(gm) if any(symbols_in(fake_of(node)) for node in gm.graph.nodes) else gm
     for node, value, number in zip(out.graph.find_nodes(op="placeholder"), inputs, numbers, strict=True):
         if number:
@@ -148,9 +140,8 @@ def _autocast_edits(case: Live) -> Iterator[str]:
     there = {value.device.type for value in case.inputs if isinstance(value, torch.Tensor)}
     if there:
         yield from (f"switches autocast {device}" for device in autocast if device not in there)
-    regions = [
-        node for node in _regions(case.gm, REGIONS["autocast"]) if len(node.args) > 1
-    ]  # else it is the device's own
+    # A region without a dtype has the device's own.
+    regions = [node for node in _regions(case.gm, REGIONS["autocast"]) if len(node.args) > 1]
     used = [*autocast.items(), *((str(node.args[0]), _plain(node.args[1])) for node in regions)]
     wanted = [(dtype, AUTOCAST[device]) for device, dtype in used if dtype and dtype != AUTOCAST.get(device, dtype)]
     yield from dict.fromkeys(f"switches dtype {dtype} {usual}" for dtype, usual in wanted)
@@ -207,6 +198,4 @@ PASS = Pass(
         "switches autocast": "autocast",
         "switches regions": "mode switches",
     },
-    propose=propose,
-    apply=apply,
 )

@@ -144,9 +144,7 @@ class Renewing(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
         if self.shape_env is not None and n.op.startswith("call_"):
-            bindings = compute_unbacked_bindings(
-                self.shape_env, value
-            )  # else they wait in the ShapeEnv for the next node
+            bindings = compute_unbacked_bindings(self.shape_env, value)  # else they wait for the next node
             if bindings:
                 n.meta["unbacked_bindings"] = bindings
         if n.op != "output":
@@ -232,9 +230,8 @@ def symbolic_numbers(fake: Any) -> list[Any]:
     if isinstance(fake, SYMBOLIC):
         return [fake]
     if isinstance(fake, torch.Tensor) and fake.layout is torch.strided:
-        return [
-            number for number in (*fake.shape, *fake.stride(), fake.storage_offset()) if isinstance(number, SYMBOLIC)
-        ]
+        numbers = (*fake.shape, *fake.stride(), fake.storage_offset())
+        return [number for number in numbers if isinstance(number, SYMBOLIC)]
     return []
 
 

@@ -31,6 +31,4 @@ PASS = Pass(
     words="symbolic sizes made numbers",
     edits={"symbols *": "the symbolic size {1} made a number"},
     unneeded={"symbols": "dynamic sizes"},
-    propose=propose,
-    apply=apply,
 )

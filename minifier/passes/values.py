@@ -9,6 +9,7 @@ booleans to True, then to False.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 
 import torch
 
@@ -53,21 +54,15 @@ def propose(case: Live) -> list[list[str]]:
     """One round per kind of value, plainest first; an input is asked again only while it still holds recorded
     values."""
     kinds = {position: _kinds(value) for position, value in enumerate(case.inputs)}
-    rounds = [
-        [f"values {position} {known[place]}" for position, known in kinds.items() if place < len(known)]
-        for place in range(len(FLOATS))
-    ]
-    return [edits for edits in rounds if edits]
+    rows = [[f"values {position} {kind}" for kind in known] for position, known in kinds.items()]
+    return [[edit for edit in edits if edit] for edits in zip_longest(*rows)]
 
 
 def _kinds(value: object) -> tuple[str, ...]:
     """What may be put into an input, plainest first; nothing where it is plain already."""
-    if (
-        not isinstance(value, torch.Tensor)
-        or value.layout is not torch.strided
-        or not value.numel()
-        or value.is_complex()
-    ):
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return ()
+    if not value.numel() or value.is_complex():
         return ()
     if value.is_floating_point():
         return () if bool((value == 1).all()) else FLOATS
@@ -103,6 +98,4 @@ PASS = Pass(
     words="simpler values",
     edits={"values * *": "input {1} filled with {2}"},
     unneeded={"values": "recorded values"},
-    propose=propose,
-    apply=apply,
 )

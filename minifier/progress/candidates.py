@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +101,8 @@ def whole(atoms: Atoms) -> Candidate:
 
 def state(candidate: Candidate, atoms: Atoms) -> list[Line]:
     """All nodes that a case keeps, then what is changed in it."""
-    lines = [
-        Line("~" if atom in candidate.bypass else " ", text)
-        for atom in sorted(candidate.keep)
-        for text in atoms.text(atom)
-    ]
+    texts = [(atom, text) for atom in sorted(candidate.keep) for text in atoms.text(atom)]
+    lines = [Line("~" if atom in candidate.bypass else " ", text) for atom, text in texts]
     return [*lines, *(Line("@", edit_words(edit)) for edit in candidate.edits)]
 
 
@@ -120,17 +118,13 @@ def difference(best: Candidate, other: Candidate, atoms: Atoms) -> list[Line]:
     every = sorted(best.keep | other.keep)
     signs = [_sign(atom, best, other) for atom in every]
     near = {place + step for place, sign in enumerate(signs) if sign != " " for step in range(-CONTEXT, CONTEXT + 1)}
-    skipped = 0
-    for place, (atom, sign) in enumerate(zip(every, signs, strict=True)):
-        if place not in near and len(every) > 2 * CONTEXT:
-            skipped += 1
-            continue
-        if skipped:
-            lines.append(Line("@", f"{skipped} more that both keep"))
-            skipped = 0
-        lines += [Line(sign, text) for text in atoms.text(atom)]
-    if skipped:
-        lines.append(Line("@", f"{skipped} more that both keep"))
+    rows = zip(every, signs, strict=True)
+    far = [place not in near and len(every) > 2 * CONTEXT for place in range(len(every))]
+    for is_far, group in groupby(zip(far, rows, strict=True), key=lambda item: item[0]):
+        if is_far:
+            lines.append(Line("@", f"{len([*group])} more that both keep"))
+        else:
+            lines += [Line(sign, text) for _, (atom, sign) in group for text in atoms.text(atom)]
     shared = [edit_words(edit) for edit in other.edits if edit in best.edits]
     return [*lines, Line("@", f"both: {'; '.join(shared)}")] if shared else lines
 

@@ -59,9 +59,8 @@ class Conclusion:
         nodes, inputs = self.original
         lines = [f"{counted(nodes, 'node')}, {size_text(inputs)} of inputs -> {size}" if nodes else size]
         lines += [f"fails with: {self.signature}"] if self.signature else []
-        lines += [
-            f"verified: {shown} of {counted(times, 'fresh process')} failed the same way" if times else "not verified"
-        ]
+        verified = f"verified: {shown} of {counted(times, 'fresh process')} failed the same way"
+        lines.append(verified if times else "not verified")
         lines += [f"stopped early: {self.stopped}"] if self.stopped else []
         lines += self.needed
         lines += [f"{NEAREST}{self.nearest}" + (f" ({self.passes})" if self.passes else "")] if self.nearest else []
@@ -177,11 +176,8 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
         lines.append(f"another failure, seen {_times(other.count)}, not followed: {other.signature}")
         if other.path:
             lines.append(f"  {counted(other.nodes, 'node')} in {other.path}; to minify it: {other.command}")
-    lines += result.notes
-    lines += [
-        f"{name}: {report[key]}" for name, key in (("repro", "repro_path"), ("issue", "issue")) if report.get(key)
-    ]
-    return lines
+    files = {"repro": report.get("repro_path"), "issue": report.get("issue")}
+    return [*lines, *result.notes, *(f"{name}: {path}" for name, path in files.items() if path)]
 
 
 def of_minified(result: Minified) -> str:

@@ -92,10 +92,8 @@ def size(story: Story) -> str:
 
 def _size(story: Story, best: tuple[int, int]) -> str:
     nodes, inputs = story.original
-    sizes = f"{size_text(best[1])} of {size_text(inputs)} of inputs"
-    return (
-        f"{best[0]} of {counted(nodes, 'node')} ({share_text(best[0], nodes)}), {sizes} ({share_text(best[1], inputs)})"
-    )
+    of_nodes = f"{best[0]} of {counted(nodes, 'node')} ({share_text(best[0], nodes)})"
+    return f"{of_nodes}, {size_text(best[1])} of {size_text(inputs)} of inputs ({share_text(best[1], inputs)})"
 
 
 def share_text(part: float, whole: float) -> str:
@@ -171,9 +169,7 @@ def _time(watched: Watched, now: float) -> str:
     spent = known if story.began else sum(query.seconds for query in story.queries)
     parts = [f"{clock_text(max(0.0, spent))} " + ("so far" if running else "in all" if story.began else "of queries")]
     if story.pace_s():
-        parts.append(
-            f"{story.pace_s():.1f} s a query of late" if running else f"{story.pace_s():.1f} s a query at the end"
-        )
+        parts.append(f"{story.pace_s():.1f} s a query {'of late' if running else 'at the end'}")
     if running and (left := left_text(story, now)):
         parts.append(left)
     if story.known:

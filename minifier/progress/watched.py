@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...dumps import opening
-from ...dumps.errors import CannotResumeError
 from ...dumps.lines import BITE_BYTES, Tail, objects
 from ...dumps.process import Liveness, ProcessRecord
-from ...dumps.wording import why_not_there
 from ..events import EVENTS_FILE
 from ..log import at_work, live_file
 from ..results import WORK
-from ..steering import CONTROL_FILE
+from ..steering import CONTROL_FILE, no_minification
 from ..story import Story
 
 State = Literal["starting", "running", "ended", "dead", "elsewhere", "unknown", "gone"]
@@ -75,17 +73,8 @@ class Watched:
             return Bite(there=False)
         (lines, damage), (wishes, _) = _read(self._events), _read(self._control)
         alive, process = at_work(self.out)
-        return Bite(
-            True,
-            self._events.fresh,
-            self._events.more,
-            tuple(lines),
-            damage,
-            tuple(wishes),
-            process,
-            alive,
-            (self.out / "case").is_dir(),
-        )
+        came = (self._events.fresh, self._events.more, tuple(lines), damage, tuple(wishes))
+        return Bite(True, *came, process, alive, (self.out / "case").is_dir())
 
     def take(self, bite: Bite) -> bool:
         """Takes in what `look` found; whether the story is another one now."""
@@ -149,10 +138,7 @@ def watched(out: str | Path) -> Watched:
     """A folder that is followed, read as far as one bite goes. Raises UsageError where it holds no minification."""
     path = Path(out)
     if not (path / EVENTS_FILE).is_file():
-        why = why_not_there(path, "events.jsonl")
-        raise CannotResumeError(
-            f"{out} is not the folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT"
-        )
+        raise no_minification(path)
     seen = Watched(path)
     seen.read()
     return seen

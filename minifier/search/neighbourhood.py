@@ -67,16 +67,12 @@ def classes(
     inside = set(atoms)
     colour = _renumber({atom: label(atom) for atom in sorted(inside)})
     for _ in range(hops):
-        colour = _renumber(
-            {
-                atom: (
-                    colour[atom],
-                    tuple(colour[parent] for parent in graph.parents[atom] if parent in inside),
-                    tuple(sorted(colour[child] for child in graph.children[atom] if child in inside)),
-                )
-                for atom in sorted(inside)
-            }
-        )
+        surroundings: dict[int, Hashable] = {}
+        for atom in sorted(inside):
+            above = tuple(colour[parent] for parent in graph.parents[atom] if parent in inside)
+            below = tuple(sorted(colour[child] for child in graph.children[atom] if child in inside))
+            surroundings[atom] = colour[atom], above, below
+        colour = _renumber(surroundings)
     return colour
 
 

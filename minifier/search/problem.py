@@ -158,9 +158,8 @@ class Answer:
         """A line's part of the journal or OUT/events.jsonl: text within limits, no failure where it is the one looked
         for."""
         failure = None if self.verdict is Ruling.SAME else self.failure
-        return msgspec.to_builtins(
-            replace(self, detail=self.detail[:DETAIL], seconds=round(self.seconds, 4), failure=failure)
-        )
+        short = replace(self, detail=self.detail[:DETAIL], seconds=round(self.seconds, 4), failure=failure)
+        return msgspec.to_builtins(short)
 
 
 class Problem(Protocol):

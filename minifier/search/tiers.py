@@ -76,9 +76,8 @@ def polish(engine: Engine, state: Candidate) -> Candidate:
     while True:
         # After a success with the atoms before it: those behind it were just tried in vain.
         order = sorted(state.keep, key=lambda atom, last=last: (atom >= last, -atom))
-        proposals = [
-            (atom, proposal) for atom in order for proposal in _proposals(engine, state, atom) if proposal not in tried
-        ]
+        every = [(atom, proposal) for atom in order for proposal in _proposals(engine, state, atom)]
+        proposals = [row for row in every if row[1] not in tried]
         accepted = engine.first([proposal for _, proposal in proposals], afresh=unsure)
         if accepted is None:
             return state

@@ -112,7 +112,6 @@ def _likely(engine: Engine, atoms: Sequence[int]) -> list[float]:
 
 def _margin(engine: Engine, atoms: Sequence[int]) -> int:
     place = {atom: number for number, atom in enumerate(atoms)}
-    lengths = sorted(
-        place[atom] - place[parent] for atom in atoms for parent in engine.neighbours.parents[atom] if parent in place
-    )
+    edges = [(atom, parent) for atom in atoms for parent in engine.neighbours.parents[atom] if parent in place]
+    lengths = sorted(place[atom] - place[parent] for atom, parent in edges)
     return REACH * lengths[int(MOST_EDGES * (len(lengths) - 1))] if lengths else 1

@@ -35,8 +35,6 @@ PASS = Pass(
     order=5,
     words="inputs without negative numbers",
     edits={"signs *": "input {1} without its signs"},
-    propose=propose,
-    apply=apply,
 )
 '''
 RUNG = '''

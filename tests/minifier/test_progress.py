@@ -45,7 +45,7 @@ def events() -> list[Happening]:
         answer = Answer(
             verdict, "accuracy in compare: output 0" if verdict is SAME else "", nodes, 100 * nodes, seconds=2.0
         )
-        return QueryAnswered.of(number, purpose, step, "0-3", answer, improved)
+        return QueryAnswered(number, purpose, step, improved, case="0-3", **answer.to_json())
 
     return [
         Started("myrun/0_0/forward", "small", {"max_time": 600.0, "jobs": 1}, known=2),
@@ -156,7 +156,7 @@ def test_the_document_names_every_event_and_field(checkout: Path) -> None:
     more = [
         Conditions({"case": "c0ffee"}, {"graph": "myrun/0_0/forward"}),
         Cut("c0ffee"),
-        Answered.of("0-3", 1, Answer(PASS)),
+        Answered(1, case="0-3", **Answer(PASS).to_json()),
         QueryStarted(3, "search", "windows", "0-3"),
         Said("it fails"),
         Steered("a1", "skip", "refused", "why"),

@@ -80,11 +80,8 @@ def _json(saved: SavedGraph, checkup: Checkup) -> dict[str, Any]:
 def _show_one(saved: SavedGraph, checkup: Checkup, as_json: bool) -> None:
     if as_json:
         failing = checkup.verdict.failed and checkup.verdict.fault == "compiler"
-        emit(
-            _json(saved, checkup),
-            as_json=True,
-            next=[with_flags(f"graphdbg minify {saved.name} --check metadata")] * failing,
-        )
+        minify = [with_flags(f"graphdbg minify {saved.name} --check metadata")] * failing
+        emit(_json(saved, checkup), as_json=True, next=minify)
         return
     emit(f"{first_line(checkup.verdict)}\n\n{checkup.text()}", as_json=False)
     for note in (*checkup.notes, *(f"not checked: {left_out}" for left_out in checkup.unchecked)):

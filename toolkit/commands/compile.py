@@ -4,6 +4,7 @@ written."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -110,18 +111,14 @@ def compile(
     kinds = [kind.strip() for kind in (emit or "").split(",") if kind.strip()]
     forms = asking.check_emit(kinds, target, device=device, folder=folder)
     if kernel is not None and not kinds:
-        raise CommandLineError(
-            "--kernel needs --emit",
-            "it chooses among the emitted kernels",
-            "add --emit source, or another form such as ptx",
-        )
+        fix = "add --emit source, or another form such as ptx"
+        raise CommandLineError("--kernel needs --emit", "it chooses among the emitted kernels", fix)
     saved = resolve_graph(graph)
     if forms or target:
         target = asking.target_for(saved, target)
     if package is not None:
-        asking.check_package(
-            package, {"--until": until, "--skip": skip, "--diff": diff, "--emit": emit, "--target": target}
-        )
+        beside = {"--until": until, "--skip": skip, "--diff": diff, "--emit": emit, "--target": target}
+        asking.check_package(package, beside)
     asking.entry_of(saved)
     if folder is not None:
         check_folder(folder)
@@ -132,20 +129,8 @@ def compile(
     asking.check_skip(saved, names)
     if emit and until is not None:
         asking.check_code(until, emit)
-    stop = until or diff or ("codegen" if emit else None)
-    if target and not diff:
-        stop = until or "codegen"
-    request = Request(
-        stop,
-        names,
-        diff or "",
-        bool(emit) or folder is not None,
-        folder is not None,
-        device,
-        list(imports),
-        limit_s,
-        target or "",
-        forms,
-        str(package.absolute()) if package else "",
-    )
+    stop = until or diff or ("codegen" if emit or target else None)
+    kept: dict[str, Any] = {"source": bool(emit) or folder is not None, "graphs": folder is not None, "forms": forms}
+    how: dict[str, Any] = {"device": device, "imports": list(imports), "limit_s": limit_s, "target": target or ""}
+    request = Request(stop, names, diff or "", **kept, **how, package=str(package.absolute()) if package else "")
     return shown(saved, request, ShowOptions(graph, folder, bool(emit), as_json, tuple(kinds), kernel or ""))

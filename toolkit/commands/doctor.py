@@ -30,9 +30,8 @@ def doctor(clean: bool, dry_run: bool, skill: bool, as_json: bool) -> None:
     """
     if skill:
         if clean:
-            raise OptionsExcludeError(
-                "--skill and --clean cannot be used together", "--skill only prints a path", "leave one out"
-            )
+            what = "--skill and --clean cannot be used together"
+            raise OptionsExcludeError(what, "--skill only prints a path", "leave one out")
         path = str(Path(__file__).parents[2] / "SKILL.md")
         emit({"skill": path} if as_json else path, as_json=as_json)
         return
@@ -75,11 +74,8 @@ def _clean(dry_run: bool, as_json: bool) -> int:
             | ({"kept": entry.kept} if entry.kept else {"removed": entry.removed})
             for entry in cleaned.entries
         ]
-        emit(
-            {"folder": cleaned.folder, "dry_run": dry_run, "entries": entries, "bytes": cleaned.bytes},
-            as_json=True,
-            next=_NEXT,
-        )
+        facts = {"folder": cleaned.folder, "dry_run": dry_run, "entries": entries, "bytes": cleaned.bytes}
+        emit(facts, as_json=True, next=_NEXT)
     else:
         sizes = [size_text(entry.bytes) for entry in cleaned.entries]
         width = max(map(len, sizes), default=0)
@@ -89,10 +85,6 @@ def _clean(dry_run: bool, as_json: bool) -> int:
             emit(f"{state:<{16 if dry_run else 7}}  {size:>{width}}  {entry.name}  {entry.what}{why}", as_json=False)
     going = sum(entry.bytes for entry in cleaned.entries if not entry.kept)
     kept = f", {size_text(cleaned.bytes - going)} kept" if any(entry.kept for entry in cleaned.entries) else ""
-    done = "would be removed" if dry_run else "removed"
-    say(
-        f"{cleaned.folder}: {size_text(going)} {done}{kept}"
-        if cleaned.entries
-        else f"{cleaned.folder}: nothing lies there"
-    )
+    said = f"{size_text(going)} {'would be removed' if dry_run else 'removed'}{kept}"
+    say(f"{cleaned.folder}: {said if cleaned.entries else 'nothing lies there'}")
     return 3 if failed else 0

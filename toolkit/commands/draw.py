@@ -57,14 +57,14 @@ def draw(
     if hops is not None and not around:
         raise CommandLineError("--hops needs --around", "it counts steps from that node", "add --around NODE")
     if around and (by_module or with_backward):
-        raise OptionsExcludeError(
-            "--around cannot be used with --by-module or --with-backward", "each is a view of its own", "leave one out"
-        )
+        what = "--around cannot be used with --by-module or --with-backward"
+        raise OptionsExcludeError(what, "each is a view of its own", "leave one out")
     from ..drawing import picture
 
     saved = resolve_graph(graph)
     wanted = Wanted(around, HOPS if hops is None else hops, by_module or depth is not None, depth, with_backward)
-    drawn = picture.draw(saved, Path(output) if output else _free_name(saved.id), wanted, limit_s=limit_s, report=say)
+    out = Path(output) if output else free_path("graphdbg-" + saved.id.replace("/", "-").replace(":", "-"), ".svg")
+    drawn = picture.draw(saved, out, wanted, limit_s=limit_s, report=say)
     if as_json:
         emit(msgspec.to_builtins(drawn), as_json=True, next=[shlex.join(["graphdbg", "show", graph])])
         return
@@ -74,8 +74,3 @@ def draw(
         say(note)
     say(f"{saved.id}: {boxes}, {counted(drawn.edges, 'edge')}, {drawn.seconds:.1f} s")
     emit(drawn.path, as_json=False)
-
-
-def _free_name(graph_id: str) -> Path:
-    stem = "graphdbg-" + graph_id.replace("/", "-").replace(":", "-")
-    return free_path(stem, ".svg")

@@ -82,10 +82,8 @@ def dump(
     """
     steps = after_failure.steps(on_failure) if on_failure is not None else ()
     if imports and not steps:
-        option = option_words(imports)[0]
-        raise CommandLineError(
-            f"{option} needs --on-failure", "it limits what --on-failure does", "add --on-failure minify"
-        )
+        what = f"{option_words(imports)[0]} needs --on-failure"
+        raise CommandLineError(what, "it limits what --on-failure does", "add --on-failure minify")
     options = recording(**asked)
     words = launch.command_line(command)
     run = _make_run(output, options, list(command))
@@ -93,9 +91,8 @@ def dump(
     with _seen_file() as seen:
         options.seen = str(seen or "")
         signals: list[int] = []
-        code = launch.run(
-            words, options.environment(), on_signal=signals.append, watcher=Watcher(run.path.absolute(), seen)
-        )
+        watcher = Watcher(run.path.absolute(), seen)
+        code = launch.run(words, options.environment(), on_signal=signals.append, watcher=watcher)
         try:
             _print_closing(run, words, code, seen, options)
             if steps:
@@ -107,17 +104,8 @@ def dump(
 
 def recording(*, when: str, held_limit: str, max_disk: str, stages: str, wrapped: bool = True, **plain: Any) -> Options:
     """The recording that the command line asks for; raises UsageError."""
-    return checked(
-        Options(
-            run="",
-            wrapped=wrapped,
-            when=parts(when),
-            held_limit=size_of(held_limit),
-            max_disk=size_of(max_disk),
-            stages=check_stages(parts(stages)),
-            **plain,
-        )
-    )
+    read = {"held_limit": size_of(held_limit), "max_disk": size_of(max_disk), "stages": check_stages(parts(stages))}
+    return checked(Options(run="", wrapped=wrapped, when=parts(when), **read, **plain))
 
 
 def _print_closing(run: RunWriter, words: list[str], code: int, seen: Path | None, options: Options) -> None:
@@ -142,10 +130,9 @@ def _locate_nan(path: Path) -> None:
     """Where the NaN that `--when nan` saw first comes from, by eager's own run of that graph: kept as a verdict on
     it."""
     run = open_run(path)
-    finding = next((event for event in why.first_found(run.processes) if event.what == "nan"), None)
-    row = next(
-        (row for row in run.rows if finding and (row.process, row.local) == (finding.process, finding.graph)), None
-    )
+    places = ((event.process, event.graph) for event in why.first_found(run.processes) if event.what == "nan")
+    at = next(places, None)
+    row = next((row for row in run.rows if (row.process, row.local) == at), None)
     if row is None:
         return
     from ..replaying.replay import replay

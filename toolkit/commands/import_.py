@@ -78,8 +78,6 @@ def import_(
         return
     for note in imported.notes:
         say(note)
-    say(
-        f"{imported.kind}: {counted(imported.nodes, 'node')}, {counted(imported.inputs, 'input')}, "
-        f"enters at {imported.stage}; next: {after}"
-    )
+    size = f"{counted(imported.nodes, 'node')}, {counted(imported.inputs, 'input')}"
+    say(f"{imported.kind}: {size}, enters at {imported.stage}; next: {after}")
     emit(imported.path, as_json=False)

@@ -57,6 +57,11 @@ class KernelRequest(NamedTuple):
         """Whether kernels are launched."""
         return not (self.lists or self.interpret or self.save)
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """What an interpretation takes."""
+        return {"seed": self.seed, "imports": self.imports, "limit_s": self.limit_s}
+
 
 @click.command()
 @click.argument("graph", metavar="RUN/ID|DIR")
@@ -104,9 +109,8 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
 
     asked = KernelRequest(imports=with_trust(imports, trust), trust=trust, **options)
     if asked.name and asked.every:
-        raise OptionsExcludeError(
-            "a kernel's name and --all cannot be used together", "--all takes every kernel", "leave one out"
-        )
+        what = "a kernel's name and --all cannot be used together"
+        raise OptionsExcludeError(what, "--all takes every kernel", "leave one out")
     if asked.check:
         return _check(graph, asked)
     return _of_folder(Path(graph), asked) if is_launches(Path(graph)) else _of_graph(graph, asked)
@@ -123,19 +127,9 @@ def _check(graph: str, asked: KernelRequest) -> int:
     if is_launches(Path(graph)):
         raise WrongKindError("--check needs the graph", f"{graph} is a folder of launches", "name the graph: RUN/ID")
     if "#" in asked.name:
-        raise OptionsExcludeError(
-            "--check looks at every launch of a kernel",
-            f"{asked.name} is a single launch",
-            f"give {asked.name.split('#')[0]}",
-        )
-    return shown(
-        resolve_graph(graph),
-        kernel=asked.name or None,
-        seed=asked.seed,
-        limit_s=asked.limit_s,
-        imports=asked.imports,
-        as_json=asked.as_json,
-    )
+        why, fix = f"{asked.name} is a single launch", f"give {asked.name.split('#')[0]}"
+        raise OptionsExcludeError("--check looks at every launch of a kernel", why, fix)
+    return shown(resolve_graph(graph), kernel=asked.name or None, **asked.how, as_json=asked.as_json)
 
 
 def _of_folder(folder: Path, asked: KernelRequest) -> int:
@@ -187,16 +181,8 @@ def _of_graph(graph: str, asked: KernelRequest) -> int:
     with _children() as children, temporary.folder("graphdbg-launches-") as scratch:
         hardware = _require_gpu(children, target) if asked.needs_gpu else {} if target else gpu(children)
         names = [asked.name] if asked.name else None
-        known = launches_of(
-            saved,
-            asked.save or scratch / "launches",
-            target or target_of(target_here(hardware)).name,
-            children,
-            names=names,
-            seed=asked.seed,
-            imports=asked.imports,
-            limit_s=asked.limit_s,
-        )
+        into, gpu_name = asked.save or scratch / "launches", target or target_of(target_here(hardware)).name
+        known = launches_of(saved, into, gpu_name, children, names=names, **asked.how)
         if asked.name and not known.launches:
             raise _unknown(known, asked, saved, children, Path(scratch))
         if asked.lists or (asked.save is not None and not asked.interpret):
@@ -213,15 +199,7 @@ def _unknown(known: Launches, asked: KernelRequest, saved: Any, children: ForkSe
 
     if asked.save is not None:
         shutil.rmtree(asked.save)
-    every = launches_of(
-        saved,
-        scratch / "every",
-        known.index.target,
-        children,
-        seed=asked.seed,
-        imports=asked.imports,
-        limit_s=asked.limit_s,
-    )
+    every = launches_of(saved, scratch / "every", known.index.target, children, **asked.how)
     return unknown(asked.name, every.launches)
 
 
@@ -249,10 +227,9 @@ def _listed(known: Launches, asked: KernelRequest) -> int:
     from ...dumps.output import emit, say
     from ..launching.asking import listed, table
 
-    saved = str(asked.save) if asked.save is not None else None
-    there = (
-        [shlex.join(["graphdbg", "kernel", saved, "--all", "--trust"])] if saved is not None and known.launches else []
-    )
+    saved, there = str(asked.save) if asked.save is not None else None, list[str]()
+    if saved is not None and known.launches:
+        there = [shlex.join(["graphdbg", "kernel", saved, "--all", "--trust"])]
     if asked.as_json:
         emit({**listed(known), "folder": saved}, as_json=True, next=there)
         return 0

@@ -98,11 +98,8 @@ def _options(line: str) -> Options:
     """The recording that the first line asks for, in the words of `graphdbg dump`."""
     from .dump import dump, recording
 
-    taken = [
-        parameter
-        for parameter in dump.params
-        if parameter.name == "output" or parameter.name in Options.__struct_fields__
-    ]
+    names = ("output", *Options.__struct_fields__)
+    taken = [parameter for parameter in dump.params if parameter.name in names]
     try:
         words = shlex.split(line)
     except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,16 +51,13 @@ if TYPE_CHECKING:
 def replay(
     graph: str,
     rung: str,
-    seed: int,
-    device: str | None,
-    limit_s: float,
     check: str,
-    imports: tuple[str, ...],
     stats: bool,
     values: bool,
     node: str | None,
     as_json: bool,
     as_lines: bool,
+    **how: Any,
 ) -> None:
     """Run a saved graph again under a rung of the ladder and judge the result against eager and float64.
 
@@ -88,25 +84,19 @@ def replay(
     if node is not None:
         if values or stats or as_lines:
             option = "--values" if values else "--stats" if stats else "--json-lines"
-            raise OptionsExcludeError(
-                f"--at and {option} cannot be used together", "--at shows one node", "leave one out"
-            )
-        about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports, "check": check}
-        raise SystemExit(_show_at(resolve_graph(graph), node, rung, about, as_json))
+            what = f"--at and {option} cannot be used together"
+            raise OptionsExcludeError(what, "--at shows one node", "leave one out")
+        raise SystemExit(_show_at(resolve_graph(graph), node, rung, {**how, "check": check}, as_json))
     if values:
-        saved = resolve_graph(graph)
-        raise SystemExit(
-            show_values(saved, rung, seed, device, limit_s, imports, as_json=as_json, as_lines=as_lines, asked=graph)
-        )
+        raise SystemExit(_show_values(resolve_graph(graph), graph, rung, how, as_json=as_json, as_lines=as_lines))
     target = resolve_graph(graph) if stats else resolve(graph)
     graphs = graphs_in(target)
-    options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check, "imports": imports}
+    options = {**how, "rung": rung, "check": check}
     rows: list[dict[str, Any]] = []
     with opened(None, warmth(rung)) as server:
         judged = [(saved, _one(saved, options, server, narrate=len(graphs) > 1, as_lines=as_lines)) for saved in graphs]
         if stats:
-            about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
-            rows = list(node_rows(graphs[0], **about, server=server))
+            rows = list(node_rows(graphs[0], **how, server=server))
     if rung == "inductor":
         keep(graphs[0].run, {saved.id: known(outcome.verdict) for saved, outcome in judged})
     judged.sort(key=rank)
@@ -137,10 +127,8 @@ def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
         raise no_graphs(run)
     kept = [graph for graph in graphs if graph.status != "skipped"]
     if len(kept) < len(graphs):
-        say(
-            f"left out: {counted(len(graphs) - len(kept), 'graph')} that the compiler itself gave up (Dynamo "
-            "started over)"
-        )
+        left = counted(len(graphs) - len(kept), "graph")
+        say(f"left out: {left} that the compiler itself gave up (Dynamo started over)")
     return kept
 
 
@@ -218,11 +206,8 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
     if as_json:
         emit(_row(saved, outcome) | ({"stats": stats} if stats else {}), as_json=True)
         return
-    lines = [
-        first_line(outcome.verdict) + _aside(outcome),
-        "",
-        *(f"{what:<10} {said}" for what, said in facts(outcome)),
-    ]
+    lines = [first_line(outcome.verdict) + _aside(outcome), ""]
+    lines += [f"{what:<10} {said}" for what, said in facts(outcome)]
     lines += [f"next       {command}" for command in outcome.verdict.next]
     if stats:
         from ..replaying.node_stats import table
@@ -237,9 +222,8 @@ def facts(outcome: Outcome) -> list[tuple[str, str]]:
     """The rows about an outcome below its first line, as (label, text)."""
     rows = [("verdict", outcome.text)]
     if outcome.signature is not None:
-        rows.append(
-            ("signature", outcome.signature.text() + (f" ({outcome.signature_id})" if outcome.signature_id else ""))
-        )
+        named = f" ({outcome.signature_id})" if outcome.signature_id else ""
+        rows.append(("signature", outcome.signature.text() + named))
     rows += [("seconds", f"{outcome.seconds:.2f}")] if outcome.seconds else []
     rows += [("fidelity", outcome.fidelity)] if outcome.fidelity else []
     rows += [("memory", memory_needed(outcome.needed_bytes, outcome.eager_bytes))] if outcome.needed_bytes else []
@@ -262,13 +246,9 @@ def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_
             plain = {"graph": graph, "node": node, "rung": rung, "line": reading.line, **reading.at}
             emit({**plain, "stopped": reading.stopped or reading.alone, **reading.outcome.verdict.flat()}, as_json=True)
             return
-        printed = [
-            *lines(reading, node, graph, rung),
-            "",
-            f"the graph under {rung}: {first_line(reading.outcome.verdict)}",
-        ]
-        printed += [f"next: {command}" for command in reading.outcome.verdict.next]
-        emit("\n".join(printed), as_json=False)
+        verdict = reading.outcome.verdict
+        printed = [*lines(reading, node, graph, rung), "", f"the graph under {rung}: {first_line(verdict)}"]
+        emit("\n".join([*printed, *(f"next: {command}" for command in verdict.next)]), as_json=False)
 
     person = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     return at_node(saved, node, rung, **about, report=show, terminal=(0, 1) if person else None).exit_code
@@ -315,17 +295,8 @@ STAGES = {
 }
 
 
-def show_values(
-    saved: SavedGraph,
-    rung: str,
-    seed: int,
-    device: str | None,
-    limit_s: float,
-    imports: Sequence[str],
-    *,
-    as_json: bool,
-    as_lines: bool,
-    asked: str = "",
+def _show_values(
+    saved: SavedGraph, asked: str, rung: str, how: dict[str, Any], *, as_json: bool, as_lines: bool
 ) -> int:
     """Prints the values as they come; `asked`: the graph as it was typed. Returns the exit code: 0 nothing is wrong, 1
     something is, or they could not be read."""
@@ -336,7 +307,7 @@ def show_values(
     rows: list[dict[str, Any]] = []
     end: dict[str, Any] = {}
     events: list[dict[str, Any]] = []
-    for event in node_values(saved, rung, seed, device, limit_s=limit_s, imports=imports):
+    for event in node_values(saved, rung, **how):
         events.append(event)
         if as_lines:
             emit(event, as_json=True)
@@ -353,9 +324,8 @@ def show_values(
             rows.append(event)
     if as_json:
         plain = [{key: value for key, value in row.items() if key != "event"} for row in rows]
-        emit(
-            {**{key: value for key, value in end.items() if key not in ("event", "rows")}, "rows": plain}, as_json=True
-        )
+        whole = {key: value for key, value in end.items() if key not in ("event", "rows")}
+        emit({**whole, "rows": plain}, as_json=True)
     elif not as_lines:
         for note in end["notes"]:
             say(f"note: {note}")

@@ -148,43 +148,34 @@ def triage(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is said
     script: list[str] | None = ctx.meta.get("graphdbg.command")
     if script is not None:
+        why = "a command was given"
         if as_lines or options["rungs"]:
-            raise OptionsExcludeError(
-                "--json-lines and --rungs are for a saved graph or run", "a command was given", "use --json"
-            )
+            raise OptionsExcludeError("--json-lines and --rungs are for a saved graph or run", why, "use --json")
         if words:
-            raise OptionsExcludeError(
-                f"both {words[0]} and a command are given", "triage takes one of them", f"leave {words[0]} out"
-            )
+            what = f"both {words[0]} and a command are given"
+            raise OptionsExcludeError(what, "triage takes one of them", f"leave {words[0]} out")
         if options["symptom"]:
-            raise WrongKindError(
-                "--symptom is for a saved run", "a command was given", "record it: graphdbg dump -- CMD"
-            )
+            raise WrongKindError("--symptom is for a saved run", why, "record it: graphdbg dump -- CMD")
         raise SystemExit(_program(script, as_json, output, calls, options))
     if calls:
         raise CommandLineError("--calls is for a command", "no command is given", "put the command after --")
     if not words:
         raise CommandLineError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
     if len(words) != 1:
-        raise CommandLineError(
-            f"{len(words)} names are given", "triage takes one graph or run", "a command to run comes after --"
-        )
+        what, fix = f"{len(words)} names are given", "a command to run comes after --"
+        raise CommandLineError(what, "triage takes one graph or run", fix)
     (name,) = words
     target = resolve(name)
     if isinstance(target, SavedGraph):
-        if options["symptom"]:
-            whole = (
-                "a run"
-                if target.run is None
-                else f"graphdbg triage {run_address(target.run)} --symptom {options['symptom']}"
-            )
+        if (symptom := options["symptom"]) is not None:
+            run = target.run
+            whole = "a run" if run is None else f"graphdbg triage {run_address(run)} --symptom {symptom}"
             raise WrongKindError("--symptom is for a whole run", f"{name} is one graph", f"name its run: {whole}")
         raise SystemExit(_one(target, name, as_json, as_lines, options))
     raise SystemExit(_run(target, name, as_json, as_lines, options))
 
 
 def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
-    from ..triage.ladder import DEFAULT_LIMIT_S
     from ..triage.ladder import chosen as climbed
     from ..triage.ladder import triage as climb
     from ..verdicts.ladder_records import inputs_given
@@ -197,24 +188,26 @@ def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: d
         emit(start, as_json=True)
     triaged = climb(
         saved,
-        seed=options["seed"],
-        device=options["device"],
-        limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
-        all=options["go_on"],
-        imports=options["imports"],
+        **_how(options),
         max_time_s=options["max_time_s"],
         rungs=rungs,
-        workaround=options["workaround"],
         report=(lambda row: emit(row.event(), as_json=True)) if as_lines else _print_row,
         begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
     )
     if not options["rungs"]:
         keep(saved.run, {saved.id: known(triaged.verdict)})
     _end(triaged, [ladder_table(triaged)], as_json, as_lines)
-    keep_found(
-        name, triaged.graph, [*(row.event() for row in triaged.rows), triaged.event()], triaged.verdict.exit_code
-    )
+    events = [*(row.event() for row in triaged.rows), triaged.event()]
+    keep_found(name, triaged.graph, events, triaged.verdict.exit_code)
     return triaged.verdict.exit_code
+
+
+def _how(options: dict[str, Any]) -> dict[str, Any]:
+    """What the ladder of a graph and those of a run are climbed with."""
+    from ..triage.ladder import DEFAULT_LIMIT_S
+
+    plain = {name: options[name] for name in ("seed", "device", "imports", "workaround")}
+    return {**plain, "limit_s": options["limit_s"] or DEFAULT_LIMIT_S, "all": options["go_on"]}
 
 
 def chosen(text: str | None) -> tuple[str, ...]:
@@ -232,7 +225,6 @@ def chosen(text: str | None) -> tuple[str, ...]:
 
 
 def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
-    from ..triage.ladder import DEFAULT_LIMIT_S
     from ..triage.run import DEFAULT_TIME_S
     from ..triage.symptoms import SYMPTOMS, Noticed, noticed, triage_symptom
     from ..verdicts.ladder_words import run_address
@@ -252,16 +244,11 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
         symptom,
         found_by,
         asked=bool(asked),
-        seed=options["seed"],
-        device=options["device"],
-        limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
-        all=options["go_on"],
-        imports=options["imports"],
+        **_how(options),
         max_time_s=options["max_time_s"] or DEFAULT_TIME_S,
         report=say,
         heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
         rungs=chosen(options["rungs"]),
-        workaround=options["workaround"],
     )
     judged = [row for row in triaged.graphs if row.verdict.detail not in (NOT_JUDGED, NO_TIME)]
     at = triaged.verdict.where.graph if triaged.verdict.where is not None else ""
@@ -304,15 +291,11 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
     from ...dumps.wording import shown_path
     from ..program.run import triage_program
 
-    for option, given in (
-        ("--seed", options["seed"]),
-        ("--device", options["device"]),
-        *((name, True) for name in option_words(options["imports"]) if name.startswith("--")),
-    ):
-        if given:
-            raise OptionsExcludeError(
-                f"{option} does not apply to a command", "the command runs unchanged", f"leave {option} out"
-            )
+    given = [f"--{name}" for name in ("seed", "device") if options[name]]
+    given += [word for word in option_words(options["imports"]) if word.startswith("--")]
+    if given:
+        what = f"{given[0]} does not apply to a command"
+        raise OptionsExcludeError(what, "the command runs unchanged", f"leave {given[0]} out")
     triaged = triage_program(
         command,
         calls=calls,

@@ -232,9 +232,8 @@ class Atoms:
 
     def _describe(self, number: int, members: list[fx.Node], values: Values, writers: dict[str, set[str]]) -> None:
         before = {self.of_node[a.name] for node in members for a in node.all_input_nodes if a.name in self.of_node}
-        earlier = {
-            self.of_node[writer] for node in members for writer in writers.get(node.name, ()) if writer in self.of_node
-        }
+        names = {writer for node in members for writer in writers.get(node.name, ())}
+        earlier = {self.of_node[writer] for writer in names & self.of_node.keys()}
         self.parents.append(sorted(parent for parent in before | earlier if parent < number))
         looks = [(node.op, target_text(node), _looks(values.tree(node.name)), _constants(node)) for node in members]
         self.labels.append(repr(looks))
@@ -289,13 +288,9 @@ def _twins(node: fx.Node, values: Values) -> list[str]:
     tree = values.tree(node.name)
     if not isinstance(tree, Held):
         return []
-    twins: list[str] = []
-    for argument in node.all_input_nodes:
-        if argument.op in COMPUTE:
-            other = values.tree(argument.name)
-            if isinstance(other, Held) and other.kind == tree.kind and not values.written(argument.name):
-                twins.append(argument.name)
-    return twins
+    names = [argument.name for argument in node.all_input_nodes if argument.op in COMPUTE]
+    held = [(name, other) for name in names if isinstance(other := values.tree(name), Held)]
+    return [name for name, other in held if other.kind == tree.kind and not values.written(name)]
 
 
 def _groups(compute: list[fx.Node], values: Values) -> dict[str, list[str]]:

@@ -115,9 +115,7 @@ class Recorder(fx.Interpreter):
             value = self.env.get(node)
             if node in declared or sum(_version(tensor) for tensor in _tensors(value)) != before[node]:
                 written |= self._memory(value)
-        written |= {
-            storage for storage, (bytes_now, bytes_then) in copies.items() if not torch.equal(bytes_now, bytes_then)
-        }
+        written |= {storage for storage, now_and_then in copies.items() if not torch.equal(*now_and_then)}
         if written:
             self.values.writes[n.name] = frozenset(written)
             for storage in written:
@@ -144,9 +142,8 @@ class Recorder(fx.Interpreter):
             if tensor.layout is torch.strided and tensor.device.type != "meta":
                 [storage] = self._memory(tensor)
                 if storage not in kept:
-                    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(
-                        tensor.detach().untyped_storage()
-                    )
+                    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+                    flat.set_(tensor.detach().untyped_storage())
                     kept[storage] = flat, flat.clone()
         return kept
 
@@ -196,16 +193,7 @@ class Recorder(fx.Interpreter):
     def _hold_tensor(self, value: torch.Tensor, name: str) -> Held:
         kept = compact(value)
         plain = kept.layout is torch.strided
-        held = Held(
-            tuple(kept.shape),
-            kept.stride() if plain else (),
-            int(kept.storage_offset()) if plain else 0,
-            kept.dtype,
-            kept.device,
-            kept.requires_grad,
-            kept,
-            place=self._place(value) if plain else None,
-        )
+        held = Held.of(kept, tensor=kept, place=self._place(value) if plain else None)
         if self._spill is not None and plain and not kept.is_quantized:
             held.path = self._spill / f"{name}.safetensors"
             held.tensor = None
@@ -214,12 +202,8 @@ class Recorder(fx.Interpreter):
 
     def _place(self, value: torch.Tensor) -> tuple[int, int, int] | None:
         """The place of a tensor in its memory, if `compact` keeps its layout."""
-        if (
-            type(value) not in (torch.Tensor, torch.nn.Parameter)
-            or value.is_quantized
-            or value.is_conj()
-            or value.is_neg()
-        ):
+        lazy = value.is_quantized or value.is_conj() or value.is_neg()
+        if lazy or type(value) not in (torch.Tensor, torch.nn.Parameter):
             return None
         [storage] = self._memory(value)
         return storage, self._versions.get(storage, 0), int(value.storage_offset()) * value.element_size()
@@ -238,11 +222,8 @@ def _refuse_wrappers(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
         if is_wrapper(value):
             why = f"its input {node.name} is a {type_name(value)}, which holds other tensors"
-            fix = (
-                "take one of the graphs behind AOTAutograd (forward, backward, inference), which are given what "
-                "it holds"
-            )
-            raise EnvironmentLackError("this graph cannot be cut", why, fix)
+            behind = "take one of the graphs behind AOTAutograd (forward, backward, inference)"
+            raise EnvironmentLackError("this graph cannot be cut", why, f"{behind}, which are given what it holds")
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -268,9 +249,8 @@ def _may_write_unseen(n: fx.Node, tensors: list[torch.Tensor]) -> bool:
     if n.op == "call_function" and hasattr(n.target, "_schema"):
         return n.target.namespace not in BUILT_IN  # type: ignore[union-attr]
     known = (getattr(n.target, "__module__", None) or "").partition(".")[0] in _OURS
-    if n.op == "call_function" and (
-        not known or any(kind.__name__ == "HigherOrderOperator" for kind in type(n.target).__mro__)
-    ):
+    higher_order = any(kind.__name__ == "HigherOrderOperator" for kind in type(n.target).__mro__)
+    if n.op == "call_function" and (higher_order or not known):
         return True
     return n.op in ("call_function", "call_method", "call_module") and any(tensor.is_inference() for tensor in tensors)
 

@@ -30,7 +30,7 @@ from ..live.case import Case, Live, as_reshapes, follow_saved, moved
 from ..live.entries import mode_of
 from ..live.spec import ReplaySpec, in_force, settings
 from ..live.values import Held, Values, load_fakes
-from .atoms import Atoms
+from .atoms import SYMBOLIC, Atoms
 from .eager_values import Recorder, record_values
 from .spill import load_values, save_values
 from .subgraph import build, candidate_spec, until
@@ -163,13 +163,10 @@ def made_fakes(saved: SavedGraph) -> Live:
     known."""
     gm, fakes, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
     mode.allow_non_fake_inputs = True
-    names = [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]
-    known = dict(zip(names, fakes, strict=True))
-    unknown = [name for name, value in known.items() if value is None and _needed(gm, name)]
-    if unknown:
-        raise EnvironmentLackError(
-            f"of the input {unknown[0]} only the name was recorded", "", "record with --inputs first"
-        )
+    for node, value in zip(gm.graph.find_nodes(op="placeholder"), fakes, strict=True):
+        if value is None and node.users:
+            what = f"of the input {node.name} only the name was recorded"
+            raise EnvironmentLackError(what, "", "record with --inputs first")
     inputs = _numbered(fakes, mode)
     return Live(gm, inputs, ReplaySpec.of(saved.record), follow_saved(gm, mode, saved.record))
 
@@ -214,24 +211,14 @@ class _Forms(Recorder):
         if value.layout is not torch.strided or is_wrapper(value):
             why = f"a value is a {type_name(value)}" if is_wrapper(value) else f"a value has the layout {value.layout}"
             raise EnvironmentLackError("cannot make up values for this graph", why, "record with --inputs first")
-        offset = _number(value.storage_offset())
-        place = None
+        offset, place = _number(value.storage_offset()), None
         if not alone:
             [storage] = self._memory(value)
             place = storage, 0, offset * value.element_size()
-        return Held(
-            tuple(_number(size) for size in value.shape),
-            tuple(_number(step) for step in value.stride()),
-            offset,
-            value.dtype,
-            value.device,
-            value.requires_grad,
-            None,
-            None,
-            isinstance(value, torch.nn.Parameter),
-            place,
-            self.mode,
-        )
+        shape, stride = (tuple(map(_number, numbers)) for numbers in (value.shape, value.stride()))
+        held = Held(shape, stride, offset, value.dtype, value.device, value.requires_grad, place=place, fake=self.mode)
+        held.parameter = isinstance(value, torch.nn.Parameter)
+        return held
 
     def _bytes_before(self, n: fx.Node) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         return {}
@@ -243,27 +230,16 @@ class _Forms(Recorder):
 def _numbered(fakes: Sequence[Any], mode: Any) -> list[Any]:
     """The values of a graph's placeholders with numbers in place of symbols, as in a run; aliases stay."""
     numbering = _Forms(fx.GraphModule({}, fx.Graph()), [], mode)
-    forms = [numbering.form(value) if isinstance(value, torch.Tensor) else _plain(value) for value in fakes]
+    forms = [numbering.form(value) if isinstance(value, torch.Tensor) else _number(value) for value in fakes]
     return load_fakes(forms)
 
 
-def _plain(value: Any) -> Any:
-    return _number(value) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
-
-
 def _number(value: Any) -> Any:
-    """A size as the recorded number."""
-    if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+    """A size, or an input that is one, as the recorded number; anything else as it is."""
+    if not isinstance(value, SYMBOLIC):
         return value
     hint = value.node.hint
     if hint is None:
-        raise EnvironmentLackError(
-            "cannot make up values for this graph",
-            f"the size {value} has no recorded value",
-            "record with --inputs first",
-        )
+        why = f"the size {value} has no recorded value"
+        raise EnvironmentLackError("cannot make up values for this graph", why, "record with --inputs first")
     return hint
-
-
-def _needed(gm: fx.GraphModule, name: str) -> bool:
-    return any(node.name == name and node.users for node in gm.graph.nodes)

@@ -36,19 +36,7 @@ def spill_inputs(inputs: Sequence[Any], folder: Path) -> list[Any]:
         if key not in written:
             written[key] = folder / f"input.{len(written)}.safetensors"
             write_storage(value.detach(), written[key])
-        held.append(
-            Held(
-                tuple(value.shape),
-                value.stride(),
-                int(value.storage_offset()),
-                value.dtype,
-                value.device,
-                value.requires_grad,
-                None,
-                written[key],
-                isinstance(value, torch.nn.Parameter),
-            )
-        )
+        held.append(Held.of(value, path=written[key], parameter=isinstance(value, torch.nn.Parameter)))
     return held
 
 
@@ -141,20 +129,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Held):
         if value.path is None and value.fake is None:
             raise TypeError(f"a tensor of {value.dtype} with this layout cannot be kept in a file yet")
-        place = value.path.name if value.path is not None else ""
-        return {
-            "held": [
-                value.shape,
-                value.stride,
-                value.offset,
-                str(value.dtype),
-                str(value.device),
-                value.requires_grad,
-                place,
-                value.parameter,
-                value.place,
-            ]
-        }
+        kind = str(value.dtype), str(value.device), value.requires_grad
+        file = value.path.name if value.path is not None else ""
+        return {"held": [value.shape, value.stride, value.offset, *kind, file, value.parameter, value.place]}
     if isinstance(value, (list, tuple)):
         return {"list" if isinstance(value, list) else "tuple": [_plain(part) for part in value]}
     if value is OPAQUE:
@@ -178,20 +155,11 @@ def _live(value: Any, folder: Path, mode: Any = None) -> Any:
     [(tag, body)] = value.items()
     if tag == "held":
         shape, stride, offset, dtype, device, grad, file, parameter, place = body
-        named = getattr(torch, dtype.removeprefix("torch."))
-        return Held(
-            tuple(shape),
-            tuple(stride),
-            offset,
-            named,
-            torch.device(device),
-            grad,
-            None,
-            folder / file if file else None,
-            parameter,
-            None if place is None else tuple(place),
-            None if file else mode,
-        )
+        kind = getattr(torch, dtype.removeprefix("torch.")), torch.device(device), grad
+        held = Held(tuple(shape), tuple(stride), offset, *kind, path=folder / file if file else None)
+        held.parameter, held.place = parameter, None if place is None else tuple(place)
+        held.fake = None if file else mode
+        return held
     if tag in ("list", "tuple"):
         parts = [_live(part, folder, mode) for part in body]
         return parts if tag == "list" else tuple(parts)

@@ -133,9 +133,8 @@ class Cutting:
         writes = self.values.writes.get(node.name, frozenset())
         declared = [handles[argument] for argument in written_arguments(node) if argument in handles]
         for storage in writes:
-            memory = next(
-                (self.lies[handle][storage] for handle in declared if storage in self.lies[handle]), lies.get(storage)
-            )
+            of_declared = (self.lies[handle][storage] for handle in declared if storage in self.lies[handle])
+            memory = next(of_declared, lies.get(storage))
             if memory is not None:
                 lies[storage] = memory
                 memory.now += 1
@@ -252,10 +251,8 @@ class _Builder:
         self.gm, self.atoms, self.values = gm, atoms, values
         self.order: list[fx.Node] = list(gm.graph.nodes)
         self.kept = {name for atom in keep for name in atoms.nodes[atom]}
-        self.wanted = {atoms.returns[atom] for atom in keep} - {None}
-        self.kept |= {
-            name for name in self.wanted if name in atoms.carried.numbers and name not in atoms.carried.stands
-        }
+        self.wanted = {name for atom in keep if (name := atoms.returns[atom]) is not None}
+        self.kept |= (self.wanted & atoms.carried.numbers.keys()) - atoms.carried.stands.keys()
         self.kept |= atoms.carried.needed(self.kept, atoms.order)
         self.bypassed = {name for atom in bypass for name in atoms.nodes[atom]}
         self.by_name = {node.name: node for node in self.order}
@@ -267,14 +264,12 @@ class _Builder:
 
     def build(self, returned: Collection[int] | None) -> tuple[fx.GraphModule, list[Any]]:
         """Builds the graph; see the module's `build`."""
-        outputs = (
-            self.outputs()
-            if returned is None
-            else [self.by_name[self.atoms.order[position]] for position in sorted(returned)]
-        )
-        outputs.sort(key=lambda node: node.name in self.behind)
-        if returned is not None:
+        if returned is None:
+            outputs = self.outputs()
+        else:
+            outputs = [self.by_name[self.atoms.order[position]] for position in sorted(returned)]
             self._drop_unread_items(outputs)
+        outputs.sort(key=lambda node: node.name in self.behind)
         self.plan = self._cutting().plan(outputs)
         inputs = self._placeholders()
         fresh_attributes: dict[str, torch.Tensor] = {}
@@ -402,9 +397,8 @@ class _Builder:
         def argument(other: fx.Node) -> Any:
             return self.env[self.plan.reads[node.name, other.name]]
 
-        new = self.graph.create_node(
-            node.op, node.target, map_arg(node.args, argument), map_arg(node.kwargs, argument), node.name, node.type
-        )
+        args, kwargs = map_arg(node.args, argument), map_arg(node.kwargs, argument)
+        new = self.graph.create_node(node.op, node.target, args, kwargs, node.name, node.type)
         new.meta = copy.copy(node.meta)
         return new
 
@@ -425,9 +419,9 @@ POSITIONAL_META = ("user_visible_output_idxs", "original_output_strides", "desc"
 def _replace_attribute(gm: torch.nn.Module, target: str, value: torch.Tensor) -> None:
     path, _, name = target.rpartition(".")
     owner = gm.get_submodule(path)
-    setattr(
-        owner, name, torch.nn.Parameter(value.detach(), value.requires_grad) if name in owner._parameters else value
-    )
+    if name in owner._parameters:
+        value = torch.nn.Parameter(value.detach(), value.requires_grad)
+    setattr(owner, name, value)
 
 
 def _replace_module(gm: torch.nn.Module, target: str) -> None:
@@ -443,7 +437,7 @@ OUTPUT_COUNTS = ("num_fwd_outputs", "num_orig_model_outputs", "num_mutated_inp_r
 def candidate_spec(spec: ReplaySpec, before: Sequence[str], module: fx.GraphModule) -> ReplaySpec:
     """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: everything
     positional in it is counted again."""
-    now = {node.name: position for position, node in enumerate(_placeholders(module))}
+    now = {node.name: position for position, node in enumerate(module.graph.find_nodes(op="placeholder"))}
     kwargs: dict[str, Any] = dict(spec.compile_kwargs)
     for name in INPUT_INDICES:
         if isinstance(kwargs.get(name), list):
@@ -457,14 +451,8 @@ def candidate_spec(spec: ReplaySpec, before: Sequence[str], module: fx.GraphModu
     backward = sum(name in behind for name in returned)
     for name in OUTPUT_COUNTS:
         kwargs.pop(name, None)
-    if not backward:
-        # Nothing is left of the backward: the partitioner would have nothing to do.
-        return msgspec.structs.replace(
-            spec, stage="inference" if spec.stage == "joint" else spec.stage, compile_kwargs=kwargs
-        )
-    kwargs["num_fwd_outputs"] = kwargs["num_orig_model_outputs"] = len(returned) - backward
-    return msgspec.structs.replace(spec, compile_kwargs=kwargs)
-
-
-def _placeholders(module: fx.GraphModule) -> list[fx.Node]:
-    return [node for node in module.graph.nodes if node.op == "placeholder"]
+    if backward:
+        kwargs["num_fwd_outputs"] = kwargs["num_orig_model_outputs"] = len(returned) - backward
+    # Where nothing is left of the backward the partitioner would have nothing to do.
+    stage = "inference" if spec.stage == "joint" and not backward else spec.stage
+    return msgspec.structs.replace(spec, stage=stage, compile_kwargs=kwargs)

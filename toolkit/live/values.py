@@ -47,6 +47,13 @@ class Held:
     fake: Any = None
     """The fake mode that it is made in, of a tensor that is known by its form alone."""
 
+    @classmethod
+    def of(cls, value: torch.Tensor, **more: Any) -> Held:
+        """The look of a strided tensor, or of a sparse one, which has neither strides nor an offset."""
+        plain = value.layout is torch.strided
+        where = (value.stride(), int(value.storage_offset())) if plain else ((), 0)
+        return cls(tuple(value.shape), *where, value.dtype, value.device, value.requires_grad, **more)
+
     @property
     def first(self) -> int:
         """The first byte of its storage that it touches."""
