@@ -16,6 +16,7 @@ import enum
 import functools
 import inspect
 import keyword
+import logging
 import re
 import symtable
 import sys
@@ -24,8 +25,8 @@ import types
 import typing
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ _PLAIN = (
 _HOMES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "math", "operator", "builtins")
 _MODULE = {"_parameters", "_buffers", "_modules"}
 INLINE = 8
+_unwrapped: Any = inspect.unwrap
 _COMPILES = re.compile(r"(?<!nested_)compile(?!r\b)")
 """In the text of a decorator that compiles; those of `torch.compiler` say how, and stay."""
 
@@ -85,7 +87,7 @@ class Source:
         self._exact = ""
         self._assigned: dict[str, str] = {}
         self.left_out = ""
-        """An attribute without a text that was left out."""
+        """An attribute or a global without a text that was left out."""
 
     def begin(self, start: Start, touched: set[Any]) -> None:
         """Starts a call, for which everything is looked at again. `touched`: ids of what calls themselves change, and
@@ -121,6 +123,11 @@ class Source:
             return f"weakref.ref({self.text(held, hint)})"
         if isinstance(value, types.ModuleType):
             return self._module(value)
+        if isinstance(value, logging.Logger):
+            self.imports.add("import logging")
+            return f"logging.getLogger({value.name!r})"
+        if isinstance(value, PurePath):
+            return f"pathlib.{type(value).__name__}({str(value)!r})"
         if _is_of_typing(value):
             self.imports.add("import typing")
             return _typing_text(value)
@@ -132,8 +139,7 @@ class Source:
             words += [f"{name}={self.text(part, name)}" for name, part in value.keywords.items()]
             return f"functools.partial({', '.join(words)})"
         if inspect.isroutine(value) or isinstance(value, type) or "_torchdynamo_orig_callable" in _own(value):
-            unwrap: Any = inspect.unwrap
-            value = unwrap(value) if not isinstance(value, type) else value
+            value = _unwrapped(value) if not isinstance(value, type) else value
             if isinstance(value, torch.nn.Module):
                 return self.text(value, hint)
             if _cells(value) and not is_library(_file_of(value)):
@@ -144,9 +150,11 @@ class Source:
     def assign(self, name: str, value: Any) -> None:
         """A line that gives a global its value."""
         self._exact = name
-        text = self.text(value, name)
+        text = self._unless_left_out(lambda: self.text(value, name))
         self._exact = ""
-        if text != name and (text != self._assigned.get(name) or name in self.touched):
+        if not text:
+            del self.spaces[name]
+        elif text != name and (text != self._assigned.get(name) or name in self.touched):
             self.lines.append(f"{name} = {text}")
         self._assigned[name] = text
 
@@ -229,14 +237,19 @@ class Source:
 
     def _attribute(self, key: str, part: Any, hint: str) -> str:
         """An attribute of an object as `name: value`; "" for one without a text, which the call may never read."""
-        simple = key in _MODULE or isinstance(part, (*_PLAIN, float, torch.Tensor, torch.nn.Module))
-        kept = (list, dict, set)
-        before = {} if simple else {n: copy.copy(held) for n, held in vars(self).items() if isinstance(held, kept)}
-        try:
+
+        def said() -> str:
             return f"{self._key(key, hint)}: {self._part(key, part, f'{hint}_{key}')}"
+
+        simple = key in _MODULE or isinstance(part, (*_PLAIN, float, torch.Tensor, torch.nn.Module))
+        return said() if simple else self._unless_left_out(said)
+
+    def _unless_left_out(self, said: Callable[[], str]) -> str:
+        """A text, or "" and nothing of it where a part has none."""
+        before = {name: copy.copy(held) for name, held in vars(self).items() if isinstance(held, (list, dict, set))}
+        try:
+            return said()
         except (CannotSayError, RecursionError) as error:
-            if simple:
-                raise
             vars(self).update(before)
             self.left_out = self.left_out or str(error)
             return ""
@@ -319,9 +332,11 @@ class Source:
         inside = {name: self.text(cells[name].cell_contents, name) for name in own}
         text = self._written(value, set(own))
         body = textwrap.indent(text, "    ")
-        maker = f"make_{value.__name__}"
+        code, taken = getattr(value, "__code__", value), getattr(value, "__globals__", {})
+        makers = (f"make_{value.__name__}{end}" for end in ("", *(f"_{at}" for at in range(1, len(self._defined) + 2))))
+        maker = next(name for name in makers if self._defined.get(name, code) is code and name not in taken)
         factory_text = f"def {maker}({', '.join(own)}):\n{body}\n    return {value.__name__}"
-        self._define(maker, getattr(value, "__code__", value), factory_text)
+        self._define(maker, code, factory_text)
         return f"{maker}({', '.join(inside.values())})"
 
     def _defined_as(self, value: Any) -> str:
@@ -381,7 +396,7 @@ class Source:
             self._define(name, value, f"{name} = object()")
             return
         if callable(value) and not isinstance(value, (type, torch.nn.Module)):
-            value = inspect.unwrap(value)
+            value = _unwrapped(value)
         kinds = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
         defined = isinstance(value, kinds) or _is_of_typing(value)
         code = getattr(value, "__code__", None)
@@ -410,7 +425,7 @@ class Source:
             )
             for part in path.split("."):
                 holder = getattr(holder, part, None)
-            if holder is value and home:
+            if home and (holder is value or (isinstance(holder, types.FunctionType) and _unwrapped(holder) is value)):
                 if home != "builtins":
                     self.imports.add(f"import {home}")
                 return path if home == "builtins" else f"{home}.{path}"
@@ -473,8 +488,9 @@ def _cells(value: Any) -> dict[str, Any]:
     """Name -> cell, of a function, or of the methods of a class that was made inside of one (not those that `dataclass`
     and the like made, nor what decorators hold)."""
     if isinstance(value, type):
-        unwrap: Any = inspect.unwrap
-        routines = [(key, unwrap(part)) for key, part in vars(value).items() if isinstance(part, types.FunctionType)]
+        routines = [
+            (key, _unwrapped(part)) for key, part in vars(value).items() if isinstance(part, types.FunctionType)
+        ]
         own = [part for key, part in routines if key.endswith(part.__name__) and not _is_made(_file_of(part))]
         return {name: cell for part in own for name, cell in _cells(part).items() if name != "__class__"}
     code = getattr(value, "__code__", None)

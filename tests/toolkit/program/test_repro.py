@@ -176,11 +176,19 @@ def test_what_configurations_are_made_of_is_written(tmp_path: Path, monkeypatch:
 
 OF_LAYERS = """from __future__ import annotations
 import functools
+import logging
+import pathlib
 from typing import TYPE_CHECKING, Generic, Literal, Optional, TypeVar
 import torch
+from torch.utils.checkpoint import checkpoint
 if TYPE_CHECKING:
     from nowhere import Something
-T = TypeVar("T")
+T, LOG, HOME, LINES = TypeVar("T"), logging.getLogger("of"), pathlib.Path("a"), iter([1])
+def make_norm():
+    by = 1
+    def norm(x):
+        return x * by
+    return norm
 Mode = Literal["a", "b"]
 TABLE: dict[str, type] = {}
 def register(name):
@@ -196,10 +204,15 @@ def timed(fn):
 @register("layer")
 class Layer(torch.nn.Module, Generic[T]):
     mode: Optional[Mode] = "a"
+    def __init__(self):
+        super().__init__()
+        self.log, self.norm = LOG, make_norm()
+    def more(self):
+        return next(LINES)
     @timed
     def forward(self, x: torch.Tensor, s: Optional[Something] = None) -> Optional[torch.Tensor]:
-        kind: Something = 2
-        return x * kind
+        kind: Something = 2 if HOME.name == "a" else 3
+        return checkpoint(self.norm, x, use_reentrant=False) * kind
 """
 OF_TRAINING = """import torch
 from of_layers import TABLE
@@ -222,8 +235,10 @@ def test_annotations_registries_and_decorators_need_nothing_of_the_program_s(
     source = Source({})
     source.begin(Start(reach(model, (), {})), set())
     text = source.text(model, "model")
-    assert set(source.spaces) == {"TABLE"} and not source.homes
-    source.assign("TABLE", source.spaces["TABLE"]["TABLE"])
+    assert set(source.spaces) == {"TABLE", "LOG", "HOME", "LINES"} and not source.homes
+    for name, space in list(source.spaces.items()):
+        source.assign(name, space[name])
+    assert "LINES" not in source.spaces and source.left_out == "LINES, a builtins.list_iterator"
     assert torch.equal(made_again(source, text, {})(torch.ones(2)), torch.full((2,), 2.0))
 
 
