@@ -25,7 +25,7 @@ import types
 import typing
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -330,11 +330,10 @@ class Source:
         if "__class__" in own:
             raise CannotSayError(f"{value.__qualname__}, a method that was given alone")
         inside = {name: self.text(cells[name].cell_contents, name) for name in own}
-        text = self._written(value, set(own))
+        text = self._written(value, set(own), value.__name__)
         body = textwrap.indent(text, "    ")
-        code, taken = getattr(value, "__code__", value), getattr(value, "__globals__", {})
-        makers = (f"make_{value.__name__}{end}" for end in ("", *(f"_{at}" for at in range(1, len(self._defined) + 2))))
-        maker = next(name for name in makers if self._defined.get(name, code) is code and name not in taken)
+        code = getattr(value, "__code__", value)
+        maker = self._name_of(f"make_{value.__name__}", code, getattr(value, "__globals__", ()))
         factory_text = f"def {maker}({', '.join(own)}):\n{body}\n    return {value.__name__}"
         self._define(maker, code, factory_text)
         return f"{maker}({', '.join(inside.values())})"
@@ -343,22 +342,27 @@ class Source:
         file = _file_of(value)
         if not file or is_library(file):
             return self._elsewhere(value)
-        name = value.__name__
-        if name not in self._defined or self._defined[name] is not value:
+        name = self._name_of(value.__name__, value)
+        if name not in self._defined:
             self._define(name, value, "")
-            if self.definitions[name] == "":
-                text = self._written(value, set())
-                del self.definitions[name]  # after what it needs
-                self.definitions[name] = text
+            text = self._written(value, set(), name)
+            del self.definitions[name]  # after what it needs
+            self.definitions[name] = text
         return name
+
+    def _name_of(self, stem: str, value: Any, taken: Collection[str] = ()) -> str:
+        """The name of a definition: its own, or with a number where another has that."""
+        names = (f"{stem}_{at}" if at else stem for at in range(len(self._defined) + len(taken) + 1))
+        return next(name for name in names if self._defined.get(name, value) is value and name not in taken)
 
     def _define(self, name: str, value: Any, text: str) -> None:
         if self._defined.setdefault(name, value) is not value:
             raise CannotSayError(f"two things that are named {name}")
         self.definitions.setdefault(name, text)
 
-    def _written(self, value: Any, own: set[str]) -> str:
-        """The source of a function or class, without what compiles it; what it reads of its module is written, too."""
+    def _written(self, value: Any, own: set[str], name: str) -> str:
+        """The source of a function or class under a name, without what compiles it; what it reads of its module is
+        written, too."""
         try:
             tree = syntax.parsed(textwrap.dedent(inspect.getsource(value)))
         except (OSError, TypeError, SyntaxError) as error:
@@ -366,8 +370,8 @@ class Source:
             if not hasattr(value, "_fields") or not all(map(_is_constant, defaults)):
                 raise CannotSayError(f"the source of {value.__qualname__}, which cannot be read") from error
             self.imports.add("import collections")
-            words = f"{value.__name__!r}, {list(value._fields)}, defaults={defaults}"
-            return f"{value.__name__} = collections.namedtuple({words})"
+            words = f"{name!r}, {list(value._fields)}, defaults={defaults}"
+            return f"{name} = collections.namedtuple({words})"
         first = tree.body[0]
         if value.__name__ == "<lambda>" or not isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             raise CannotSayError(f"{value.__qualname__}, which has no def of its own")
@@ -377,24 +381,24 @@ class Source:
                 kept = [mark for mark in node.decorator_list if not _COMPILES.search(ast.unparse(mark))]
                 registers = isinstance(node, ast.ClassDef)  # what is not a library's puts a class into a table
                 node.decorator_list = [mark for mark in kept if not registers or _library(mark, space)]
-        text = ast.unparse(tree)
-        read = ast.unparse(_Unannotated().visit(tree))
+        first.name = name
+        read = ast.unparse(_Unannotated().visit(copy.deepcopy(tree)))
         inside = f"def _({', '.join(own)}):\n{textwrap.indent(read, '    ')}"  # names that are nonlocal are bound
-        for name in sorted(_reads(inside) - own):
-            if name in space and name not in (value.__name__, "__name__", "__builtins__"):
-                self._reads(name, space)
-        for name in sorted(set(_early(first)) & self.spaces.keys()):
-            if _is_constant(self.spaces[name][name]):
-                self.definitions.setdefault(name, f"{name} = {self.text(self.spaces[name][name], name)}")
-        return text
+        names = sorted(_reads(inside) - own - {name, "__name__", "__builtins__"})
+        _renamed(tree, {other: text for other in names if other in space and (text := self._reads(other, space))})
+        for other in sorted(set(_early(first)) & self.spaces.keys()):
+            if _is_constant(self.spaces[other][other]):
+                self.definitions.setdefault(other, f"{other} = {self.text(self.spaces[other][other], other)}")
+        return ast.unparse(tree)
 
-    def _reads(self, name: str, space: dict[str, Any]) -> None:
+    def _reads(self, name: str, space: dict[str, Any]) -> str:
+        """Writes what a definition reads; returns what it must say in place of the name where another has that."""
         value = space[name]
         if type(value) is object and id(value) not in self._names:  # a sentinel, which a default may be, too
             self._names[id(value)], self._last[id(value)] = name, "object()"
             self._alive.append(value)
             self._define(name, value, f"{name} = object()")
-            return
+            return ""
         if callable(value) and not isinstance(value, (type, torch.nn.Module)):
             value = _unwrapped(value)
         kinds = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
@@ -403,10 +407,12 @@ class Source:
         if not defined or (getattr(value, "__closure__", None) and not is_library(getattr(code, "co_filename", ""))):
             if self.spaces.setdefault(name, space)[name] is not space[name]:
                 raise CannotSayError(f"two globals that are named {name}")
-            return
+            return ""
         text = self.text(value, name)
-        if text != name:
-            self._define(name, value, f"{name} = {text}")
+        if text == name or self._defined.get(name, value) is not value:
+            return "" if text == name else text
+        self._define(name, value, f"{name} = {text}")
+        return ""
 
     def _module(self, value: types.ModuleType) -> str:
         if value.__name__ == "__main__":
@@ -446,6 +452,16 @@ class _Unannotated(ast.NodeTransformer):
         elif isinstance(node, ast.AnnAssign):
             node.annotation = ast.Constant(None)
         return self.generic_visit(node)
+
+
+def _renamed(tree: ast.AST, names: dict[str, str]) -> None:
+    """Puts other names in the place of global ones."""
+    held = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names]
+    given = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    if local := [node.id for node in held if not isinstance(node.ctx, ast.Load) or node.id in given]:
+        raise CannotSayError(f"two things that are named {local[0]}")
+    for node in held:
+        node.id = names[node.id]
 
 
 def _is_of_typing(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pathlib
 import runpy
 import signal
 import sys
@@ -48,7 +49,7 @@ for scale in (2, 3):
 def made_again(source: Source, text: str, space: dict[str, Any]) -> Any:
     """The value of an expression of a source, as a repro makes it in its globals."""
     helpers = PROGRAM[PROGRAM.index("def rebuilt") : PROGRAM.index("def leaves")].format()
-    space |= {"torch": torch, "T": source.tensors}
+    space |= {"torch": torch, "T": source.tensors, "pathlib": pathlib}
     first = "from __future__ import annotations"
     exec("\n".join([first, *sorted(source.imports), helpers, *source.definitions.values(), *source.lines]), space)
     return eval(text, space)
@@ -215,13 +216,16 @@ class Layer(torch.nn.Module, Generic[T]):
         return checkpoint(self.norm, x, use_reentrant=False) * kind
 """
 OF_TRAINING = """import torch
-from of_layers import TABLE
+from of_layers import TABLE, Layer as Other
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layer = TABLE["layer"]()
+        self.layer, self.other = TABLE["layer"](), Layer()
     def forward(self, x):
-        return self.layer(x)
+        return self.layer(x) if isinstance(self.layer, Other) else self.other(x)
 """
 
 
