@@ -28,6 +28,7 @@ from ...dumps.wording import counted
 from ...toolkit.isolation import ForkServer
 from ...toolkit.isolation.fresh import BUG, GONE, run_once
 from ...toolkit.isolation.heartbeat import BEAT_S
+from ...toolkit.program.source import Unannotated
 
 KEPT = {"unsure", "leaves", "left", "everything", "differs", "main"}
 """Functions of the repro that judge, which are not cut."""
@@ -277,17 +278,19 @@ def _halves(text: str) -> Iterator[str]:
 
 def scripts(text: str, kind: str, said: str) -> Iterator[str]:
     """Plain scripts for a repro that fails this way, the plainest first. `said`: what it printed of the difference."""
-    tree = syntax.parsed(text)
+    trees = [Unannotated().visit(syntax.parsed(text)), syntax.parsed(text)]  # an operator's schema may be in them
+    if not any(getattr(node, "annotation", None) or getattr(node, "returns", None) for node in ast.walk(trees[1])):
+        del trees[1]
     constants: dict[str, Any] = {}
-    for node in tree.body:
+    for node in trees[0].body:
         if isinstance(node, ast.Assign) and (name := ast.unparse(node.targets[0])) in _CONSTANTS - {"HERE"}:
             constants[name] = ast.literal_eval(node.value)
-    calls = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "calls")
+    calls = next(node for node in trees[0].body if isinstance(node, ast.FunctionDef) and node.name == "calls")
     whole = ast.unparse(calls)
     for source in dict.fromkeys((whole.replace("._wrapped_call_impl", ""), whole)):  # what a compiled module calls
         body, last = _straight(source)
         for lines, ending in _endings(kind, said, last, constants) if last is not None else ():
-            yield _script(tree, [*body, *lines], ending, constants)
+            yield from (_script(tree, [*body, *lines], ending, constants) for tree in trees)
 
 
 def replaced(script: str, name: str, tensor: torch.Tensor) -> Iterator[str]:
@@ -453,7 +456,7 @@ def _script(tree: ast.Module, body: list[ast.stmt], ending: str, constants: Mapp
             definitions.pop(helper, None)
     imports |= {"import pathlib"} if _LOAD in inner else set()
     imports |= {"import traceback"} if "traceback." in ending else set()
-    used = "\n".join([*definitions.values(), inner, ending, "sys torch"])
+    used = "\n".join([*definitions.values(), inner, ending, "sys torch annotations"])
     words = {f"backend={constants['BACKEND']!r}": True}
     words |= {f"{name}={value!r}": value not in (None, False) for name, value in constants["COMPILE"].items()}
     return SCRIPT.format(

@@ -382,7 +382,7 @@ class Source:
                 registers = isinstance(node, ast.ClassDef)  # what is not a library's puts a class into a table
                 node.decorator_list = [mark for mark in kept if not registers or _library(mark, space)]
         first.name = name
-        read = ast.unparse(_Unannotated().visit(copy.deepcopy(tree)))
+        read = ast.unparse(Unannotated().visit(copy.deepcopy(tree)))
         inside = f"def _({', '.join(own)}):\n{textwrap.indent(read, '    ')}"  # names that are nonlocal are bound
         names = sorted(_reads(inside) - own - {name, "__name__", "__builtins__"})
         _renamed(tree, {other: text for other in names if other in space and (text := self._reads(other, space))})
@@ -440,11 +440,13 @@ class Source:
         raise CannotSayError(f"{getattr(value, '__qualname__', value)}, which no module has under its name")
 
 
-class _Unannotated(ast.NodeTransformer):
-    """Takes annotations away, which a repro does not evaluate."""
+class Unannotated(ast.NodeTransformer):
+    """Takes annotations away, which a repro does not evaluate; a class's own become None."""
 
     def visit(self, node: ast.AST) -> Any:
         """The node without its own, and without those inside."""
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            return None
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.returns = None
         elif isinstance(node, ast.arg):

@@ -91,6 +91,18 @@ def test_what_differs_is_compared_in_a_few_lines(
     assert run(script, tmp_path, monkeypatch, lambda function: function) == 0
 
 
+def test_annotations_go_first_and_are_not_evaluated_where_they_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = STEP.replace("(x, scale=1.0)", "(x: Tensor, scale: Optional[float] = 1.0) -> dict[str, Any]")
+    made = "    x = torch.tensor([1.0, 2.0, 3.0])\n"
+    text = repro(made + CALL + "{}", typed)
+    bare, whole = scripts(text, "values", "result['loss'] is off by 4, relative to its size")
+    assert "Optional" not in bare and "__future__" not in bare and "scale: Optional[float]=1.0" in whole
+    for script in (bare, whole):
+        assert str(run(script, tmp_path, monkeypatch, wrong)).startswith("BUG: ")
+
+
 def test_a_missing_error_and_a_gradient_of_one_of_several_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
