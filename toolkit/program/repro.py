@@ -250,10 +250,10 @@ def restore(old, new):
             old.copy_(new) if old.shape == new.shape and old.dtype == new.dtype else setattr(old, "data", new.detach())
     elif isinstance(old, list):
         old[:] = new
-    elif hasattr(old, "update"):
+    elif isinstance(old, (dict, set)):
         old.clear()
         old.update(new)
-    elif hasattr(old, "extend"):
+    elif hasattr(old, "extend") and not hasattr(old, "__dict__"):
         old.clear()
         old.extend(new)
     elif hasattr(old, "__closure__"):

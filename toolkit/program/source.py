@@ -16,6 +16,7 @@ import enum
 import functools
 import inspect
 import keyword
+import linecache
 import logging
 import re
 import symtable
@@ -143,7 +144,7 @@ class Source:
             if isinstance(value, torch.nn.Module):
                 return self.text(value, hint)
             if _cells(value) and not is_library(_file_of(value)):
-                return self._named(value, value.__name__)
+                return self._named(value, _stem(value))
             return self._defined_as(value)
         return self._named(value, hint)
 
@@ -330,11 +331,12 @@ class Source:
         if "__class__" in own:
             raise CannotSayError(f"{value.__qualname__}, a method that was given alone")
         inside = {name: self.text(cells[name].cell_contents, name) for name in own}
-        text = self._written(value, set(own), value.__name__)
+        name = _stem(value)
+        text = self._written(value, set(own), name)
         body = textwrap.indent(text, "    ")
         code = getattr(value, "__code__", value)
-        maker = self._name_of(f"make_{value.__name__}", code, getattr(value, "__globals__", ()))
-        factory_text = f"def {maker}({', '.join(own)}):\n{body}\n    return {value.__name__}"
+        maker = self._name_of(f"make_{name}", code, getattr(value, "__globals__", ()))
+        factory_text = f"def {maker}({', '.join(own)}):\n{body}\n    return {name}"
         self._define(maker, code, factory_text)
         return f"{maker}({', '.join(inside.values())})"
 
@@ -342,7 +344,7 @@ class Source:
         file = _file_of(value)
         if not file or is_library(file):
             return self._elsewhere(value)
-        name = self._name_of(value.__name__, value)
+        name = self._name_of(_stem(value), value)
         if name not in self._defined:
             self._define(name, value, "")
             text = self._written(value, set(), name)
@@ -364,7 +366,7 @@ class Source:
         """The source of a function or class under a name, without what compiles it; what it reads of its module is
         written, too."""
         try:
-            tree = syntax.parsed(textwrap.dedent(inspect.getsource(value)))
+            tree = _lambda(value, name) or syntax.parsed(textwrap.dedent(inspect.getsource(value)))
         except (OSError, TypeError, SyntaxError) as error:
             defaults = list(getattr(value, "_field_defaults", {}).values())
             if not hasattr(value, "_fields") or not all(map(_is_constant, defaults)):
@@ -373,7 +375,7 @@ class Source:
             words = f"{name!r}, {list(value._fields)}, defaults={defaults}"
             return f"{name} = collections.namedtuple({words})"
         first = tree.body[0]
-        if value.__name__ == "<lambda>" or not isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+        if not isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef, ast.Assign)):
             raise CannotSayError(f"{value.__qualname__}, which has no def of its own")
         space = value.__globals__ if isinstance(value, types.FunctionType) else vars(sys.modules[value.__module__])
         for node in ast.walk(tree):
@@ -381,7 +383,8 @@ class Source:
                 kept = [mark for mark in node.decorator_list if not _COMPILES.search(ast.unparse(mark))]
                 registers = isinstance(node, ast.ClassDef)  # what is not a library's puts a class into a table
                 node.decorator_list = [mark for mark in kept if not registers or _library(mark, space)]
-        first.name = name
+        if not isinstance(first, ast.Assign):
+            first.name = name
         read = ast.unparse(Unannotated().visit(copy.deepcopy(tree)))
         inside = f"def _({', '.join(own)}):\n{textwrap.indent(read, '    ')}"  # names that are nonlocal are bound
         names = sorted(_reads(inside) - own - {name, "__name__", "__builtins__"})
@@ -513,6 +516,29 @@ def _cells(value: Any) -> dict[str, Any]:
         return {name: cell for part in own for name, cell in _cells(part).items() if name != "__class__"}
     code = getattr(value, "__code__", None)
     return dict(zip(code.co_freevars, value.__closure__ or (), strict=True)) if code is not None else {}
+
+
+def _stem(value: Any) -> str:
+    return "function" if value.__name__ == "<lambda>" else value.__name__
+
+
+def _lambda(value: Any, name: str) -> ast.Module | None:
+    """The statement that gives a lambda a name; None for what is none. Of several on its line, the only one with its
+    parameters that names all that it reads."""
+    if value.__name__ != "<lambda>":
+        return None
+    code = value.__code__
+    reads, given = {*code.co_names, *code.co_freevars}, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    found: dict[str, ast.Lambda] = {}
+    for node in ast.walk(syntax.parsed("".join(linecache.getlines(code.co_filename)))):
+        if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
+            parameters = [part.arg for part in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            named = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node.body)}
+            if parameters == list(given) and reads <= named:
+                found[ast.unparse(node)] = node
+    if len(found) != 1:
+        raise CannotSayError(f"{value.__qualname__}, which has no def of its own")
+    return syntax.parsed(f"{name} = {next(iter(found))}")
 
 
 def _is_made(file: str) -> bool:

@@ -246,6 +246,39 @@ def test_annotations_registries_and_decorators_need_nothing_of_the_program_s(
     assert torch.equal(made_again(source, text, {})(torch.ones(2)), torch.full((2,), 2.0))
 
 
+OF_LAMBDAS = """import torch
+by = 3
+class Norm:
+    def __init__(self, count):
+        self.count, self.acts = count, {"up": lambda x: x + by, "down": lambda x: x.clamp(max=0)}
+    def update(self, x):
+        self.count += 1
+def made(by):
+    return lambda x: x * by
+norm, double = Norm(1), made(2)
+alike = [lambda x: x + 1, lambda x: x + 2]
+"""
+
+
+def test_lambdas_have_names_and_an_object_with_update_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_lambdas.py").write_text(OF_LAMBDAS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("of_lambdas")
+    source, both, space = Source({}), {"norm": module.norm, "double": module.double}, dict[str, Any]()
+    source.begin(Start(reach(lambda both: both, (both,), {})), set())
+    made = made_again(source, source.text(both, "both"), space)
+    space["by"] = 3
+    assert (made["norm"].acts["up"](1), made["norm"].acts["down"](torch.ones(1)).item(), made["double"](4)) == (4, 0, 8)
+    module.norm.update(1)
+    source.begin(Start(reach(lambda both: both, (both,), {})), set())
+    held = made["norm"]
+    assert made_again(source, source.text(both, "both"), space)["norm"] is held and held.count == 2
+    with pytest.raises(CannotSayError, match="<lambda>, which has no def of its own"):
+        source.text(module.alike, "alike")
+
+
 class Doubled(torch.Tensor):
     """A tensor whose additions are doubled."""
 
