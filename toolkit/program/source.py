@@ -25,12 +25,13 @@ import textwrap
 import types
 import typing
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
 import torch
+from torch.nn.utils import parametrize
 
 from ...dumps import syntax
 from .. import torch_private as t
@@ -110,7 +111,8 @@ class Source:
         if isinstance(value, slice):
             return f"slice({', '.join(self.text(part, hint) for part in (value.start, value.stop, value.step))})"
         if isinstance(value, enum.Enum):
-            return f"{self.text(type(value), hint)}.{value.name}"
+            one = f"({value.value})" if isinstance(value, enum.Flag) else f".{value.name}"  # several flags have no name
+            return self.text(type(value), hint) + one
         if isinstance(value, (tuple, frozenset)):
             parts = [self.text(part, f"{hint}_{at}") for at, part in enumerate(value)]
             if type(value) is tuple:
@@ -211,7 +213,7 @@ class Source:
                 return f"[{inner}]"
             self.imports |= {"import collections"} if kind is deque else set()
             return f"set([{inner}])" if kind is set else f"collections.deque([{inner}], {value.maxlen})"
-        if kind in (dict, OrderedDict, defaultdict):
+        if kind in (dict, OrderedDict, Counter, defaultdict):
             return self._dict(value, hint)
         if kind in (bytearray, object):
             return repr(value) if kind is bytearray else "object()"
@@ -267,8 +269,8 @@ class Source:
         if type(value) is dict:
             return inner
         self.imports.add("import collections")
-        if isinstance(value, OrderedDict):
-            return f"collections.OrderedDict({inner})"
+        if isinstance(value, (OrderedDict, Counter)):
+            return f"collections.{type(value).__name__}({inner})"
         return f"collections.defaultdict({self.text(value.default_factory, hint)}, {inner})"
 
     def _items(self, value: Any, hint: str) -> str:
@@ -440,6 +442,12 @@ class Source:
                 return path if home == "builtins" else f"{home}.{path}"
         if (owner := getattr(value, "__objclass__", None)) is not None:  # a method of a class in C
             return f"{self._elsewhere(owner)}.{value.__name__}"
+        if isinstance(value, type) and value.__module__ == parametrize.__name__:  # a class of one module's own
+            name, of = self._name_of(value.__name__, value), self.text(value.__base__, value.__name__)
+            tensors = [key for key, part in vars(value).items() if isinstance(part, property)]
+            lines = [f"    {key} = property(lambda self: self.parametrizations[{key!r}]())" for key in tensors]
+            self._define(name, value, "\n".join([f"class {name}({of}):", *lines]))
+            return name
         raise CannotSayError(f"{getattr(value, '__qualname__', value)}, which no module has under its name")
 
 

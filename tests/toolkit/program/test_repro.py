@@ -8,6 +8,7 @@ import runpy
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.guards import GuardBuilder
+from torch.nn.utils import parametrizations
 
 import graphdbg
 from graphdbg.toolkit.program.comparing import Rounding, kept
@@ -136,7 +138,8 @@ def test_an_attribute_without_a_text_is_left_out_and_named() -> None:
     assert torch.equal(made(torch.ones(4, 2))[0], model(torch.ones(4, 2))[0])
 
 
-OF_A_CONFIG = """from collections import namedtuple
+OF_A_CONFIG = """from collections import Counter, namedtuple
+from enum import Flag
 from dataclasses import dataclass, field
 MISSING = object()
 Pair = namedtuple("Pair", "first second", defaults=[None])
@@ -148,9 +151,13 @@ def scaled(x, by=MISSING):
 @dataclass(slots=True)
 class Slots:
     width: int = 8
+class Kind(Flag):
+    SUM, MEAN = 1, 2
 @dataclass(frozen=True)
 class Config:
     sizes: list = field(default_factory=lambda: [1])
+    kind: Kind = Kind.SUM | Kind.MEAN
+    counts: Counter = None
     given: Attributes = None
     slots: Slots = None
     def run(self, x):
@@ -162,12 +169,13 @@ def test_what_configurations_are_made_of_is_written(tmp_path: Path, monkeypatch:
     (tmp_path / "of_a_config.py").write_text(OF_A_CONFIG)
     monkeypatch.syspath_prepend(str(tmp_path))
     module = importlib.import_module("of_a_config")
-    config = module.Config([2, 3], module.Attributes(factor=4), module.Slots(5))
+    config = module.Config([2, 3], counts=Counter("aab"), given=module.Attributes(factor=4), slots=module.Slots(5))
     source = Source({})
     source.begin(Start(reach(config.run, (), {})), set())
     text = source.text(config, "config")
     made = made_again(source, text, space := {})
     assert (made.sizes, made.slots.width, made.run(2)) == ([2, 3], 5, (8, None))
+    assert (made.kind.value, made.counts) == (3, Counter("aab"))
     assert not {"MISSING", "of_a_config"} & (source.spaces.keys() | source.homes)
     config.slots.width, config.given["factor"] = 6, 7
     source.begin(Start(reach(config.run, (), {})), set())
@@ -258,6 +266,18 @@ def made(by):
 norm, double = Norm(1), made(2)
 alike = [lambda x: x + 1, lambda x: x + 2]
 """
+
+
+def test_a_parametrized_module_is_written() -> None:
+    model = parametrizations.weight_norm(torch.nn.Linear(2, 2))
+    source = Source({})
+    source.begin(Start(reach(model, (), {})), set())
+    made = made_again(source, source.text(model, "model"), {})
+    x = torch.ones(3, 2)
+    torch.testing.assert_close(made(x), model(x))
+    with torch.no_grad():
+        made.parametrizations["weight"].original0.mul_(2)
+    assert not torch.equal(made(x), model(x))
 
 
 def test_lambdas_have_names_and_an_object_with_update_is_put_back(
