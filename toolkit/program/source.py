@@ -406,13 +406,15 @@ class Source:
             return ""
         if callable(value) and not isinstance(value, (type, torch.nn.Module)):
             value = _unwrapped(value)
-        kinds = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+        kinds = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, logging.Logger)
         defined = isinstance(value, kinds) or _is_of_typing(value)
         code = getattr(value, "__code__", None)
         if not defined or (getattr(value, "__closure__", None) and not is_library(getattr(code, "co_filename", ""))):
-            if self.spaces.setdefault(name, space)[name] is not space[name]:
-                raise CannotSayError(f"two globals that are named {name}")
-            return ""
+            if self.spaces.setdefault(name, space)[name] is space[name]:
+                return ""
+            if _is_constant(value):
+                return f"({self.text(value, name)})"
+            raise CannotSayError(f"two globals that are named {name}")
         text = self.text(value, name)
         if text == name or self._defined.get(name, value) is not value:
             return "" if text == name else text

@@ -223,11 +223,13 @@ class Layer(torch.nn.Module, Generic[T]):
         kind: Something = 2 if HOME.name == "a" else 3
         return checkpoint(self.norm, x, use_reentrant=False) * kind
 """
-OF_TRAINING = """import torch
+OF_TRAINING = """import logging
+import torch
 from of_layers import TABLE, Layer as Other
+LOG, HOME = logging.getLogger("training"), -3
 class Layer(torch.nn.Module):
     def forward(self, x):
-        return x + 1
+        return x + 1 if LOG.name == "training" else x ** HOME
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -247,11 +249,13 @@ def test_annotations_registries_and_decorators_need_nothing_of_the_program_s(
     source = Source({})
     source.begin(Start(reach(model, (), {})), set())
     text = source.text(model, "model")
-    assert set(source.spaces) == {"TABLE", "LOG", "HOME", "LINES"} and not source.homes
+    assert set(source.spaces) == {"TABLE", "HOME", "LINES"} and not source.homes
     for name, space in list(source.spaces.items()):
         source.assign(name, space[name])
     assert "LINES" not in source.spaces and source.left_out == "LINES, a builtins.list_iterator"
-    assert torch.equal(made_again(source, text, {})(torch.ones(2)), torch.full((2,), 2.0))
+    made = made_again(source, text, {})
+    assert torch.equal(made(torch.ones(2)), torch.full((2,), 2.0))
+    assert torch.equal(made.other(torch.ones(2)), torch.full((2,), 2.0)) and made.layer.log.name == "of"
 
 
 OF_LAMBDAS = """import torch
