@@ -66,7 +66,7 @@ def warm_inductor_cache() -> Path:
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            subprocess.run([sys.executable, "-c", WARM_UP], check=True, cwd=CACHE, stdin=subprocess.DEVNULL)
+            subprocess.run([sys.executable, "-c", WARM_UP], check=True, cwd=CACHE.parent, stdin=subprocess.DEVNULL)
             done.touch()
     return CACHE
 

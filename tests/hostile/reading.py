@@ -169,7 +169,7 @@ def _replayed(saved: Any, told: Told) -> None:
     from graphdbg.toolkit.live.case import Case
     from graphdbg.toolkit.replaying.replay import How, task
 
-    rest = {"check": "auto", "own_nan": False, "measured": False, "anyway": False, "without": []}
+    rest = {"check": "auto", "own_nan": False, "measured": False, "anyway": False, "without": [], "registered": []}
     rest |= {"keep": None, "shared": None}
     payload = {**How().payload(saved), "rung": "nop", **rest}
     try:

@@ -126,7 +126,7 @@ def alibi_attention(size: int) -> Made:
 
     def bias(length: int, like: Tensor) -> Tensor:
         places = torch.arange(length, device=like.device)
-        slopes = 2.0 ** -torch.arange(1, 3, device=like.device)
+        slopes = (2.0 ** -torch.arange(1, 3, device=like.device)).to(like.dtype)
         return slopes[:, None, None] * (places - places[:, None]).tril() + mask_of(length, lambda gap: gap >= 0, like)
 
     return Block(16, Attention(16, 2, bias=bias)), (torch.randn(2, size, 16),)

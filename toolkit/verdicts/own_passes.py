@@ -69,9 +69,16 @@ def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
 
 
 def registered(saved: SavedGraph) -> list[Pass]:
-    """The user's own decompositions and lowerings of torch's operators, and backend, as the journal describes them."""
+    """The user's own decompositions and lowerings of torch's operators, as the journal describes them, and the backend
+    where the graph is none that Inductor was given by it."""
+    kinds = (DECOMPOSITION, LOWERING) if _of_inductor(saved) else (DECOMPOSITION, LOWERING, BACKEND)
     named = [(str(note.get("unsaved") or ""), note) for note in _notes(saved)]
-    return [_noted(unsaved, note) for unsaved, note in named if unsaved.startswith((DECOMPOSITION, LOWERING, BACKEND))]
+    return [_noted(unsaved, note) for unsaved, note in named if unsaved.startswith(kinds)]
+
+
+def _of_inductor(saved: SavedGraph) -> bool:
+    """Whether Inductor compiled the graph in the run: its own stages were recorded of the same compile."""
+    return saved.stage != "dynamo" and any(saved.path.parent.glob("post_grad*"))
 
 
 def not_applied(hook: str) -> str:
