@@ -179,8 +179,8 @@ def _minify(row: Row, bug: dict[str, Any], work: Path) -> None:
     more = ["--check", "hang"] if bug.get("CHECK") == "hang" else []
     out, err = _command(row, work, "minify", "r", "-o", "small", "--json", *more)
     last = json.loads(out.splitlines()[-1]) if out else {}
-    if last.get("event") != "done":
-        raise Trouble(f"minify: {err[-300:]}")
+    if (last.get("event"), last.get("verdict")) != ("done", "fails"):
+        raise Trouble(f"minify: {last.get('reason') or err[-300:]}")
     row.before, row.after, row.queries = last["original_nodes"], last["nodes"], last["queries"]
     row.signature = last["signature"] or ""
     row.same = bool(re.search(bug["SAYS"], row.signature))
