@@ -19,14 +19,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...dumps.errors import GraphdbgError, RanksMissingError
+from ..blame import bisect_asking
+from ..blame.bisect import DECOMPOSED
 from ..blame.bisect_narrowing import work_around
+from ..blame.bisect_records import Off, Trial
 from ..blame.partners import stages_of
 from ..isolation import ForkServer, ask, opened
 from ..isolation.imports import without_trust
 from ..live.rung import LADDER
 from ..node_values.at_node import node_values
 from ..replaying.gate import gated, with_next
-from ..replaying.replay import How, replay
+from ..replaying.replay import How, outcome_of, replay
 from ..rungs import NAMES, warmth
 from ..stages.asking import STAGES, judge_stages
 from ..verdicts.ladder_records import RungResult, Triage, inputs_given, row_of
@@ -217,7 +220,7 @@ def _cost(saved: SavedGraph, server: ForkServer, how: How, lines: str) -> str:
     )
 
 
-BEFORE = ("decomposed", "inductor_nofuse")
+BEFORE = (DECOMPOSED, "inductor_nofuse")
 """Rungs on the way to Inductor: what they make of a graph is compared with nothing that was recorded."""
 DEFAULT_LIMIT_S = 300.0
 
@@ -269,7 +272,6 @@ def triage(
             row = ladder.climb(rung, all=all)
             if report is not None:
                 report(row)
-        ladder.forget()
         result = ladder.found()
         if not rungs:
             slowest = max((row.seconds for row in result.rows), default=0.0)
@@ -353,10 +355,13 @@ class Ladder:
         if first in BEFORE and self.saved.run is not None and not (self.how.anyway or without_trust(self.how.imports)):
             rows = self._of_the_run(rows)
             first = next((row.rung for row in rows if row.blames), None)
+        if first == DECOMPOSED:
+            self._in_its_layer(self.rows[first])
         if first == "triton_interpret" and any(row.rung == "inductor" and row.blames for row in rows):
             first = "inductor"  # what its kernels for a GPU and its code for this machine share
         if first is not None and self.rows[first].verdict.kind == "missing_error":
             rows = [_as_eager(row) for row in rows]
+        self.forget()
         result = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
         return concluded(result, self.saved, self.how.imports, self.eager_nan)
 
@@ -370,6 +375,17 @@ class Ladder:
         for row in (other for other in rows if other.blames):
             row.verdict = with_next(self.saved, gated(self.saved, row, self.unlike, self.how.imports))
         return rows
+
+    def _in_its_layer(self, row: RungResult) -> None:
+        """Puts the failure of the decomposed graph in the layer of decompositions, where it is right with none."""
+        left = min(self.how.limit_s, self._left_s())
+        if left < 1.0 or row.verdict.kind == "missing_error":
+            return
+        trial = Trial("no operator decomposed", [Off("decomposition", keep=[])], rung=row.rung)
+        payload = {"trial": msgspec.to_builtins(trial), "check": "auto", "shared": str(self._shared)}
+        asked = ask(bisect_asking.TASK, {**self.how.payload(self.saved), **payload}, left, server=self.server)
+        if outcome_of(asked.end(), row.rung).ok:
+            row.verdict = row.verdict.in_layer("decomposition")
 
     def forget(self) -> None:
         """Removes what its rungs shared: eager's results and float64's can be large."""

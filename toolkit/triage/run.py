@@ -342,7 +342,6 @@ class _Work:
         ladder.max_time_s, ladder.began = self.left_s(), time.monotonic()
         for rung in chosen(graph, self.rungs, all=all):
             self.heard(graph.id, ladder.climb(rung, all=all))
-        ladder.forget()
         result = ladder.found()
         if (row.verdict.kind, result.verdict.kind) == ("nan", "wrong_numbers"):
             reason = f"{result.verdict.reason}; which leads to the NaN of {row.id}: {row.verdict.reason}"

@@ -141,6 +141,8 @@ def _meaning(triage: Triage, row: RungResult) -> str:
         return f"Without the run's own pass {at.node or at.name}{place} it is right: the fault is there."
     if said := row.verdict.reason.partition(OPERATOR)[2]:
         return f"The fault is in an operator of the run's own: {said}."
+    if row.verdict.layer == "decomposition":
+        return "With no operator decomposed the graph is right: the fault is in a decomposition."
     if row.rung != "inductor":
         return LADDER[row.rung].meaning if row.rung in LADDER else ""
     plain = next((other for other in triage.rows if other.rung == "inductor_nofuse"), None)

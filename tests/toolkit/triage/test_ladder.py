@@ -57,6 +57,7 @@ def test_the_rung_of_a_planted_fault(recorded: Path, server: ForkServer, fault: 
     assert all(found.row(name).passed for name in CLIMBED[:place])
     row = found.row(first)
     assert row.verdict.kind in ("wrong_numbers", "nan")
+    assert (found.verdict.layer, row.verdict.layer) == (("decomposition" if first == "decomposed" else "inductor"),) * 2
     assert row.seconds > 0
     assert row.peak_bytes > 0
     assert all(later.verdict.skipped for later in found.rows[place + 1 :])
