@@ -28,6 +28,7 @@ from graphdbg.toolkit.replaying.replay import replay
 from graphdbg.toolkit.verdicts.outcome import Outcome
 from graphdbg.toolkit.verdicts.signature import Kind, Signature
 from graphdbg.toolkit.verdicts.verdict import judged
+from graphdbg.toolkit.verdicts.verdict_words import DRAWS
 
 SCRIPT = """
 import torch
@@ -79,6 +80,7 @@ def test_a_stage_replays_to_the_same_code(recorded: Path, server: ForkServer, st
     outcome = replay(load_graph(recorded / "0_0" / stage), server=server, outputs=False)
     assert (outcome.ok, outcome.text) == (True, "ok")
     assert outcome.fidelity == "same"
+    assert (DRAWS in outcome.notes) == (stage in ("dynamo", "joint"))  # the others draw as kernels do
 
 
 @pytest.mark.long

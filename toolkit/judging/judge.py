@@ -67,6 +67,7 @@ from ..verdicts.mismatches import MetadataMismatch
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import RAISED_TOO, Signature, from_exception
 from ..verdicts.verdict import NO_REFERENCE, Verdict, Where, cannot_tell, judged, skipped
+from ..verdicts.verdict_words import DRAWS
 from . import baseline
 from .baseline import Baseline, NoReference, reference
 from .comparing import Comparing
@@ -184,7 +185,8 @@ class _Judgement:
         draws_alike = self.rung.name == "eager" or bool(self.spec.config.get("inductor", {}).get("fallback_random"))
         if isinstance(got := self._tried(), Outcome):
             return got
-        again = self._tried(fallback_random=True) if random and self.compared and not draws_alike else got
+        twice = random and self.compared and not draws_alike
+        again = self._tried(fallback_random=True) if twice else got
         if isinstance(again, Outcome):
             return again
         self._enter("compare")
@@ -211,7 +213,8 @@ class _Judgement:
         if difference is None and "metadata" in self.compared:
             outcome.notes += comparing.restrided(wanted, seen, names)
         outcome.nan, outcome.eager_nan = again.nans(changed, names), eager.nans(changed, names)
-        outcome.notes = [*self.rung.notes(self.gm, self.spec), *outcome.notes]
+        drawn = [DRAWS] if twice and outcome.ok else []
+        outcome.notes = [*self.rung.notes(self.gm, self.spec), *drawn, *outcome.notes]
         return outcome
 
     def _compile_only(self) -> Outcome | None:

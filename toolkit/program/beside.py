@@ -41,7 +41,7 @@ from . import comparing
 from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, traced, watched_by
 from .comparing import Left, Rounding
 from .operators import Watching
-from .records import PROGRAM, Call, CallRung, trace_of
+from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
 from .unsteady import first_difference
@@ -150,6 +150,8 @@ class Beside:
             self.call.why = "it talks to other processes"
             return
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
+        if self.drawn and not t.inductor_config.fallback_random:
+            self.call.notes.append(DRAWN)
         outside = self.outside
         self._judge("", eager, lambda rung: self._run(rung, self.compiled.rungs.call(rung))[0])
         if not self.compiled.rungs.graphs and not self.raised:

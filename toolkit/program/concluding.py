@@ -33,9 +33,9 @@ from ..isolation.fresh import BUG, GONE, Trial, ending, run_command
 from ..node_values.seen import size_text
 from ..verdicts.mismatches import NodeMismatch, next_step, sentence
 from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
-from ..verdicts.verdict_words import word
+from ..verdicts.verdict_words import DRAWS, word
 from .judging import MEANS, JudgedCall
-from .records import ALONE, MODULES, PROGRAM, RUNGS, WITH_MODULES, Call, Program, departing, stopped_at
+from .records import ALONE, DRAWN, MODULES, PROGRAM, RUNGS, WITH_MODULES, Call, Program, departing, stopped_at
 
 TIMES, LIMIT_S = 3, 600.0
 WITHOUT = "--without-fault"
@@ -472,6 +472,8 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
     if triaged.verdict.verdict in ("ok", "rounding"):
         rest = "Other calls, and code that is not compiled, were not judged"
         rest += f". Step by step: {triaged.drift.sentence}" if triaged.drift is not None else ""
+        drawn = [row for call in judged if DRAWN in call.notes for row in call.rows if row.rung == "inductor"]
+        rest += f". {DRAWS}" if drawn else ""
         but = ", except for what rounding may do" if triaged.verdict.verdict == "rounding" else ""
         backward = any(row.part for call in judged for row in call.rows)
         what = "Results, gradients and what is written" if backward else "Results and what is written (no gradients)"

@@ -31,6 +31,10 @@ ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
 """A program with torch alone, and one that imports the program's own modules."""
 
 
+DRAWN = "draws random numbers"
+"""The note on such a call."""
+
+
 class CallRung(msgspec.Struct):
     """One rung of one call. `value`: what is furthest from eager's, `error`: how far, relative to its size,
     `tolerance`: what is never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call,

@@ -174,6 +174,8 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
             itself = f": judge the whole program with {program}" if " -- " in program else ""
             texts.append(f"{unseen}{itself}.")
             go_on = [program]
+        if any(verdict_words.DRAWS in row.notes for row in result.graphs):
+            texts.append(f"{verdict_words.DRAWS}.")
         if not result.verdict.next and any(row.judged and row.inputs != REAL for row in result.graphs):
             go_on.insert(0, record_again(run))
         if result.verdict.verdict == ROUNDING and result.verdict.where is not None:

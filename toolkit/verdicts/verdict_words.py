@@ -153,6 +153,10 @@ _HEADS = {
 }
 """Kind, or the detail of one -> the first words of its text."""
 
+DRAWS = (
+    "Random numbers were drawn as eager draws them (fallback_random); without it compiled code draws others, by design"
+)
+"""What is said of what draws random numbers and agrees with eager."""
 EAGER = 'import torch\ntorch.compiler.set_stance("force_eager")'
 """What leaves everything uncompiled; eager itself was seen to be right."""
 _AROUND = "Work-around, seen to work on this graph (put it before the first compile):"
