@@ -32,8 +32,24 @@ from ...toolkit.program.source import Unannotated
 
 KEPT = {"unsure", "leaves", "left", "everything", "differs", "main"}
 """Functions of the repro that judge, which are not cut."""
-HELPERS = {"rebuilt", "restore"}
-"""Functions of the repro that go as a whole, where nothing calls them."""
+HELPERS = {
+    "restore": """\
+def restore(old, new):
+    if isinstance(old, torch.Tensor):
+        old.data = new.detach()
+    else:
+        old.__dict__.update(new.__dict__)""",
+    "rebuilt": """\
+def rebuilt(kind, state):
+    instance = kind.__new__(kind)
+    if isinstance(instance, torch.nn.Module):
+        torch.nn.Module.__init__(instance)
+        for name in ('_parameters', '_buffers', '_modules'):
+            instance.__dict__[name].update(state.pop(name, {}))
+    instance.__dict__.update(state)
+    return instance""",
+}
+"""Functions of the repro that go as a whole, where nothing calls them; and a shorter form, which does for most."""
 SET = {"sys.excepthook", "os.environ['TORCHINDUCTOR_FORCE_DISABLE_CACHES']"}
 """What the repro sets for the sake of its exit code, which is not cut."""
 BEFORE = {"aot_eager": "eager", "aot_eager_decomp_partition": "aot_eager", "inductor": "aot_eager_decomp_partition"}
@@ -186,7 +202,7 @@ class Cutting:
         before = ""
         while before != self.text and time.monotonic() < self.deadline:
             before = self.text
-            for proposals in (constructors, _deletions, _bodies, _elements, entries, _halves):
+            for proposals in (unused, shorter, constructors, _deletions, _bodies, _elements, entries, _halves):
                 at = 0
                 while time.monotonic() < self.deadline:
                     candidate = next(
@@ -219,8 +235,48 @@ def _blocks(tree: ast.Module) -> list[list[ast.stmt]]:
 def _fixed(node: ast.stmt) -> bool:
     names = [ast.unparse(target) for target in getattr(node, "targets", [])]
     own = isinstance(node, ast.FunctionDef) and node.name in {*KEPT, "calls", "run", "compiled"}
-    named = any(name.isupper() or name in SET for name in names) or ast.unparse(node) == SEED
+    named = any(name in {*_CONSTANTS, *SET, "(FAULT, UNSURE)"} for name in names) or ast.unparse(node) == SEED
     return own or isinstance(node, (ast.Import, ast.Pass)) or named
+
+
+def unused(text: str) -> Iterator[str]:
+    """The text without the definitions, aliases and imports that nothing in it reads."""
+    tree = syntax.parsed(text)
+    reads = {
+        id(node): {ast.unparse(part) for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))}
+        for node in tree.body
+    }
+    named = {id(node): names for node in tree.body if (names := _named(node))}
+    found: set[str] = set()
+    left = [node for node in tree.body if id(node) not in named]
+    while left:
+        found |= set[str]().union(*(reads[id(node)] for node in left))
+        left = [node for node in tree.body if (names := named.get(id(node))) and names & found]
+        for node in left:
+            del named[id(node)]
+    if named:
+        tree.body = [node for node in tree.body if id(node) not in named]
+        yield ast.unparse(tree)
+
+
+def _named(node: ast.stmt) -> set[str]:
+    """The names that a statement gives to what is made without effects; none for others."""
+    if isinstance(node, ast.Import):
+        return {alias.asname or alias.name for alias in node.names}
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name not in {*KEPT, "calls", "run"}:
+        return set() if node.decorator_list else {node.name}
+    plain = isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute, ast.Constant))
+    return {target.id for target in node.targets if isinstance(target, ast.Name)} if plain else set()
+
+
+def shorter(text: str) -> Iterator[str]:
+    """Texts in which a helper has its shorter form."""
+    for name, form in HELPERS.items():
+        tree = syntax.parsed(text)
+        for at, node in enumerate(tree.body):
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                tree.body[at] = syntax.parsed(form).body[0]
+                yield ast.unparse(tree)
 
 
 def _deletions(text: str) -> Iterator[str]:
@@ -451,7 +507,7 @@ def _script(tree: ast.Module, body: list[ast.stmt], ending: str, constants: Mapp
             imports.add(ast.unparse(node))
         elif name not in {*KEPT, "calls"} | _CONSTANTS | SET and not isinstance(node, ast.If):
             definitions[name or ast.unparse(node)] = ast.unparse(node)
-    for helper in ("restore", "rebuilt"):
+    for helper in HELPERS:
         if f"{helper}(" not in "".join([inner, *(text for name, text in definitions.items() if name != helper)]):
             definitions.pop(helper, None)
     imports |= {"import pathlib"} if _LOAD in inner else set()

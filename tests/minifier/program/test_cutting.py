@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from graphdbg.minifier.program import cutting
 from graphdbg.minifier.program.cutting import Cutting
@@ -64,3 +67,47 @@ def test_what_fails_under_every_backend_is_cut_under_its_own_alone(tmp_path: Pat
         "    sys.exit(1)\nif __name__ == '__main__':\n    main()\n"
     )
     assert "unused" not in Cutting(program, float("inf")).run()
+
+
+UNUSED = """
+import functools
+import torch
+import torch.nn
+import torch.utils.checkpoint
+wraps = functools.wraps
+nn = torch.nn
+def wrapped(function):
+    return wraps(function)
+@wrapped
+def registered():
+    pass
+class Net(nn.Module):
+    pass
+class Other(Net):
+    pass
+KEPT = functools.partial(print)
+def run(compile):
+    return Net()
+"""
+
+
+def test_what_nothing_reads_goes_at_once() -> None:
+    (left,) = cutting.unused(UNUSED)
+    assert "class Other" not in left and "checkpoint" not in left
+    assert "class Net(nn.Module)" in left and "nn = torch.nn" in left and "import torch.nn" in left
+    assert "def wrapped" in left and "KEPT = " in left  # a decorator and a call may have effects
+    assert not list(cutting.unused(left))
+
+
+def test_the_short_helpers_make_modules_and_put_them_back() -> None:
+    text = "def rebuilt(kind, state):\n    pass\ndef restore(old, new):\n    pass"
+    for _ in cutting.HELPERS:
+        text = next(short for short in cutting.shorter(text) if short != text)
+    space: dict[str, Any] = {"torch": torch}
+    exec(text, space)
+    weight, state = torch.nn.Parameter(torch.ones(1, 2)), {"bias": None, "seen": 3}
+    net = space["rebuilt"](torch.nn.Linear, {"_parameters": {"weight": weight}, **state})
+    space["restore"](weight, torch.zeros(1, 2))
+    assert net(torch.ones(1, 2)).item() == 0.0 and net.seen == 3
+    space["restore"](net, space["rebuilt"](torch.nn.Linear, {"seen": 4}))
+    assert net.seen == 4
