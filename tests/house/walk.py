@@ -151,6 +151,7 @@ def disk_to_verdict(root: Path, work: Path) -> tuple[Walk, dict[str, Any]]:
         imports=[],
         shared=None,
         meeting="",
+        registered=[],
     )
     task(payload)
     walk = Walk(root)
