@@ -67,7 +67,6 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
                 cutting.deadline = began + seconds
                 cutting.inline()
             except KeyboardInterrupt:
-                write_file(cutting.program, cutting.text.encode())
                 interrupted = True
         asked = cutting.asked
         left = counted(len(cutting.text.splitlines()), "line")

@@ -10,6 +10,7 @@ under eager and compiled, and compares both.
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import inspect
 import re
@@ -129,6 +130,7 @@ class Cutting:
     def __init__(self, program: Path, deadline: float, bare: ForkServer | None = None) -> None:
         self.program, self.deadline, self.bare = program, deadline, bare
         self.word = time.monotonic() + BEAT_S
+        self.refused: set[str] = set()
         self.text, self.asked, self.said, self.plain = program.read_text(encoding="utf-8"), 0, "", False
         backend = re.search(r"^BACKEND = '(\w+)'", self.text, re.MULTILINE)
         self.before = BEFORE.get(backend[1], "") if backend else ""
@@ -145,7 +147,15 @@ class Cutting:
         return f"code {trial.code}"
 
     def fails(self, text: str) -> bool:
-        """Whether a candidate fails the same way."""
+        """Whether a candidate fails the same way; one that was refused, or reads a name of nothing, is not run."""
+        if text in self.refused or not _unbound(text) <= _unbound(self.text):
+            return False
+        if not self._fails(text):
+            self.refused.add(text)
+            return False
+        return True
+
+    def _fails(self, text: str) -> bool:
         self.asked += 1
         if time.monotonic() > self.word:
             self.word = time.monotonic() + BEAT_S
@@ -170,7 +180,13 @@ class Cutting:
         """Makes the text the plainest script that shows the failure as it does; leaves it where none does."""
         self.plain = True
         script = next(filter(self.fails, scripts(self.text, self.kind, self.said)), None)
-        self.plain, self.text = script is not None, script or self.text
+        self.plain = script is not None
+        self._keep(script or self.text)
+
+    def _keep(self, text: str) -> None:
+        """Writes what is left at once: nothing of it is lost, however the process ends."""
+        self.text = text
+        write_file(self.program, text.encode())
 
     def inline(self) -> None:
         """Writes tensors into a plain script, and drops from the file beside it what is not read."""
@@ -178,8 +194,7 @@ class Cutting:
         tensors: dict[str, torch.Tensor] = torch.load(beside, weights_only=True) if self.plain else {}
         for name in [name for name in tensors if f"T[{name!r}]" in self.text]:
             if time.monotonic() < self.deadline:
-                self.text = next(filter(self.fails, replaced(self.text, name, tensors[name])), self.text)
-        write_file(self.program, self.text.encode())
+                self._keep(next(filter(self.fails, replaced(self.text, name, tensors[name])), self.text))
         left = {name: tensor for name, tensor in tensors.items() if f"T[{name!r}]" in self.text}
         if self.plain:
             torch.save(left, beside) if left else beside.unlink()
@@ -211,10 +226,9 @@ class Cutting:
                     if candidate is None:
                         break
                     if candidate != self.text and self.fails(candidate):
-                        self.text = candidate
+                        self._keep(candidate)
                     else:
                         at += 1
-        write_file(self.program, self.text.encode())
         return self.text
 
 
@@ -237,6 +251,19 @@ def _fixed(node: ast.stmt) -> bool:
     own = isinstance(node, ast.FunctionDef) and node.name in {*KEPT, "calls", "run", "compiled"}
     named = any(name in {*_CONSTANTS, *SET, "(FAULT, UNSURE)"} for name in names) or ast.unparse(node) == SEED
     return own or isinstance(node, (ast.Import, ast.Pass)) or named
+
+
+def _unbound(text: str) -> set[str]:
+    """The names that a text reads and does not bind anywhere."""
+    bound, read = {"__file__", "__name__", *dir(builtins)}, set[str]()
+    for node in ast.walk(syntax.parsed(text)):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.alias):
+            bound.add(node.asname or node.name.partition(".")[0])
+        else:
+            bound |= {name for key in ("name", "arg") if isinstance(name := getattr(node, key, None), str)}
+    return read - bound
 
 
 def unused(text: str) -> Iterator[str]:

@@ -136,7 +136,7 @@ def triage(
                   (record with dump --when nan)
       slow        recompiles, seconds of compiling, steps beside eager's
       hangs       the graph in flight at the end, ranks that wait, every graph
-                  within --limit
+                  within --limit (by default a quarter of --max-time)
       recompiles  the guard that fails most often, and its line
       memory      every graph: what compile and first run need beside eager's own
       crash       every graph: what failed first; how the processes ended
@@ -226,7 +226,7 @@ def chosen(text: str | None) -> tuple[str, ...]:
 
 def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
     from ..triage.run import DEFAULT_TIME_S
-    from ..triage.symptoms import SYMPTOMS, Noticed, noticed, triage_symptom
+    from ..triage.symptoms import SYMPTOMS, Noticed, hang_limit_s, noticed, triage_symptom
     from ..verdicts.ladder_words import run_address
     from ..verdicts.own_passes import left_out
 
@@ -239,13 +239,16 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
     if lost:
         again = with_flags(shlex.join(["graphdbg", "triage", run_address(run), *flags.split()]))
         say(f"without {flags} the graphs are compiled without {lost}: {again}")
+    how, max_time_s = _how(options), options["max_time_s"] or DEFAULT_TIME_S
+    if symptom == "hangs" and not options["limit_s"]:
+        how["limit_s"] = hang_limit_s(max_time_s)
     triaged = triage_symptom(
         run,
         symptom,
         found_by,
         asked=bool(asked),
-        **_how(options),
-        max_time_s=options["max_time_s"] or DEFAULT_TIME_S,
+        **how,
+        max_time_s=max_time_s,
         report=say,
         heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
         rungs=chosen(options["rungs"]),

@@ -63,9 +63,11 @@ def waited(
         if not was_ready and ready.is_set():
             began, was_ready = time.monotonic(), True
             continue
-        what, most = (_what(function, payload), f", {limit_s:.0f} s at most") if was_ready else (STARTING, "")
+        taken, most = time.monotonic() - began, ""
+        if was_ready:
+            most = f", {limit_s:.0f} s at most" + " without what other programs take" * (taken > limit_s)
         for listener in _beating[-1:]:
-            listener(f"{what}: {time.monotonic() - began:.0f} s so far{most}")
+            listener(f"{_what(function, payload) if was_ready else STARTING}: {taken:.0f} s so far{most}")
 
 
 def _what(function: str, payload: Mapping[str, Any]) -> str:

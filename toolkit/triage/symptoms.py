@@ -38,7 +38,7 @@ from ..verdicts.own_passes import HOOKS, left_out, passes
 from ..verdicts.verdict import ROUNDING, Verdict, Where, cannot_tell
 from ..verdicts.verdict_words import RANKS, memory_needed
 from .apart import apart
-from .ladder import Steady
+from .ladder import DEFAULT_LIMIT_S, Steady
 from .ladder import steady as measure
 from .ranking import GraphRow, RunTriage
 from .run import triage_run
@@ -450,6 +450,8 @@ class Noticed(NamedTuple):
     why: str
 
 
+_HANGS_S = 60.0
+"""No compile is called hung before."""
 _CLEAR = ("SIGTERM", "SIGINT", "SIGHUP")
 """Signals by which people and schedulers end what did not fail."""
 
@@ -485,6 +487,15 @@ def noticed(run: Run) -> Noticed:
     if why.limits(run):
         return Noticed("recompiles", f"found in the journal: {why.limits(run)[0]}")
     return Noticed("wrong", "the journal shows no other symptom: every graph is compared with eager")
+
+
+def hang_limit_s(max_time_s: float) -> float:
+    """What one rung may take where the run hung: a quarter of the time, so that there is time for a ladder.
+
+    >>> hang_limit_s(600), hang_limit_s(60), hang_limit_s(3600)
+    (150.0, 60.0, 300.0)
+    """
+    return min(DEFAULT_LIMIT_S, max(_HANGS_S, max_time_s / 4))
 
 
 def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_time_s: float, **how: Any) -> RunTriage:

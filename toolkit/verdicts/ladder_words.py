@@ -46,7 +46,9 @@ def concluded(triage: Triage, saved: SavedGraph, imports: Sequence[str] = (), ea
     verdict, command = _verdict(triage), _summed_up(triage, saved, imports, eager_nan)
     bisect, minify = "graphdbg bisect ", "graphdbg minify "
     smaller = command.replace(bisect, minify) if triage.first_failing and command.startswith(bisect) else ""
-    triage.verdict = verdict if verdict.detail == UNLIKE else verdict.then(command, smaller)
+    short = " --check hang" if verdict.kind == "hang" else ""  # which waits no longer than for that
+    steps = [f"{step}{short}" if step.startswith(minify) else step for step in (command, smaller)]
+    triage.verdict = verdict if verdict.detail == UNLIKE else verdict.then(*steps)
     return triage
 
 
