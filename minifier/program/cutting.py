@@ -292,8 +292,9 @@ def _named(node: ast.stmt) -> set[str]:
         return {alias.asname or alias.name for alias in node.names}
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name not in {*KEPT, "calls", "run"}:
         return set() if node.decorator_list else {node.name}
-    plain = isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute, ast.Constant))
-    return {target.id for target in node.targets if isinstance(target, ast.Name)} if plain else set()
+    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute, ast.Constant)):
+        return {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return set()
 
 
 def shorter(text: str) -> Iterator[str]:

@@ -286,3 +286,10 @@ def test_a_layer_is_not_claimed_where_no_ladder_was_climbed(recorded: Path) -> N
     row = GraphRow("inductor", WRONG, id="0_0/dynamo", stage="dynamo", address="x/0_0/dynamo")
     found = run_concluded(RunTriage([row], [], []), open_run(recorded))
     assert "there was no time for its ladder" in found.summary and found.verdict.layer is None
+
+
+def test_a_hang_is_minified_as_one(recorded: Path) -> None:
+    row = RungResult("inductor", verdict.judged(Signature("hang", "compile"), "inductor"))
+    found = concluded(Triage([RungResult("eager", OK), row], "inductor"), load_graph(recorded / "0_0/dynamo"))
+    (minify,) = [step for step in found.verdict.next if step.startswith("graphdbg minify ")]
+    assert minify.endswith(" --check hang")

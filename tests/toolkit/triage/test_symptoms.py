@@ -304,3 +304,16 @@ def test_columns_in_which_nothing_is_known_are_left_out():
     assert run_table(RunTriage([row], [], [])).split() == said.split()
     row.error = 0.5
     assert run_table(RunTriage([row], [], [])).split()[:3] == ["id", "verdict", "error"]
+
+
+@pytest.mark.parametrize(("words", "limit_s"), [((), 75.0), (("--limit", "90"), 90.0)])
+def test_a_run_that_hung_is_judged_within_a_part_of_the_time(recorded, monkeypatch, words, limit_s):
+    seen = []
+
+    def heard(run, *given, limit_s, **how):
+        seen.append(limit_s)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(symptoms, "triage_symptom", heard)
+    assert command(["triage", str(recorded), "--symptom", "hangs", "--max-time", "300", *words]) == 130
+    assert seen == [limit_s]
