@@ -136,7 +136,7 @@ def triage(
                   (record with dump --when nan)
       slow        recompiles, seconds of compiling, steps beside eager's
       hangs       the graph in flight at the end, ranks that wait, every graph
-                  within --limit (by default a quarter of --max-time)
+                  within --limit (where only --max-time is given, a quarter)
       recompiles  the guard that fails most often, and its line
       memory      every graph: what compile and first run need beside eager's own
       crash       every graph: what failed first; how the processes ended
@@ -240,7 +240,7 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
         again = with_flags(shlex.join(["graphdbg", "triage", run_address(run), *flags.split()]))
         say(f"without {flags} the graphs are compiled without {lost}: {again}")
     how, max_time_s = _how(options), options["max_time_s"] or DEFAULT_TIME_S
-    if symptom == "hangs" and not options["limit_s"]:
+    if symptom == "hangs" and options["max_time_s"] and not options["limit_s"]:
         how["limit_s"] = hang_limit_s(max_time_s)
     triaged = triage_symptom(
         run,

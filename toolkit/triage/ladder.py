@@ -379,7 +379,7 @@ class Ladder:
     def _in_its_layer(self, row: RungResult) -> None:
         """Puts the failure of the decomposed graph in the layer of decompositions, where it is right with none."""
         left = min(self.how.limit_s, self._left_s())
-        if left < 1.0 or row.verdict.kind == "missing_error":
+        if left < 1.0 or row.verdict.fault != "compiler" or row.verdict.kind == "missing_error":
             return
         trial = Trial("no operator decomposed", [Off("decomposition", keep=[])], rung=row.rung)
         payload = {"trial": msgspec.to_builtins(trial), "check": "auto", "shared": str(self._shared)}

@@ -490,7 +490,7 @@ def noticed(run: Run) -> Noticed:
 
 
 def hang_limit_s(max_time_s: float) -> float:
-    """What one rung may take where the run hung: a quarter of the time, so that there is time for a ladder.
+    """What one rung may take where the run hung and the time was set: a quarter, so that there is time for a ladder.
 
     >>> hang_limit_s(600), hang_limit_s(60), hang_limit_s(3600)
     (150.0, 60.0, 300.0)
