@@ -31,9 +31,9 @@ from .text import CannotExpressError, Lines, indented, quoted
 if TYPE_CHECKING:
     from .endings import Runs
 
-LIMIT_S, LEAST_S = 120, 20
-"""Seconds after which a compile of a small case hangs, where no limit was recorded; and what a fresh process needs at
-least."""
+LIMIT_S, LEAST_S, MOST_S = 120, 40, 300
+"""Seconds after which a compile of a small case hangs, where no limit was recorded; what a fresh process needs at
+least; and the longest that a program waits on an idle machine."""
 
 OUT_OF_MEMORY_BYTES = 2 << 30
 """Bytes that the compiled run of a small case may map, where the original ran out of memory."""
@@ -56,7 +56,7 @@ class DyingProgram:
 
 def limit_s(failure: FailureWords) -> int:
     """Seconds to wait for a hang: the limit when it was found."""
-    return max(LEAST_S, int(failure.size)) if failure.kind == "hang" and failure.size else LIMIT_S
+    return min(MOST_S, max(LEAST_S, int(failure.size))) if failure.kind == "hang" and failure.size else LIMIT_S
 
 
 def death_of(failure: FailureWords) -> str | int:
@@ -179,15 +179,16 @@ def signal(run: Runs) -> DyingProgram:
 
 def hang(run: Runs) -> DyingProgram:
     """The ending for a run that does not end."""
-    limit = limit_s(run.failure)
+    busy = "min(2, max(1, os.getloadavg()[0] / os.cpu_count()))"
     return DyingProgram(
         [
             *_child(run),
             *run.eager(),
+            f"limit = {limit_s(run.failure)} * {busy}  # seconds; longer on a busy machine",
             "try:",
-            f"    subprocess.run({_AGAIN}, timeout={limit}, check=True)",
+            f"    subprocess.run({_AGAIN}, timeout=limit, check=True)",
             "except subprocess.TimeoutExpired:",
-            f'    sys.exit("BUG: the compiled run does not end within {limit} s")',
+            '    sys.exit(f"BUG: the compiled run does not end within {limit:.0f} s")',
             'print("gone: it ends")',
         ]
     )

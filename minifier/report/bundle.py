@@ -296,7 +296,8 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
         )
     elif report.says != "shows":
         report.notes.append(
-            f"repro.py shows it in {report.rate}, so it does not prove the failure, although the case fails"
+            f"repro.py shows it in {report.rate}, so it does not prove the failure, although the case fails; it ended "
+            f"with {asked.redactor.text(chosen.runs.ending)}"
         )
     ends = {GONE: "ends with 0", BUG: "still fails", UNSURE: "cannot tell"}
     ended = chosen.without.code if chosen.without is not None else None

@@ -139,12 +139,11 @@ def candidates(case: ReproFacts) -> Iterator[Script]:
     stands = stands_for(case.rung)
     ways: list[Way] = ["seeded"] if case.read is None else ["seeded", "literal"]
     seen: set[str] = set()
-    forms = [case] if case.needs_imports or not case.imports else [replace(case, imports=()), case]
+    ops = _own_ops(case)
+    bare = replace(case, imports=(), ops=ops)  # without the modules; custom operators registered in the program
+    forms = [bare, *([case] if case.imports else [])] if ops is not None or not case.needs_imports else [case]
     if case.failure.kind in ("hang", "slow"):  # a slow machine shows those too: what the module does is seen beside it
         forms.reverse()
-    ops = _own_ops(case)
-    if ops is not None:
-        forms = [replace(case, imports=(), ops=ops), *([case] if case.imports else [])]
     for stand in stands:
         for entry in entries_of(case, stand):
             for way in ways:  # with imports as soon as the same program without them has not shown it

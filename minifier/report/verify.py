@@ -73,6 +73,12 @@ class Verification:
         chosen = next((trial for trial in self.trials if trial.code == BUG), None)
         return (chosen or self.trials[0]).output if self.trials else ""
 
+    @property
+    def ending(self) -> str:
+        """How that run ended and its last line: `exit code 2: cannot tell: ...`."""
+        last = self.output.strip().rpartition("\n")[2]
+        return _ending(self.trials[0].code) + (f": {last}" if last else "")
+
 
 def answer_of(code: str, *arguments: str, **how: Any) -> Any:
     """The JSON that a few lines of Python, run in such a process, left in the file "answer"; None where they died."""

@@ -139,3 +139,7 @@ def test_what_a_clock_tells_is_looked_for_with_the_module_first() -> None:
     assert (first.case.imports, second.case.imports) == (("planted_hang",), ())
     assert "if FAULT:\n        import planted_hang" in first.text
     assert 'backend="inductor" if FAULT else "eager"' in second.text
+    own = call("y", "nobodys.op.default", node("x"), value=tensor(4))
+    case = replace(case, record=record_of({"x": tensor(4)}, [own], ["y"], stage="inference"), needs_imports=True)
+    first, second, *_ = candidates(replace(case, imports=("planted_hang",)))
+    assert (first.case.imports, second.case.imports) == (("planted_hang",), ()), "before a stand-in of the operator"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from graphdbg.dumps.program.suite import death_of
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import Ambient, DefinitionRecord, GraphRecord, InputRecord
 from graphdbg.minifier.report.trying import candidates
+from graphdbg.toolkit.isolation.fresh import LIMIT_S
 from graphdbg.toolkit.verdicts.signature import Signature
 
 from ...dumps.graphs import MemoryTensors
@@ -68,7 +70,7 @@ def test_it_imports_torch_alone() -> None:
         roots = {
             line.split()[1].split(".")[0] for line in text.splitlines() if line.strip().startswith(("import ", "from "))
         }
-        assert roots <= {"torch", "sys", "json", "math", "operator", "pathlib", "subprocess", "traceback"}, kind
+        assert roots <= {"torch", "sys", "json", "math", "operator", "os", "pathlib", "subprocess", "traceback"}, kind
 
 
 def test_the_first_lines_say_what_it_shows() -> None:
@@ -208,6 +210,18 @@ def test_tolerance_and_reference() -> None:
 def test_the_code_of_a_killed_child() -> None:
     assert death_of(FAILURES["signal"]) == -11
     assert death_of(FAILURES["hang"]) == "hang"
+
+
+@pytest.mark.parametrize(("load", "size", "waits"), [(0, 5, 40), (1, 45, 45), (3, 40, 60), (11, 40, 80), (0, 600, 300)])
+def test_a_hang_is_waited_for_longer_where_the_machine_is_busy(
+    load: float, size: float, waits: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (float(load), 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    text = first(relu_record(), Signature("hang", "run", size=size)).text
+    names: dict[str, Any] = {"os": os}
+    exec(next(line for line in text.splitlines() if line.startswith("limit = ")), names)
+    assert names["limit"] == waits and 2 * names["limit"] < LIMIT_S
 
 
 SET: dict[str, Any] = {"inductor": {"fallback_random": True}}
