@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -81,11 +81,8 @@ class Search:
             self._metadata()
         elif kind in NUMBERS:
             self._numbers(departing)
-        elif kind == "missing_error" and outcome.verdict.where is not None:
-            findings.status, findings.node = (
-                "found",
-                NodeFound(outcome.verdict.where.node, line=outcome.verdict.where.line),
-            )
+        elif kind == "missing_error" and (where := outcome.verdict.where) is not None:
+            findings.status, findings.node = "found", NodeFound(where.node, line=where.line)
         elif raised:
             self._at(raised)
         else:
@@ -117,16 +114,11 @@ class Search:
         return outcome_of(plain, self.found.rung), value.get("departures", []), value.get("raised", [])
 
     def _nothing(self, outcome: Outcome) -> None:
-        findings = self.found
-        findings.status = "skipped" if outcome.verdict.skipped else "nothing"
-        if outcome.eager_nan:
-            self._name_nan(outcome)
-            if findings.nan_origins:
-                origin = findings.nan_origins[0]
-                findings.notes.append(
-                    f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: "
-                    "the compiler is not at fault"
-                )
+        self.found.status = "skipped" if outcome.verdict.skipped else "nothing"
+        self._name_nan(outcome)
+        for origin in self.found.nan_origins[:1]:
+            first = f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}"
+            self.found.notes.append(f"{first}: the compiler is not at fault")
 
     def _damped(self) -> bool:
         """Whether a node is wrong by itself although the graph's results are right within rounding."""
@@ -134,14 +126,10 @@ class Search:
             taps = self._taps()
             wrong = self.ask.part("with every value returned", None, taps) if taps else None
             for departure in (wrong or ())[:CONFIRMED]:
-                if alone := self.ask.part(
-                    f"{departure['name']} alone", [self.ask.atoms["of_node"][departure["name"]]], None
-                ):
+                if self._alone(departure):
                     self.found.sort = "accuracy"
-                    self._name(departure["name"], alone[0], alone=True)
-                    self.found.notes.append(
-                        "the results of the graph are right within rounding: what follows damps the error"
-                    )
+                    why = "the results of the graph are right within rounding: what follows damps the error"
+                    self.found.notes.append(why)
                     self.found.others = [other["name"] for other in wrong or ()]
                     self._finish(work_around=False)
                     return True
@@ -151,15 +139,13 @@ class Search:
 
     def _metadata(self) -> None:
         """Asks for the numbers by themselves, because they may be wrong as well."""
-        findings = self.found
-        outcome, departing, _ = self._judged(
-            self.ask.compile("the whole graph, for its numbers", "whole", {"check": "numbers"})
-        )
+        answer = self.ask.compile("the whole graph, for its numbers", "whole", {"check": "numbers"})
+        outcome, departing, _ = self._judged(answer)
         if outcome.signature is not None and outcome.signature.kind in NUMBERS:
-            findings.sort, self.signature = outcome.signature.kind, outcome.signature
+            self.found.sort, self.signature = outcome.signature.kind, outcome.signature
             self._numbers(departing)
         else:
-            findings.status = "metadata"
+            self.found.status = "metadata"
 
     def _name_nan(self, outcome: Outcome) -> None:
         if not outcome.eager_nan and not (outcome.signature and outcome.signature.kind == "nan"):
@@ -169,52 +155,48 @@ class Search:
         ]
 
     def _at(self, names: list[str]) -> None:
-        findings = self.found
-        findings.status, findings.node = "found", self.ask.node(names[0])
-        findings.others = names[1:6]
-        findings.detail = "named by the compiler's own exception"
+        self.found.node, self.found.others = self.ask.node(names[0]), names[1:6]
+        self.found.detail = "named by the compiler's own exception"
         self._finish()
 
     # Wrong numbers.
 
     def _numbers(self, departing: list[dict[str, Any]]) -> None:
-        findings = self.found
-        try:
-            if self._by_values():
-                return self._finish()
-        except Spent:
-            pass
-        if findings.node is not None:
-            return self._finish()
-        self._by_cuts(departing)
-        return self._finish()
+        with suppress(Spent):
+            self._by_values()
+        if self.found.node is None:
+            self._by_cuts(departing)
+        self._finish()
 
-    def _by_values(self) -> bool:
+    def _by_values(self) -> None:
         """Compiles once with every value returned, and confirms what departs in it."""
         taps = self._taps()
         wrong = self.ask.part("with every value returned", None, taps) if taps else None
         if wrong is None:
-            return False
+            return
         self.found.others = [departure["name"] for departure in wrong]
         for departure in wrong[:CONFIRMED]:
-            atom = self.ask.atoms["of_node"][departure["name"]]
-            if alone := self.ask.part(f"{departure['name']} alone", [atom], None):
-                self._name(departure["name"], alone[0], alone=True)
-                return True
+            if self._alone(departure):
+                return
+            name = departure["name"]
+            atom = self.ask.atoms["of_node"][name]
             near = sorted({atom, *self.ask.parents(atom), *self.ask.children(atom)})
-            if fused := self.ask.part(f"{departure['name']} with its neighbours", near, None):
-                self._name(
-                    departure["name"],
-                    departure if all(it["name"] != departure["name"] for it in fused) else fused[0],
-                    alone=False,
-                )
+            if fused := self.ask.part(f"{name} with its neighbours", near, None):
+                there = any(other["name"] == name for other in fused)
+                self._name(name, fused[0] if there else departure, alone=False)
                 self.found.group = self._nodes([it for it in near if it != atom])
-                return True
+                return
         self._name(wrong[0]["name"], wrong[0], alone=False)
-        self.found.notes.append(
-            "it is wrong when the whole graph is compiled with every value returned, but right in a smaller part"
-        )
-        return True
+        why = "it is wrong when the whole graph is compiled with every value returned, but right in a smaller part"
+        self.found.notes.append(why)
+
+    def _alone(self, departure: dict[str, Any]) -> bool:
+        """Whether a node is wrong when it is compiled by itself, too; then it is the one."""
+        name = departure["name"]
+        wrong = self.ask.part(f"{name} alone", [self.ask.atoms["of_node"][name]], None)
+        if wrong:
+            self._name(name, wrong[0], alone=True)
+        return bool(wrong)
 
     def _taps(self) -> list[str]:
         """The nodes whose values one compile can return; none where that would take too much memory."""
@@ -226,19 +208,16 @@ class Search:
 
     def _by_cuts(self, departing: list[dict[str, Any]]) -> None:
         """Searches by cuts for the pass or fusion to blame, where no value is wrong once all are returned."""
-        region = self._region(departing)
-        narrowing = self._narrowed(region, self._wrong_atoms)
-        findings = self.found
+        narrowing = self._narrowed(self._region(departing), self._wrong_atoms)
         if not narrowing.wrong:
-            findings.status = "unresolved"
-            findings.detail = (
+            self.found.status = "unresolved"
+            self.found.detail = (
                 "every node is right on the inputs that it got, so the error is rounding that later nodes "
                 "amplify, or appears only when the whole graph is compiled at once"
             )
             return
-        last = narrowing.wrong[0]
         self._name(self.first_wrong["name"], self.first_wrong, alone=len(narrowing.window) == 1)
-        findings.group = self._nodes([it for it in narrowing.window if it != last])
+        self.found.group = self._nodes([it for it in narrowing.window if it != narrowing.wrong[0]])
 
     def _narrowed(self, atoms: Iterable[int], ask: Ask) -> Narrowing:
         narrowing = Narrowing(atoms, ask, self.ask.ancestors, self.ask.descendants)
@@ -249,14 +228,11 @@ class Search:
     def _region(self, departing: list[dict[str, Any]]) -> list[int]:
         """The nodes that the first wrong output depends on, without those of right outputs, if that part fails by
         itself; else all."""
-        everything = list(range(len(self.ask.atoms["nodes"])))
-        if not departing:
-            return everything
-        returned = set(self.ask.returned)
-        last = self.ask.atoms["of_node"].get(departing[0]["name"])
+        everything, of_node = list(range(len(self.ask.atoms["nodes"]))), self.ask.atoms["of_node"]
+        last = of_node.get(departing[0]["name"]) if departing else None
         if last is None:
             return everything
-        stop = {self.ask.atoms["of_node"][name] for name in returned if name in self.ask.atoms["of_node"]} - {last}
+        stop = {of_node[name] for name in self.ask.returned if name in of_node} - {last}
         region = sorted({last, *self.ask.ancestors(last, stop)})
         if len(region) > len(everything) // 4:
             return everything
@@ -269,12 +245,8 @@ class Search:
         wrong = self.ask.part(f"nodes {self.ask.span(keep)}", keep, None)
         if wrong is None:
             return None
-        self.first_wrong = wrong[0]
-        return [
-            self.ask.atoms["of_node"][departure["name"]]
-            for departure in wrong
-            if departure["name"] in self.ask.atoms["of_node"]
-        ] or None
+        self.first_wrong, of_node = wrong[0], self.ask.atoms["of_node"]
+        return [of_node[departure["name"]] for departure in wrong if departure["name"] in of_node] or None
 
     def _finish(self, *, work_around: bool = True) -> None:
         findings = self.found
@@ -287,22 +259,15 @@ class Search:
             findings.node.line = findings.forward.line
         row = self.ask.row(findings.node.name)
         alone = findings.alone or findings.sort not in NUMBERS
-        if (
-            work_around
-            and alone
-            and findings.rung == "inductor"
-            and row["overload"]
-            and findings.compiles < findings.budget
-        ):
-            answer = self.ask.compile(
-                f"the whole graph with {row['target']} left to eager's kernel",
-                "part",
-                {"atoms": None, "returned": None, "fallback": [row["target"]]},
-            )
+        known = work_around and alone and findings.rung == "inductor" and row["overload"]
+        if known and findings.compiles < findings.budget:
+            op = row["target"]
+            more = {"atoms": None, "returned": None, "fallback": [op]}
+            answer = self.ask.compile(f"the whole graph with {op} left to eager's kernel", "part", more)
             value: dict[str, Any] = answer.value if answer.status == "done" else {}
             if value and not value["departures"] and value["signature"] is None and not value.get("invalid"):
-                self.workaround = fallback_code([row["target"]])
-                line = f"torch._inductor.lowering.make_fallback(torch.ops.{row['target']}, override_decomp=True)"
+                self.workaround = fallback_code([op])
+                line = f"torch._inductor.lowering.make_fallback(torch.ops.{op}, override_decomp=True)"
                 findings.work_around = f"{line} before compiling leaves it to eager's kernel"
 
     def _nodes(self, atoms: list[int]) -> list[NodeFound]:
@@ -329,8 +294,7 @@ class Search:
         if not narrowing.wrong:
             findings.detail = "no part of the graph fails in the same way"
             return
-        last = narrowing.window[-1]
-        findings.status, findings.node = "found", self.ask.node(self.ask.atoms["nodes"][last][0])
+        findings.node = self.ask.node(self.ask.atoms["nodes"][narrowing.window[-1]][0])
         findings.alone = len(narrowing.window) == 1
         findings.group = self._nodes(narrowing.window[:-1])
         self._finish()

@@ -12,22 +12,21 @@ For example:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...dumps.errors import EnvironmentLackError
 from ..isolation import Answer, ForkServer, ask
 from ..replaying.replay import How, outcome_of
 from ..verdicts.signature import how_ended
+from .bisect_narrowing import last_needed
 from .bisect_records import Clock
 from .partners import ByNode, NodeFound
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-
-
-from collections.abc import Collection, Iterable
 
 Ask = Callable[[list[int]], "list[int] | None"]
 """Compiles these atoms together: the atoms whose values are wrong, in order; None where none is."""
@@ -66,14 +65,8 @@ class Narrowing:
 
     def beginning(self) -> None:
         """Finds the shortest failing beginning, and keeps of it what the wrong value depends on."""
-        low, high = 0, len(self.window)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._fails(self.window[:middle]):
-                high = middle
-            else:
-                low = middle
-        self._keep(self.window[:high])
+        needed = last_needed(len(self.window), lambda first: "same" if self._fails(self.window[:first]) else "gone")
+        self._keep(self.window[: needed.high])
 
     def start(self) -> None:
         """Finds the latest start that still fails; whatever fails is cut down to what its wrong value depends on."""
@@ -147,11 +140,9 @@ class NodeBlame:
         answer = self.compile(what, "part", {"atoms": keep, "returned": returned})
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
         if answer.status != "done" or value["signature"] is not None or value.get("invalid"):
-            why = value.get("invalid") or how_ended(answer)
-            self.narrate(f"  stepped around: {why.splitlines()[0]}")
-            self.found.notes.append(
-                f"{what}: failed in another way and was stepped around ({why.splitlines()[0][:200]})"
-            )
+            why = (value.get("invalid") or how_ended(answer)).splitlines()[0]
+            self.narrate(f"  stepped around: {why}")
+            self.found.notes.append(f"{what}: failed in another way and was stepped around ({why[:200]})")
             return None
         wrong = [departure for departure in value["departures"] if departure["kind"] in NUMBERS]
         self.narrate(f"  {'wrong: ' + ', '.join(departure['name'] for departure in wrong[:4]) if wrong else 'right'}")
@@ -171,12 +162,8 @@ class NodeBlame:
         """Atoms and node rows, from an eager run in a child that leaves its values in the work folder."""
         answer = ask(f"{TASKS}:prepare", self.payload, self.limit_s, server=self.server).end()
         if answer.status != "done":
-            from ...dumps.errors import EnvironmentLackError
-
-            refused = outcome_of(answer, "eager")
-            raise EnvironmentLackError(
-                f"cannot keep the values of {self.saved.id}", refused.text, "see graphdbg doctor"
-            )
+            why = outcome_of(answer, "eager").text
+            raise EnvironmentLackError(f"cannot keep the values of {self.saved.id}", why, "see graphdbg doctor")
         return answer.value
 
     @property
@@ -216,15 +203,14 @@ class NodeBlame:
     def children(self, atom: int) -> list[int]:
         return [other for other, parents in enumerate(self.atoms["parents"]) if atom in parents]
 
-    def ancestors(self, atom: int, stop: set[int] | None = None) -> set[int]:
+    def ancestors(self, atom: int, stop: Collection[int] = ()) -> set[int]:
         reached: set[int] = set()
         waiting = list(self.parents(atom))
         while waiting:
             current = waiting.pop()
-            if current in reached or (stop and current in stop):
-                continue
-            reached.add(current)
-            waiting += self.parents(current)
+            if current not in reached and current not in stop:
+                reached.add(current)
+                waiting += self.parents(current)
         return reached
 
     def descendants(self, atom: int) -> set[int]:

@@ -11,7 +11,7 @@ from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
-from ..verdicts.verdict import exit_code, unloadable, with_flags, with_trust_for, worst
+from ..verdicts.verdict import unloadable, with_flags, with_trust_for, worst
 from ..verdicts.verdict_words import first_line, rank
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
@@ -52,7 +52,7 @@ def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tu
         _show_one(*rows[0], as_json)
     else:
         _show_all(rows, as_json)
-    code = exit_code(checkup.verdict for _, checkup in rows)
+    code = worst(checkup.verdict for _, checkup in rows).exit_code
     lines = [{"event": "graph", **_json(*row), "address": address(row[0])} for row in rows]
     keep_found(graph, lines[0]["address"] if single else run_address(target), lines, code)
     raise SystemExit(code)

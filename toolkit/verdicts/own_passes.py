@@ -119,14 +119,10 @@ def _noted(hook: str, note: Mapping[str, Any]) -> Pass:
 
 
 def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
-    process = (
-        next((candidate for candidate in graph.run.processes if candidate.name == graph.process), None)
-        if graph.run
-        else None
-    )
-    if process is None:
-        return []
-    return [event.fields for event in journal.read(process.path / JOURNAL_FILE).events if event.kind == "note"]
+    paths = [process.path for process in graph.run.processes if process.name == graph.process] if graph.run else []
+    return [
+        event.fields for path in paths[:1] for event in journal.read(path / JOURNAL_FILE).events if event.kind == "note"
+    ]
 
 
 def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
