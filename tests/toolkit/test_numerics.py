@@ -20,7 +20,8 @@ from graphdbg.toolkit.live.eager import (
     run_graph,
 )
 from graphdbg.toolkit.live.execution import execute
-from graphdbg.toolkit.numerics import compare, output_errors, output_grains
+from graphdbg.toolkit.numerics.comparison import compare, output_errors
+from graphdbg.toolkit.numerics.measures import output_grains
 
 
 def traced(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:

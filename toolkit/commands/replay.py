@@ -226,10 +226,14 @@ def facts(outcome: Outcome) -> list[tuple[str, str]]:
         rows.append(("signature", outcome.signature.text() + named))
     rows += [("seconds", f"{outcome.seconds:.2f}")] if outcome.seconds else []
     rows += [("fidelity", outcome.fidelity)] if outcome.fidelity else []
-    rows += [("memory", memory_needed(outcome.needed_bytes, outcome.eager_bytes))] if outcome.needed_bytes else []
-    if whose := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
-        rows.append(("nan", whose))
-    return rows + [("note", note) for note in outcome.notes]
+    return [*rows, *_beside(outcome), *(("note", note) for note in outcome.notes)]
+
+
+def _beside(outcome: Outcome) -> list[tuple[str, str]]:
+    """The rows about memory and NaN, where there is something to say of them."""
+    needed = memory_needed(outcome.needed_bytes, outcome.eager_bytes) if outcome.needed_bytes else ""
+    said = [("memory", needed), ("nan", whose_nan(outcome.rung, outcome.nan, outcome.eager_nan))]
+    return [row for row in said if row[1]]
 
 
 def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_json: bool) -> int:
@@ -260,6 +264,8 @@ def _aside(outcome: Outcome) -> str:
 
 
 def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
+    from ..verdicts.ladder_words import address
+
     verdict = worst(outcome.verdict for _, outcome in judged)
     if as_json:
         emit({**verdict.flat(), "graphs": [_row(*pair) for pair in judged]}, as_json=True)
@@ -270,20 +276,12 @@ def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
     for saved, outcome in judged:
         fidelity = (outcome.fidelity or "-").splitlines()[0]
         said = f"{headline(outcome.verdict)}{_aside(outcome)}"
-        line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {said}  [fidelity: {fidelity}]"
-        emit(line, as_json=False)
-        if outcome.needed_bytes:
-            emit(f"{'':<{width}}  {memory_needed(outcome.needed_bytes, outcome.eager_bytes)}", as_json=False)
-        if whose := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
-            emit(f"{'':<{width}}  {whose}", as_json=False)
+        emit(f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {said}  [fidelity: {fidelity}]", as_json=False)
+        for _, more in _beside(outcome):
+            emit(f"{'':<{width}}  {more}", as_json=False)
     bad = [saved for saved, outcome in judged if outcome.verdict.failed]
-    say(f"{counted(len(judged), 'graph')}, {len(bad)} failing" + (f"; look at {_again(bad[0])} first" if bad else ""))
-
-
-def _again(saved: SavedGraph) -> str:
-    from ..verdicts.ladder_words import address
-
-    return with_flags(f"graphdbg replay {address(saved)}")
+    first = f"; look at {with_flags(f'graphdbg replay {address(bad[0])}')} first" if bad else ""
+    say(f"{counted(len(judged), 'graph')}, {len(bad)} failing{first}")
 
 
 STAGES = {
@@ -304,25 +302,22 @@ def _show_values(
     from ..node_values.seen import heading, line
     from ..verdicts.ladder_words import address
 
-    rows: list[dict[str, Any]] = []
-    end: dict[str, Any] = {}
     events: list[dict[str, Any]] = []
+    top = f"{heading()}\n"
     for event in node_values(saved, rung, **how):
         events.append(event)
         if as_lines:
             emit(event, as_json=True)
-        kind = event["event"]
-        if kind == "end":
-            end = event
-        elif kind == "stage" and not as_lines:
+        elif event["event"] == "stage":
             say(STAGES.get(str(event["stage"]), ""))
-        elif kind == "plain" and not as_lines:
+        elif event["event"] == "plain":
             say(f"{rung}: {event['text']}")
-        elif kind == "value":
-            if not as_json and not as_lines:
-                emit(line(event) if rows else f"{heading()}\n{line(event)}", as_json=False)
-            rows.append(event)
+        elif event["event"] == "value" and not as_json:
+            emit(top + line(event), as_json=False)
+            top = ""
+    end = events[-1]
     if as_json:
+        rows = [event for event in events if event["event"] == "value"]
         plain = [{key: value for key, value in row.items() if key != "event"} for row in rows]
         whole = {key: value for key, value in end.items() if key not in ("event", "rows")}
         emit({**whole, "rows": plain}, as_json=True)

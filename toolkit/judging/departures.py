@@ -20,8 +20,8 @@ import torch
 from torch import fx
 
 from ..live.eager import clone_inputs, run_graph
-from ..numerics import compare, reduction_length
-from ..numerics.measures import Noise
+from ..numerics.comparison import compare
+from ..numerics.measures import Noise, reduction_length
 from .baseline import NoReference, reference
 from .comparing import ALLOWANCE, eps_of_nodes, perturbed
 

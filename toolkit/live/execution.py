@@ -207,6 +207,11 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in a value: itself, or those of containers, nested ones too."""
+    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
 def returned(gm: fx.GraphModule) -> list[Any]:
     """The results of a graph as a flat list of nodes, numbers and None."""
     return leaves(gm.graph.output_node().args[0])
