@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -36,11 +36,11 @@ from ..verdicts.verdict import Verdict, Where, abandoned, cannot_tell, fails
 from ..verdicts.verdict_words import PROBES, headline
 from . import bisect_words as words
 from . import node_asking
-from .bisect_asking import TASKS, BisectQuestions
+from .bisect_asking import TASKS, BisectQuestions, Narrate
 from .bisect_narrowing import explained_below, narrow, own_settings, setting_finding, worked_around
 from .bisect_records import Bisection, Clock, Culprit, Effect, Off, OutOfTime, Subsystem, Trial
 from .bisect_words import fallback_code
-from .node_asking import NUMBERS, Ask, Narrate, Narrowing, NodeBlame, Spent
+from .node_asking import NUMBERS, Ask, Narrowing, NodeBlame, Spent
 from .partners import ByNode, NodeFound, forward_partner, siblings
 
 if TYPE_CHECKING:
@@ -300,31 +300,28 @@ class Search:
         self._finish()
 
 
-def by_node(
-    saved: SavedGraph, server: ForkServer, rung: str, how: How, check: str, clock: Clock, narrate: Narrate
-) -> ByNode:
-    """Searches one saved graph under a rung; of a graph from before AOTAutograd first the graphs made of it.
+def by_node(saved: SavedGraph, asking: BisectQuestions) -> ByNode:
+    """Searches one saved graph; of a graph from before AOTAutograd first the graphs made of it.
 
-    `narrate` is called with a line of progress for each compile. Raises OutOfTime, and GraphdbgError for a graph that
-    cannot be loaded.
+    A line of progress for each compile is narrated. Raises OutOfTime, and GraphdbgError for a graph that cannot be
+    loaded.
     """
-    with ExitStack() as stack:
 
-        def search(graph: SavedGraph, spent: int) -> ByNode:
-            work = stack.enter_context(temporary.folder("graphdbg-bisect-"))
-            return Search(NodeBlame(graph, server, work, rung, how, check, narrate, clock, spent)).run()
+    def search(graph: SavedGraph, spent: int) -> ByNode:
+        with temporary.folder("graphdbg-bisect-") as work:
+            return Search(NodeBlame(graph, asking, work, spent)).run()
 
-        family = siblings(saved)
-        spent = 0
-        for graph in family:
-            narrate(f"looking at {graph.id}, made of {saved.id}")
-            findings = search(graph, spent)
-            if findings.fails:
-                looked = "found" if findings.node is not None else "by node only searched"
-                findings.notes.append(f"{looked} in {graph.id}, which was made of {saved.id}")
-                return findings
-            spent = findings.compiles
-        findings = search(saved, spent)
+    family = siblings(saved)
+    spent = 0
+    for graph in family:
+        asking.narrate(f"looking at {graph.id}, made of {saved.id}")
+        findings = search(graph, spent)
+        if findings.fails:
+            looked = "found" if findings.node is not None else "by node only searched"
+            findings.notes.append(f"{looked} in {graph.id}, which was made of {saved.id}")
+            return findings
+        spent = findings.compiles
+    findings = search(saved, spent)
     if family and findings.fails:
         names = " and ".join(graph.id for graph in family)
         each = "is right in itself" if len(family) == 1 else "are right in themselves"
@@ -482,7 +479,7 @@ def bisect(
         asking = BisectQuestions(saved, used, result, narrate, how, check, clock)
 
         def search_nodes() -> None:
-            result.by_node = searched = by_node(saved, used, rung, how, check, clock, narrate)
+            result.by_node = searched = by_node(saved, asking)
             result.notes += [note for note in searched.notes if note not in result.notes]
 
         try:

@@ -115,6 +115,9 @@ _MORE: tuple[tuple[str, Any, str], ...] = (
 """More settings of Inductor to try, after those of torch's bisector: name, value, what it changes."""
 
 
+Narrate = Callable[[str], None]
+
+
 def to_try(of_torch: Sequence[tuple[str, str, Any]]) -> list[Setting]:
     """The settings to try: torch's bisector's, then those of this module. `applicable` says which of them this torch
     has."""
@@ -267,14 +270,13 @@ class BisectQuestions:
         saved: SavedGraph,
         server: ForkServer,
         result: Bisection,
-        narrate: Callable[[str], None],
+        narrate: Narrate,
         how: How,
         check: str,
         clock: Clock,
     ) -> None:
         self.saved, self.result, self.reason, self.rung = saved, result, "", result.rung
-        self._server, self._narrate, self._limit_s = server, narrate, how.limit_s
-        self._clock, self._check = clock, check
+        self.server, self.narrate, self.how, self.check, self.clock = server, narrate, how, check, clock
         self._shared = server.scratch_file(".baseline")
         self._payload = {**how.payload(saved), "check": check, "shared": str(self._shared)}
         self._wanted: Signature | None = None
@@ -288,10 +290,10 @@ class BisectQuestions:
         outcome, self.log = self._judged(Trial("as it is"))
         self.result.notes = [*outcome.notes]
         self.result.failure = headline(outcome.verdict)
-        self.result.reproduced, self.result.verdict = outcome.verdict.sought(self._check), outcome.verdict
+        self.result.reproduced, self.result.verdict = outcome.verdict.sought(self.check), outcome.verdict
         self._wanted = outcome.signature
         self._errors = {error.name: error.rung for error in outcome.errors if error.rung is not None}
-        self._narrate(f"as it is: {self.result.failure} ({time.monotonic() - began:.1f} s)")
+        self.narrate(f"as it is: {self.result.failure} ({time.monotonic() - began:.1f} s)")
 
     def subsystems(self) -> list[str]:
         """The parts of the compiler of this torch whose applications can be switched off one by one, in order of
@@ -325,7 +327,7 @@ class BisectQuestions:
         seconds = time.monotonic() - began
         verdict, text = self._noted(trial, outcome, seconds)
         seen = f" ({text[:90]})" if verdict == "other" else ""
-        self._narrate(f"{trial.what}: {PROBES[verdict][0]}{seen} ({seconds:.1f} s)")
+        self.narrate(f"{trial.what}: {PROBES[verdict][0]}{seen} ({seconds:.1f} s)")
         self._known[key] = verdict
         return verdict
 
@@ -337,7 +339,7 @@ class BisectQuestions:
         if self.reason:
             return None
         verdict, text = self._noted(trial, outcome, outcome.seconds)
-        self._narrate(f"{trial.what}: {verdict}{': ' + text if text else ''}")
+        self.narrate(f"{trial.what}: {verdict}{': ' + text if text else ''}")
         return verdict
 
     def close(self) -> None:
@@ -345,7 +347,7 @@ class BisectQuestions:
         self._shared.unlink(missing_ok=True)
 
     def _in_time(self, trial: Trial) -> Outcome:
-        self._clock.check()
+        self.clock.check()
         return self._judged(trial)[0]
 
     def _noted(self, trial: Trial, outcome: Outcome, seconds: float) -> tuple[Effect, str]:
@@ -354,7 +356,7 @@ class BisectQuestions:
         signature, text = outcome.signature, outcome.text
         wants_error = self._wanted is not None and self._wanted.kind == "missing_error"
         raises = wants_error and signature is not None and signature.detail == RAISED_TOO
-        if raises or (outcome.ok and not outcome.verdict.sought(self._check)):
+        if raises or (outcome.ok and not outcome.verdict.sought(self.check)):
             verdict, text = "gone", ""
         elif signature is not None:
             text = signature.text()
@@ -366,12 +368,12 @@ class BisectQuestions:
     def _judged(self, trial: Trial) -> tuple[Outcome, list[Application]]:
         trial = msgspec.structs.replace(trial, rung=trial.rung or self.rung)
         payload = {**self._payload, "trial": msgspec.to_builtins(trial)}
-        asked = ask(TASK, payload, self._limit_s, server=self._server)
+        asked = ask(TASK, payload, self.how.limit_s, server=self.server)
         log = msgspec.convert(list(asked), list[Application])
         return outcome_of(asked.end(), trial.rung), log
 
     def _call(self, task: str, payload: dict[str, Any]) -> Any:
-        answer = ask(task, {"imports": self._payload["imports"], **payload}, self._limit_s, server=self._server).end()
+        answer = ask(task, {"imports": self._payload["imports"], **payload}, self.how.limit_s, server=self.server).end()
         if answer.status != "done":
             raise RuntimeError(f"{task} ended with {answer.status}: {answer.error}")
         return answer.value

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.errors import EnvironmentLackError
-from ..isolation import Answer, ForkServer, ask
-from ..replaying.replay import How, outcome_of
+from ..isolation import Answer, ask
+from ..replaying.replay import outcome_of
 from ..verdicts.signature import how_ended
+from .bisect_asking import BisectQuestions
 from .bisect_narrowing import last_needed
-from .bisect_records import Clock
 from .partners import ByNode, NodeFound
 
 if TYPE_CHECKING:
@@ -109,30 +109,18 @@ class Narrowing:
 TASKS = f"{__package__}.node_tasks"
 NUMBERS = ("accuracy", "nan")
 
-Narrate = Callable[[str], None]
-
 
 class NodeBlame:
-    """One graph, the server, and the record that is being filled. `spent`: compiles that related graphs have used
-    already."""
+    """One graph, how children are asked, and the record that is being filled. `spent`: compiles that related graphs
+    have used already."""
 
-    def __init__(
-        self,
-        saved: SavedGraph,
-        server: ForkServer,
-        work: Path,
-        rung: str,
-        how: How,
-        check: str,
-        narrate: Narrate,
-        clock: Clock,
-        spent: int = 0,
-    ) -> None:
-        self.saved, self.server, self.limit_s, self.narrate, self.clock = saved, server, how.limit_s, narrate, clock
-        self.payload = {**how.payload(saved), "rung": rung, "check": check, "work": str(work)}
+    def __init__(self, saved: SavedGraph, asking: BisectQuestions, work: Path, spent: int = 0) -> None:
+        self.saved, self.asking = saved, asking
+        judged = {"rung": asking.rung, "check": asking.check, "work": str(work)}
+        self.payload = asking.how.payload(saved) | judged
         operations = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
         budget = math.floor(2 * math.log2(max(2, operations)) + 4)
-        self.found = ByNode(saved.id, rung, compiles=spent, nodes=operations, budget=budget)
+        self.found = ByNode(saved.id, asking.rung, compiles=spent, nodes=operations, budget=budget)
 
     def part(self, what: str, keep: list[int] | None, returned: list[str] | None) -> list[dict[str, Any]] | None:
         """Compiles a part and returns its wrong values, NaN before numbers; None where all is right or it failed in
@@ -141,26 +129,31 @@ class NodeBlame:
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
         if answer.status != "done" or value["signature"] is not None or value.get("invalid"):
             why = (value.get("invalid") or how_ended(answer)).splitlines()[0]
-            self.narrate(f"  stepped around: {why}")
+            self.asking.narrate(f"  stepped around: {why}")
             self.found.notes.append(f"{what}: failed in another way and was stepped around ({why[:200]})")
             return None
         wrong = [departure for departure in value["departures"] if departure["kind"] in NUMBERS]
-        self.narrate(f"  {'wrong: ' + ', '.join(departure['name'] for departure in wrong[:4]) if wrong else 'right'}")
+        names = ", ".join(departure["name"] for departure in wrong[:4])
+        self.asking.narrate(f"  {f'wrong: {names}' if wrong else 'right'}")
         return wrong or None
 
     def compile(self, what: str, task: str, more: dict[str, Any]) -> Answer:
         findings = self.found
         if findings.compiles >= findings.budget:
             raise Spent
-        self.clock.check()
+        self.asking.clock.check()
         findings.compiles += 1
-        self.narrate(f"compile {findings.compiles} of at most {findings.budget}: {what}")
-        return ask(f"{TASKS}:{task}", {**self.payload, **more}, self.limit_s, server=self.server).end()
+        self.asking.narrate(f"compile {findings.compiles} of at most {findings.budget}: {what}")
+        return self._ask(task, more)
+
+    def _ask(self, task: str, more: dict[str, Any]) -> Answer:
+        limit_s, server = self.asking.how.limit_s, self.asking.server
+        return ask(f"{TASKS}:{task}", {**self.payload, **more}, limit_s, server=server).end()
 
     @cached_property
     def prepared(self) -> dict[str, Any]:
         """Atoms and node rows, from an eager run in a child that leaves its values in the work folder."""
-        answer = ask(f"{TASKS}:prepare", self.payload, self.limit_s, server=self.server).end()
+        answer = self._ask("prepare", {})
         if answer.status != "done":
             why = outcome_of(answer, "eager").text
             raise EnvironmentLackError(f"cannot keep the values of {self.saved.id}", why, "see graphdbg doctor")

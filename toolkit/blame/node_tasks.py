@@ -220,7 +220,11 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
         with settings(case.spec.config), in_force(case.spec.forward_only):
             got = _named(case.gm, outputs)
             wrong = departures(case.gm, case.inputs, got, seed=payload["seed"])
-    return {"outcome": msgspec.to_builtins(outcome), "departures": _plain(wrong), "raised": raised}
+    return {
+        "outcome": msgspec.to_builtins(outcome),
+        "departures": [departure._asdict() for departure in wrong],
+        "raised": raised,
+    }
 
 
 def part(payload: dict[str, Any]) -> dict[str, Any]:
@@ -261,7 +265,7 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
         mark("compare")
         attributes.restore()
         wrong = departures(gm, inputs, _named(gm, outputs), seed=payload["seed"])
-    return {"departures": _plain(wrong), "signature": None}
+    return {"departures": [departure._asdict() for departure in wrong], "signature": None}
 
 
 def _live(payload: dict[str, Any]) -> Live:
@@ -297,7 +301,3 @@ def _named(gm: fx.GraphModule, outputs: Sequence[Any]) -> dict[str, torch.Tensor
         for leaf, value in zip(returned(gm), outputs, strict=False)
         if isinstance(leaf, fx.Node) and leaf.op not in ("placeholder", "get_attr") and isinstance(value, torch.Tensor)
     }
-
-
-def _plain(wrong: Sequence[Departure]) -> list[dict[str, Any]]:
-    return [departure._asdict() for departure in wrong]

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from ...dumps.atomic import check_folder
 from ...dumps.commands.options import json_option
+from ...dumps.errors import CommandLineError
 from ...dumps.store import resolve_graph
 from .options import device_option, import_option, limit_option, trust_option
 
@@ -95,8 +97,6 @@ def compile(
     A stage can be replaced from Python: graphdbg.toolkit.compile_fx.compile_fx(gm, inputs, replace={"joint":
     mine}).
     """
-    from ...dumps.atomic import check_folder
-    from ...dumps.errors import CommandLineError
     from ..compile_fx.passes import listing
     from ..compile_fx.showing import asking
     from ..compile_fx.showing.asking import Request

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import Any
 
 import click
+import msgspec
 
 from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, OptionsExcludeError, UsageError
 from ...dumps.output import emit, say
+from ...dumps.store import Run, SavedGraph, resolve, resolve_graph
 from ...dumps.wording import counted
+from ...dumps.worst import keep, no_graphs
+from ..isolation import opened
+from ..node_values.seen import heading, line
+from ..rungs import warmth
 from ..verdicts import verdict_words
+from ..verdicts.ladder_words import address, run_address
+from ..verdicts.outcome import Outcome
 from ..verdicts.verdict import UNLIKE, abandoned, unloadable, with_flags, with_trust_for, worst
 from ..verdicts.verdict_words import first_line, headline, known, memory_needed, whose_nan
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
-
-if TYPE_CHECKING:
-    from ...dumps.store import Run, SavedGraph
-    from ..verdicts.outcome import Outcome
 
 
 @click.command()
@@ -74,12 +79,7 @@ def replay(
     terminal (without --json) a Python prompt follows, in a process of its own: inputs, value, node, gm, eager,
     torch.
     """
-    from ...dumps.store import SavedGraph, resolve, resolve_graph
-    from ...dumps.worst import keep
-    from ..isolation import opened
     from ..replaying.node_stats import node_rows
-    from ..rungs import warmth
-    from ..verdicts.ladder_words import address, run_address
 
     if node is not None:
         if values or stats or as_lines:
@@ -117,9 +117,6 @@ def replay(
 
 def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
     """The graph that was named, or those of a run. Raises UsageError where it has none."""
-    from ...dumps.store import SavedGraph
-    from ...dumps.worst import no_graphs
-
     if isinstance(run, SavedGraph):
         return [run]
     graphs = run.graphs()
@@ -134,8 +131,6 @@ def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
 
 def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, narrate: bool, as_lines: bool = False) -> Outcome:
     from ..replaying.replay import replay as run
-    from ..verdicts.ladder_words import address
-    from ..verdicts.outcome import Outcome
 
     try:
         given_up = saved.status == "skipped"
@@ -154,8 +149,6 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, narrate: bo
 
 
 def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
-    import msgspec
-
     plain = msgspec.to_builtins(outcome)
     keys = ("signature", "seconds", "fidelity", "unlike", "rung", "peak_bytes")
     row: dict[str, Any] = {"id": saved.id, "stage": saved.stage, **{key: plain.get(key) for key in keys}}
@@ -238,10 +231,7 @@ def _beside(outcome: Outcome) -> list[tuple[str, str]]:
 
 def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_json: bool) -> int:
     """Prints what is at the node, and gives the prompt where a person sits at both ends; returns the exit code."""
-    import sys
-
     from ..node_values.at_node import AtNode, at_node, lines
-    from ..verdicts.ladder_words import address
 
     graph = address(saved)
 
@@ -264,8 +254,6 @@ def _aside(outcome: Outcome) -> str:
 
 
 def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
-    from ..verdicts.ladder_words import address
-
     verdict = worst(outcome.verdict for _, outcome in judged)
     if as_json:
         emit({**verdict.flat(), "graphs": [_row(*pair) for pair in judged]}, as_json=True)
@@ -299,8 +287,6 @@ def _show_values(
     """Prints the values as they come; `asked`: the graph as it was typed. Returns the exit code: 0 nothing is wrong, 1
     something is, or they could not be read."""
     from ..node_values.at_node import node_values
-    from ..node_values.seen import heading, line
-    from ..verdicts.ladder_words import address
 
     events: list[dict[str, Any]] = []
     top = f"{heading()}\n"
