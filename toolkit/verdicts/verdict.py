@@ -246,9 +246,8 @@ def judged(
     text."""
     reason = reason or signature.text()
     if signature.undecided:
-        return Verdict(
-            "nondeterministic" if signature.kind == "nondeterministic" else "cannot_tell", reason=reason, where=where
-        )
+        word: Word = "nondeterministic" if signature.kind == "nondeterministic" else "cannot_tell"
+        return Verdict(word, reason=reason, where=where)
     if (signature.kind, signature.detail) == ("accuracy", "rounding"):
         return Verdict("rounding", reason=reason, where=where, detail=signature.detail)
     return fails(KINDS.get(signature.kind), rung, reason, where, detail or signature.detail)
