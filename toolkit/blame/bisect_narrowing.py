@@ -106,7 +106,7 @@ def narrow(
         hit = single(free, lambda group: _off(asking, group, rung), known=whole)
         return [] if hit is None else [_finding(asking, [hit], alone=True)]
     off: list[Application] = []
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if free else 0):
         rest = [application for application in free if application not in off]
         span = last_needed(len(rest), lambda on, rest=rest: _first(asking, subsystems, rest, on, rung))
         for application in rest[span.low : span.high]:

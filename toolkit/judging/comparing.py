@@ -390,7 +390,7 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
 
 
 def _eps(tensor: torch.Tensor, given: Collection[int]) -> float:
-    plain = tensor.is_floating_point() and tensor.layout == torch.strided
+    plain = tensor.is_floating_point() and is_float(tensor)
     return torch.finfo(tensor.dtype).eps if plain and tensor.untyped_storage().data_ptr() not in given else 0.0
 
 

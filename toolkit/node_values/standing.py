@@ -49,7 +49,7 @@ from ..live.eager import (
     recomputes_random,
     run_graph,
 )
-from ..live.execution import returned, tensors_in
+from ..live.execution import PACKED, as_bytes, returned, tensors_in
 from ..live.rung import Around, Compiled
 from ..live.spec import ReplaySpec, in_force, settings
 from ..live.values import Held, Values, leaves
@@ -136,7 +136,7 @@ def _error(got: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> float 
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_quantized
+    return tensor.layout is torch.strided and not tensor.is_quantized and tensor.dtype != PACKED
 
 
 def _under_rung(
@@ -422,7 +422,7 @@ def sheet(value: Any) -> list[dict[str, Any]]:
     plain = value.layout is torch.strided
     places = itertools.islice(itertools.product(*map(range, value.shape)), FIRST)
     own = value.dequantize() if value.is_quantized else value.detach()
-    dense = own if plain else own.to_dense()
+    dense = as_bytes(own) if plain else own.to_dense()
     form = {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
     form["stride"] = list(value.stride()) if plain else None
     return [form | _numbers([value]) | {"first": [_number(dense[place].item()) for place in places]}]

@@ -39,6 +39,7 @@ from typing import Any
 import torch
 
 from ...dumps.wording import counted
+from ..live.execution import as_bytes
 from ..verdicts.outcome import OutputError
 from ..verdicts.signature import Form
 from .measures import (
@@ -231,9 +232,11 @@ def _explained(
 def _integers(
     index: int, truth: Any, want: torch.Tensor, have: torch.Tensor, noise: Noises, rounding: bool
 ) -> Difference | None:
+    of = f"of {counted(want.numel(), 'element')} differ from eager's ({want.dtype})"
+    truth, want, have = as_bytes(truth), as_bytes(want), as_bytes(have)
     apart = want != have
     differ = apart if truth is None else apart & (truth.to(want.dtype) == want)
-    wrong, of = int(differ.sum()), f"of {counted(want.numel(), 'element')} differ from eager's ({want.dtype})"
+    wrong = int(differ.sum())
     if not wrong or wrong <= noise(index).flips:
         count = int(apart.sum())
         if not count or not rounding or truth is None:

@@ -25,7 +25,7 @@ from torch import fx
 
 from ...dumps.torchside.node_meta import fake_of
 from ...dumps.wording import counted
-from ..live.execution import leaves
+from ..live.execution import PACKED, leaves
 from ..verdicts.signature import Form
 
 _INT = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -149,12 +149,10 @@ class Difference(NamedTuple):
 
 
 def is_float(value: object) -> bool:
-    """Whether a value is a dense tensor of floating-point or complex numbers."""
-    return (
-        isinstance(value, torch.Tensor)
-        and value.layout == torch.strided
-        and (value.is_floating_point() or value.is_complex())
-    )
+    """Whether a value is a dense tensor of floating-point or complex numbers that can be computed with."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.dtype == PACKED:
+        return False
+    return value.is_floating_point() or value.is_complex()
 
 
 class Noise(NamedTuple):
@@ -264,6 +262,9 @@ TOLERANCE: dict[torch.dtype, float] = {
 """Relative RMS error that is never called wrong, whatever the length: about 100 eps for float32 (Inductor's vectorised
 exp, tanh and the like are good to a few ulp, and errors add up over a graph), 4 eps for half precision, where Inductor
 keeps float32 between fused operations."""
+
+PACKED_EPS = 0.5
+"""Of numbers with one bit of mantissa, packed two to a byte."""
 
 LOOSE = 0.25
 """Of a dtype that is not in the table (float8 and narrower)."""
@@ -389,7 +390,7 @@ def _on_the_way(gm: fx.GraphModule, own: Callable[[fx.Node], Any], least: Any) -
 
 def _grain(node: fx.Node) -> float:
     dtypes = [tensor.dtype for tensor in _tensors(node) if tensor.is_floating_point() or tensor.is_complex()]
-    return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
+    return max((PACKED_EPS if dtype == PACKED else torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
 
 
 def _inner(node: fx.Node, name: str) -> int:

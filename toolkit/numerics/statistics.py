@@ -21,7 +21,7 @@ import torch
 from torch import fx
 
 from ..live.eager import each_node
-from ..live.execution import tensors_in
+from ..live.execution import as_bytes, tensors_in
 
 BLOCK = 1 << 20
 
@@ -60,8 +60,9 @@ class Streamed:
         self._finite, self._m2 = 0, 0.0
 
     def add(self, tensor: torch.Tensor) -> None:
-        """Adds the elements of a tensor of any dtype and layout; complex numbers count by their magnitude."""
-        plain = tensor.detach()
+        """Adds the elements of a tensor of any dtype and layout; complex numbers count by their magnitude, packed ones
+        as bytes."""
+        plain = as_bytes(tensor.detach())
         if plain.layout != torch.strided:
             plain = plain.to_dense()
         if plain.is_quantized:
