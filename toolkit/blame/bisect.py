@@ -17,7 +17,7 @@ For example:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -339,94 +339,89 @@ _BARE = {name for name, facts in LADDER.items() if not facts.has_passes} - {DECO
 """Rungs of which nothing can be switched off."""
 
 
-def by_pass(asking: BisectQuestions, result: Bisection) -> None:
+def by_pass(asking: BisectQuestions) -> None:
     """Adds findings and rows to the result of a graph whose failure was reproduced. Raises OutOfTime."""
+    result = asking.result
     if result.rung in _BARE:
         return
-    before = _backend(asking, result)
+    before = _backend(asking)
     if before:
         result.findings += before
     else:
-        _inductor(asking, result)
+        _inductor(asking)
     for finding in result.findings:
         worked_around(asking, finding)
-    if before or any(
-        culprit.workaround and culprit.workaround.verified and culprit.kind != "lowering" for culprit in result.findings
-    ):
+    verified = [finding.kind for finding in result.findings if finding.workaround and finding.workaround.verified]
+    if before or set(verified) - {"lowering"}:
         reason = "not tried: what was found explains the failure"
         result.rows += [Subsystem("fusion", 0, None, reason), Subsystem("settings", 0, None, reason)]
         return
     lowered = any(row.subsystem == "lowerings" and row.verdict in ("gone", "other") for row in result.rows)
-    result.findings += _fusion(asking, result)
+    result.findings += _fusion(asking)
     result.findings += setting_finding(asking, generated_code=lowered)
 
 
-def _backend(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
+def _backend(asking: BisectQuestions) -> list[Culprit]:
     """The finding where the failure is there before Inductor: a decomposition, or AOTAutograd; [] otherwise."""
     verdict = asking.probe_rung(DECOMPOSED)
-    result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
+    asking.result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
     if verdict != "same":
         state = "is right" if verdict == "gone" else PROBES["other"][1]
         reason = asking.reason if verdict is None else f"the decomposed graph {state}"
-        result.rows.append(Subsystem("decomposition", 0, None, reason))
+        asking.result.rows.append(Subsystem("decomposition", 0, None, reason))
         return []
     applied = asking.applications("decomposition")
     whole = asking.probe(Trial(f"no op decomposed ({len(applied)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
-    result.rows.append(Subsystem("decomposition", len(applied), whole))
     culprits = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
-    result.rows.append(
-        Subsystem("Inductor's passes and lowerings", 0, None, "the graph is wrong before Inductor sees it")
-    )
+    behind = Subsystem("Inductor's passes and lowerings", 0, None, "the graph is wrong before Inductor sees it")
+    asking.result.rows += [Subsystem("decomposition", len(applied), whole), behind]
     return culprits or [Culprit("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
 
 
-def _inductor(asking: BisectQuestions, result: Bisection) -> None:
+def _inductor(asking: BisectQuestions) -> None:
     verdicts: dict[str, Effect | None] = {
-        name: _whole(asking, result, name) for name in asking.subsystems() if name != "decomposition"
+        name: _whole(asking, name) for name in asking.parts.subsystems if name != "decomposition"
     }
     gone = [name for name, verdict in verdicts.items() if verdict == "gone"]
-    guilty = [name for name in PASSES if name in gone][:1] or _together(asking, result, verdicts)
+    guilty = [name for name in PASSES if name in gone][:1] or _together(asking, verdicts)
     if "lowerings" in gone:
-        result.findings += narrow(asking, ["lowerings"])
+        asking.result.findings += narrow(asking, ["lowerings"])
     if guilty:
         culprits = narrow(asking, guilty)
         if culprits and "pattern_matches" in gone:
             explained_below(culprits[0], narrow(asking, ["pattern_matches"]))
-        result.findings += culprits
-    rest = sorted(
-        (pair for pair in verdicts.items() if pair[1] in ("gone", "other")), key=lambda pair: pair[1] == "other"
-    )
-    for name, verdict in rest:
-        if not result.findings:
-            result.findings += narrow(asking, [name], whole=verdict)
+        asking.result.findings += culprits
+    for name in [*gone, *(name for name, verdict in verdicts.items() if verdict == "other")]:
+        if not asking.result.findings:
+            asking.result.findings += narrow(asking, [name], whole=verdicts[name])
 
 
-def _together(asking: BisectQuestions, result: Bisection, verdicts: dict[str, Effect | None]) -> list[str]:
+def _together(asking: BisectQuestions, verdicts: dict[str, Effect | None]) -> list[str]:
     """Switches all kinds of passes off at once, since one function may run in several; returns their names if that
     helps."""
     tried = [name for name in PASSES if verdicts.get(name) == "same"]
     if len(tried) < 2:
         return []
     verdict = asking.probe(Trial("all passes off", [Off(name, keep=[]) for name in tried]))
-    result.rows.append(Subsystem(f"any of {', '.join(tried)}", 0, verdict))
+    asking.result.rows.append(Subsystem(f"any of {', '.join(tried)}", 0, verdict))
     return tried if verdict == "gone" else []
 
 
-def _whole(asking: BisectQuestions, result: Bisection, name: str) -> Effect | None:
+def _whole(asking: BisectQuestions, name: str) -> Effect | None:
     """Switches one subsystem off as a whole, except for what must run, and adds its row either way."""
     applied = asking.applications(name)
     free = [application for application in applied if not application.required]
     if not free:
         reason = words.not_run(name, asking.saved, bool(applied))
-        result.rows.append(Subsystem(name, len(applied), None, reason))
+        asking.result.rows.append(Subsystem(name, len(applied), None, reason))
         return None
     kept = f", {len(applied) - len(free)} that must run are kept" if len(free) < len(applied) else ""
     verdict = asking.probe(Trial(f"all of {name} off ({len(free)}{kept})", [Off(name, keep=[])]))
-    result.rows.append(Subsystem(name, len(applied), verdict, kept.removeprefix(", ")))
+    asking.result.rows.append(Subsystem(name, len(applied), verdict, kept.removeprefix(", ")))
     return verdict
 
 
-def _fusion(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
+def _fusion(asking: BisectQuestions) -> list[Culprit]:
     """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own, with no optional
     passes."""
     verdict = asking.probe_rung("inductor_nofuse")
@@ -436,7 +431,7 @@ def _fusion(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
         verdict = asking.probe(Trial("all optional passes off, fusion on", off, settings={"inductor": bare}))
         verdict = "gone" if verdict == "same" else None
         asking.reason = "" if verdict else "undecided: the graph is right even with fusion, without optional passes"
-    result.rows.append(Subsystem("fusion", 0, verdict, asking.reason))
+    asking.result.rows.append(Subsystem("fusion", 0, verdict, asking.reason))
     return [Culprit("fusion", "fusion", "fusion", words.FUSION, alone=True)] if verdict == "gone" else []
 
 
@@ -478,17 +473,11 @@ def bisect(
     with opened(server, warmth(rung), *TASKS, node_asking.TASKS) as used:
         asking = BisectQuestions(saved, used, result, narrate, how, check, clock)
 
-        def search_nodes() -> None:
-            result.by_node = searched = by_node(saved, asking)
-            result.notes += [note for note in searched.notes if note not in result.notes]
-
         try:
             if by == "node":
-                search_nodes()
-                searched = result.by_node
-                result.reproduced = searched is not None and searched.fails
+                result.reproduced = _by_node(asking).fails
             else:
-                _search(asking, result, search_nodes if by is None else None)
+                _search(asking, nodes=by is None)
         except OutOfTime as stop:
             result.stopped = str(stop)
         except KeyboardInterrupt:
@@ -500,19 +489,26 @@ def bisect(
     return result
 
 
-def _search(asking: BisectQuestions, result: Bisection, search_nodes: Callable[[], None] | None) -> None:
+def _by_node(asking: BisectQuestions) -> ByNode:
+    result = asking.result
+    result.by_node = searched = by_node(asking.saved, asking)
+    result.notes += [note for note in searched.notes if note not in result.notes]
+    return searched
+
+
+def _search(asking: BisectQuestions, *, nodes: bool) -> None:
     asking.reproduce()
+    result, convicted = asking.result, False
     if not result.reproduced:
         return
     if result.verdict.fault != "model":
         result.findings += own_settings(asking)
     if result.findings:
         return
-    if search_nodes is not None:
+    if nodes:
         try:
-            search_nodes()
+            convicted = _by_node(asking).convicted
         except GraphdbgError as error:
             result.notes.append(f"not searched by node: {error}")
-    searched = result.by_node
-    if result.verdict.fault != "model" and not (searched is not None and searched.convicted):
-        by_pass(asking, result)
+    if result.verdict.fault != "model" and not convicted:
+        by_pass(asking)

@@ -19,17 +19,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ...dumps.errors import EnvironmentLackError
 from ..isolation import ForkServer, ask
 from ..live.rung import Around, Compiled, Rung
-from ..live.spec import FULL_STAGES, default_of
+from ..live.spec import FULL_STAGES, default_of, setting
 from ..replaying.replay import How, outcome_of
 from ..verdicts.outcome import Outcome
-from ..verdicts.signature import RAISED_TOO, Signature
+from ..verdicts.signature import RAISED_TOO, Signature, how_ended
 from ..verdicts.verdict_words import PROBES, headline
 from .bisect_records import Application, Bisection, Clock, Effect, Probe, Trial
 
@@ -126,38 +128,39 @@ def to_try(of_torch: Sequence[tuple[str, str, Any]]) -> list[Setting]:
     return [*own, *(Setting("inductor", *row) for row in _MORE if row[0] not in known)]
 
 
-def applicable(payload: dict[str, Any]) -> list[list[Any]]:
-    """The body of a query: those settings to try that this torch has with another value, after the recorded ones."""
-    from ..live.spec import setting
-    from . import switching
+class Parts(msgspec.Struct):
+    """What of this torch's compiler can be changed for a graph. `settings`: those to try that this torch has with
+    another value, after the recorded ones; `own`: those of the run's own that say what a graph becomes, with the line
+    of Python that puts each back; `subsystems`: the parts that can be applied piece by piece, in order of compilation.
+    """
 
-    usable: list[list[Any]] = []
-    for candidate in to_try(switching.config_changes()):
-        has, now = setting(candidate.room, candidate.name)
-        now = payload["config"].get(candidate.room, {}).get(candidate.name, now)
-        if has and now != candidate.value:
-            usable.append(list(candidate))
-    return usable
+    settings: list[Setting]
+    own: dict[str, str]
+    subsystems: list[str]
 
 
-def own(payload: dict[str, Any]) -> dict[str, str]:
-    """The body of a query: those of a run's own settings that this torch has, and that say what a graph becomes, with
-    the line of Python that puts each back."""
+def parts(payload: dict[str, Any]) -> dict[str, Any]:
+    """The body of a query: the Parts for the recorded settings, as plain values."""
     from ...dumps.permitted import of_the_process
     from ...dumps.program.settings import SET_BY_TORCH
+    from . import switching
 
-    rows = [(room, name, *default_of(room, name)) for room, names in payload["config"].items() for name in names]
-    return {
+    config = payload["config"]
+    usable: list[Setting] = []
+    for candidate in to_try(switching.config_changes()):
+        has, now = setting(candidate.room, candidate.name)
+        if has and config.get(candidate.room, {}).get(candidate.name, now) != candidate.value:
+            usable.append(candidate)
+    rows = [(room, name, *default_of(room, name)) for room, names in config.items() for name in names]
+    own = {
         f"{room}.{name}": Setting(room, name, default).text()
         for room, name, has, default in rows
         if has and name not in SET_BY_TORCH.get(room, ()) and not of_the_process(name)
     }
+    return msgspec.to_builtins(Parts(usable, own, switching.subsystems()))
 
 
-APPLICABLE, OWN = f"{__name__}:applicable", f"{__name__}:own"
-
-
-TASK = f"{__name__}:task"
+TASK, PARTS = f"{__name__}:task", f"{__name__}:parts"
 
 _OF_INDUCTOR = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 
@@ -248,13 +251,6 @@ class _Asked:
         return key in rule.off or asked.name in rule.names
 
 
-def subsystems(_payload: dict[str, Any]) -> list[str]:
-    """The body of a query: the parts of this torch's compiler that can be applied piece by piece."""
-    from . import switching
-
-    return switching.subsystems()
-
-
 TASKS = (TASK, f"{__package__}.switching")
 """What a server should import once for a bisect."""
 
@@ -295,23 +291,17 @@ class BisectQuestions:
         self._errors = {error.name: error.rung for error in outcome.errors if error.rung is not None}
         self.narrate(f"as it is: {self.result.failure} ({time.monotonic() - began:.1f} s)")
 
-    def subsystems(self) -> list[str]:
-        """The parts of the compiler of this torch whose applications can be switched off one by one, in order of
-        compilation."""
-        return list(self._call("graphdbg.toolkit.blame.bisect_asking:subsystems", {}))
-
-    def settings(self) -> list[Setting]:
-        """The settings to try: those whose value in this torch differs from the value to try."""
-        config = {room: dict(values) for room, values in self.saved.record.config.items()}
-        rows = self._call(APPLICABLE, {"config": config})
-        behind = self.saved.stage not in FULL_STAGES | {"joint", "inference"}  # random ops are Inductor's own by then
-        return [Setting(*row) for row in rows if not (behind and row[1] == "fallback_random")]
-
-    def own_settings(self) -> dict[str, str]:
-        """The settings that the run itself changed ("inductor.cpp.simdlen"), each with the line that puts it back to
-        torch's value."""
-        config = {room: list(values) for room, values in self.saved.record.config.items()}
-        return dict(self._call(OWN, {"config": config}))
+    @cached_property
+    def parts(self) -> Parts:
+        """What can be changed in the compile of the graph. Raises EnvironmentLackError where no child can say it."""
+        payload = {"imports": self._payload["imports"], "config": self.saved.record.config}
+        answer = ask(PARTS, payload, self.how.limit_s, server=self.server).end()
+        if answer.status != "done":
+            raise EnvironmentLackError("cannot list the settings of torch", how_ended(answer), "give it more --limit")
+        found = msgspec.convert(answer.value, Parts)
+        if self.saved.stage not in FULL_STAGES | {"joint", "inference"}:  # random ops are Inductor's own by then
+            found.settings = [setting for setting in found.settings if setting.name != "fallback_random"]
+        return found
 
     def applications(self, subsystem: str) -> list[Application]:
         """What the graph's own compile applied in a subsystem, in order."""
@@ -371,12 +361,6 @@ class BisectQuestions:
         asked = ask(TASK, payload, self.how.limit_s, server=self.server)
         log = msgspec.convert(list(asked), list[Application])
         return outcome_of(asked.end(), trial.rung), log
-
-    def _call(self, task: str, payload: dict[str, Any]) -> Any:
-        answer = ask(task, {"imports": self._payload["imports"], **payload}, self.how.limit_s, server=self.server).end()
-        if answer.status != "done":
-            raise RuntimeError(f"{task} ended with {answer.status}: {answer.error}")
-        return answer.value
 
 
 def same_failure(wanted: Signature, errors: Mapping[str, float], now: Signature) -> bool:

@@ -149,7 +149,7 @@ def worked_around(asking: BisectQuestions, finding: Culprit) -> None:
 def own_settings(asking: BisectQuestions) -> list[Culprit]:
     """The setting of the run's own whose return to torch's value makes the failure go away; a user's pass is set by
     one, too."""
-    lines = asking.own_settings()
+    lines = asking.parts.own
     names = list(lines)
 
     def ask(group: Sequence[str]) -> Effect:
@@ -181,7 +181,7 @@ def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Cu
     `generated_code`: try those as well that change how kernels are written, which costs seconds for a precompiled
     header.
     """
-    settings = asking.settings()
+    settings = asking.parts.settings
     if not generated_code:
         settings = [setting for setting in settings if not setting.name.startswith(("cpp.", "triton."))]
 
@@ -322,7 +322,7 @@ def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[Change]:
     operator_names = operators(asking, verdict)
     groups = [[op] for op in operator_names[:OPERATORS]] + ([operator_names] if 1 < len(operator_names) <= MOST else [])
     fallbacks = [Change(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups]
-    known = {(setting.room, setting.name): setting for setting in asking.settings()}
+    known = {(setting.room, setting.name): setting for setting in asking.parts.settings}
     names = _FIRST[ROUNDING if rounding else verdict.kind if verdict.kind in _FIRST else ""]
     settings = [known["inductor", name] for name in names if ("inductor", name) in known][:SETTINGS]
     lines = [Change(_set([setting]), words.setting_code(setting)) for setting in settings]
