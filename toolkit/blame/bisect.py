@@ -70,7 +70,7 @@ class Search:
         findings.verdict, findings.text, self.signature = outcome.verdict, outcome.text, outcome.signature
         findings.notes += outcome.notes
         kind = findings.sort = outcome.signature.kind if outcome.signature else ""
-        check = str(self.ask.payload["check"])
+        check = self.ask.asking.check
         if outcome.ok and not outcome.verdict.sought(check):
             if outcome.verdict.verdict != "ok" or outcome.eager_nan or not self._damped():
                 self._nothing(outcome)
@@ -122,19 +122,16 @@ class Search:
 
     def _damped(self) -> bool:
         """Whether a node is wrong by itself although the graph's results are right within rounding."""
-        try:
-            taps = self._taps()
-            wrong = self.ask.part("with every value returned", None, taps) if taps else None
-            for departure in (wrong or ())[:CONFIRMED]:
+        with suppress(Spent):
+            wrong = self._tapped()
+            for departure in wrong[:CONFIRMED]:
                 if self._alone(departure):
                     self.found.sort = "accuracy"
                     why = "the results of the graph are right within rounding: what follows damps the error"
                     self.found.notes.append(why)
-                    self.found.others = [other["name"] for other in wrong or ()]
+                    self.found.others = [other["name"] for other in wrong]
                     self._finish(work_around=False)
                     return True
-        except Spent:
-            pass
         return False
 
     def _metadata(self) -> None:
@@ -170,9 +167,7 @@ class Search:
 
     def _by_values(self) -> None:
         """Compiles once with every value returned, and confirms what departs in it."""
-        taps = self._taps()
-        wrong = self.ask.part("with every value returned", None, taps) if taps else None
-        if wrong is None:
+        if not (wrong := self._tapped()):
             return
         self.found.others = [departure["name"] for departure in wrong]
         for departure in wrong[:CONFIRMED]:
@@ -198,13 +193,14 @@ class Search:
             self._name(name, wrong[0], alone=True)
         return bool(wrong)
 
-    def _taps(self) -> list[str]:
-        """The nodes whose values one compile can return; none where that would take too much memory."""
+    def _tapped(self) -> list[dict[str, Any]]:
+        """What is wrong where one compile returns every value that it can; none where that took too much memory."""
         size = sum(row["bytes"] for row in self.ask.rows)
         if size > TAP_BYTES:
             self.found.notes.append(f"{size_text(size)} of values are too much to return from one compile")
             return []
-        return [row["name"] for row in self.ask.rows if row["tap"]]
+        taps = [row["name"] for row in self.ask.rows if row["tap"]]
+        return (self.ask.part("with every value returned", None, taps) if taps else None) or []
 
     def _by_cuts(self, departing: list[dict[str, Any]]) -> None:
         """Searches by cuts for the pass or fusion to blame, where no value is wrong once all are returned."""

@@ -31,7 +31,7 @@ from .replay import graphs_in
 @import_option()
 @trust_option
 @json_option("Print one JSON document with all findings.")
-def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool) -> None:
+def check(graph: str, as_json: bool, **options: Any) -> None:
     """Run a saved graph eagerly and compare every value with the metadata it was traced with.
 
     Compares size, dtype, significant strides, storage offset, device, aliasing and mutation. A mismatch whose own
@@ -42,7 +42,6 @@ def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tu
     """
     target = resolve(graph)
     single = isinstance(target, SavedGraph)
-    options = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
     with opened(None, "torch", *TASKS) as server:
         rows = [(saved, _checkup(saved, server, options, alone=single)) for saved in graphs_in(target)]
     if single:
