@@ -460,15 +460,13 @@ def bisect(
     that cannot be loaded.
     """
     known(rung)  # a wrong name is the caller's mistake, reported before anything starts
-    result = Bisection(saved.id, saved.stage, rung)
     if saved.status == "skipped":
-        result.verdict = abandoned(saved.error)
-        result.sentence = result.verdict.reason
-        return result
+        verdict = abandoned(saved.error)
+        return Bisection(saved.id, saved.stage, rung, sentence=verdict.reason, verdict=verdict)
     clock, how = Clock(max_time_s), How(seed, device, limit_s, imports)
     with opened(server, warmth(rung), *TASKS, node_asking.TASKS) as used:
-        asking = BisectQuestions(saved, used, result, narrate, how, check, clock)
-
+        asking = BisectQuestions(saved, used, rung, narrate, how, check, clock)
+        result = asking.result
         try:
             if by == "node":
                 result.reproduced = _by_node(asking).fails

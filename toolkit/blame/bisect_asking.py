@@ -259,19 +259,14 @@ _LIKE, _SMALLER = 10.0, 1e3
 
 
 class BisectQuestions:
-    """Makes the probes of one bisect and keeps their list. `reason` says why the last `probe_rung` was not made."""
+    """Makes the probes of one bisect and keeps them in its `result`. `reason` says why the last `probe_rung` was not
+    made."""
 
     def __init__(
-        self,
-        saved: SavedGraph,
-        server: ForkServer,
-        result: Bisection,
-        narrate: Narrate,
-        how: How,
-        check: str,
-        clock: Clock,
+        self, saved: SavedGraph, server: ForkServer, rung: str, narrate: Narrate, how: How, check: str, clock: Clock
     ) -> None:
-        self.saved, self.result, self.reason, self.rung = saved, result, "", result.rung
+        self.saved, self.rung, self.reason = saved, rung, ""
+        self.result = Bisection(saved.id, saved.stage, rung)
         self.server, self.narrate, self.how, self.check, self.clock = server, narrate, how, check, clock
         self._shared = server.scratch_file(".baseline")
         self._payload = {**how.payload(saved), "check": check, "shared": str(self._shared)}

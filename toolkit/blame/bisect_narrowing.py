@@ -23,7 +23,7 @@ from ..verdicts.verdict import ROUNDING, Verdict
 from ..verdicts.verdict_words import EAGER
 from . import bisect_words as words
 from .bisect_asking import BisectQuestions, Setting
-from .bisect_records import Application, Bisection, Clock, Culprit, Effect, Off, OutOfTime, Subsystem, Trial, Workaround
+from .bisect_records import Application, Clock, Culprit, Effect, Off, OutOfTime, Subsystem, Trial, Workaround
 from .uncompiled import functions
 
 if TYPE_CHECKING:
@@ -294,12 +294,11 @@ def work_around(
     helps, or where the time is over. Raises GraphdbgError for a graph that cannot be loaded.
     """
     rounding = verdict.verdict == ROUNDING
-    result = Bisection(saved.id, saved.stage)
     check, clock = ROUNDING if rounding else "auto", Clock(max_time_s)
-    asking = BisectQuestions(saved, server, result, lambda _: None, how, check, clock)
+    asking = BisectQuestions(saved, server, "inductor", lambda _: None, how, check, clock)
     try:
         asking.reproduce()
-        if not result.reproduced:
+        if not asking.result.reproduced:
             return None
         if (own := own_settings(asking)) and own[0].workaround is not None:
             return _with_import(own[0].workaround.code)

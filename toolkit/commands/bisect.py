@@ -58,7 +58,8 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
         if isinstance(error, UsageError) or not again:
             raise
         record = unloadable(error, saved.path)
-        result = Bisection(saved.id, saved.stage, sentence=record.reason, verdict=record.then(again))
+        verdict = record.then(again)
+        result = Bisection(saved.id, saved.stage, options["rung"], sentence=record.reason, verdict=verdict)
     if as_json:
         emit(result.to_json(), as_json=True)
     else:

@@ -34,7 +34,7 @@ from ..verdicts.ladder_words import address
 from ..verdicts.outcome import Outcome
 from ..verdicts.own_passes import passes
 from ..verdicts.signature import Signature, from_answer
-from ..verdicts.verdict import Verdict, skipped
+from ..verdicts.verdict import Verdict, skipped, with_flags
 from ..verdicts.verdict_words import RELATIONS, headline, text
 from . import seen
 from .seen import NO_PROGRAM, THE_MODELS, Relation, finding, largest, relation, size_text
@@ -197,7 +197,7 @@ class _Reading:
         if self.rung == "eager" or self.plain is None or self.plain.undecided or self.plain.stage == "eager":
             return []
         under = "" if self.rung == "inductor" else f" --rung {self.rung}"
-        return [f"graphdbg bisect {address(self.saved)} --by node{under}"]
+        return [with_flags(f"graphdbg bisect {address(self.saved)} --by node{under}", self.how.imports)]
 
 
 def _batches(sizes: dict[str, int], most: int) -> list[list[str]]:
@@ -271,36 +271,30 @@ def at_node(
             failed = outcome.signature
             why = failed.text() if failed is not None and failed.kind in NO_PROGRAM else ""
             reading.alone = partitioned(saved, rung) or why or (outcome.text if outcome.verdict.skipped else "")
-        payload = {**how.payload(saved), "node": node, "rung": "eager" if reading.alone else rung}
-        _ask(reading, payload, limit_s, used, report, terminal)
-        if reading.stopped and payload["rung"] != "eager":  # with the values as outputs it may fail otherwise
+
+        def read(under: str) -> None:
+            payload = {**how.payload(saved), "node": node, "rung": under}
+            if terminal is None:
+                _take(reading, ask(TASK, payload, limit_s, server=used))
+                return
+            with Terminal() as given:
+                payload |= {TERMINAL: given.name, "term": os.environ.get("TERM", "")}
+                asked = ask(TASK, payload, _FOREVER_S, server=used)
+                reading.at = next((message for message in asked if "value" in message), {})
+                if reading.at:
+                    report(reading)
+                    given.join(asked, *terminal)
+                else:
+                    _take(reading, asked)
+
+        under = "eager" if reading.alone else rung
+        read(under)
+        if reading.stopped and under != "eager":  # with the values as outputs it may fail otherwise
             reading.alone, reading.stopped = reading.stopped, ""
-            _ask(reading, payload | {"rung": "eager"}, limit_s, used, report, terminal)
+            read("eager")
     if terminal is None or not reading.at:
         report(reading)
     return reading
-
-
-def _ask(
-    reading: AtNode,
-    payload: Plain,
-    limit_s: float,
-    server: ForkServer,
-    report: Callable[[AtNode], object],
-    terminal: tuple[int, int] | None,
-) -> None:
-    if terminal is None:
-        _take(reading, ask(TASK, payload, limit_s, server=server))
-        return
-    with Terminal() as given:
-        at_terminal = payload | {TERMINAL: given.name, "term": os.environ.get("TERM", "")}
-        asked = ask(TASK, at_terminal, _FOREVER_S, server=server)
-        reading.at = next((message for message in asked if "value" in message), {})
-        if reading.at:
-            report(reading)
-            given.join(asked, *terminal)
-        else:
-            _take(reading, asked)
 
 
 def _take(reading: AtNode, asked: Any) -> None:
