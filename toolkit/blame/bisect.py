@@ -228,7 +228,8 @@ class Search:
         last = of_node.get(departing[0]["name"]) if departing else None
         if last is None:
             return everything
-        stop = {of_node[name] for name in self.ask.returned if name in of_node} - {last}
+        returned = next((row["inputs"] for row in reversed(self.ask.rows) if row["op"] == "output"), [])
+        stop = {of_node[name] for name in returned if name in of_node} - {last}
         region = sorted({last, *self.ask.ancestors(last, stop)})
         if len(region) > len(everything) // 4:
             return everything

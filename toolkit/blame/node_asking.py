@@ -170,11 +170,6 @@ class NodeBlame:
         return self.prepared["atoms"]
 
     @cached_property
-    def returned(self) -> list[str]:
-        """The names of the nodes that the graph returns."""
-        return next((row["inputs"] for row in reversed(self.rows) if row["op"] == "output"), [])
-
-    @cached_property
     def by_name(self) -> dict[str, dict[str, Any]]:
         return {row["name"]: row for row in self.rows}
 

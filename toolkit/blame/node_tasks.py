@@ -220,11 +220,8 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
         with settings(case.spec.config), in_force(case.spec.forward_only):
             got = _named(case.gm, outputs)
             wrong = departures(case.gm, case.inputs, got, seed=payload["seed"])
-    return {
-        "outcome": msgspec.to_builtins(outcome),
-        "departures": [departure._asdict() for departure in wrong],
-        "raised": raised,
-    }
+    plain = [departure._asdict() for departure in wrong]
+    return {"outcome": msgspec.to_builtins(outcome), "departures": plain, "raised": raised}
 
 
 def part(payload: dict[str, Any]) -> dict[str, Any]:

@@ -329,10 +329,8 @@ def whose_nan(rung: str, names: Sequence[str], eager: Sequence[str]) -> str:
     """Whose NaN it is that the results `names` of a rung hold, in words: the model's own where eager gives it too, else
     the compiled graph's; empty when there is none. A NaN that eager has as well is no failure of the compiler.
     """
-    if not names and not eager:
-        return ""
     if not names:
-        return f"eager gives NaN in {listed(eager, _SHOWN_NAMES)}; {rung} does not"
+        return f"eager gives NaN in {listed(eager, _SHOWN_NAMES)}; {rung} does not" if eager else ""
     text = f"NaN in {listed(names, _SHOWN_NAMES)}"
     if rung == "eager":
         return f"{text}: the fault is in the model"
