@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import torch
 
-from graphdbg.toolkit.numerics import compare
+from graphdbg.toolkit.numerics.comparison import compare
 from graphdbg.toolkit.verdicts.signature import Form, Signature, alike
 
 

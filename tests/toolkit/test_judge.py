@@ -50,6 +50,12 @@ def test_a_healthy_graph_is_ok(name: str) -> None:
     assert outcome.seconds > 0
 
 
+def test_a_graph_that_returns_packed_numbers_is_judged() -> None:
+    packed = torch.arange(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    outcome = judge(Live(traced(lambda x, y: [x.clone(), y + 1], packed, X), [packed, X], INFERENCE), "nop")
+    assert (outcome.ok, outcome.signature) == (True, None), outcome.text
+
+
 def test_a_constant_that_a_graph_holds_is_used_as_it_is(tmp_path: Path) -> None:
     weights = torch.linspace(1, 2, 64).reshape(8, 8)
     saved = load_graph(save_graph(traced(lambda x: [torch.relu(x) * weights], X), [X], tmp_path / "case"))

@@ -15,8 +15,18 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.live import save_graph
 from graphdbg.toolkit.commands.replay import replay as command
-from graphdbg.toolkit.numerics import Streamed, compare, node_statistics, output_lengths, relative_rmse, tolerance
-from graphdbg.toolkit.numerics.measures import FAR, TOLERANCE, distance, rounding_bound, ulp_distance
+from graphdbg.toolkit.numerics.comparison import compare
+from graphdbg.toolkit.numerics.measures import (
+    FAR,
+    TOLERANCE,
+    distance,
+    output_lengths,
+    relative_rmse,
+    rounding_bound,
+    tolerance,
+    ulp_distance,
+)
+from graphdbg.toolkit.numerics.statistics import Streamed, node_statistics
 from graphdbg.toolkit.replaying.node_stats import table
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]

@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.toolkit.judging.baseline import NoReference, reference
 from graphdbg.toolkit.judging.comparing import ALLOWANCE, noise
 from graphdbg.toolkit.live.eager import run_graph
-from graphdbg.toolkit.numerics import compare
+from graphdbg.toolkit.numerics.comparison import compare
 from graphdbg.toolkit.numerics.measures import Noise
 
 NAN, INF = float("nan"), float("inf")

@@ -20,7 +20,8 @@ from graphdbg.toolkit.live.eager import (
     run_graph,
 )
 from graphdbg.toolkit.live.execution import execute
-from graphdbg.toolkit.numerics import compare, output_errors, output_grains
+from graphdbg.toolkit.numerics.comparison import compare, output_errors
+from graphdbg.toolkit.numerics.measures import output_grains
 
 
 def traced(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
@@ -339,3 +340,17 @@ def test_a_float32_result_behind_bfloat16_is_as_good_as_bfloat16() -> None:
     assert compare([truth], [torch.ones(128)], [got], grains=[fine]) is not None
     assert compare([truth], [torch.ones(128)], [got], grains=[coarse]) is None
     assert compare([truth], [torch.ones(128)], [got * 1.1], grains=[coarse]) is not None
+
+
+def test_packed_numbers_are_compared_byte_by_byte() -> None:
+    want = torch.arange(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    changed = want.view(torch.uint8).clone()
+    changed[3] = 0x70
+    assert compare(None, [want], [want.clone()]) is None
+    found = compare(None, [want], [changed.view(want.dtype)])
+    assert found is not None
+    assert (found.kind, found.detail) == ("accuracy", "integers")
+    assert found.text == "1 of 8 elements differ from eager's (torch.float4_e2m1fn_x2)"
+    assert output_errors(None, [want], [want], ["packed"]) == []
+    gm = make_fx(lambda x: [x.view(torch.float4_e2m1fn_x2).view(torch.uint8)], tracing_mode="fake")(changed)
+    assert output_grains(gm) == [0.5]

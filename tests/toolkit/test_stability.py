@@ -12,7 +12,7 @@ from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.eager import run_graph
 from graphdbg.toolkit.live.spec import ReplaySpec
-from graphdbg.toolkit.numerics import compare
+from graphdbg.toolkit.numerics.comparison import compare
 
 
 def mask(x, weight):

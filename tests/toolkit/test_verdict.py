@@ -73,7 +73,7 @@ def test_a_failure_names_kind_fault_and_layer() -> None:
 def test_the_worst_of_several_is_the_verdict_on_them() -> None:
     doubt, rounding = cannot_tell("no such op"), Verdict("rounding")
     assert verdict.worst([OK, rounding]) == rounding
-    assert [verdict.exit_code(found) for found in ([OK, rounding], [OK, doubt], [doubt, judged(WRONG)], [])] == [
+    assert [verdict.worst(found).exit_code for found in ([OK, rounding], [OK, doubt], [doubt, judged(WRONG)], [])] == [
         0,
         4,
         1,

@@ -17,8 +17,8 @@ For example:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -36,11 +36,11 @@ from ..verdicts.verdict import Verdict, Where, abandoned, cannot_tell, fails
 from ..verdicts.verdict_words import PROBES, headline
 from . import bisect_words as words
 from . import node_asking
-from .bisect_asking import TASKS, BisectQuestions
+from .bisect_asking import TASKS, BisectQuestions, Narrate
 from .bisect_narrowing import explained_below, narrow, own_settings, setting_finding, worked_around
 from .bisect_records import Bisection, Clock, Culprit, Effect, Off, OutOfTime, Subsystem, Trial
 from .bisect_words import fallback_code
-from .node_asking import NUMBERS, Ask, Narrate, Narrowing, NodeBlame, Spent
+from .node_asking import NUMBERS, Ask, Narrowing, NodeBlame, Spent
 from .partners import ByNode, NodeFound, forward_partner, siblings
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Search:
         findings.verdict, findings.text, self.signature = outcome.verdict, outcome.text, outcome.signature
         findings.notes += outcome.notes
         kind = findings.sort = outcome.signature.kind if outcome.signature else ""
-        check = str(self.ask.payload["check"])
+        check = self.ask.asking.check
         if outcome.ok and not outcome.verdict.sought(check):
             if outcome.verdict.verdict != "ok" or outcome.eager_nan or not self._damped():
                 self._nothing(outcome)
@@ -81,11 +81,8 @@ class Search:
             self._metadata()
         elif kind in NUMBERS:
             self._numbers(departing)
-        elif kind == "missing_error" and outcome.verdict.where is not None:
-            findings.status, findings.node = (
-                "found",
-                NodeFound(outcome.verdict.where.node, line=outcome.verdict.where.line),
-            )
+        elif kind == "missing_error" and (where := outcome.verdict.where) is not None:
+            findings.status, findings.node = "found", NodeFound(where.node, line=where.line)
         elif raised:
             self._at(raised)
         else:
@@ -117,49 +114,35 @@ class Search:
         return outcome_of(plain, self.found.rung), value.get("departures", []), value.get("raised", [])
 
     def _nothing(self, outcome: Outcome) -> None:
-        findings = self.found
-        findings.status = "skipped" if outcome.verdict.skipped else "nothing"
-        if outcome.eager_nan:
-            self._name_nan(outcome)
-            if findings.nan_origins:
-                origin = findings.nan_origins[0]
-                findings.notes.append(
-                    f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: "
-                    "the compiler is not at fault"
-                )
+        self.found.status = "skipped" if outcome.verdict.skipped else "nothing"
+        self._name_nan(outcome)
+        for origin in self.found.nan_origins[:1]:
+            first = f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}"
+            self.found.notes.append(f"{first}: the compiler is not at fault")
 
     def _damped(self) -> bool:
         """Whether a node is wrong by itself although the graph's results are right within rounding."""
-        try:
-            taps = self._taps()
-            wrong = self.ask.part("with every value returned", None, taps) if taps else None
-            for departure in (wrong or ())[:CONFIRMED]:
-                if alone := self.ask.part(
-                    f"{departure['name']} alone", [self.ask.atoms["of_node"][departure["name"]]], None
-                ):
+        with suppress(Spent):
+            wrong = self._tapped()
+            for departure in wrong[:CONFIRMED]:
+                if self._alone(departure):
                     self.found.sort = "accuracy"
-                    self._name(departure["name"], alone[0], alone=True)
-                    self.found.notes.append(
-                        "the results of the graph are right within rounding: what follows damps the error"
-                    )
-                    self.found.others = [other["name"] for other in wrong or ()]
+                    why = "the results of the graph are right within rounding: what follows damps the error"
+                    self.found.notes.append(why)
+                    self.found.others = [other["name"] for other in wrong]
                     self._finish(work_around=False)
                     return True
-        except Spent:
-            pass
         return False
 
     def _metadata(self) -> None:
         """Asks for the numbers by themselves, because they may be wrong as well."""
-        findings = self.found
-        outcome, departing, _ = self._judged(
-            self.ask.compile("the whole graph, for its numbers", "whole", {"check": "numbers"})
-        )
+        answer = self.ask.compile("the whole graph, for its numbers", "whole", {"check": "numbers"})
+        outcome, departing, _ = self._judged(answer)
         if outcome.signature is not None and outcome.signature.kind in NUMBERS:
-            findings.sort, self.signature = outcome.signature.kind, outcome.signature
+            self.found.sort, self.signature = outcome.signature.kind, outcome.signature
             self._numbers(departing)
         else:
-            findings.status = "metadata"
+            self.found.status = "metadata"
 
     def _name_nan(self, outcome: Outcome) -> None:
         if not outcome.eager_nan and not (outcome.signature and outcome.signature.kind == "nan"):
@@ -169,76 +152,68 @@ class Search:
         ]
 
     def _at(self, names: list[str]) -> None:
-        findings = self.found
-        findings.status, findings.node = "found", self.ask.node(names[0])
-        findings.others = names[1:6]
-        findings.detail = "named by the compiler's own exception"
+        self.found.node, self.found.others = self.ask.node(names[0]), names[1:6]
+        self.found.detail = "named by the compiler's own exception"
         self._finish()
 
     # Wrong numbers.
 
     def _numbers(self, departing: list[dict[str, Any]]) -> None:
-        findings = self.found
-        try:
-            if self._by_values():
-                return self._finish()
-        except Spent:
-            pass
-        if findings.node is not None:
-            return self._finish()
-        self._by_cuts(departing)
-        return self._finish()
+        with suppress(Spent):
+            self._by_values()
+        if self.found.node is None:
+            self._by_cuts(departing)
+        self._finish()
 
-    def _by_values(self) -> bool:
+    def _by_values(self) -> None:
         """Compiles once with every value returned, and confirms what departs in it."""
-        taps = self._taps()
-        wrong = self.ask.part("with every value returned", None, taps) if taps else None
-        if wrong is None:
-            return False
+        if not (wrong := self._tapped()):
+            return
         self.found.others = [departure["name"] for departure in wrong]
         for departure in wrong[:CONFIRMED]:
-            atom = self.ask.atoms["of_node"][departure["name"]]
-            if alone := self.ask.part(f"{departure['name']} alone", [atom], None):
-                self._name(departure["name"], alone[0], alone=True)
-                return True
+            if self._alone(departure):
+                return
+            name = departure["name"]
+            atom = self.ask.atoms["of_node"][name]
             near = sorted({atom, *self.ask.parents(atom), *self.ask.children(atom)})
-            if fused := self.ask.part(f"{departure['name']} with its neighbours", near, None):
-                self._name(
-                    departure["name"],
-                    departure if all(it["name"] != departure["name"] for it in fused) else fused[0],
-                    alone=False,
-                )
+            if fused := self.ask.part(f"{name} with its neighbours", near, None):
+                there = any(other["name"] == name for other in fused)
+                self._name(name, fused[0] if there else departure, alone=False)
                 self.found.group = self._nodes([it for it in near if it != atom])
-                return True
+                return
         self._name(wrong[0]["name"], wrong[0], alone=False)
-        self.found.notes.append(
-            "it is wrong when the whole graph is compiled with every value returned, but right in a smaller part"
-        )
-        return True
+        why = "it is wrong when the whole graph is compiled with every value returned, but right in a smaller part"
+        self.found.notes.append(why)
 
-    def _taps(self) -> list[str]:
-        """The nodes whose values one compile can return; none where that would take too much memory."""
+    def _alone(self, departure: dict[str, Any]) -> bool:
+        """Whether a node is wrong when it is compiled by itself, too; then it is the one."""
+        name = departure["name"]
+        wrong = self.ask.part(f"{name} alone", [self.ask.atoms["of_node"][name]], None)
+        if wrong:
+            self._name(name, wrong[0], alone=True)
+        return bool(wrong)
+
+    def _tapped(self) -> list[dict[str, Any]]:
+        """What is wrong where one compile returns every value that it can; none where that took too much memory."""
         size = sum(row["bytes"] for row in self.ask.rows)
         if size > TAP_BYTES:
             self.found.notes.append(f"{size_text(size)} of values are too much to return from one compile")
             return []
-        return [row["name"] for row in self.ask.rows if row["tap"]]
+        taps = [row["name"] for row in self.ask.rows if row["tap"]]
+        return (self.ask.part("with every value returned", None, taps) if taps else None) or []
 
     def _by_cuts(self, departing: list[dict[str, Any]]) -> None:
         """Searches by cuts for the pass or fusion to blame, where no value is wrong once all are returned."""
-        region = self._region(departing)
-        narrowing = self._narrowed(region, self._wrong_atoms)
-        findings = self.found
+        narrowing = self._narrowed(self._region(departing), self._wrong_atoms)
         if not narrowing.wrong:
-            findings.status = "unresolved"
-            findings.detail = (
+            self.found.status = "unresolved"
+            self.found.detail = (
                 "every node is right on the inputs that it got, so the error is rounding that later nodes "
                 "amplify, or appears only when the whole graph is compiled at once"
             )
             return
-        last = narrowing.wrong[0]
         self._name(self.first_wrong["name"], self.first_wrong, alone=len(narrowing.window) == 1)
-        findings.group = self._nodes([it for it in narrowing.window if it != last])
+        self.found.group = self._nodes([it for it in narrowing.window if it != narrowing.wrong[0]])
 
     def _narrowed(self, atoms: Iterable[int], ask: Ask) -> Narrowing:
         narrowing = Narrowing(atoms, ask, self.ask.ancestors, self.ask.descendants)
@@ -249,14 +224,12 @@ class Search:
     def _region(self, departing: list[dict[str, Any]]) -> list[int]:
         """The nodes that the first wrong output depends on, without those of right outputs, if that part fails by
         itself; else all."""
-        everything = list(range(len(self.ask.atoms["nodes"])))
-        if not departing:
-            return everything
-        returned = set(self.ask.returned)
-        last = self.ask.atoms["of_node"].get(departing[0]["name"])
+        everything, of_node = list(range(len(self.ask.atoms["nodes"]))), self.ask.atoms["of_node"]
+        last = of_node.get(departing[0]["name"]) if departing else None
         if last is None:
             return everything
-        stop = {self.ask.atoms["of_node"][name] for name in returned if name in self.ask.atoms["of_node"]} - {last}
+        returned = next((row["inputs"] for row in reversed(self.ask.rows) if row["op"] == "output"), [])
+        stop = {of_node[name] for name in returned if name in of_node} - {last}
         region = sorted({last, *self.ask.ancestors(last, stop)})
         if len(region) > len(everything) // 4:
             return everything
@@ -269,12 +242,8 @@ class Search:
         wrong = self.ask.part(f"nodes {self.ask.span(keep)}", keep, None)
         if wrong is None:
             return None
-        self.first_wrong = wrong[0]
-        return [
-            self.ask.atoms["of_node"][departure["name"]]
-            for departure in wrong
-            if departure["name"] in self.ask.atoms["of_node"]
-        ] or None
+        self.first_wrong, of_node = wrong[0], self.ask.atoms["of_node"]
+        return [of_node[departure["name"]] for departure in wrong if departure["name"] in of_node] or None
 
     def _finish(self, *, work_around: bool = True) -> None:
         findings = self.found
@@ -287,22 +256,15 @@ class Search:
             findings.node.line = findings.forward.line
         row = self.ask.row(findings.node.name)
         alone = findings.alone or findings.sort not in NUMBERS
-        if (
-            work_around
-            and alone
-            and findings.rung == "inductor"
-            and row["overload"]
-            and findings.compiles < findings.budget
-        ):
-            answer = self.ask.compile(
-                f"the whole graph with {row['target']} left to eager's kernel",
-                "part",
-                {"atoms": None, "returned": None, "fallback": [row["target"]]},
-            )
+        known = work_around and alone and findings.rung == "inductor" and row["overload"]
+        if known and findings.compiles < findings.budget:
+            op = row["target"]
+            more = {"atoms": None, "returned": None, "fallback": [op]}
+            answer = self.ask.compile(f"the whole graph with {op} left to eager's kernel", "part", more)
             value: dict[str, Any] = answer.value if answer.status == "done" else {}
             if value and not value["departures"] and value["signature"] is None and not value.get("invalid"):
-                self.workaround = fallback_code([row["target"]])
-                line = f"torch._inductor.lowering.make_fallback(torch.ops.{row['target']}, override_decomp=True)"
+                self.workaround = fallback_code([op])
+                line = f"torch._inductor.lowering.make_fallback(torch.ops.{op}, override_decomp=True)"
                 findings.work_around = f"{line} before compiling leaves it to eager's kernel"
 
     def _nodes(self, atoms: list[int]) -> list[NodeFound]:
@@ -329,38 +291,34 @@ class Search:
         if not narrowing.wrong:
             findings.detail = "no part of the graph fails in the same way"
             return
-        last = narrowing.window[-1]
-        findings.status, findings.node = "found", self.ask.node(self.ask.atoms["nodes"][last][0])
+        findings.node = self.ask.node(self.ask.atoms["nodes"][narrowing.window[-1]][0])
         findings.alone = len(narrowing.window) == 1
         findings.group = self._nodes(narrowing.window[:-1])
         self._finish()
 
 
-def by_node(
-    saved: SavedGraph, server: ForkServer, rung: str, how: How, check: str, clock: Clock, narrate: Narrate
-) -> ByNode:
-    """Searches one saved graph under a rung; of a graph from before AOTAutograd first the graphs made of it.
+def by_node(saved: SavedGraph, asking: BisectQuestions) -> ByNode:
+    """Searches one saved graph; of a graph from before AOTAutograd first the graphs made of it.
 
-    `narrate` is called with a line of progress for each compile. Raises OutOfTime, and GraphdbgError for a graph that
-    cannot be loaded.
+    A line of progress for each compile is narrated. Raises OutOfTime, and GraphdbgError for a graph that cannot be
+    loaded.
     """
-    with ExitStack() as stack:
 
-        def search(graph: SavedGraph, spent: int) -> ByNode:
-            work = stack.enter_context(temporary.folder("graphdbg-bisect-"))
-            return Search(NodeBlame(graph, server, work, rung, how, check, narrate, clock, spent)).run()
+    def search(graph: SavedGraph, spent: int) -> ByNode:
+        with temporary.folder("graphdbg-bisect-") as work:
+            return Search(NodeBlame(graph, asking, work, spent)).run()
 
-        family = siblings(saved)
-        spent = 0
-        for graph in family:
-            narrate(f"looking at {graph.id}, made of {saved.id}")
-            findings = search(graph, spent)
-            if findings.fails:
-                looked = "found" if findings.node is not None else "by node only searched"
-                findings.notes.append(f"{looked} in {graph.id}, which was made of {saved.id}")
-                return findings
-            spent = findings.compiles
-        findings = search(saved, spent)
+    family = siblings(saved)
+    spent = 0
+    for graph in family:
+        asking.narrate(f"looking at {graph.id}, made of {saved.id}")
+        findings = search(graph, spent)
+        if findings.fails:
+            looked = "found" if findings.node is not None else "by node only searched"
+            findings.notes.append(f"{looked} in {graph.id}, which was made of {saved.id}")
+            return findings
+        spent = findings.compiles
+    findings = search(saved, spent)
     if family and findings.fails:
         names = " and ".join(graph.id for graph in family)
         each = "is right in itself" if len(family) == 1 else "are right in themselves"
@@ -378,94 +336,89 @@ _BARE = {name for name, facts in LADDER.items() if not facts.has_passes} - {DECO
 """Rungs of which nothing can be switched off."""
 
 
-def by_pass(asking: BisectQuestions, result: Bisection) -> None:
+def by_pass(asking: BisectQuestions) -> None:
     """Adds findings and rows to the result of a graph whose failure was reproduced. Raises OutOfTime."""
+    result = asking.result
     if result.rung in _BARE:
         return
-    before = _backend(asking, result)
+    before = _backend(asking)
     if before:
         result.findings += before
     else:
-        _inductor(asking, result)
+        _inductor(asking)
     for finding in result.findings:
         worked_around(asking, finding)
-    if before or any(
-        culprit.workaround and culprit.workaround.verified and culprit.kind != "lowering" for culprit in result.findings
-    ):
+    verified = [finding.kind for finding in result.findings if finding.workaround and finding.workaround.verified]
+    if before or set(verified) - {"lowering"}:
         reason = "not tried: what was found explains the failure"
         result.rows += [Subsystem("fusion", 0, None, reason), Subsystem("settings", 0, None, reason)]
         return
     lowered = any(row.subsystem == "lowerings" and row.verdict in ("gone", "other") for row in result.rows)
-    result.findings += _fusion(asking, result)
+    result.findings += _fusion(asking)
     result.findings += setting_finding(asking, generated_code=lowered)
 
 
-def _backend(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
+def _backend(asking: BisectQuestions) -> list[Culprit]:
     """The finding where the failure is there before Inductor: a decomposition, or AOTAutograd; [] otherwise."""
     verdict = asking.probe_rung(DECOMPOSED)
-    result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
+    asking.result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
     if verdict != "same":
         state = "is right" if verdict == "gone" else PROBES["other"][1]
         reason = asking.reason if verdict is None else f"the decomposed graph {state}"
-        result.rows.append(Subsystem("decomposition", 0, None, reason))
+        asking.result.rows.append(Subsystem("decomposition", 0, None, reason))
         return []
     applied = asking.applications("decomposition")
     whole = asking.probe(Trial(f"no op decomposed ({len(applied)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
-    result.rows.append(Subsystem("decomposition", len(applied), whole))
     culprits = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
-    result.rows.append(
-        Subsystem("Inductor's passes and lowerings", 0, None, "the graph is wrong before Inductor sees it")
-    )
+    behind = Subsystem("Inductor's passes and lowerings", 0, None, "the graph is wrong before Inductor sees it")
+    asking.result.rows += [Subsystem("decomposition", len(applied), whole), behind]
     return culprits or [Culprit("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
 
 
-def _inductor(asking: BisectQuestions, result: Bisection) -> None:
+def _inductor(asking: BisectQuestions) -> None:
     verdicts: dict[str, Effect | None] = {
-        name: _whole(asking, result, name) for name in asking.subsystems() if name != "decomposition"
+        name: _whole(asking, name) for name in asking.parts.subsystems if name != "decomposition"
     }
     gone = [name for name, verdict in verdicts.items() if verdict == "gone"]
-    guilty = [name for name in PASSES if name in gone][:1] or _together(asking, result, verdicts)
+    guilty = [name for name in PASSES if name in gone][:1] or _together(asking, verdicts)
     if "lowerings" in gone:
-        result.findings += narrow(asking, ["lowerings"])
+        asking.result.findings += narrow(asking, ["lowerings"])
     if guilty:
         culprits = narrow(asking, guilty)
         if culprits and "pattern_matches" in gone:
             explained_below(culprits[0], narrow(asking, ["pattern_matches"]))
-        result.findings += culprits
-    rest = sorted(
-        (pair for pair in verdicts.items() if pair[1] in ("gone", "other")), key=lambda pair: pair[1] == "other"
-    )
-    for name, verdict in rest:
-        if not result.findings:
-            result.findings += narrow(asking, [name], whole=verdict)
+        asking.result.findings += culprits
+    for name in [*gone, *(name for name, verdict in verdicts.items() if verdict == "other")]:
+        if not asking.result.findings:
+            asking.result.findings += narrow(asking, [name], whole=verdicts[name])
 
 
-def _together(asking: BisectQuestions, result: Bisection, verdicts: dict[str, Effect | None]) -> list[str]:
+def _together(asking: BisectQuestions, verdicts: dict[str, Effect | None]) -> list[str]:
     """Switches all kinds of passes off at once, since one function may run in several; returns their names if that
     helps."""
     tried = [name for name in PASSES if verdicts.get(name) == "same"]
     if len(tried) < 2:
         return []
     verdict = asking.probe(Trial("all passes off", [Off(name, keep=[]) for name in tried]))
-    result.rows.append(Subsystem(f"any of {', '.join(tried)}", 0, verdict))
+    asking.result.rows.append(Subsystem(f"any of {', '.join(tried)}", 0, verdict))
     return tried if verdict == "gone" else []
 
 
-def _whole(asking: BisectQuestions, result: Bisection, name: str) -> Effect | None:
+def _whole(asking: BisectQuestions, name: str) -> Effect | None:
     """Switches one subsystem off as a whole, except for what must run, and adds its row either way."""
     applied = asking.applications(name)
     free = [application for application in applied if not application.required]
     if not free:
         reason = words.not_run(name, asking.saved, bool(applied))
-        result.rows.append(Subsystem(name, len(applied), None, reason))
+        asking.result.rows.append(Subsystem(name, len(applied), None, reason))
         return None
     kept = f", {len(applied) - len(free)} that must run are kept" if len(free) < len(applied) else ""
     verdict = asking.probe(Trial(f"all of {name} off ({len(free)}{kept})", [Off(name, keep=[])]))
-    result.rows.append(Subsystem(name, len(applied), verdict, kept.removeprefix(", ")))
+    asking.result.rows.append(Subsystem(name, len(applied), verdict, kept.removeprefix(", ")))
     return verdict
 
 
-def _fusion(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
+def _fusion(asking: BisectQuestions) -> list[Culprit]:
     """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own, with no optional
     passes."""
     verdict = asking.probe_rung("inductor_nofuse")
@@ -475,7 +428,7 @@ def _fusion(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
         verdict = asking.probe(Trial("all optional passes off, fusion on", off, settings={"inductor": bare}))
         verdict = "gone" if verdict == "same" else None
         asking.reason = "" if verdict else "undecided: the graph is right even with fusion, without optional passes"
-    result.rows.append(Subsystem("fusion", 0, verdict, asking.reason))
+    asking.result.rows.append(Subsystem("fusion", 0, verdict, asking.reason))
     return [Culprit("fusion", "fusion", "fusion", words.FUSION, alone=True)] if verdict == "gone" else []
 
 
@@ -508,26 +461,18 @@ def bisect(
     that cannot be loaded.
     """
     known(rung)  # a wrong name is the caller's mistake, reported before anything starts
-    result = Bisection(saved.id, saved.stage, rung)
     if saved.status == "skipped":
-        result.verdict = abandoned(saved.error)
-        result.sentence = result.verdict.reason
-        return result
+        verdict = abandoned(saved.error)
+        return Bisection(saved.id, saved.stage, rung, sentence=verdict.reason, verdict=verdict)
     clock, how = Clock(max_time_s), How(seed, device, limit_s, imports)
     with opened(server, warmth(rung), *TASKS, node_asking.TASKS) as used:
-        asking = BisectQuestions(saved, used, result, narrate, how, check, clock)
-
-        def search_nodes() -> None:
-            result.by_node = searched = by_node(saved, used, rung, how, check, clock, narrate)
-            result.notes += [note for note in searched.notes if note not in result.notes]
-
+        asking = BisectQuestions(saved, used, rung, narrate, how, check, clock)
+        result = asking.result
         try:
             if by == "node":
-                search_nodes()
-                searched = result.by_node
-                result.reproduced = searched is not None and searched.fails
+                result.reproduced = _by_node(asking).fails
             else:
-                _search(asking, result, search_nodes if by is None else None)
+                _search(asking, nodes=by is None)
         except OutOfTime as stop:
             result.stopped = str(stop)
         except KeyboardInterrupt:
@@ -539,19 +484,26 @@ def bisect(
     return result
 
 
-def _search(asking: BisectQuestions, result: Bisection, search_nodes: Callable[[], None] | None) -> None:
+def _by_node(asking: BisectQuestions) -> ByNode:
+    result = asking.result
+    result.by_node = searched = by_node(asking.saved, asking)
+    result.notes += [note for note in searched.notes if note not in result.notes]
+    return searched
+
+
+def _search(asking: BisectQuestions, *, nodes: bool) -> None:
     asking.reproduce()
+    result, convicted = asking.result, False
     if not result.reproduced:
         return
     if result.verdict.fault != "model":
         result.findings += own_settings(asking)
     if result.findings:
         return
-    if search_nodes is not None:
+    if nodes:
         try:
-            search_nodes()
+            convicted = _by_node(asking).convicted
         except GraphdbgError as error:
             result.notes.append(f"not searched by node: {error}")
-    searched = result.by_node
-    if result.verdict.fault != "model" and not (searched is not None and searched.convicted):
-        by_pass(asking, result)
+    if result.verdict.fault != "model" and not convicted:
+        by_pass(asking)

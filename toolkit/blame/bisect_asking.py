@@ -19,17 +19,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ...dumps.errors import EnvironmentLackError
 from ..isolation import ForkServer, ask
 from ..live.rung import Around, Compiled, Rung
-from ..live.spec import FULL_STAGES, default_of
+from ..live.spec import FULL_STAGES, default_of, setting
 from ..replaying.replay import How, outcome_of
 from ..verdicts.outcome import Outcome
-from ..verdicts.signature import RAISED_TOO, Signature
+from ..verdicts.signature import RAISED_TOO, Signature, how_ended
 from ..verdicts.verdict_words import PROBES, headline
 from .bisect_records import Application, Bisection, Clock, Effect, Probe, Trial
 
@@ -61,104 +63,104 @@ _MEANS = {
     "cse": "AOTAutograd's common subexpression elimination",
 }
 
-_MORE = (
-    Setting(
-        "inductor", "eager_numerics.division_rounding", True, "divisions that are rounded differently from eager's"
-    ),
-    Setting("inductor", "eager_numerics.disable_ftz", True, "subnormal numbers that are flushed to zero"),
-    Setting(
-        "inductor", "eager_numerics.use_pytorch_libdevice", True, "another libdevice than PyTorch's own kernels use"
-    ),
-    Setting("inductor", "cpp.simdlen", 0, "the vectorised form of the generated C++"),
-    Setting("inductor", "cpp.enable_loop_tail_vec", False, "the masked vector code of loop tails"),
-    Setting("inductor", "cpp.enable_tiling_heuristics", False, "the choice of tiles for vectorised loops"),
-    Setting("inductor", "cpp.enable_floating_point_contract_flag", "off", "fused multiply-add by the C++ compiler"),
-    Setting("inductor", "cpp.enable_unsafe_math_opt_flag", False, "unsafe math optimisations of the C++ compiler"),
-    Setting("inductor", "cpp.use_decompose_tanh", True, "the vector library's tanh"),
-    Setting("inductor", "cpp.fallback_scatter_reduce_sum", True, "Inductor's scatter_reduce on the CPU"),
-    Setting("inductor", "cpp.dynamic_threads", True, "the number of threads compiled into the code"),
-    Setting("inductor", "cpp.enable_grouped_gemm_template", False, "the grouped matrix multiplication template"),
-    Setting("inductor", "cpp.enable_concat_linear", False, "linear layers joined into one"),
-    Setting("inductor", "cpp.weight_prepack", False, "prepacked weights"),
-    Setting("inductor", "epilogue_fusion", False, "fusion into the end of matrix multiplications"),
-    Setting("inductor", "prologue_fusion", False, "fusion into the start of matrix multiplications"),
-    Setting("inductor", "max_fusion_size", 1, "fusion of kernels"),
-    Setting("inductor", "loop_ordering_after_fusion", False, "the reordering of loops to fuse more"),
-    Setting("inductor", "loop_index_inversion_in_fusion", False, "the inversion of loop indices to fuse more"),
-    Setting("inductor", "pick_loop_orders", False, "the choice of loop orders"),
-    Setting("inductor", "combo_kernels", False, "kernels joined side by side"),
-    Setting("inductor", "split_reductions", False, "reductions in several steps"),
-    Setting("inductor", "unroll_reductions_threshold", 1, "small reductions that are unrolled"),
-    Setting("inductor", "online_softmax", False, "softmax in one pass"),
-    Setting("inductor", "inplace_buffers", False, "buffers written in place"),
-    Setting("inductor", "allow_buffer_reuse", False, "the reuse of buffers"),
-    Setting("inductor", "inplace_padding", False, "padding in place"),
-    Setting("inductor", "memory_planning", False, "memory planning"),
-    Setting("inductor", "reorder_for_peak_memory", False, "kernels reordered for less memory"),
-    Setting("inductor", "shape_padding", False, "padded matrix multiplications"),
-    Setting("inductor", "optimize_scatter_upon_const_tensor", False, "the rewrite of scatters onto constants"),
-    Setting("inductor", "keep_output_stride", True, "outputs with other strides than eager's"),
-    Setting("inductor", "max_autotune", False, "kernels chosen by measuring"),
-    Setting("inductor", "max_autotune_gemm", False, "matrix multiplications chosen by measuring"),
-    Setting("inductor", "coordinate_descent_tuning", False, "tuning of kernels by measuring"),
-    Setting("inductor", "triton.persistent_reductions", False, "persistent reductions"),
-    Setting("inductor", "triton.cooperative_reductions", False, "cooperative reductions"),
-    Setting("inductor", "triton.multi_kernel", 0, "several versions of one kernel"),
-    Setting("inductor", "triton.cudagraphs", False, "CUDA graphs"),
-    Setting("inductor", "triton.cudagraph_trees", False, "the tree of CUDA graphs"),
-    Setting("inductor", "use_fast_math", False, "fast math in Triton"),
-    Setting("inductor", "assume_aligned_inputs", False, "the assumption that inputs are aligned"),
-    Setting("inductor", "freezing", False, "frozen weights"),
-    Setting("inductor", "joint_graph_constant_folding", False, "constant folding in the joint graph"),
-    Setting("inductor", "reorder_for_locality", False, "nodes moved towards their uses"),
-    Setting("inductor", "pattern_matcher", False, "Inductor's pattern matcher as a whole"),
-    Setting("inductor", "use_pre_grad_passes", False, "Inductor's pre-grad passes as a whole"),
-    Setting("inductor", "use_joint_graph_passes", False, "Inductor's joint passes as a whole"),
-    Setting("inductor", "cpp_wrapper", False, "the C++ wrapper"),
+_MORE: tuple[tuple[str, Any, str], ...] = (
+    ("eager_numerics.division_rounding", True, "divisions that are rounded differently from eager's"),
+    ("eager_numerics.disable_ftz", True, "subnormal numbers that are flushed to zero"),
+    ("eager_numerics.use_pytorch_libdevice", True, "another libdevice than PyTorch's own kernels use"),
+    ("cpp.simdlen", 0, "the vectorised form of the generated C++"),
+    ("cpp.enable_loop_tail_vec", False, "the masked vector code of loop tails"),
+    ("cpp.enable_tiling_heuristics", False, "the choice of tiles for vectorised loops"),
+    ("cpp.enable_floating_point_contract_flag", "off", "fused multiply-add by the C++ compiler"),
+    ("cpp.enable_unsafe_math_opt_flag", False, "unsafe math optimisations of the C++ compiler"),
+    ("cpp.use_decompose_tanh", True, "the vector library's tanh"),
+    ("cpp.fallback_scatter_reduce_sum", True, "Inductor's scatter_reduce on the CPU"),
+    ("cpp.dynamic_threads", True, "the number of threads compiled into the code"),
+    ("cpp.enable_grouped_gemm_template", False, "the grouped matrix multiplication template"),
+    ("cpp.enable_concat_linear", False, "linear layers joined into one"),
+    ("cpp.weight_prepack", False, "prepacked weights"),
+    ("epilogue_fusion", False, "fusion into the end of matrix multiplications"),
+    ("prologue_fusion", False, "fusion into the start of matrix multiplications"),
+    ("max_fusion_size", 1, "fusion of kernels"),
+    ("loop_ordering_after_fusion", False, "the reordering of loops to fuse more"),
+    ("loop_index_inversion_in_fusion", False, "the inversion of loop indices to fuse more"),
+    ("pick_loop_orders", False, "the choice of loop orders"),
+    ("combo_kernels", False, "kernels joined side by side"),
+    ("split_reductions", False, "reductions in several steps"),
+    ("unroll_reductions_threshold", 1, "small reductions that are unrolled"),
+    ("online_softmax", False, "softmax in one pass"),
+    ("inplace_buffers", False, "buffers written in place"),
+    ("allow_buffer_reuse", False, "the reuse of buffers"),
+    ("inplace_padding", False, "padding in place"),
+    ("memory_planning", False, "memory planning"),
+    ("reorder_for_peak_memory", False, "kernels reordered for less memory"),
+    ("shape_padding", False, "padded matrix multiplications"),
+    ("optimize_scatter_upon_const_tensor", False, "the rewrite of scatters onto constants"),
+    ("keep_output_stride", True, "outputs with other strides than eager's"),
+    ("max_autotune", False, "kernels chosen by measuring"),
+    ("max_autotune_gemm", False, "matrix multiplications chosen by measuring"),
+    ("coordinate_descent_tuning", False, "tuning of kernels by measuring"),
+    ("triton.persistent_reductions", False, "persistent reductions"),
+    ("triton.cooperative_reductions", False, "cooperative reductions"),
+    ("triton.multi_kernel", 0, "several versions of one kernel"),
+    ("triton.cudagraphs", False, "CUDA graphs"),
+    ("triton.cudagraph_trees", False, "the tree of CUDA graphs"),
+    ("use_fast_math", False, "fast math in Triton"),
+    ("assume_aligned_inputs", False, "the assumption that inputs are aligned"),
+    ("freezing", False, "frozen weights"),
+    ("joint_graph_constant_folding", False, "constant folding in the joint graph"),
+    ("reorder_for_locality", False, "nodes moved towards their uses"),
+    ("pattern_matcher", False, "Inductor's pattern matcher as a whole"),
+    ("use_pre_grad_passes", False, "Inductor's pre-grad passes as a whole"),
+    ("use_joint_graph_passes", False, "Inductor's joint passes as a whole"),
+    ("cpp_wrapper", False, "the C++ wrapper"),
 )
+"""More settings of Inductor to try, after those of torch's bisector: name, value, what it changes."""
+
+
+Narrate = Callable[[str], None]
 
 
 def to_try(of_torch: Sequence[tuple[str, str, Any]]) -> list[Setting]:
     """The settings to try: torch's bisector's, then those of this module. `applicable` says which of them this torch
     has."""
     own = [Setting(room, name, value, _MEANS.get(name, "")) for room, name, value in of_torch]
-    known = {(setting.room, setting.name) for setting in own}
-    return [*own, *(setting for setting in _MORE if (setting.room, setting.name) not in known)]
+    known = {setting.name for setting in own if setting.room == "inductor"}
+    return [*own, *(Setting("inductor", *row) for row in _MORE if row[0] not in known)]
 
 
-def applicable(payload: dict[str, Any]) -> list[list[Any]]:
-    """The body of a query: those settings to try that this torch has with another value, after the recorded ones."""
-    from ..live.spec import setting
-    from . import switching
+class Parts(msgspec.Struct):
+    """What of this torch's compiler can be changed for a graph. `settings`: those to try that this torch has with
+    another value, after the recorded ones; `own`: those of the run's own that say what a graph becomes, with the line
+    of Python that puts each back; `subsystems`: the parts that can be applied piece by piece, in order of compilation.
+    """
 
-    usable: list[list[Any]] = []
-    for candidate in to_try(switching.config_changes()):
-        has, now = setting(candidate.room, candidate.name)
-        now = payload["config"].get(candidate.room, {}).get(candidate.name, now)
-        if has and now != candidate.value:
-            usable.append(list(candidate))
-    return usable
+    settings: list[Setting]
+    own: dict[str, str]
+    subsystems: list[str]
 
 
-def own(payload: dict[str, Any]) -> dict[str, str]:
-    """The body of a query: those of a run's own settings that this torch has, and that say what a graph becomes, with
-    the line of Python that puts each back."""
+def parts(payload: dict[str, Any]) -> dict[str, Any]:
+    """The body of a query: the Parts for the recorded settings, as plain values."""
     from ...dumps.permitted import of_the_process
     from ...dumps.program.settings import SET_BY_TORCH
-    from ..live.spec import default_of
+    from . import switching
 
-    rows = [(room, name, *default_of(room, name)) for room, names in payload["config"].items() for name in names]
-    return {
+    config = payload["config"]
+    usable: list[Setting] = []
+    for candidate in to_try(switching.config_changes()):
+        has, now = setting(candidate.room, candidate.name)
+        if has and config.get(candidate.room, {}).get(candidate.name, now) != candidate.value:
+            usable.append(candidate)
+    rows = [(room, name, *default_of(room, name)) for room, names in config.items() for name in names]
+    own = {
         f"{room}.{name}": Setting(room, name, default).text()
         for room, name, has, default in rows
         if has and name not in SET_BY_TORCH.get(room, ()) and not of_the_process(name)
     }
+    return msgspec.to_builtins(Parts(usable, own, switching.subsystems()))
 
 
-APPLICABLE, OWN = f"{__name__}:applicable", f"{__name__}:own"
-
-
-TASK = f"{__name__}:task"
+TASK, PARTS = f"{__name__}:task", f"{__name__}:parts"
 
 _OF_INDUCTOR = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 
@@ -190,13 +192,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         asked = _Asked(trial, report)
         with switching.asking(asked, folder):
-            outcome = judge(
-                case,
-                _Counted(inner, asked.begin),
-                payload["check"],
-                seed=payload["seed"],
-                shared=Path(payload["shared"]),
-            )
+            counted, shared = _Counted(inner, asked.begin), Path(payload["shared"])
+            outcome = judge(case, counted, payload["check"], seed=payload["seed"], shared=shared)
     outcome.notes = [*case.notes, *outcome.notes]
     outcome.outputs = None
     return msgspec.to_builtins(outcome)
@@ -220,7 +217,7 @@ class _Asked:
     def __init__(self, trial: Trial, report: Callable[[Application], object]) -> None:
         self.report = report
         self.rules = {rule.subsystem: rule for rule in trial.off}
-        self.known: set[str] = set()
+        self.known: set[tuple[str, str]] = set()
         self.begin()
 
     def begin(self) -> None:
@@ -233,22 +230,18 @@ class _Asked:
 
         named = asked.label or asked.name if asked.subsystem == "lowerings" else asked.name
         stem = f"{asked.half}:{named}"
-        count = self.seen[f"{asked.subsystem} {stem}"]
-        self.seen[f"{asked.subsystem} {stem}"] += 1
+        key = f"{stem}#{self.seen[f'{asked.subsystem} {stem}']}"
         index = self.seen[asked.subsystem]
-        self.seen[asked.subsystem] += 1
-        key = f"{stem}#{count}"
+        self.seen.update([f"{asked.subsystem} {stem}", asked.subsystem])
         required = asked.subsystem in _OF_INDUCTOR and switching.required(asked.name)
         if asked.subsystem in _OF_INDUCTOR:
             self.under_required = required
-        elif asked.subsystem == switching.PATTERNS:
-            required = self.under_required or switching.required(
-                asked.name
-            )  # a required pass works by matches of its own
+        elif asked.subsystem == switching.PATTERNS:  # a required pass works by matches of its own
+            required = self.under_required or switching.required(asked.name)
         elif asked.subsystem == "lowerings":
             required = asked.name.startswith("prims.inductor_")  # eager would draw other random numbers
-        if f"{asked.subsystem} {key}" not in self.known:
-            self.known.add(f"{asked.subsystem} {key}")
+        if (asked.subsystem, key) not in self.known:
+            self.known.add((asked.subsystem, key))
             self.report(msgspec.structs.replace(asked, key=key, index=index, required=required))
         if required or asked.subsystem not in self.rules:
             return False
@@ -256,13 +249,6 @@ class _Asked:
         if rule.keep is not None:
             return key not in rule.keep
         return key in rule.off or asked.name in rule.names
-
-
-def subsystems(_payload: dict[str, Any]) -> list[str]:
-    """The body of a query: the parts of this torch's compiler that can be applied piece by piece."""
-    from . import switching
-
-    return switching.subsystems()
 
 
 TASKS = (TASK, f"{__package__}.switching")
@@ -273,26 +259,15 @@ _LIKE, _SMALLER = 10.0, 1e3
 
 
 class BisectQuestions:
-    """Makes the probes of one bisect and keeps their list. `reason` says why the last `probe_rung` was not made."""
+    """Makes the probes of one bisect and keeps them in its `result`. `reason` says why the last `probe_rung` was not
+    made."""
 
     def __init__(
-        self,
-        saved: SavedGraph,
-        server: ForkServer,
-        result: Bisection,
-        narrate: Callable[[str], None],
-        how: How,
-        check: str,
-        clock: Clock,
+        self, saved: SavedGraph, server: ForkServer, rung: str, narrate: Narrate, how: How, check: str, clock: Clock
     ) -> None:
-        self.saved, self.result, self.reason, self.rung = saved, result, "", result.rung
-        self._server, self._narrate, self._limit_s, self._clock, self._check = (
-            server,
-            narrate,
-            how.limit_s,
-            clock,
-            check,
-        )
+        self.saved, self.rung, self.reason = saved, rung, ""
+        self.result = Bisection(saved.id, saved.stage, rung)
+        self.server, self.narrate, self.how, self.check, self.clock = server, narrate, how, check, clock
         self._shared = server.scratch_file(".baseline")
         self._payload = {**how.payload(saved), "check": check, "shared": str(self._shared)}
         self._wanted: Signature | None = None
@@ -306,28 +281,22 @@ class BisectQuestions:
         outcome, self.log = self._judged(Trial("as it is"))
         self.result.notes = [*outcome.notes]
         self.result.failure = headline(outcome.verdict)
-        self.result.reproduced, self.result.verdict = outcome.verdict.sought(self._check), outcome.verdict
+        self.result.reproduced, self.result.verdict = outcome.verdict.sought(self.check), outcome.verdict
         self._wanted = outcome.signature
         self._errors = {error.name: error.rung for error in outcome.errors if error.rung is not None}
-        self._narrate(f"as it is: {self.result.failure} ({time.monotonic() - began:.1f} s)")
+        self.narrate(f"as it is: {self.result.failure} ({time.monotonic() - began:.1f} s)")
 
-    def subsystems(self) -> list[str]:
-        """The parts of the compiler of this torch whose applications can be switched off one by one, in order of
-        compilation."""
-        return list(self._call("graphdbg.toolkit.blame.bisect_asking:subsystems", {}))
-
-    def settings(self) -> list[Setting]:
-        """The settings to try: those whose value in this torch differs from the value to try."""
-        config = {room: dict(values) for room, values in self.saved.record.config.items()}
-        rows = self._call(APPLICABLE, {"imports": self._payload["imports"], "config": config})
-        behind = self.saved.stage not in FULL_STAGES | {"joint", "inference"}  # random ops are Inductor's own by then
-        return [Setting(*row) for row in rows if not (behind and row[1] == "fallback_random")]
-
-    def own_settings(self) -> dict[str, str]:
-        """The settings that the run itself changed ("inductor.cpp.simdlen"), each with the line that puts it back to
-        torch's value."""
-        config = {room: list(values) for room, values in self.saved.record.config.items()}
-        return dict(self._call(OWN, {"imports": self._payload["imports"], "config": config}))
+    @cached_property
+    def parts(self) -> Parts:
+        """What can be changed in the compile of the graph. Raises EnvironmentLackError where no child can say it."""
+        payload = {"imports": self._payload["imports"], "config": self.saved.record.config}
+        answer = ask(PARTS, payload, self.how.limit_s, server=self.server).end()
+        if answer.status != "done":
+            raise EnvironmentLackError("cannot list the settings of torch", how_ended(answer), "give it more --limit")
+        found = msgspec.convert(answer.value, Parts)
+        if self.saved.stage not in FULL_STAGES | {"joint", "inference"}:  # random ops are Inductor's own by then
+            found.settings = [setting for setting in found.settings if setting.name != "fallback_random"]
+        return found
 
     def applications(self, subsystem: str) -> list[Application]:
         """What the graph's own compile applied in a subsystem, in order."""
@@ -343,7 +312,7 @@ class BisectQuestions:
         seconds = time.monotonic() - began
         verdict, text = self._noted(trial, outcome, seconds)
         seen = f" ({text[:90]})" if verdict == "other" else ""
-        self._narrate(f"{trial.what}: {PROBES[verdict][0]}{seen} ({seconds:.1f} s)")
+        self.narrate(f"{trial.what}: {PROBES[verdict][0]}{seen} ({seconds:.1f} s)")
         self._known[key] = verdict
         return verdict
 
@@ -355,7 +324,7 @@ class BisectQuestions:
         if self.reason:
             return None
         verdict, text = self._noted(trial, outcome, outcome.seconds)
-        self._narrate(f"{trial.what}: {verdict}{': ' + text if text else ''}")
+        self.narrate(f"{trial.what}: {verdict}{': ' + text if text else ''}")
         return verdict
 
     def close(self) -> None:
@@ -363,7 +332,7 @@ class BisectQuestions:
         self._shared.unlink(missing_ok=True)
 
     def _in_time(self, trial: Trial) -> Outcome:
-        self._clock.check()
+        self.clock.check()
         return self._judged(trial)[0]
 
     def _noted(self, trial: Trial, outcome: Outcome, seconds: float) -> tuple[Effect, str]:
@@ -372,7 +341,7 @@ class BisectQuestions:
         signature, text = outcome.signature, outcome.text
         wants_error = self._wanted is not None and self._wanted.kind == "missing_error"
         raises = wants_error and signature is not None and signature.detail == RAISED_TOO
-        if raises or (outcome.ok and not outcome.verdict.sought(self._check)):
+        if raises or (outcome.ok and not outcome.verdict.sought(self.check)):
             verdict, text = "gone", ""
         elif signature is not None:
             text = signature.text()
@@ -384,15 +353,9 @@ class BisectQuestions:
     def _judged(self, trial: Trial) -> tuple[Outcome, list[Application]]:
         trial = msgspec.structs.replace(trial, rung=trial.rung or self.rung)
         payload = {**self._payload, "trial": msgspec.to_builtins(trial)}
-        asked = ask(TASK, payload, self._limit_s, server=self._server)
+        asked = ask(TASK, payload, self.how.limit_s, server=self.server)
         log = msgspec.convert(list(asked), list[Application])
         return outcome_of(asked.end(), trial.rung), log
-
-    def _call(self, task: str, payload: dict[str, Any]) -> Any:
-        answer = ask(task, payload, self._limit_s, server=self._server).end()
-        if answer.status != "done":
-            raise RuntimeError(f"{task} ended with {answer.status}: {answer.error}")
-        return answer.value
 
 
 def same_failure(wanted: Signature, errors: Mapping[str, float], now: Signature) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...dumps.walk import string, user_frame
 from ...dumps.wording import counted
@@ -23,7 +23,7 @@ from ..verdicts.verdict import ROUNDING, Verdict
 from ..verdicts.verdict_words import EAGER
 from . import bisect_words as words
 from .bisect_asking import BisectQuestions, Setting
-from .bisect_records import Application, Bisection, Clock, Culprit, Effect, Off, OutOfTime, Subsystem, Trial, Workaround
+from .bisect_records import Application, Clock, Culprit, Effect, Off, OutOfTime, Subsystem, Trial, Workaround
 from .uncompiled import functions
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def single(items: Sequence[T], ask: Callable[[Sequence[T]], Effect], *, known: E
     `ask` changes a whole group. `known` is its answer for all of them. A group that makes another failure is searched
     inside.
     """
-    verdict = known or ask(items)
-    if verdict == "same" or not items:
+    verdict = (known or ask(items)) if items else "same"
+    if verdict == "same":
         return None
     if len(items) == 1:
         return items[0] if verdict == "gone" else None
@@ -100,14 +100,13 @@ def narrow(
 
     `whole`: the verdict with all of them off. After "other" they are switched off in groups instead.
     """
-    free = [
-        application for application in asking.log if application.subsystem in subsystems and not application.required
-    ]
+    log = asking.log
+    free = [application for application in log if application.subsystem in subsystems and not application.required]
     if whole == "other":
         hit = single(free, lambda group: _off(asking, group, rung), known=whole)
         return [] if hit is None else [_finding(asking, [hit], alone=True)]
     off: list[Application] = []
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if free else 0):
         rest = [application for application in free if application not in off]
         span = last_needed(len(rest), lambda on, rest=rest: _first(asking, subsystems, rest, on, rung))
         for application in rest[span.low : span.high]:
@@ -143,31 +142,30 @@ def worked_around(asking: BisectQuestions, finding: Culprit) -> None:
         finding.workaround = Workaround(words.undecomposed_code(names), verified)
     elif finding.kind in _SWITCHES:
         setting = Setting("inductor", _SWITCHES[finding.kind], False)
-        if asking.probe(Trial(setting.text(), settings={setting.room: {setting.name: setting.value}})) == "gone":
+        if asking.probe(_set([setting])) == "gone":
             finding.workaround = Workaround(words.setting_code(setting), verified=True)
 
 
 def own_settings(asking: BisectQuestions) -> list[Culprit]:
     """The setting of the run's own whose return to torch's value makes the failure go away; a user's pass is set by
     one, too."""
-    lines = asking.own_settings()
+    lines = asking.parts.own
     names = list(lines)
 
     def ask(group: Sequence[str]) -> Effect:
         description = group[0] if len(group) == 1 else f"{counted(len(group), 'setting')} of the run's own"
         return asking.probe(Trial(f"{description} as torch has it", defaults=[*group]))
 
-    whole = ask(names) if names else None
-    if whole is not None:
-        asking.result.rows.append(Subsystem("the run's own settings", len(names), whole))
-    guilty = single(names, ask, known=whole) if whole is not None else None
+    if not names:
+        return []
+    whole = ask(names)
+    asking.result.rows.append(Subsystem("the run's own settings", len(names), whole))
+    guilty = single(names, ask, known=whole)
     if guilty is None:
         return []
     name = guilty.partition(".")[2]
-    off = [
-        application for application in asking.log if application.label and application.name == name
-    ]  # only a pass of the user's has a label
-    if off:
+    # only a pass of the user's has a label
+    if off := [application for application in asking.log if application.label and application.name == name]:
         culprit = _finding(asking, off, alone=True)
         culprit.workaround = Workaround(f"torch._inductor.config.{name} = None", verified=True)
         return [culprit]
@@ -183,25 +181,17 @@ def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Cu
     `generated_code`: try those as well that change how kernels are written, which costs seconds for a precompiled
     header.
     """
-    settings = asking.settings()
+    settings = asking.parts.settings
     if not generated_code:
         settings = [setting for setting in settings if not setting.name.startswith(("cpp.", "triton."))]
 
     def ask(group: Sequence[Setting]) -> Effect:
-        changed: dict[str, dict[str, object]] = {}
-        for setting in group:
-            changed.setdefault(setting.room, {})[setting.name] = setting.value
-        description = (
-            group[0].text()
-            if len(group) == 1
-            else f"{counted(len(group), 'setting')} changed ({group[0].name} ... {group[-1].name})"
-        )
-        return asking.probe(Trial(description, settings=changed))
+        return asking.probe(_set(group))
 
     whole = ask(settings) if settings else None
     row = Subsystem("settings", len(settings), whole, "" if settings else "all have these values already")
     asking.result.rows.append(row)
-    guilty = single(settings, ask, known=whole) if whole is not None else None
+    guilty = single(settings, ask, known=whole)
     if guilty is None:
         row.reason = "several together, none alone" if whole == "gone" else row.reason
         return []
@@ -224,18 +214,16 @@ def _first(
 
 def _off(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Effect:
     """Probes with only these applications switched off."""
-    names = list(dict.fromkeys(application.subsystem for application in group))
+    names = dict.fromkeys(application.subsystem for application in group)
     off = [Off(name, off=[application.key for application in group if application.subsystem == name]) for name in names]
     return asking.probe(Trial(f"only {words.listed(group)} off", off, rung=rung))
 
 
 def _named(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Effect:
     """Probes with these applications off, and others of the same names that appear only when they are off."""
-    names = list(dict.fromkeys((application.subsystem, application.name) for application in group))
-    off = [
-        Off(subsystem, names=[name for of, name in names if of == subsystem])
-        for subsystem in dict.fromkeys(of for of, _ in names)
-    ]
+    names = dict.fromkeys((application.subsystem, application.name) for application in group)
+    subsystems = dict.fromkeys(subsystem for subsystem, _ in names)
+    off = [Off(subsystem, names=[name for of, name in names if of == subsystem]) for subsystem in subsystems]
     return asking.probe(Trial(f"every {', '.join(name for _, name in names)} off", off, rung=rung))
 
 
@@ -248,10 +236,8 @@ def _finding(asking: BisectQuestions, off: list[Application], *, alone: bool) ->
 
 
 def _without_passes(asking: BisectQuestions, finding: Culprit, names: Sequence[str]) -> None:
-    users = [
-        application.name for application in finding.applications if application.label
-    ]  # only a pass of the user's has a label
-    users = list(dict.fromkeys(users))
+    # only a pass of the user's has a label
+    users = list(dict.fromkeys(application.name for application in finding.applications if application.label))
     if users and len(users) == len(names):
         settings = {"inductor": dict[str, object](dict.fromkeys(users))}
         if asking.probe(Trial(f"{', '.join(users)} = None", settings=settings)) == "gone":
@@ -308,13 +294,11 @@ def work_around(
     helps, or where the time is over. Raises GraphdbgError for a graph that cannot be loaded.
     """
     rounding = verdict.verdict == ROUNDING
-    result = Bisection(saved.id, saved.stage)
-    asking = BisectQuestions(
-        saved, server, result, lambda _: None, how, ROUNDING if rounding else "auto", Clock(max_time_s)
-    )
+    check, clock = ROUNDING if rounding else "auto", Clock(max_time_s)
+    asking = BisectQuestions(saved, server, "inductor", lambda _: None, how, check, clock)
     try:
         asking.reproduce()
-        if not result.reproduced:
+        if not asking.result.reproduced:
             return None
         if (own := own_settings(asking)) and own[0].workaround is not None:
             return _with_import(own[0].workaround.code)
@@ -337,10 +321,10 @@ def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[Change]:
     operator_names = operators(asking, verdict)
     groups = [[op] for op in operator_names[:OPERATORS]] + ([operator_names] if 1 < len(operator_names) <= MOST else [])
     fallbacks = [Change(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups]
-    known = {(setting.room, setting.name): setting for setting in asking.settings()}
+    known = {(setting.room, setting.name): setting for setting in asking.parts.settings}
     names = _FIRST[ROUNDING if rounding else verdict.kind if verdict.kind in _FIRST else ""]
     settings = [known["inductor", name] for name in names if ("inductor", name) in known][:SETTINGS]
-    lines = [Change(_of(setting), words.setting_code(setting)) for setting in settings]
+    lines = [Change(_set([setting]), words.setting_code(setting)) for setting in settings]
     yield from [*lines, *fallbacks] if rounding else [*fallbacks, *lines]
     if asking.saved.stage == "dynamo":
         for function in functions(asking.saved, _named_operators(asking, verdict))[:FUNCTIONS]:
@@ -364,11 +348,8 @@ def operators(asking: BisectQuestions, verdict: Verdict) -> list[str]:
     taken_apart = asking.applications("decomposition")
     node, line = (verdict.where.node, verdict.where.line) if verdict.where is not None else ("", "")
     stem = re.sub(r"_\d+$", "", node)
-    names = (
-        [application.name for application in reversed(lowered)][:1]
-        if verdict.kind in ("crash", "signal", "hang", "memory")
-        else []
-    )
+    died = verdict.kind in ("crash", "signal", "hang", "memory")
+    names = [application.name for application in lowered[-1:] if died]
     names += [application.name for application in lowered if node and application.label == node]
     names += [application.name for application in taken_apart if stem and application.name.split(".")[1:2] == [stem]]
     names += [application.name for application in reversed(lowered) if line and application.line.startswith(line)]
@@ -384,5 +365,10 @@ def _with_import(code: str) -> str:
     return f"import {module}.config\n{code}" if ".config." in code and not code.startswith("import") else code
 
 
-def _of(setting: Setting) -> Trial:
-    return Trial(setting.text(), settings={setting.room: {setting.name: setting.value}})
+def _set(group: Sequence[Setting]) -> Trial:
+    """The trial with these settings changed."""
+    changed: dict[str, dict[str, Any]] = {}
+    for setting in group:
+        changed.setdefault(setting.room, {})[setting.name] = setting.value
+    several = f"{counted(len(group), 'setting')} changed ({group[0].name} ... {group[-1].name})"
+    return Trial(group[0].text() if len(group) == 1 else several, settings=changed)

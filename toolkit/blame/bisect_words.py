@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...dumps import wording
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.journal import DECOMPOSITION, LOWERING
 from ...dumps.wording import counted
@@ -65,13 +66,12 @@ def not_run(subsystem: str, saved: SavedGraph, all_required: bool) -> str:
 
 def listed(applications: Sequence[Application]) -> str:
     """Applications by name, shortened."""
-    names = [
-        (f"{application.label} ({application.name})" if application.subsystem == "lowerings" else application.name)
-        + _half(application)
-        for application in applications
-    ]
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+    def named(application: Application) -> str:
+        label = f"{application.label} ({application.name})" if application.subsystem == "lowerings" else ""
+        return (label or application.name) + _half(application)
+
+    return wording.listed(map(named, applications), 3)
 
 
 def finding_text(kind: str, off: Sequence[Application], applied: Sequence[Application], alone: bool) -> str:
@@ -79,14 +79,11 @@ def finding_text(kind: str, off: Sequence[Application], applied: Sequence[Applic
     first = off[0]
     if kind == "lowering":
         where = f" ({first.line})" if first.line else ""
-        if len(off) == 1:
-            what = f"the lowering of node `{first.label}`{_half(first)}, {first.name}{where}, or the code made for it"
-        else:
+        of = f"node `{first.label}`{_half(first)}, {first.name}{where}"
+        if len(off) > 1:
             ops = ", ".join(dict.fromkeys(each.name for each in off))
-            what = (
-                f"the lowering of {ops} ({counted(len(off), 'node')}, the first is `{first.label}`{where}), or the "
-                "code made for it"
-            )
+            of = f"{ops} ({counted(len(off), 'node')}, the first is `{first.label}`{where})"
+        what = f"the lowering of {of}, or the code made for it"
     elif kind == "decomposition":
         what = f"the decomposition of {', '.join(dict.fromkeys(each.name for each in off))}"
     elif kind == "pattern":
@@ -120,8 +117,7 @@ def setting_text(setting: Setting) -> str:
 
 def setting_code(setting: Setting) -> str:
     """A setting as Python to copy."""
-    module = "torch._inductor.config" if setting.room == "inductor" else "torch._functorch.config"
-    return f"import {module}\n{setting.text()}"
+    return f"import torch._{setting.room}.config\n{setting.text()}"
 
 
 def own_setting_text(name: str) -> str:
@@ -236,38 +232,28 @@ def _record(result: Bisection, saved: SavedGraph) -> Record:
     """The verdict on the graph, in the layer and at the node of the first finding, with what works around it."""
     record, first = result.verdict, result.findings[0]
     application = first.applications[0] if first.applications else None
-    users = (
-        first.kind == "pass" and application is not None and application.label
-    )  # only a pass of the user's has a label
+    # only a pass of the user's has a label
+    users = first.kind == "pass" and application is not None and application.label
     seen = record.where or Where()
     if result.by_node is not None and result.by_node.node is not None:
         seen = msgspec.structs.replace(result.by_node.verdict.where or seen, name=seen.name)
     if application is not None and first.kind in ("lowering", "pattern") and application.label:
-        seen = Where(
-            application.label.partition(", ")[0], line=_PLACE.sub(r"\1", application.line) or seen.line, name=seen.name
-        )
-    lines = [
-        finding.workaround.code for finding in result.findings if finding.workaround and finding.workaround.verified
-    ]
+        line = _PLACE.sub(r"\1", application.line) or seen.line
+        seen = Where(application.label.partition(", ")[0], line=line, name=seen.name)
+    arounds = [finding.workaround for finding in result.findings if finding.workaround]
+    lines = next((around.code for around in arounds if around.verified), None)
     if record.failed:
         layer = None if users else _LAYERS.get(first.kind, "inductor")
         record = msgspec.structs.replace(record, fault="custom_pass" if users else "compiler", layer=layer)
-    return msgspec.structs.replace(
-        record,
-        where=msgspec.structs.replace(seen, graph=seen.graph or saved.name),
-        workaround=lines[0] if lines else None,
-    )
+    where = msgspec.structs.replace(seen, graph=seen.graph or saved.name)
+    return msgspec.structs.replace(record, where=where, workaround=lines)
 
 
 def _sentence(first: Culprit) -> str:
     text = first.sentence[:1].upper() + first.sentence[1:]
     inside = f"; inside it, {first.detail}" if first.detail else ""
-    end = (
-        " With only that off the graph is right (verified)."
-        if first.alone and first.kind not in ("setting", "own_setting", "fusion", "aot")
-        else ""
-    )
-    return f"{text}{inside}.{end}"
+    switched = first.alone and first.kind not in ("setting", "own_setting", "fusion", "aot")
+    return f"{text}{inside}." + " With only that off the graph is right (verified)." * switched
 
 
 _MEANS = {

@@ -12,22 +12,21 @@ For example:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..isolation import Answer, ForkServer, ask
-from ..replaying.replay import How, outcome_of
+from ...dumps.errors import EnvironmentLackError
+from ..isolation import Answer, ask
+from ..replaying.replay import outcome_of
 from ..verdicts.signature import how_ended
-from .bisect_records import Clock
+from .bisect_asking import BisectQuestions
+from .bisect_narrowing import last_needed
 from .partners import ByNode, NodeFound
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-
-
-from collections.abc import Collection, Iterable
 
 Ask = Callable[[list[int]], "list[int] | None"]
 """Compiles these atoms together: the atoms whose values are wrong, in order; None where none is."""
@@ -66,14 +65,8 @@ class Narrowing:
 
     def beginning(self) -> None:
         """Finds the shortest failing beginning, and keeps of it what the wrong value depends on."""
-        low, high = 0, len(self.window)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._fails(self.window[:middle]):
-                high = middle
-            else:
-                low = middle
-        self._keep(self.window[:high])
+        needed = last_needed(len(self.window), lambda first: "same" if self._fails(self.window[:first]) else "gone")
+        self._keep(self.window[: needed.high])
 
     def start(self) -> None:
         """Finds the latest start that still fails; whatever fails is cut down to what its wrong value depends on."""
@@ -116,30 +109,18 @@ class Narrowing:
 TASKS = f"{__package__}.node_tasks"
 NUMBERS = ("accuracy", "nan")
 
-Narrate = Callable[[str], None]
-
 
 class NodeBlame:
-    """One graph, the server, and the record that is being filled. `spent`: compiles that related graphs have used
-    already."""
+    """One graph, how children are asked, and the record that is being filled. `spent`: compiles that related graphs
+    have used already."""
 
-    def __init__(
-        self,
-        saved: SavedGraph,
-        server: ForkServer,
-        work: Path,
-        rung: str,
-        how: How,
-        check: str,
-        narrate: Narrate,
-        clock: Clock,
-        spent: int = 0,
-    ) -> None:
-        self.saved, self.server, self.limit_s, self.narrate, self.clock = saved, server, how.limit_s, narrate, clock
-        self.payload = {**how.payload(saved), "rung": rung, "check": check, "work": str(work)}
+    def __init__(self, saved: SavedGraph, asking: BisectQuestions, work: Path, spent: int = 0) -> None:
+        self.saved, self.asking = saved, asking
+        judged = {"rung": asking.rung, "check": asking.check, "work": str(work)}
+        self.payload = asking.how.payload(saved) | judged
         operations = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
         budget = math.floor(2 * math.log2(max(2, operations)) + 4)
-        self.found = ByNode(saved.id, rung, compiles=spent, nodes=operations, budget=budget)
+        self.found = ByNode(saved.id, asking.rung, compiles=spent, nodes=operations, budget=budget)
 
     def part(self, what: str, keep: list[int] | None, returned: list[str] | None) -> list[dict[str, Any]] | None:
         """Compiles a part and returns its wrong values, NaN before numbers; None where all is right or it failed in
@@ -147,36 +128,35 @@ class NodeBlame:
         answer = self.compile(what, "part", {"atoms": keep, "returned": returned})
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
         if answer.status != "done" or value["signature"] is not None or value.get("invalid"):
-            why = value.get("invalid") or how_ended(answer)
-            self.narrate(f"  stepped around: {why.splitlines()[0]}")
-            self.found.notes.append(
-                f"{what}: failed in another way and was stepped around ({why.splitlines()[0][:200]})"
-            )
+            why = (value.get("invalid") or how_ended(answer)).splitlines()[0]
+            self.asking.narrate(f"  stepped around: {why}")
+            self.found.notes.append(f"{what}: failed in another way and was stepped around ({why[:200]})")
             return None
         wrong = [departure for departure in value["departures"] if departure["kind"] in NUMBERS]
-        self.narrate(f"  {'wrong: ' + ', '.join(departure['name'] for departure in wrong[:4]) if wrong else 'right'}")
+        names = ", ".join(departure["name"] for departure in wrong[:4])
+        self.asking.narrate(f"  {f'wrong: {names}' if wrong else 'right'}")
         return wrong or None
 
     def compile(self, what: str, task: str, more: dict[str, Any]) -> Answer:
         findings = self.found
-        if findings.compiles >= findings.budget:
+        if findings.compiles >= findings.budget and task != "whole":  # whatever related graphs have used
             raise Spent
-        self.clock.check()
+        self.asking.clock.check()
         findings.compiles += 1
-        self.narrate(f"compile {findings.compiles} of at most {findings.budget}: {what}")
-        return ask(f"{TASKS}:{task}", {**self.payload, **more}, self.limit_s, server=self.server).end()
+        self.asking.narrate(f"compile {findings.compiles} of at most {findings.budget}: {what}")
+        return self._ask(task, more)
+
+    def _ask(self, task: str, more: dict[str, Any]) -> Answer:
+        limit_s, server = self.asking.how.limit_s, self.asking.server
+        return ask(f"{TASKS}:{task}", {**self.payload, **more}, limit_s, server=server).end()
 
     @cached_property
     def prepared(self) -> dict[str, Any]:
         """Atoms and node rows, from an eager run in a child that leaves its values in the work folder."""
-        answer = ask(f"{TASKS}:prepare", self.payload, self.limit_s, server=self.server).end()
+        answer = self._ask("prepare", {})
         if answer.status != "done":
-            from ...dumps.errors import EnvironmentLackError
-
-            refused = outcome_of(answer, "eager")
-            raise EnvironmentLackError(
-                f"cannot keep the values of {self.saved.id}", refused.text, "see graphdbg doctor"
-            )
+            why = outcome_of(answer, "eager").text
+            raise EnvironmentLackError(f"cannot keep the values of {self.saved.id}", why, "see graphdbg doctor")
         return answer.value
 
     @property
@@ -188,11 +168,6 @@ class NodeBlame:
     def atoms(self) -> dict[str, Any]:
         """The atoms in their JSON form."""
         return self.prepared["atoms"]
-
-    @cached_property
-    def returned(self) -> list[str]:
-        """The names of the nodes that the graph returns."""
-        return next((row["inputs"] for row in reversed(self.rows) if row["op"] == "output"), [])
 
     @cached_property
     def by_name(self) -> dict[str, dict[str, Any]]:
@@ -216,15 +191,14 @@ class NodeBlame:
     def children(self, atom: int) -> list[int]:
         return [other for other, parents in enumerate(self.atoms["parents"]) if atom in parents]
 
-    def ancestors(self, atom: int, stop: set[int] | None = None) -> set[int]:
+    def ancestors(self, atom: int, stop: Collection[int] = ()) -> set[int]:
         reached: set[int] = set()
         waiting = list(self.parents(atom))
         while waiting:
             current = waiting.pop()
-            if current in reached or (stop and current in stop):
-                continue
-            reached.add(current)
-            waiting += self.parents(current)
+            if current not in reached and current not in stop:
+                reached.add(current)
+                waiting += self.parents(current)
         return reached
 
     def descendants(self, atom: int) -> set[int]:

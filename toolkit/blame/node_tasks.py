@@ -13,10 +13,10 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -41,7 +41,7 @@ from ..node_values.standing import tappable, target_of
 from ..rungs import CannotRun
 from ..rungs import rung as rung_named
 from ..verdicts.outcome import Outcome
-from ..verdicts.signature import Signature, from_exception, lowering_target
+from ..verdicts.signature import Signature, from_exception, inside, lowering_target
 from . import switching
 
 _LOCALS = ("n", "node", "fx_node", "current_node", "buffer", "scheduler_node", "snode")
@@ -58,8 +58,9 @@ def raised_at(error: BaseException, gm: fx.GraphModule) -> list[str]:
     """
     there = {node.name for node in gm.graph.nodes}
     for cause in reversed(list(_chain(error))):
-        for frame in reversed(list(_frames(cause.__traceback__))):
-            known = [name for key in _LOCALS if key in frame for name in _names(frame[key])]
+        for frame, _ in reversed(list(traceback.walk_tb(cause.__traceback__))):
+            held = frame.f_locals
+            known = [name for key in _LOCALS if key in held for name in _names(held[key])]
             names = [name for name in dict.fromkeys(known) if name in there]
             if names:
                 return names
@@ -76,18 +77,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         if current is None:
             return
         yield current
-        inner = getattr(current, "inner_exception", None)
-        current = (
-            inner
-            if isinstance(inner, BaseException) and inner is not current
-            else current.__cause__ or current.__context__
-        )
-
-
-def _frames(traceback: TracebackType | None) -> Iterator[dict[str, Any]]:
-    while traceback is not None:
-        yield traceback.tb_frame.f_locals
-        traceback = traceback.tb_next
+        current = inside(current) or current.__cause__ or current.__context__
 
 
 def _names(value: Any) -> list[str]:
@@ -97,10 +87,10 @@ def _names(value: Any) -> list[str]:
         if isinstance(node := getattr(holder, "origin_node", None), fx.Node):
             return [node.name]
         origins = getattr(holder, "origins", None)
-        if isinstance(origins, (set, frozenset)) or hasattr(origins, "__iter__"):
-            names = [origin.name for origin in origins if isinstance(origin, fx.Node)]  # type: ignore[union-attr]
-            if names:
-                return names
+        if isinstance(origins, Iterable) and (
+            names := [origin.name for origin in origins if isinstance(origin, fx.Node)]
+        ):
+            return names
     return []
 
 
@@ -166,12 +156,9 @@ def _of_kernel(error: BaseException, kernels: dict[str, list[str]]) -> list[str]
 
 def _wrappers(error: BaseException) -> Iterator[str]:
     """The generated modules that were being run when an exception was raised."""
-    traceback = error.__traceback__
-    while traceback is not None:
-        file = traceback.tb_frame.f_code.co_filename
-        if traceback.tb_frame.f_code.co_name == "<module>" and "async_compile" in traceback.tb_frame.f_globals:
-            yield _read(Path(file))
-        traceback = traceback.tb_next
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "<module>" and "async_compile" in frame.f_globals:
+            yield _read(Path(frame.f_code.co_filename))
 
 
 def _read(path: Path) -> str:
@@ -201,19 +188,12 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
             node
         )  # a kernel of the user's is given memory that holds nothing
         held = values.tree(node.name) if tap else None
-        line, _ = user_frame(node.meta.get("stack_trace") or "")
-        rows.append(
-            {
-                "name": node.name,
-                "op": node.op,
-                "target": target_of(node),
-                "line": line,
-                "inputs": [argument.name for argument in node.all_input_nodes],
-                "tap": tap,
-                "overload": hasattr(node.target, "_schema"),
-                "bytes": 0 if held is None else math.prod(held.shape) * held.dtype.itemsize,
-            }
-        )
+        row = {"name": node.name, "op": node.op, "target": target_of(node), "tap": tap}
+        row["line"], _ = user_frame(node.meta.get("stack_trace") or "")
+        row["inputs"] = [argument.name for argument in node.all_input_nodes]
+        row["overload"] = hasattr(node.target, "_schema")
+        row["bytes"] = 0 if held is None else math.prod(held.shape) * held.dtype.itemsize
+        rows.append(row)
     return {"atoms": atoms.to_json(), "nodes": rows, "nan": nan}
 
 
@@ -240,7 +220,8 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
         with settings(case.spec.config), in_force(case.spec.forward_only):
             got = _named(case.gm, outputs)
             wrong = departures(case.gm, case.inputs, got, seed=payload["seed"])
-    return {"outcome": msgspec.to_builtins(outcome), "departures": _plain(wrong), "raised": raised}
+    plain = [departure._asdict() for departure in wrong]
+    return {"outcome": msgspec.to_builtins(outcome), "departures": plain, "raised": raised}
 
 
 def part(payload: dict[str, Any]) -> dict[str, Any]:
@@ -251,8 +232,6 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
     """
     mark("build")
     for op in payload.get("fallback") or ():
-        from . import switching
-
         switching.fall_back(op)
     try:
         piece = _part(payload)
@@ -283,7 +262,7 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
         mark("compare")
         attributes.restore()
         wrong = departures(gm, inputs, _named(gm, outputs), seed=payload["seed"])
-    return {"departures": _plain(wrong), "signature": None}
+    return {"departures": [departure._asdict() for departure in wrong], "signature": None}
 
 
 def _live(payload: dict[str, Any]) -> Live:
@@ -319,7 +298,3 @@ def _named(gm: fx.GraphModule, outputs: Sequence[Any]) -> dict[str, torch.Tensor
         for leaf, value in zip(returned(gm), outputs, strict=False)
         if isinstance(leaf, fx.Node) and leaf.op not in ("placeholder", "get_attr") and isinstance(value, torch.Tensor)
     }
-
-
-def _plain(wrong: Sequence[Departure]) -> list[dict[str, Any]]:
-    return [departure._asdict() for departure in wrong]

@@ -9,23 +9,19 @@ operation that it belongs to. Read from records; imports no torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from ...dumps.browse.partner import behind_tangents, numbered
+from ...dumps.wording import counted, listed
 from ..live.spec import FULL_STAGES
+from ..verdicts.verdict import OK, Verdict
+from ..verdicts.verdict_words import headline
 
 if TYPE_CHECKING:
     from ...dumps.sidecar import Table
     from ...dumps.store import SavedGraph
-
-
-from typing import Literal
-
-import msgspec
-
-from ...dumps.wording import counted
-from ..verdicts.verdict import OK, Verdict
-from ..verdicts.verdict_words import headline
 
 SHOWN = 6
 """So many nodes of a group are named in the sentence."""
@@ -126,8 +122,8 @@ def _alone(findings: ByNode) -> str:
     if findings.alone:
         return "; fails alone: yes"
     near = [f"`{node.name}`" for node in findings.group if findings.node is None or node.name != findings.node.name]
-    names = ", ".join(near[:SHOWN]) + (f" and {len(near) - SHOWN} more" if len(near) > SHOWN else "")
-    return f"; fails alone: no, only fused with {names}" if names else "; fails alone: no, only inside the whole graph"
+    where = f"fused with {listed(near, SHOWN)}" if near else "inside the whole graph"
+    return f"; fails alone: no, only {where}"
 
 
 def _meaning(findings: ByNode) -> str:
@@ -170,17 +166,15 @@ def inner_graphs(saved: SavedGraph) -> list[SavedGraph]:
 def siblings(saved: SavedGraph) -> list[SavedGraph]:
     """The graphs of the same compile that Inductor was given, in order, for a graph from before AOTAutograd; none for
     others."""
-    return (
-        sorted(inner_graphs(saved), key=lambda graph: _INNER.index(graph.stage)) if saved.stage in FULL_STAGES else []
-    )
+    inner = inner_graphs(saved) if saved.stage in FULL_STAGES else []
+    return sorted(inner, key=lambda graph: _INNER.index(graph.stage))
 
 
 def forward_partner(saved: SavedGraph, name: str) -> NodeFound | None:
     """The forward node whose gradient this node of a backward or joint graph computes; None where there is none or no
     record."""
     table = saved.table
-    index = table.name.index(name) if name in table.name else None
-    if index is None or table.seq_nr[index] < 0:
+    if name not in table.name or table.seq_nr[index := table.name.index(name)] < 0:
         return None
     graphs: list[SavedGraph] = []
     if saved.stage.startswith("joint"):
@@ -194,9 +188,8 @@ def forward_partner(saved: SavedGraph, name: str) -> NodeFound | None:
 
 def stages_of(saved: SavedGraph) -> list[SavedGraph]:
     """The graphs of the same compile in the order in which they were recorded."""
-    return (
-        [] if saved.run is None else [graph for graph in saved.run.graphs() if compile_of(graph) == compile_of(saved)]
-    )
+    graphs = [] if saved.run is None else saved.run.graphs()
+    return [graph for graph in graphs if compile_of(graph) == compile_of(saved)]
 
 
 def _with_number(table: Table, number: int) -> NodeFound | None:

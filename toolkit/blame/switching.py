@@ -15,10 +15,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from ...dumps.torchside.definitions import MODULE_PREFIX
+from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..compile_fx.passes import pattern_name
 from ..live.spec import setting
@@ -155,10 +157,7 @@ def described(value: Any) -> str:
 def _operator(name: str) -> Any:
     import torch
 
-    operator: Any = torch.ops
-    for part in name.split("."):
-        operator = getattr(operator, part)
-    return operator
+    return attrgetter(name)(torch.ops)
 
 
 def _described(subsystem: str, debug_info: Callable[[], str] | None) -> tuple[str, str, str]:
@@ -183,7 +182,6 @@ def _origin(name: str) -> str:
 
 
 def _line(node: Any) -> str:
-    from ...dumps.walk import user_frame
 
     return " ".join(user_frame(getattr(node, "stack_trace", None) or "")).strip()
 

@@ -64,17 +64,14 @@ def _around(saved: SavedGraph, node: NodeRecord, nodes: Sequence[NodeRecord]) ->
         imported = "import torch" if module.startswith("torch.") else f"import torch\nimport {module}"
         own = [other.name for other in nodes if path in _classes(text(other.module))]
         yield UncompiledFunction(path, own, f"{imported}\n{path}.forward = torch.compiler.disable({path}.forward)")
-    elif (
-        frame is not None and frame.function.isidentifier() and _FILE.fullmatch(short := frame.where.rpartition(":")[0])
-    ):
+        return
+    short = frame.where.rpartition(":")[0] if frame is not None else ""
+    if frame is not None and frame.function.isidentifier() and _FILE.fullmatch(short):
         place = (frame.file, frame.function)
         own = [other.name for other in nodes if place in {(at.file, at.function) for at in calls(text(other.stack))}]
-        advice = (
-            f"# @torch.compiler.disable above `def {frame.function}` of {short} leaves that function alone uncompiled;"
-        )
-        yield UncompiledFunction(
-            f"{frame.function} ({short})", own, f"{advice}\n# the lines below leave all uncompiled\n{EAGER}"
-        )
+        alone = f"# @torch.compiler.disable above `def {frame.function}` of {short} leaves that function alone"
+        code = f"{alone} uncompiled;\n# the lines below leave all uncompiled\n{EAGER}"
+        yield UncompiledFunction(f"{frame.function} ({short})", own, code)
 
 
 def _classes(modules: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,13 +10,14 @@ from ...dumps.answers import found
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
+from ...dumps.store import resolve_graph
 from ...dumps.wording import counted
-from ..verdicts.verdict import with_trust_for
+from ...dumps.worst import keep
+from ..blame.bisect_records import Bisection, Culprit, Subsystem
+from ..verdicts.ladder_words import address
+from ..verdicts.verdict import unloadable, with_trust_for
 from ..verdicts.verdict_words import PROBES, first_line, known
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
-
-if TYPE_CHECKING:
-    from ..blame.bisect_records import Bisection, Culprit, Subsystem
 
 INTERRUPTED_EXIT = 130
 
@@ -46,13 +47,8 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
 
     Each trial is a process of its own with a private cache: your Inductor cache and bisections are not touched.
     """
-    from ...dumps.store import resolve_graph
-    from ...dumps.worst import keep
     from ..blame.bisect import INTERRUPTED
     from ..blame.bisect import bisect as run
-    from ..blame.bisect_records import Bisection
-    from ..verdicts.ladder_words import address
-    from ..verdicts.verdict import unloadable
 
     saved = resolve_graph(graph)
     try:
@@ -62,7 +58,8 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
         if isinstance(error, UsageError) or not again:
             raise
         record = unloadable(error, saved.path)
-        result = Bisection(saved.id, saved.stage, sentence=record.reason, verdict=record.then(again))
+        verdict = record.then(again)
+        result = Bisection(saved.id, saved.stage, options["rung"], sentence=record.reason, verdict=verdict)
     if as_json:
         emit(result.to_json(), as_json=True)
     else:

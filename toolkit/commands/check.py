@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,14 +10,17 @@ from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
+from ...dumps.store import SavedGraph, resolve
 from ...dumps.wording import counted
-from ..verdicts.verdict import exit_code, unloadable, with_flags, with_trust_for, worst
+from ..isolation import opened
+from ..replaying.checked import TASKS, Checkup
+from ..replaying.checked import check as run
+from ..verdicts.ladder_words import address, run_address
+from ..verdicts.mismatches import origins, sentence
+from ..verdicts.verdict import unloadable, with_flags, with_trust_for, worst
 from ..verdicts.verdict_words import first_line, rank
 from .options import device_option, import_option, limit_option, seed_option, trust_option
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-    from ..replaying.checked import Checkup
+from .replay import graphs_in
 
 
 @click.command()
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 @import_option()
 @trust_option
 @json_option("Print one JSON document with all findings.")
-def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool) -> None:
+def check(graph: str, as_json: bool, **options: Any) -> None:
     """Run a saved graph eagerly and compare every value with the metadata it was traced with.
 
     Compares size, dtype, significant strides, storage offset, device, aliasing and mutation. A mismatch whose own
@@ -37,31 +40,21 @@ def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tu
 
     The Triton kernels that Inductor writes for a graph are checked by graphdbg kernel RUN/ID --check.
     """
-    from ...dumps.store import SavedGraph, resolve
-    from ..isolation import opened
-    from ..replaying.checked import TASKS
-    from ..verdicts.ladder_words import address, run_address
-    from .replay import graphs_in
-
     target = resolve(graph)
     single = isinstance(target, SavedGraph)
-    options = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
     with opened(None, "torch", *TASKS) as server:
         rows = [(saved, _checkup(saved, server, options, alone=single)) for saved in graphs_in(target)]
     if single:
         _show_one(*rows[0], as_json)
     else:
         _show_all(rows, as_json)
-    code = exit_code(checkup.verdict for _, checkup in rows)
+    code = worst(checkup.verdict for _, checkup in rows).exit_code
     lines = [{"event": "graph", **_json(*row), "address": address(row[0])} for row in rows]
     keep_found(graph, lines[0]["address"] if single else run_address(target), lines, code)
     raise SystemExit(code)
 
 
 def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: bool) -> Checkup:
-    from ..replaying.checked import Checkup
-    from ..replaying.checked import check as run
-
     try:
         checkup = run(saved, server, **options)
     except GraphdbgError as error:
@@ -90,7 +83,6 @@ def _show_one(saved: SavedGraph, checkup: Checkup, as_json: bool) -> None:
 
 def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
     ranked = sorted(rows, key=lambda row: rank(row[1].verdict))
-    from ..verdicts.ladder_words import address
 
     verdict = worst(checkup.verdict for _, checkup in rows)
     bad = [saved for saved, checkup in ranked if checkup.verdict.failed]
@@ -102,7 +94,6 @@ def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
     alike = [checkup for _, checkup in rows if checkup.verdict.verdict == verdict.verdict]
     emit(first_line(verdict, len(alike), len(rows)) + "\n", as_json=False)
     width = max((len(saved.id) for saved, _ in ranked), default=0)
-    from ..verdicts.mismatches import origins, sentence
 
     for saved, checkup in ranked:
         emit(f"{saved.id:<{width}}  {checkup.headline}", as_json=False)

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from ...dumps.atomic import check_folder
 from ...dumps.commands.options import json_option
+from ...dumps.errors import CommandLineError
 from ...dumps.store import resolve_graph
 from .options import device_option, import_option, limit_option, trust_option
 
@@ -80,10 +82,8 @@ def compile(
     kernel: str | None,
     folder: Path | None,
     package: Path | None,
-    device: str | None,
-    limit_s: float,
-    imports: tuple[str, ...],
     as_json: bool,
+    **how: Any,
 ) -> int:
     """Compile a saved graph again and show every stage: nodes in and out, time, what changed, and the kernels that
     come of it.
@@ -95,8 +95,6 @@ def compile(
     A stage can be replaced from Python: graphdbg.toolkit.compile_fx.compile_fx(gm, inputs, replace={"joint":
     mine}).
     """
-    from ...dumps.atomic import check_folder
-    from ...dumps.errors import CommandLineError
     from ..compile_fx.passes import listing
     from ..compile_fx.showing import asking
     from ..compile_fx.showing.asking import Request
@@ -109,7 +107,7 @@ def compile(
         print_data(listing(), as_json=False)
         return 0
     kinds = [kind.strip() for kind in (emit or "").split(",") if kind.strip()]
-    forms = asking.check_emit(kinds, target, device=device, folder=folder)
+    forms = asking.check_emit(kinds, target, device=how["device"], folder=folder)
     if kernel is not None and not kinds:
         fix = "add --emit source, or another form such as ptx"
         raise CommandLineError("--kernel needs --emit", "it chooses among the emitted kernels", fix)
@@ -130,7 +128,7 @@ def compile(
     if emit and until is not None:
         asking.check_code(until, emit)
     stop = until or diff or ("codegen" if emit or target else None)
-    kept: dict[str, Any] = {"source": bool(emit) or folder is not None, "graphs": folder is not None, "forms": forms}
-    how: dict[str, Any] = {"device": device, "imports": list(imports), "limit_s": limit_s, "target": target or ""}
-    request = Request(stop, names, diff or "", **kept, **how, package=str(package.absolute()) if package else "")
+    how |= {"source": bool(emit) or folder is not None, "graphs": folder is not None, "forms": forms}
+    how |= {"target": target or "", "package": str(package.absolute()) if package else ""}
+    request = Request(stop, names, diff or "", **how)
     return shown(saved, request, ShowOptions(graph, folder, bool(emit), as_json, tuple(kinds), kernel or ""))

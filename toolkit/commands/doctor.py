@@ -9,6 +9,8 @@ import click
 from ...dumps.commands.options import json_option
 from ...dumps.errors import CommandLineError, OptionsExcludeError
 from ...dumps.output import emit, say
+from ...dumps.wording import size_text
+from ..isolation import cache, cleaning
 
 _NEXT = ("graphdbg dump train.py",)
 
@@ -63,9 +65,6 @@ def _examine(as_json: bool) -> int:
 
 
 def _clean(dry_run: bool, as_json: bool) -> int:
-    from ...dumps.wording import size_text
-    from ..isolation import cache, cleaning
-
     cleaned = cleaning.clean(cache.home(), dry_run=dry_run)
     failed = [entry for entry in cleaned.entries if entry.failed]
     if as_json:

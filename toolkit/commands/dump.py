@@ -33,6 +33,7 @@ from ..recorder.options import Options, check_stages, checked, parts, size_of
 from ..recorder.origin import environment, versions
 from ..recorder.watching import Watcher
 from ..replaying import after_failure
+from ..verdicts.verdict_words import known
 from .options import import_option, trust_option
 
 NAN_LIMIT_S = 60.0
@@ -136,7 +137,6 @@ def _locate_nan(path: Path) -> None:
     if row is None:
         return
     from ..replaying.replay import replay
-    from ..verdicts.verdict_words import known
 
     say(f"graphdbg: looking where the NaN of {row.id} comes from, {NAN_LIMIT_S:.0f} s at most")
     try:

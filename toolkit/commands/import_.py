@@ -13,6 +13,7 @@ from ...dumps.commands.options import json_option
 from ...dumps.graph_folder import GRAPH_FILE, PROGRAM_FILE
 from ...dumps.output import emit, say
 from ...dumps.schema import OF_A_TRACE
+from ...dumps.store import resolve_graph
 from ...dumps.wording import counted
 from ..verdicts.verdict import with_flags
 from .options import import_option
@@ -54,7 +55,6 @@ def import_(
     run of all its graphs: graphdbg ls RUN. Its text is parsed and never run. It has the layout of inputs, and no
     values.
     """
-    from ...dumps.store import resolve_graph
     from ..capture.importing import import_file
     from ..capture.traces.run import import_trace, imported_line, is_one
 

@@ -20,16 +20,19 @@ from ...dumps.errors import (
     UsageError,
     WrongKindError,
 )
+from ...dumps.output import emit, say
+from ...dumps.store import resolve_graph
 from ...dumps.wording import counted
+from ..isolation import ForkServer, opened
 from ..isolation.imports import with_trust
+from ..launching import asking
+from ..launching.launches import Launch, Launches, is_launches, open_launches, unknown
+from ..triton.needs import require_interpreter
+from ..triton.targets import target_of
 from .options import import_option, limit_option, seed_option
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-
-    from ..isolation import ForkServer
-    from ..launching.asking import JudgedLaunch
-    from ..launching.launches import Launch, Launches
 
 
 class KernelRequest(NamedTuple):
@@ -51,11 +54,6 @@ class KernelRequest(NamedTuple):
     def lists(self) -> bool:
         """Whether kernels are only listed."""
         return not (self.name or self.every or self.save)
-
-    @property
-    def needs_gpu(self) -> bool:
-        """Whether kernels are launched."""
-        return not (self.lists or self.interpret or self.save)
 
     @property
     def how(self) -> dict[str, Any]:
@@ -105,8 +103,6 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
     appears, an assertion that failed. Where results are wrong, it names the first kernel that departs from eager.
     Library calls are not checked.
     """
-    from ..launching.launches import is_launches
-
     asked = KernelRequest(imports=with_trust(imports, trust), trust=trust, **options)
     if asked.name and asked.every:
         what = "a kernel's name and --all cannot be used together"
@@ -117,9 +113,7 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
 
 
 def _check(graph: str, asked: KernelRequest) -> int:
-    from ...dumps.store import resolve_graph
     from ..kernel_checks.showing import shown
-    from ..launching.launches import is_launches
 
     if asked.interpret or asked.save is not None or asked.target is not None:
         why = "it interprets the kernels on the CPU and keeps nothing"
@@ -133,8 +127,6 @@ def _check(graph: str, asked: KernelRequest) -> int:
 
 
 def _of_folder(folder: Path, asked: KernelRequest) -> int:
-    from ..launching.launches import open_launches
-
     if asked.save is not None or asked.target is not None:
         raise WrongKindError(
             f"--save and --target need a graph, not {folder}",
@@ -145,44 +137,34 @@ def _of_folder(folder: Path, asked: KernelRequest) -> int:
     if asked.lists:
         return _listed(known, asked)
     chosen = known.named(asked.name) if asked.name else known.launches
-    if asked.interpret:
-        with _children() as children:
-            return _judge(known, chosen, asked, children, {})
-    if not asked.trust:
+    if not asked.interpret and not asked.trust:
         raise NeedsTrustError(
             f"running the kernels of {folder} runs source code in it",
             "the code may come from somebody else",
             f"read it, then run graphdbg kernel {folder} {asked.name or '--all'} --trust",
         )
     with _children() as children:
-        return _judge(known, chosen, asked, children, _require_gpu(children, known.index.target))
+        hardware = {} if asked.interpret else _require_gpu(children, known.index.target)
+        return _judge(known, chosen, asked, children, hardware)
 
 
 def _children() -> AbstractContextManager[ForkServer]:
     """A fork server for the tasks of `kernel`. Raises EnvironmentLackError without Triton or NumPy."""
-    from ..isolation import opened
-    from ..launching.asking import TASKS
-    from ..triton.needs import require_interpreter
-
     require_interpreter()
-    return opened(None, "inductor", *TASKS)
+    return opened(None, "inductor", *asking.TASKS)
 
 
 def _of_graph(graph: str, asked: KernelRequest) -> int:
-
-    from ...dumps.store import resolve_graph
-    from ..launching.asking import gpu, launches_of, target_here
-    from ..triton.targets import target_of
-
     saved = resolve_graph(graph)
     if asked.save is not None and asked.save.exists():
         raise ExistsAlreadyError(f"{asked.save} exists already", "launches go to a new folder", "name another folder")
     target = target_of(asked.target).name if asked.target else None
     with _children() as children, temporary.folder("graphdbg-launches-") as scratch:
-        hardware = _require_gpu(children, target) if asked.needs_gpu else {} if target else gpu(children)
+        launched = not (asked.lists or asked.interpret or asked.save)
+        hardware = _require_gpu(children, target) if launched else {} if target else asking.gpu(children)
         names = [asked.name] if asked.name else None
-        into, gpu_name = asked.save or scratch / "launches", target or target_of(target_here(hardware)).name
-        known = launches_of(saved, into, gpu_name, children, names=names, **asked.how)
+        into, gpu_name = asked.save or scratch / "launches", target or target_of(asking.target_here(hardware)).name
+        known = asking.launches_of(saved, into, gpu_name, children, names=names, **asked.how)
         if asked.name and not known.launches:
             raise _unknown(known, asked, saved, children, Path(scratch))
         if asked.lists or (asked.save is not None and not asked.interpret):
@@ -194,46 +176,37 @@ def _unknown(known: Launches, asked: KernelRequest, saved: Any, children: ForkSe
     """The list of kernels there are, by a run that saves all of them; the empty folder is taken away."""
     import shutil
 
-    from ..launching.asking import launches_of
-    from ..launching.launches import unknown
-
     if asked.save is not None:
         shutil.rmtree(asked.save)
-    every = launches_of(saved, scratch / "every", known.index.target, children, **asked.how)
+    every = asking.launches_of(saved, scratch / "every", known.index.target, children, **asked.how)
     return unknown(asked.name, every.launches)
 
 
 def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
     """The GPU here. Raises where there is none, or another one than the target."""
-    from ..launching.asking import gpu, target_here
-
-    hardware = gpu(children)
+    hardware = asking.gpu(children)
     if not hardware:
         raise DeviceMissingError(
             "there is no GPU here",
             "a kernel is run and timed on a GPU",
             "add --interpret to compare on the CPU, or --save DIR and on a GPU machine: graphdbg kernel DIR --trust",
         )
-    if target is not None and target != target_here(hardware):
+    if target is not None and target != asking.target_here(hardware):
         raise BadValueError(
             f"kernels for {target} cannot run here",
-            f"{hardware['name']} is a {target_here(hardware)}",
-            f"save them again with --target {target_here(hardware)}",
+            f"{hardware['name']} is a {asking.target_here(hardware)}",
+            f"save them again with --target {asking.target_here(hardware)}",
         )
     return hardware
 
 
 def _listed(known: Launches, asked: KernelRequest) -> int:
-    from ...dumps.output import emit, say
-    from ..launching.asking import listed, table
-
-    saved, there = str(asked.save) if asked.save is not None else None, list[str]()
-    if saved is not None and known.launches:
-        there = [shlex.join(["graphdbg", "kernel", saved, "--all", "--trust"])]
+    saved = str(asked.save) if asked.save is not None else None
+    there = [shlex.join(["graphdbg", "kernel", saved, "--all", "--trust"])] if saved and known.launches else []
     if asked.as_json:
-        emit({**listed(known), "folder": saved}, as_json=True, next=there)
+        emit({**asking.listed(known), "folder": saved}, as_json=True, next=there)
         return 0
-    emit(table(known.launches) if known.launches else "no kernel was launched", as_json=False)
+    emit(asking.table(known.launches) if known.launches else "no kernel was launched", as_json=False)
     for note in known.index.notes:
         say(f"note: {note}")
     if there:
@@ -245,28 +218,25 @@ def _listed(known: Launches, asked: KernelRequest) -> int:
 def _judge(
     known: Launches, chosen: list[Launch], asked: KernelRequest, children: ForkServer, hardware: dict[str, Any]
 ) -> int:
-    from ...dumps.output import emit, say
-    from ..launching.asking import alone, ceilings, document, interpreted, report
-
     if not chosen and not asked.as_json:
         say("no Triton kernel was launched: there is none in this graph")
     limits = None
-    judged: list[JudgedLaunch] = []
+    judged: list[asking.JudgedLaunch] = []
     if asked.interpret:
-        judged = interpreted(known, chosen, children, asked.limit_s)
+        judged = asking.interpreted(known, chosen, children, asked.limit_s)
     else:
-        measured = ceilings(children)
+        measured = asking.ceilings(children)
         if isinstance(measured, str):
             say(f"note: the ceilings could not be measured, so nothing is timed: {measured}")
         else:
             limits = measured
     for place, launch in enumerate(chosen):
         if not asked.interpret:
-            judged.append(alone(known, launch, children, limits, asked.limit_s))
+            judged.append(asking.alone(known, launch, children, limits, asked.limit_s))
         if not asked.as_json:
-            emit(("\n" if place else "") + report(judged[place], limits), as_json=False)
+            emit(("\n" if place else "") + asking.report(judged[place], limits), as_json=False)
     if asked.as_json:
-        emit(document(known, judged, limits, hardware.get("name", "interpreter")), as_json=True)
+        emit(asking.document(known, judged, limits, hardware.get("name", "interpreter")), as_json=True)
     else:
         for note in known.index.notes:
             say(f"note: {note}")

@@ -19,6 +19,7 @@ import click
 
 from ...dumps.commands.options import Declared, seconds_option
 from ...dumps.output import say
+from ..isolation.heartbeat import beating
 from ..isolation.imports import checked, with_trust
 from ..rungs import NAMES, nearest_to
 from ..verdicts.verdict import remember
@@ -68,8 +69,6 @@ def limit_option(help: str, default: float | None = 600.0) -> Declared:
         @seconds_option("--limit", "limit_s", help=help, default=default)
         @functools.wraps(command)
         def ready(*args: Any, **named: Any) -> Any:
-            from ..isolation.heartbeat import beating
-
             with beating(say):
                 return command(*args, **named)
 
@@ -100,7 +99,6 @@ def import_option(before: str = "") -> Declared:
 
 def trust_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds `--trust` to a command that has `imports`."""
-
     text = (
         "Run the program's own Triton kernels, ops and passes, whose source is in the dump, and put in force settings "
     )

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import Any
 
 import click
+import msgspec
 
 from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, OptionsExcludeError, UsageError
 from ...dumps.output import emit, say
+from ...dumps.store import Run, SavedGraph, resolve, resolve_graph
 from ...dumps.wording import counted
+from ...dumps.worst import keep, no_graphs
+from ..isolation import opened
+from ..node_values.seen import heading, line
+from ..rungs import warmth
 from ..verdicts import verdict_words
+from ..verdicts.ladder_words import address, run_address
+from ..verdicts.outcome import Outcome
 from ..verdicts.verdict import UNLIKE, abandoned, unloadable, with_flags, with_trust_for, worst
 from ..verdicts.verdict_words import first_line, headline, known, memory_needed, whose_nan
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
-
-if TYPE_CHECKING:
-    from ...dumps.store import Run, SavedGraph
-    from ..verdicts.outcome import Outcome
 
 
 @click.command()
@@ -74,12 +79,7 @@ def replay(
     terminal (without --json) a Python prompt follows, in a process of its own: inputs, value, node, gm, eager,
     torch.
     """
-    from ...dumps.store import SavedGraph, resolve, resolve_graph
-    from ...dumps.worst import keep
-    from ..isolation import opened
     from ..replaying.node_stats import node_rows
-    from ..rungs import warmth
-    from ..verdicts.ladder_words import address, run_address
 
     if node is not None:
         if values or stats or as_lines:
@@ -117,9 +117,6 @@ def replay(
 
 def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
     """The graph that was named, or those of a run. Raises UsageError where it has none."""
-    from ...dumps.store import SavedGraph
-    from ...dumps.worst import no_graphs
-
     if isinstance(run, SavedGraph):
         return [run]
     graphs = run.graphs()
@@ -134,8 +131,6 @@ def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
 
 def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, narrate: bool, as_lines: bool = False) -> Outcome:
     from ..replaying.replay import replay as run
-    from ..verdicts.ladder_words import address
-    from ..verdicts.outcome import Outcome
 
     try:
         given_up = saved.status == "skipped"
@@ -154,8 +149,6 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, narrate: bo
 
 
 def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
-    import msgspec
-
     plain = msgspec.to_builtins(outcome)
     keys = ("signature", "seconds", "fidelity", "unlike", "rung", "peak_bytes")
     row: dict[str, Any] = {"id": saved.id, "stage": saved.stage, **{key: plain.get(key) for key in keys}}
@@ -226,18 +219,19 @@ def facts(outcome: Outcome) -> list[tuple[str, str]]:
         rows.append(("signature", outcome.signature.text() + named))
     rows += [("seconds", f"{outcome.seconds:.2f}")] if outcome.seconds else []
     rows += [("fidelity", outcome.fidelity)] if outcome.fidelity else []
-    rows += [("memory", memory_needed(outcome.needed_bytes, outcome.eager_bytes))] if outcome.needed_bytes else []
-    if whose := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
-        rows.append(("nan", whose))
-    return rows + [("note", note) for note in outcome.notes]
+    return [*rows, *_beside(outcome), *(("note", note) for note in outcome.notes)]
+
+
+def _beside(outcome: Outcome) -> list[tuple[str, str]]:
+    """The rows about memory and NaN, where there is something to say of them."""
+    needed = memory_needed(outcome.needed_bytes, outcome.eager_bytes) if outcome.needed_bytes else ""
+    said = [("memory", needed), ("nan", whose_nan(outcome.rung, outcome.nan, outcome.eager_nan))]
+    return [row for row in said if row[1]]
 
 
 def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_json: bool) -> int:
     """Prints what is at the node, and gives the prompt where a person sits at both ends; returns the exit code."""
-    import sys
-
     from ..node_values.at_node import AtNode, at_node, lines
-    from ..verdicts.ladder_words import address
 
     graph = address(saved)
 
@@ -270,20 +264,12 @@ def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
     for saved, outcome in judged:
         fidelity = (outcome.fidelity or "-").splitlines()[0]
         said = f"{headline(outcome.verdict)}{_aside(outcome)}"
-        line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {said}  [fidelity: {fidelity}]"
-        emit(line, as_json=False)
-        if outcome.needed_bytes:
-            emit(f"{'':<{width}}  {memory_needed(outcome.needed_bytes, outcome.eager_bytes)}", as_json=False)
-        if whose := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
-            emit(f"{'':<{width}}  {whose}", as_json=False)
+        emit(f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {said}  [fidelity: {fidelity}]", as_json=False)
+        for _, more in _beside(outcome):
+            emit(f"{'':<{width}}  {more}", as_json=False)
     bad = [saved for saved, outcome in judged if outcome.verdict.failed]
-    say(f"{counted(len(judged), 'graph')}, {len(bad)} failing" + (f"; look at {_again(bad[0])} first" if bad else ""))
-
-
-def _again(saved: SavedGraph) -> str:
-    from ..verdicts.ladder_words import address
-
-    return with_flags(f"graphdbg replay {address(saved)}")
+    first = f"; look at {with_flags(f'graphdbg replay {address(bad[0])}')} first" if bad else ""
+    say(f"{counted(len(judged), 'graph')}, {len(bad)} failing{first}")
 
 
 STAGES = {
@@ -301,28 +287,23 @@ def _show_values(
     """Prints the values as they come; `asked`: the graph as it was typed. Returns the exit code: 0 nothing is wrong, 1
     something is, or they could not be read."""
     from ..node_values.at_node import node_values
-    from ..node_values.seen import heading, line
-    from ..verdicts.ladder_words import address
 
-    rows: list[dict[str, Any]] = []
-    end: dict[str, Any] = {}
     events: list[dict[str, Any]] = []
+    top = f"{heading()}\n"
     for event in node_values(saved, rung, **how):
         events.append(event)
         if as_lines:
             emit(event, as_json=True)
-        kind = event["event"]
-        if kind == "end":
-            end = event
-        elif kind == "stage" and not as_lines:
+        elif event["event"] == "stage":
             say(STAGES.get(str(event["stage"]), ""))
-        elif kind == "plain" and not as_lines:
+        elif event["event"] == "plain":
             say(f"{rung}: {event['text']}")
-        elif kind == "value":
-            if not as_json and not as_lines:
-                emit(line(event) if rows else f"{heading()}\n{line(event)}", as_json=False)
-            rows.append(event)
+        elif event["event"] == "value" and not as_json:
+            emit(top + line(event), as_json=False)
+            top = ""
+    end = events[-1]
     if as_json:
+        rows = [event for event in events if event["event"] == "value"]
         plain = [{key: value for key, value in row.items() if key != "event"} for row in rows]
         whole = {key: value for key, value in end.items() if key not in ("event", "rows")}
         emit({**whole, "rows": plain}, as_json=True)

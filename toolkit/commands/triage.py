@@ -13,22 +13,23 @@ from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import BadValueError, CommandLineError, OptionsExcludeError, WrongKindError
 from ...dumps.output import emit, say
+from ...dumps.store import Run, SavedGraph, is_script, resolve
 from ...dumps.tables import Column, on_terminal, one_line, render
 from ...dumps.why.times import table as times_table
-from ...dumps.wording import size_text
+from ...dumps.wording import shown_path, size_text
 from ...dumps.worst import keep, no_graphs
 from ..isolation.imports import option_words
-from ..verdicts.ladder_records import number
-from ..verdicts.verdict import NO_TIME, NOT_JUDGED, with_flags
+from ..rungs import NAMES
+from ..rungs import known as known_rung
+from ..verdicts.ladder_records import RungResult, Triage, inputs_given, number
+from ..verdicts.ladder_words import address, run_address
+from ..verdicts.verdict import NO_TIME, NOT_JUDGED, Verdict, with_flags
 from ..verdicts.verdict_words import all_known, around, first_line, known, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
-    from ...dumps.store import Run, SavedGraph
     from ..program.concluding import ProgramTriage
     from ..triage.ranking import GraphRow, RunTriage
-    from ..verdicts.ladder_records import RungResult, Triage
-    from ..verdicts.verdict import Verdict
 
 
 _SYMPTOMS = ("wrong", "nan", "slow", "hangs", "recompiles", "memory", "crash", "ranks")
@@ -58,8 +59,6 @@ class _Command(click.Command):
 
 def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     """Raises UsageError where the words are those of a command, with the line that triages it."""
-    from ...dumps.store import is_script
-
     if is_script(words[0]):
         python = ["python"] if words[0].endswith(".py") else []
         command = [*python, words[0] if python or "/" in words[0] else f"./{words[0]}", *words[1:]]
@@ -142,9 +141,6 @@ def triage(
       crash       every graph: what failed first; how the processes ended
       ranks       the first graph in which ranks differ, then every graph
     """
-    from ...dumps.store import SavedGraph, resolve
-    from ..verdicts.ladder_words import run_address
-
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is said
     script: list[str] | None = ctx.meta.get("graphdbg.command")
     if script is not None:
@@ -178,8 +174,6 @@ def triage(
 def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
     from ..triage.ladder import chosen as climbed
     from ..triage.ladder import triage as climb
-    from ..verdicts.ladder_records import inputs_given
-    from ..verdicts.ladder_words import address
 
     rungs = chosen(options["rungs"])
     if as_lines:
@@ -212,13 +206,11 @@ def _how(options: dict[str, Any]) -> dict[str, Any]:
 
 def chosen(text: str | None) -> tuple[str, ...]:
     """The rungs that `--rungs` names, none without it. Raises UsageError for a name that is none."""
-    from ..rungs import NAMES, known
-
     if text is None:
         return ()
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
-        known(name)
+        known_rung(name)
     if not names:
         raise BadValueError("--rungs is empty", "", f"choose among {', '.join(NAMES)}")
     return tuple(names)
@@ -227,7 +219,6 @@ def chosen(text: str | None) -> tuple[str, ...]:
 def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
     from ..triage.run import DEFAULT_TIME_S
     from ..triage.symptoms import SYMPTOMS, Noticed, hang_limit_s, noticed, triage_symptom
-    from ..verdicts.ladder_words import run_address
     from ..verdicts.own_passes import left_out
 
     asked = options["symptom"]
@@ -291,7 +282,6 @@ def run_table(triaged: RunTriage) -> str:
 def _program(command: list[str], as_json: bool, output: str | None, calls: str | None, options: dict[str, Any]) -> int:
     from pathlib import Path
 
-    from ...dumps.wording import shown_path
     from ..program.run import triage_program
 
     given = [f"--{name}" for name in ("seed", "device") if options[name]]

@@ -26,8 +26,8 @@ from ...dumps.walk import user_frame
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live.eager import attribute
+from ..live.execution import tensors_in
 from ..live.values import reach
-from ..numerics.statistics import tensors_in
 from ..verdicts.mismatches import Cause, Mismatch, NodeMismatch
 from .layout import Expression, Layout, differences, evaluate, layout_of, text_of
 from .plan import Leaf, NodeStep, Place, Plan, leaf_of

@@ -26,7 +26,7 @@ from ...dumps.torchside.values import storage_key
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..cutting.atoms import fake_of
-from ..numerics.statistics import tensors_in
+from ..live.execution import tensors_in
 from ..verdicts.mismatches import NodeMismatch
 from .blame import OWN, Blame
 from .layout import Layout, differences, evaluate, layout_guard, layout_of

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from ..live.execution import tensors_in
 from ..numerics.measures import is_float, rms, wide
-from ..numerics.statistics import tensors_in
 from .baseline import NoReference, reference
 from .comparing import Run, eps_of_nodes, perturbed
 

@@ -24,27 +24,28 @@ from torch import fx
 from ...dumps.names import of_module
 from ...dumps.torchside.node_meta import fake_of
 from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
-from ..live.execution import Attributes, Execution, held, returned, same_bits
+from ..live.execution import Attributes, Execution, held, returned, same_bits, tensors_in
 from ..live.spec import FULL_STAGES, ReplaySpec
-from ..numerics import Difference, compare, output_grains, output_lengths
-from ..numerics.comparison import significant_strides
+from ..numerics.comparison import compare, significant_strides
 from ..numerics.measures import (
     LAMBDA,
     NORMALISING,
     QUIET,
     ROUNDING,
+    Difference,
     Noise,
     base_name,
     classes,
     is_float,
     number,
+    output_grains,
+    output_lengths,
     rms,
     shapes_of,
     terms,
     tolerance,
     wide,
 )
-from ..numerics.statistics import tensors_in
 from .baseline import NoReference, reference
 
 Run = Callable[..., list[Any]]
@@ -389,7 +390,7 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
 
 
 def _eps(tensor: torch.Tensor, given: Collection[int]) -> float:
-    plain = tensor.is_floating_point() and tensor.layout == torch.strided
+    plain = tensor.is_floating_point() and is_float(tensor)
     return torch.finfo(tensor.dtype).eps if plain and tensor.untyped_storage().data_ptr() not in given else 0.0
 
 

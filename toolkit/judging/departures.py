@@ -20,8 +20,8 @@ import torch
 from torch import fx
 
 from ..live.eager import clone_inputs, run_graph
-from ..numerics import compare, reduction_length
-from ..numerics.measures import Noise
+from ..numerics.comparison import compare
+from ..numerics.measures import Noise, is_float, reduction_length
 from .baseline import NoReference, reference
 from .comparing import ALLOWANCE, eps_of_nodes, perturbed
 
@@ -110,7 +110,7 @@ def _drop_explained(
                 return perturbed(node, value, eps.get(name, ()), generator)
             if name in seen:
                 look(name, value)
-            width = torch.finfo(have.dtype).eps if have.is_floating_point() else 0.0
+            width = torch.finfo(have.dtype).eps if have.is_floating_point() and is_float(have) else 0.0
             return perturbed(node, _standing_in(have, value).clone(), (width,), generator)
 
         def look(name: str, other: torch.Tensor) -> None:

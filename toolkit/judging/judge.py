@@ -54,13 +54,12 @@ from ..live.execution import (
     result_names,
     returned,
     same_bits,
+    tensors_in,
 )
 from ..live.spec import FULL_STAGES, in_force, no_caches, settings
-from ..numerics import Difference, compare, output_errors
-from ..numerics.comparison import FACTOR
+from ..numerics.comparison import FACTOR, compare, output_errors
 from ..numerics.comparison import NO_REFERENCE as WITHOUT
-from ..numerics.measures import ROUNDING, SIGNED_ZERO
-from ..numerics.statistics import tensors_in
+from ..numerics.measures import ROUNDING, SIGNED_ZERO, Difference
 from ..rungs import CannotRun, Rung
 from ..rungs import rung as rung_named
 from ..verdicts.mismatches import MetadataMismatch

@@ -19,9 +19,9 @@ import torch
 from torch import fx
 
 from ..live.eager import GraphRunError, each_node, run_graph
-from ..live.execution import execute
+from ..live.execution import execute, tensors_in
 from ..live.spec import ReplaySpec, in_force, settings
-from ..numerics.statistics import described, tensors_in
+from ..numerics.statistics import described
 
 MOST = 8
 

@@ -30,9 +30,8 @@ import torch
 from ...dumps.errors import BadValueError, DeviceMissingError
 from ...dumps.wording import counted
 from ..isolation.child import mark
-from ..numerics import compare, relative_rmse, tolerance
-from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR
-from ..numerics.measures import Noise, rms, wide
+from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR, compare
+from ..numerics.measures import Noise, relative_rmse, rms, tolerance, wide
 from ..triton.emission import loaded
 from .asking import Against, Argument, Ceilings, JudgedLaunch, kind_of, measured, placed
 from .launches import Launch, Launches, Tensor, Written, open_launches

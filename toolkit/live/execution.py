@@ -101,9 +101,18 @@ def changed_inputs(before: Sequence[Any], after: Sequence[Any]) -> list[int]:
     return [index for index, (old, new) in both if isinstance(old, torch.Tensor) and not same_bits(old, new)]
 
 
+PACKED = torch.float4_e2m1fn_x2
+"""Two numbers to a byte: torch moves them, and computes nothing with them."""
+
+
+def as_bytes(value: Any) -> Any:
+    """A tensor of packed numbers as its bytes; anything else as it is."""
+    return value.view(torch.uint8) if isinstance(value, torch.Tensor) and value.dtype == PACKED else value
+
+
 def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one shape and dtype hold the same values, NaN being equal to NaN."""
-    a, b = wrappers.whole(tensor.detach()), wrappers.whole(other.detach())
+    a, b = (as_bytes(wrappers.whole(each.detach())) for each in (tensor, other))
     if a.layout != torch.strided or a.is_quantized:
         return True  # not looked into
     if a.dtype == b.dtype and torch.equal(a, b):
@@ -120,6 +129,7 @@ def identical(value: Any, other: Any) -> bool:
         return False
     if value.layout != torch.strided or value.is_quantized or value.is_complex():
         return False
+    value, other = as_bytes(value), as_bytes(other)
     same = same_bits(value, other)
     return same and (not value.is_floating_point() or torch.equal(value.signbit(), other.signbit()))
 
@@ -205,6 +215,11 @@ def leaves(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return [leaf for part in value for leaf in leaves(part)]
     return [value]
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in a value: itself, or those of containers, nested ones too."""
+    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def returned(gm: fx.GraphModule) -> list[Any]:

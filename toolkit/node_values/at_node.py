@@ -34,7 +34,7 @@ from ..verdicts.ladder_words import address
 from ..verdicts.outcome import Outcome
 from ..verdicts.own_passes import passes
 from ..verdicts.signature import Signature, from_answer
-from ..verdicts.verdict import Verdict, skipped
+from ..verdicts.verdict import Verdict, skipped, with_flags
 from ..verdicts.verdict_words import RELATIONS, headline, text
 from . import seen
 from .seen import NO_PROGRAM, THE_MODELS, Relation, finding, largest, relation, size_text
@@ -94,33 +94,18 @@ class _Reading:
         self.plain: Signature | None = None
         self.refused: Verdict | None = None
         """Why the rung cannot run the graph."""
-        self.end: Event = {
-            "event": "end",
-            "rung": rung,
-            "rows": 0,
-            "stopped": "",
-            "no_reference": "",
-            "outputs": 0,
-            "notes": [],
-        }
+        self.end: Event = {"event": "end", "rung": rung, "rows": 0, "stopped": "", "no_reference": "", "outputs": 0}
+        self.end["notes"] = []
 
     def events(self) -> Iterator[Event]:
         """All events of the reading."""
         began = time.monotonic()
         table = self.saved.table
         inputs = {place for place, text in enumerate(table.strings) if text in ("placeholder", "get_attr", "output")}
-        sizes = {
-            name: 0 if op in inputs else size or 0
-            for name, op, size in zip(table.name, table.op, table.size_bytes, strict=True)
-        }
-        yield {
-            "event": "start",
-            "graph": address(self.saved),
-            "rung": self.rung,
-            "nodes": len(sizes),
-            "seed": self.how.seed,
-            "device": self.how.device,
-        }
+        columns = zip(table.name, table.op, table.size_bytes, strict=True)
+        sizes = {name: 0 if op in inputs else size or 0 for name, op, size in columns}
+        how = {"seed": self.how.seed, "device": self.how.device}
+        yield {"event": "start", "graph": address(self.saved), "rung": self.rung, "nodes": len(sizes), **how}
         shared = self.server.scratch_file(".pt")
         try:
             if self.rung == "eager":
@@ -140,14 +125,8 @@ class _Reading:
         yield {"event": "stage", "stage": "as it is"}
         outcome = replay(self.saved, self.rung, **self.how._asdict(), outputs=False, server=self.server, shared=shared)
         self.plain = outcome.signature
-        yield {
-            "event": "plain",
-            "text": headline(outcome.verdict),
-            "seconds": outcome.seconds,
-            "ok": outcome.ok,
-            "signature": msgspec.to_builtins(outcome.signature),
-            **outcome.verdict.flat(),
-        }
+        known = {"ok": outcome.ok, "signature": msgspec.to_builtins(outcome.signature), **outcome.verdict.flat()}
+        yield {"event": "plain", "text": headline(outcome.verdict), "seconds": outcome.seconds, **known}
         if outcome.verdict.skipped:
             self.refused, self.end["stopped"] = outcome.verdict, outcome.text
         elif outcome.signature is not None and outcome.signature.kind in NO_PROGRAM:
@@ -182,9 +161,7 @@ class _Reading:
             return
         end["no_reference"] = value.get("no_reference", "") or end["no_reference"]
         end["notes"] += [note for note in value["notes"] if note not in end["notes"]]
-        if self.rung == "eager":
-            return
-        if not value["outputs"]:
+        if self.rung == "eager" or not value["outputs"]:
             return  # nothing of this part of the graph can be returned
         how = relation(self.plain, signature)
         self.relations.append(how)
@@ -220,7 +197,7 @@ class _Reading:
         if self.rung == "eager" or self.plain is None or self.plain.undecided or self.plain.stage == "eager":
             return []
         under = "" if self.rung == "inductor" else f" --rung {self.rung}"
-        return [f"graphdbg bisect {address(self.saved)} --by node{under}"]
+        return [with_flags(f"graphdbg bisect {address(self.saved)} --by node{under}", self.how.imports)]
 
 
 def _batches(sizes: dict[str, int], most: int) -> list[list[str]]:
@@ -229,11 +206,11 @@ def _batches(sizes: dict[str, int], most: int) -> list[list[str]]:
     batches: list[list[str]] = [[]]
     held = 0
     for name, size in sizes.items():
-        if batches[-1] and held + size > most:
-            batches.append([])
-            held = 0
-        batches[-1].append(name)
         held += size
+        if batches[-1] and held > most:
+            batches.append([])
+            held = size
+        batches[-1].append(name)
     return batches
 
 
@@ -294,38 +271,30 @@ def at_node(
             failed = outcome.signature
             why = failed.text() if failed is not None and failed.kind in NO_PROGRAM else ""
             reading.alone = partitioned(saved, rung) or why or (outcome.text if outcome.verdict.skipped else "")
-        payload = {**how.payload(saved), "node": node, "rung": "eager" if reading.alone else rung}
-        _ask(reading, payload, limit_s, used, report, terminal)
-        if reading.stopped and payload["rung"] != "eager":  # with the values as outputs it may fail otherwise
+
+        def read(under: str) -> None:
+            payload = {**how.payload(saved), "node": node, "rung": under}
+            if terminal is None:
+                _take(reading, ask(TASK, payload, limit_s, server=used))
+                return
+            with Terminal() as given:
+                payload |= {TERMINAL: given.name, "term": os.environ.get("TERM", "")}
+                asked = ask(TASK, payload, _FOREVER_S, server=used)
+                reading.at = next((message for message in asked if "value" in message), {})
+                if reading.at:
+                    report(reading)
+                    given.join(asked, *terminal)
+                else:
+                    _take(reading, asked)
+
+        under = "eager" if reading.alone else rung
+        read(under)
+        if reading.stopped and under != "eager":  # with the values as outputs it may fail otherwise
             reading.alone, reading.stopped = reading.stopped, ""
-            _ask(reading, payload | {"rung": "eager"}, limit_s, used, report, terminal)
-    if not reading.at:
+            read("eager")
+    if terminal is None or not reading.at:
         report(reading)
     return reading
-
-
-def _ask(
-    reading: AtNode,
-    payload: Plain,
-    limit_s: float,
-    server: ForkServer,
-    report: Callable[[AtNode], object],
-    terminal: tuple[int, int] | None,
-) -> None:
-    if terminal is None:
-        _take(reading, ask(TASK, payload, limit_s, server=server))
-        if reading.at:
-            report(reading)
-        return
-    with Terminal() as given:
-        at_terminal = payload | {TERMINAL: given.name, "term": os.environ.get("TERM", "")}
-        asked = ask(TASK, at_terminal, _FOREVER_S, server=server)
-        reading.at = next((message for message in asked if "value" in message), {})
-        if reading.at:
-            report(reading)
-            given.join(asked, *terminal)
-        else:
-            _take(reading, asked)
 
 
 def _take(reading: AtNode, asked: Any) -> None:

@@ -88,7 +88,9 @@ def finding(end: Row) -> str:
     parts: list[str] = []
     bad, worst = end.get("first_bad"), end.get("largest")
     if bad is not None:
-        parts.append(f"First bad node: {_place(bad)}, {bad['text']}{_right_inputs(bad)}.")
+        size = "" if bad.get("on_right_inputs") is None else f"{bad['on_right_inputs']:.2g}"
+        off = f", error {size} on right inputs" if size not in bad["text"] else ""
+        parts.append(f"First bad node: {_place(bad)}, {bad['text']}{off}.")
     elif end.get("relation") in (None, "right", "same", "new", "other") and end["rows"]:
         parts.append("No value is bad by itself.")
     if worst is not None:
@@ -102,11 +104,6 @@ def finding(end: Row) -> str:
     if end.get("stopped"):
         parts.append(f"{end['stopped'][:1].upper()}{end['stopped'][1:]}.")
     return " ".join(parts)
-
-
-def _right_inputs(bad: Row) -> str:
-    size = bad.get("on_right_inputs")
-    return "" if size is None or f"{size:.2g}" in bad["text"] else f", error {size:.2g} on right inputs"
 
 
 def _place(row: Row) -> str:

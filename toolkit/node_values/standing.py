@@ -49,12 +49,12 @@ from ..live.eager import (
     recomputes_random,
     run_graph,
 )
-from ..live.execution import returned
+from ..live.execution import PACKED, as_bytes, returned, tensors_in
 from ..live.rung import Around, Compiled
 from ..live.spec import ReplaySpec, in_force, settings
 from ..live.values import Held, Values, leaves
-from ..numerics import relative_rmse
-from ..numerics.statistics import described, tensors_in
+from ..numerics.measures import relative_rmse
+from ..numerics.statistics import described
 from ..replaying.own_nan import with_own_nan
 from ..rungs import Rung
 from ..rungs import rung as rung_named
@@ -88,7 +88,8 @@ def measure(
         if node.op == "output" or (wanted is not None and name not in wanted) or name in reported:
             return
         reported.add(name)
-        own = given.get(name, []) if node.op in INPUTS else _eager(eager, name)
+        held = [] if node.op in INPUTS else [stored.load().detach() for stored in leaves(_tree(eager, name))]
+        own = given.get(name, held)
         report(_row(index, node, own, _under_rung(node, own, eager, got), tensors_in(truth)))
 
     def hook(node: fx.Node, value: Any) -> Any:
@@ -106,13 +107,8 @@ def measure(
 def _row(
     index: int, node: fx.Node, own: Sequence[torch.Tensor], under: Sequence[torch.Tensor] | str, truth: Sequence[Any]
 ) -> Row:
-    row: Row = {
-        "event": "value",
-        "index": index,
-        "name": node.name,
-        "target": target_of(node),
-        "line": user_frame(node.meta.get("stack_trace") or "")[0],
-    }
+    row: Row = {"event": "value", "index": index, "name": node.name, "target": target_of(node)}
+    row["line"] = user_frame(node.meta.get("stack_trace") or "")[0]
     if isinstance(under, str):
         return row | {"reason": under}
     eager, exact = described(own), described(truth)
@@ -134,16 +130,13 @@ def _numbers(tensors: Sequence[Any]) -> Row:
 def _error(got: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> float | None:
     """The largest relative RMS error among the parts of a value."""
     pairs = [
-        (ours, exact)
-        for ours, exact in zip(got, truth, strict=False)
-        if ours.shape == exact.shape and _plain(ours) and _plain(exact)
+        pair for pair in zip(got, truth, strict=False) if pair[0].shape == pair[1].shape and all(map(_plain, pair))
     ]
-    largest = max((relative_rmse(ours, exact) for ours, exact in pairs), default=None)
-    return None if largest is None else min(largest, LARGEST)
+    return min(max(relative_rmse(*pair) for pair in pairs), LARGEST) if pairs else None
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_quantized
+    return tensor.layout is torch.strided and not tensor.is_quantized and tensor.dtype != PACKED
 
 
 def _under_rung(
@@ -174,18 +167,12 @@ def _tree(eager: Values, name: str) -> Any:
     return eager.trees.get((name, eager.produced.get(name, -1)))
 
 
-def _eager(eager: Values, name: str) -> list[torch.Tensor]:
-    return [stored.load().detach() for stored in leaves(_tree(eager, name))]
-
-
 def _given(case: Live) -> dict[str, list[torch.Tensor]]:
     """The tensors of inputs and attributes by their nodes."""
-    names = [node.name for node in case.gm.graph.nodes if node.op == "placeholder"]
-    tensors = {name: tensors_in(value) for name, value in zip(names, case.inputs, strict=False)}
-    for node in case.gm.graph.nodes:
-        if node.op == "get_attr":
-            tensors[node.name] = tensors_in(attribute(case.gm, str(node.target)))
-    return tensors
+    find = case.gm.graph.find_nodes
+    values = {node.name: value for node, value in zip(find(op="placeholder"), case.inputs, strict=False)}
+    values |= {node.name: attribute(case.gm, str(node.target)) for node in find(op="get_attr")}
+    return {name: tensors_in(value) for name, value in values.items()}
 
 
 def target_of(node: fx.Node) -> str:
@@ -271,7 +258,7 @@ def values_task(payload: dict[str, Any]) -> dict[str, Any]:
             shared = Path(payload["shared"]) if payload.get("shared") else None
             outcome = judge(case, tapped, seed=seed, shared=shared)
             outcome = with_own_nan(outcome, case, saved.saved, asked=False, seed=seed)
-            answer |= {"signature": msgspec.to_builtins(outcome.signature)}
+            answer["signature"] = msgspec.to_builtins(outcome.signature)
             if not tapped.got:
                 return answer
         got = tapped.got
@@ -359,14 +346,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         known = {key: number for key, number in kept.items() if number is not None}
         shown.append({"name": near_name, "values": {"eager": sheet(value)} | other} | known)
     here = next((departure for departure in wrong or () if departure["name"] == name), None)
-    answer = {
-        "target": target_of(node),
-        "inputs": shown[:-1],
-        "value": shown[-1],
-        "wrong": here,
-        "no_reference": lacks,
-        "notes": [*case.notes, *lost],
-    }
+    answer = {"target": target_of(node), "inputs": shown[:-1], "value": shown[-1], "wrong": here}
+    answer |= {"no_reference": lacks, "notes": [*case.notes, *lost]}
     if payload.get(TERMINAL):
         report(answer)
         _prompt(payload, near, seen, {read: got[read] for read in names if read in got} if got is not None else {})
@@ -375,10 +356,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _until(case: Live, name: str) -> Live:
     """The case up to a node, which it returns; the whole for an output."""
-    node = next(candidate for candidate in case.gm.graph.nodes if candidate.name == name)
-    if node.op == "output":
-        return case
-    gm = until(case.gm, name)
+    gm = case.gm if name == case.gm.graph.output_node().name else until(case.gm, name)
     return replace(case, gm=gm, inputs=case.inputs[: len(gm.graph.find_nodes(op="placeholder"))])
 
 
@@ -399,9 +377,7 @@ class _Seen(Mapping[str, Any]):
         self.given = dict(zip((node.name for node in nodes if node.op == "placeholder"), case.inputs, strict=False))
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self.nodes:
-            raise KeyError(name)
-        return self.value(name)
+        return self.value(self.nodes[name].name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.nodes)
@@ -424,9 +400,9 @@ class _Seen(Mapping[str, Any]):
         node = self.nodes.get(name)
         if (name, version) in self.eager.trees:
             return _loaded(self.eager.trees[name, version])
-        if node is not None and node.op in INPUTS:
-            return self.given[name] if node.op == "placeholder" else attribute(self.case.gm, str(node.target))
-        return None
+        if node is not None and node.op == "get_attr":
+            return attribute(self.case.gm, str(node.target))
+        return self.given.get(name)
 
 
 def _loaded(tree: Any) -> Any:
@@ -446,7 +422,7 @@ def sheet(value: Any) -> list[dict[str, Any]]:
     plain = value.layout is torch.strided
     places = itertools.islice(itertools.product(*map(range, value.shape)), FIRST)
     own = value.dequantize() if value.is_quantized else value.detach()
-    dense = own if plain else own.to_dense()
+    dense = as_bytes(own) if plain else own.to_dense()
     form = {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
     form["stride"] = list(value.stride()) if plain else None
     return [form | _numbers([value]) | {"first": [_number(dense[place].item()) for place in places]}]
@@ -465,18 +441,9 @@ def _prompt(payload: Mapping[str, Any], near: Live, seen: _Seen, got: dict[str, 
     node = next(candidate for candidate in near.gm.graph.nodes if candidate.name == name)
     read = {argument.name: seen.as_read(name, argument.name) for argument in node.all_input_nodes}
     inputs = dict(zip(read, clone_inputs(list(read.values())), strict=True))
-    there: dict[str, Any] = {
-        "torch": torch,
-        "fx": fx,
-        "node": node,
-        "gm": near.gm,
-        "graph_inputs": clone_inputs(near.inputs),
-        "inputs": inputs,
-        "value": seen.value(name),
-        "eager": seen,
-    }
-    if got:
-        there["compiled"] = got
+    there: dict[str, Any] = {"torch": torch, "fx": fx, "node": node, "gm": near.gm, "inputs": inputs, "eager": seen}
+    there |= {"graph_inputs": clone_inputs(near.inputs), "value": seen.value(name)}
+    there |= {"compiled": got} if got else {}
     lines = [
         f"At {name} = {node.format_node() or ''}".split(" : ")[0] if node.op == "output" else f"At {_call(node)}",
         "inputs   what it was given, by name        value  what eager makes of it",

@@ -5,27 +5,4 @@ statistics.
 rounding explains, by dtype and length of a reduction; `comparison` judges a rung's outputs by both; `statistics`
 describes the value of every node while the graph runs and keeps none of them. The reference itself is
 `toolkit.judging.baseline`. Nothing here changes a tensor.
-
->>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
-'accuracy'
 """
-
-from __future__ import annotations
-
-from .comparison import compare, output_errors
-from .measures import Difference, output_grains, output_lengths, reduction_length, relative_rmse, tolerance
-from .statistics import NodeStatistics, Streamed, node_statistics
-
-__all__ = [
-    "Difference",
-    "NodeStatistics",
-    "Streamed",
-    "compare",
-    "node_statistics",
-    "output_errors",
-    "output_grains",
-    "output_lengths",
-    "reduction_length",
-    "relative_rmse",
-    "tolerance",
-]

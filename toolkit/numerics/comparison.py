@@ -39,6 +39,7 @@ from typing import Any
 import torch
 
 from ...dumps.wording import counted
+from ..live.execution import as_bytes
 from ..verdicts.outcome import OutputError
 from ..verdicts.signature import Form
 from .measures import (
@@ -83,7 +84,7 @@ def compare(
     """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are
     promised. `noise`: what rounding may do to an output; `rounding`: the outputs of which a difference that it explains
     is returned, too, with that detail, where nothing else differs. `lengths`: the longest reduction behind each output,
-    where known. `grains`: the largest eps on the way to each output (see `reductions`); results beyond them have the
+    where known. `grains`: the largest eps on the way to each output (see `output_grains`); results beyond them have the
     largest of all. `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all).
     `every_size`: strides of dimensions of size 1 count, too.
 
@@ -132,11 +133,9 @@ def output_errors(
             continue
         truth = want if reference is None else reference[index]
         rung, own, *_ = _errors(truth, want, have)
-        apart = distance(have, truth)
+        apart, name = distance(have, truth), names[index] if index < len(names) else ""
         own = None if reference is None else own
-        rows.append(
-            OutputError(names[index] if index < len(names) else "", rung, own, apart.largest, apart.ulp, apart.cosine)
-        )
+        rows.append(OutputError(name, rung, own, apart.largest, apart.ulp, apart.cosine))
     return rows
 
 
@@ -148,9 +147,11 @@ def _metadata(index: int, want: Any, have: Any, strict_stride: bool, every_size:
         if type(want) is type(have) or (isinstance(want, (int, float)) and isinstance(have, (int, float))):
             return None
         return differs("type", type(want).__name__, type(have).__name__)
-    for what in ("shape", "dtype", "device", "layout"):
+    if want.shape != have.shape:
+        return differs("shape", tuple(want.shape), tuple(have.shape))
+    for what in ("dtype", "device", "layout"):
         if getattr(want, what) != getattr(have, what):
-            return differs(what, _plain(getattr(want, what)), _plain(getattr(have, what)))
+            return differs(what, getattr(want, what), getattr(have, what))
     looked_at = torch.Tensor.stride if every_size else significant_strides
     if strict_stride and want.layout == torch.strided and looked_at(want) != looked_at(have):
         return differs("stride", want.stride(), have.stride())
@@ -171,12 +172,9 @@ def _numbers(
         if not isinstance(want, (int, float)) or want == have or want != want:
             return None
         return Difference("accuracy", index, "", 1.0, f"{have}, eager gives {want}")
-    if (
-        not isinstance(have, torch.Tensor)
-        or want.shape != have.shape
-        or not want.numel()
-        or want.layout != torch.strided
-    ):
+    if not isinstance(have, torch.Tensor) or want.shape != have.shape:
+        return None
+    if not want.numel() or want.layout != torch.strided:
         return None
     if not is_float(want):
         return _integers(index, truth, want, have, noise, rounding)
@@ -184,9 +182,8 @@ def _numbers(
     rung, own, wrong, beyond = _errors(exact, want, have, grain)
     allowed = max(tolerance(want.dtype, length), grain if grain > torch.finfo(want.dtype).eps else 0.0)
     limit = NO_REFERENCE * allowed if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + allowed
-    if (rung <= limit and not wrong) or (
-        truth is not None and _explained(noise(index).apart, exact, want, have, limit, grain)
-    ):
+    right = rung <= limit and not wrong
+    if right or (truth is not None and _explained(noise(index).apart, exact, want, have, limit, grain)):
         return _apart(index, exact, want, have, rung, own, allowed) if rounding and truth is not None else None
     against = "eager" if truth is None else f"float64 (eager's own: {own:.2g})"
     text = f"relative error {rung:.2g} to {against}, {wrong} of {counted(want.numel(), 'element')} far off"
@@ -235,20 +232,17 @@ def _explained(
 def _integers(
     index: int, truth: Any, want: torch.Tensor, have: torch.Tensor, noise: Noises, rounding: bool
 ) -> Difference | None:
-    sure = torch.ones_like(want, dtype=torch.bool) if truth is None else truth.to(want.dtype) == want
-    differ = (want != have) & sure
+    of = f"of {counted(want.numel(), 'element')} differ from eager's ({want.dtype})"
+    truth, want, have = as_bytes(truth), as_bytes(want), as_bytes(have)
+    apart = want != have
+    differ = apart if truth is None else apart & (truth.to(want.dtype) == want)
     wrong = int(differ.sum())
     if not wrong or wrong <= noise(index).flips:
-        apart = int((want != have).sum())
-        if not apart or not rounding or truth is None:
+        count = int(apart.sum())
+        if not count or not rounding or truth is None:
             return None
-        text = (
-            f"{apart} of {counted(want.numel(), 'element')} differ from eager's ({want.dtype}), as rounding "
-            "alone decides"
-        )
-        return Difference("accuracy", index, ROUNDING, apart / want.numel(), text)
-    text = f"{wrong} of {counted(want.numel(), 'element')} differ from eager's ({want.dtype})"
-    share = wrong / want.numel()
+        return Difference("accuracy", index, ROUNDING, count / want.numel(), f"{count} {of}, as rounding alone decides")
+    text, share = f"{wrong} {of}", wrong / want.numel()
     form = Form(want.numel(), share, offset=common_offset(want[differ], have[differ]))
     return Difference("accuracy", index, "integers", share, text, form)
 
@@ -286,10 +280,6 @@ def _allowed(r: torch.Tensor, e: torch.Tensor, dtype: torch.dtype, grain: float)
     share = max(per_eps * own_eps, GRAIN_FACTOR * grain if grain > own_eps else 0.0)
     factor = ELEMENT_FACTOR if own < scale else NOISE_FACTOR
     return factor * (e - r).abs().max() + share * (r.abs() + scale)
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, torch.Size) else value
 
 
 LEAST = 4

@@ -25,7 +25,7 @@ from torch import fx
 
 from ...dumps.torchside.node_meta import fake_of
 from ...dumps.wording import counted
-from ..live.execution import leaves
+from ..live.execution import PACKED, leaves
 from ..verdicts.signature import Form
 
 _INT = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -149,12 +149,10 @@ class Difference(NamedTuple):
 
 
 def is_float(value: object) -> bool:
-    """Whether a value is a dense tensor of floating-point or complex numbers."""
-    return (
-        isinstance(value, torch.Tensor)
-        and value.layout == torch.strided
-        and (value.is_floating_point() or value.is_complex())
-    )
+    """Whether a value is a dense tensor of floating-point or complex numbers that can be computed with."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.dtype == PACKED:
+        return False
+    return value.is_floating_point() or value.is_complex()
 
 
 class Noise(NamedTuple):
@@ -184,20 +182,19 @@ def not_finite(
     """
     if not is_float(want) or not is_float(have) or want.shape != have.shape or not have.numel():
         return None
-    finite = torch.isfinite(want)
+    finite, elements = torch.isfinite(want), counted(have.numel(), "element")
     for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
         affected = test(have) & finite
-        at_the_edge = (
-            affected & _overflows(truth, want, noise(index).apart) if name == "inf" and bool(affected.any()) else None
-        )
-        extra = int((affected if at_the_edge is None else affected & ~at_the_edge).sum())
-        if extra:
-            text = f"{extra} of {counted(have.numel(), 'element')} are {name} where eager's are finite"
-            return Difference("nan", index, name, None, text)
-        if at_the_edge is not None and rounding:
-            share = int(at_the_edge.sum()) / have.numel()
-            text = f"{int(at_the_edge.sum())} of {counted(have.numel(), 'element')} overflow, as rounding alone decides"
-            return Difference("accuracy", index, ROUNDING, share, text)
+        count, edge = int(affected.sum()), 0
+        if count and name == "inf":
+            edge = int((affected & _overflows(truth, want, noise(index).apart)).sum())
+        if count > edge:
+            return Difference(
+                "nan", index, name, None, f"{count - edge} of {elements} are {name} where eager's are finite"
+            )
+        if edge and rounding:
+            text = f"{edge} of {elements} overflow, as rounding alone decides"
+            return Difference("accuracy", index, ROUNDING, edge / have.numel(), text)
     if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
         return None
     wanted, got = classes(want), classes(have)
@@ -208,11 +205,10 @@ def not_finite(
         return None
     first = other.flatten().nonzero()[0]
     is_now, was = (_NAMES[int(kinds.flatten()[first])] for kinds in (got, wanted))
-    many = f"{count} of {counted(have.numel(), 'element')}"
     if explained:
-        text = f"{many} are not {was} as in eager (the first is {is_now}), as rounding alone decides"
+        text = f"{count} of {elements} are not {was} as in eager (the first is {is_now}), as rounding alone decides"
         return Difference("accuracy", index, ROUNDING, count / have.numel(), text)
-    text = f"{many} are not {was} as in eager and in float64 (the first is {is_now})"
+    text = f"{count} of {elements} are not {was} as in eager and in float64 (the first is {is_now})"
     return Difference("nan", index, f"no {was.removeprefix('-')}", None, text)
 
 
@@ -227,13 +223,9 @@ def _overflows(truth: Any, want: torch.Tensor, apart: torch.Tensor | None) -> to
 
 def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
     """The difference in zeros whose sign is not eager's, where float64 has eager's."""
-    values = (truth, want, have)
-    if (
-        not all(is_float(tensor) and not tensor.is_complex() for tensor in values)
-        or not want.shape == have.shape == truth.shape
-    ):
+    if not all(is_float(tensor) and not tensor.is_complex() for tensor in (truth, want, have)):
         return None
-    if not want.numel() or want.element_size() == 1:
+    if not want.shape == have.shape == truth.shape or not want.numel() or want.element_size() == 1:
         return None
     zero = (want == 0) & (have == 0) & (truth == 0).to(want.device)
     minus, other, sure = (torch.signbit(tensor) for tensor in (want, have, truth.to(want.device)))
@@ -270,6 +262,9 @@ TOLERANCE: dict[torch.dtype, float] = {
 """Relative RMS error that is never called wrong, whatever the length: about 100 eps for float32 (Inductor's vectorised
 exp, tanh and the like are good to a few ulp, and errors add up over a graph), 4 eps for half precision, where Inductor
 keeps float32 between fused operations."""
+
+PACKED_EPS = 0.5
+"""Of numbers with one bit of mantissa, packed two to a byte."""
 
 LOOSE = 0.25
 """Of a dtype that is not in the table (float8 and narrower)."""
@@ -311,10 +306,10 @@ def summed_in(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if narrow else dtype
 
 
-_REDUCING = frozenset({
-    "sum", "mean", "var", "std", "var_mean", "std_mean", "prod", "cumsum", "cumprod", "logsumexp", "norm",
-    "linalg_vector_norm",
-    "nansum", "nanmean", "logcumsumexp", "trace",
+_CUMULATIVE = frozenset({"cumsum", "cumprod", "logcumsumexp"})
+_REDUCING = _CUMULATIVE | frozenset({
+    "sum", "mean", "var", "std", "var_mean", "std_mean", "prod", "logsumexp", "norm", "linalg_vector_norm", "nansum",
+    "nanmean", "trace",
 })  # fmt: skip
 NORMALISING = frozenset(
     {
@@ -342,7 +337,6 @@ _PRODUCT = frozenset(
 _CONVOLUTION = frozenset(
     {"convolution", "conv1d", "conv2d", "conv3d", "_convolution", "convolution_backward", "conv_transpose2d"}
 )
-_ATTENTION = ("scaled_dot_product",)
 
 
 def reduction_length(node: fx.Node) -> int:
@@ -355,17 +349,14 @@ def reduction_length(node: fx.Node) -> int:
         return _inner(node, name)
     if name in _CONVOLUTION:
         return max((_product(shape[1:]) for shape in shapes if len(shape) > 2), default=1)
-    if any(word in name for word in _ATTENTION):
+    if "scaled_dot_product" in name:
         return max((max(shape[-2:]) for shape in shapes if len(shape) >= 2), default=1)
-    largest = max(_product(shape) for shape in shapes)
-    if name in NORMALISING:
+    if name in NORMALISING or name in _CUMULATIVE:
         return max(max(shape, default=1) for shape in shapes)
     if name not in _REDUCING:
         return 1
     out = max((_product(shape) for shape in shapes_of(node)), default=1)
-    if name.startswith(("cum", "logcum")):
-        return max(max(shape, default=1) for shape in shapes)
-    return max(1, largest // max(1, out))
+    return max(1, max(map(_product, shapes)) // max(1, out))
 
 
 def terms(node: fx.Node) -> int:
@@ -399,7 +390,7 @@ def _on_the_way(gm: fx.GraphModule, own: Callable[[fx.Node], Any], least: Any) -
 
 def _grain(node: fx.Node) -> float:
     dtypes = [tensor.dtype for tensor in _tensors(node) if tensor.is_floating_point() or tensor.is_complex()]
-    return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
+    return max((PACKED_EPS if dtype == PACKED else torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
 
 
 def _inner(node: fx.Node, name: str) -> int:

@@ -21,7 +21,7 @@ import torch
 from torch import fx
 
 from ..live.eager import each_node
-from ..live.execution import leaves
+from ..live.execution import as_bytes, tensors_in
 
 BLOCK = 1 << 20
 
@@ -60,8 +60,9 @@ class Streamed:
         self._finite, self._m2 = 0, 0.0
 
     def add(self, tensor: torch.Tensor) -> None:
-        """Adds the elements of a tensor of any dtype and layout; complex numbers count by their magnitude."""
-        plain = tensor.detach()
+        """Adds the elements of a tensor of any dtype and layout; complex numbers count by their magnitude, packed ones
+        as bytes."""
+        plain = as_bytes(tensor.detach())
         if plain.layout != torch.strided:
             plain = plain.to_dense()
         if plain.is_quantized:
@@ -115,22 +116,9 @@ def node_statistics(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[NodeS
 def _row(node: fx.Node, tensor: torch.Tensor, part: int | None) -> NodeStatistics:
     statistics = described([tensor])
     target = node.op if node.op in ("placeholder", "get_attr") else str(getattr(node.target, "__name__", node.target))
-    return NodeStatistics(
-        node.name,
-        target,
-        part,
-        list(tensor.shape),
-        str(tensor.dtype).removeprefix("torch."),
-        statistics.count,
-        statistics.min,
-        statistics.max,
-        statistics.mean,
-        statistics.std,
-        statistics.nan,
-        statistics.inf,
-        statistics.subnormal,
-        statistics.zeros,
-    )
+    numbers = {name: getattr(statistics, name) for name in NodeStatistics.__struct_fields__[5:]}
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return NodeStatistics(node.name, target, part, list(tensor.shape), dtype, **numbers)
 
 
 def _blocks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -143,8 +131,3 @@ def _blocks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     else:
         for slab in tensor.unbind(0):
             yield from _blocks(slab)
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors in a value: itself, or those of containers, nested ones too."""
-    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]

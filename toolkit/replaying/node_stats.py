@@ -20,7 +20,7 @@ from .replay import DEFAULT_LIMIT_S, How, outcome_of
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-    from ..numerics import NodeStatistics
+    from ..numerics.statistics import NodeStatistics
 
 TASK = f"{__name__}:task"
 COLUMNS = ("node", "shape", "dtype", "min", "max", "mean", "std", "nan", "inf", "subnormal", "zeros")
@@ -61,7 +61,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ..live.case import Case
     from ..live.eager import GraphRunError
     from ..live.spec import in_force, settings
-    from ..numerics import node_statistics
+    from ..numerics.statistics import node_statistics
 
     mark("load")
     case = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])

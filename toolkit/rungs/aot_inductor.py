@@ -19,9 +19,9 @@ from ...dumps.torchside.node_meta import fake_of
 from .. import torch_private as t
 from ..live import gpu_only
 from ..live.entries import is_number, mode_of
+from ..live.execution import tensors_in
 from ..live.rung import CannotRun, Compiled
 from ..live.spec import FULL_STAGES, ReplaySpec
-from ..numerics.statistics import tensors_in
 from .cpp_library import shared_standard_library
 from .inductor import Inductor, flatten_outputs
 

@@ -32,11 +32,10 @@ from ..judging.comparing import noise
 from ..live.case import Case, Live
 from ..live.eager import GraphRunError, Hook, clone_inputs, copy_graph, draws_unrepeatably, is_random, nodes_in
 from ..live.entries import compiling, joint_passes, mode_of, partition, shared_fakes
-from ..live.execution import Attributes, Execution, changed_inputs, execute, result_names
+from ..live.execution import Attributes, Execution, changed_inputs, execute, result_names, tensors_in
 from ..live.spec import FULL_STAGES, in_force, settings
-from ..numerics import Difference, compare, output_grains, output_lengths
-from ..numerics.measures import Noise, is_float
-from ..numerics.statistics import tensors_in
+from ..numerics.comparison import compare
+from ..numerics.measures import Difference, Noise, is_float, output_grains, output_lengths
 from ..rungs.decomposed import RUNG as DECOMPOSED
 from ..rungs.inductor import CUSTOM_PASSES
 from ..verdicts.verdict import KINDS

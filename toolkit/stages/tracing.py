@@ -32,10 +32,9 @@ from ...dumps.torchside.history import leaves_of
 from ...dumps.wording import listed
 from ..live.eager import Hook, run_graph, set_attribute
 from ..live.entries import is_number
-from ..live.execution import Execution, execute, leaves, returned, tangents
+from ..live.execution import Execution, execute, leaves, returned, tangents, tensors_in
 from ..live.spec import FULL_STAGES, ReplaySpec
 from ..node_values.standing import target_of
-from ..numerics.statistics import tensors_in
 
 AGAIN = "__again"
 """Ends the name of a node of the backward that the forward computes, too."""

@@ -135,9 +135,8 @@ def of_record(signature: Signature, record: GraphRecord, *, reduced: bool) -> Id
 
 def of_graph(signature: Signature, saved: SavedGraph) -> Identity:
     """The identity of a failure in a saved graph. Raises GraphdbgError where the graph has to be read and cannot be."""
-    return identity(
-        signature, lambda: _calls(saved.record), reduced=reduced(saved), own=lambda: _own_passes(saved.record)
-    )
+    small = reduced(saved)
+    return identity(signature, lambda: _calls(saved.record), reduced=small, own=lambda: _own_passes(saved.record))
 
 
 def known_id(signature: Signature | None, saved: SavedGraph) -> str:

@@ -175,18 +175,10 @@ def number(value: float | None) -> str:
 
 def row_of(outcome: Outcome, rung: str) -> RungResult:
     """The row that an outcome makes."""
-    row = RungResult(
-        rung,
-        outcome.verdict,
-        seconds=outcome.seconds,
-        peak_bytes=outcome.peak_bytes,
-        signature=outcome.signature,
-        notes=outcome.notes,
-        needed_bytes=outcome.needed_bytes,
-        eager_bytes=outcome.eager_bytes,
-        control_bytes=outcome.control_bytes,
-        signature_id=outcome.signature_id,
-    )
+    row = RungResult(rung)
+    for name in RungResult.__struct_fields__[1:]:
+        if hasattr(outcome, name):
+            setattr(row, name, getattr(outcome, name))
     named = outcome.verdict.where.name if outcome.verdict.where is not None else ""
     about = next((error for error in outcome.errors if error.name == named), None)
     seen = outcome.signature

@@ -141,24 +141,20 @@ def joined(known: Sequence[NodeMismatch], more: Sequence[NodeMismatch]) -> list[
     for finding in more:
         if not finding.from_outside or not before:
             continue
-        tangent = finding.node.startswith("tangents_")
-        wrong = {mismatch.property for mismatch in finding.mismatches}
-        owners = [
-            earlier
-            for earlier in before
-            if earlier.where != finding.where
-            and (
-                wrong & {mismatch.property for mismatch in earlier.mismatches}
-                if tangent
-                else earlier.node == finding.node
-            )
-        ]
+        owners = [earlier for earlier in before if earlier.where != finding.where and _gave(earlier, finding)]
         names = [name for earlier in owners for name in ([earlier.node] if earlier.origin else earlier.under)]
         if names:
             finding.under = list(dict.fromkeys(names))
             for mismatch in finding.mismatches:
                 mismatch.cause, mismatch.why = "inherited", f"from {owners[0].where}"
     return merged([*known, *more])
+
+
+def _gave(earlier: NodeMismatch, finding: NodeMismatch) -> bool:
+    """Whether a later graph can have got its wrong input from there."""
+    if not finding.node.startswith("tangents_"):
+        return earlier.node == finding.node
+    return bool({wrong.property for wrong in finding.mismatches} & {wrong.property for wrong in earlier.mismatches})
 
 
 class MetadataMismatch(AssertionError):
@@ -183,16 +179,11 @@ def text_report(findings: Sequence[NodeMismatch]) -> str:
     """The whole report; "No mismatch." for none."""
     if not findings:
         return "No mismatch: every value is what its metadata says."
-    first = origins(findings)
-    lines = [headline(findings)]
+    lines, told = [headline(findings)], set[int]()
     for origin, rest in folded(findings):
         lines += ["", sentence(origin), *_details(origin, rest)]
-    lost = [
-        finding
-        for finding in findings
-        if not finding.origin and not any(finding.where == of.where and of.name in finding.under for of in first)
-    ]
-    if lost:
+        told |= {id(finding) for finding in (origin, *rest)}
+    if lost := [finding for finding in findings if id(finding) not in told]:
         lines += ["", "Inherited from another graph:", *(f"  {sentence(finding)}" for finding in lost[:SHOWN])]
     return "\n".join(lines)
 
@@ -252,9 +243,7 @@ def next_step(finding: NodeMismatch) -> str:
 
 
 def _details(origin: NodeMismatch, rest: Sequence[NodeMismatch]) -> list[str]:
-    facts = [f"op {origin.op}"]
-    if origin.module:
-        facts.append(f"module {origin.module}")
+    facts = [f"op {origin.op}", *([f"module {origin.module}"] if origin.module else [])]
     traced = [f"{mismatch.property} traced as {mismatch.traced}" for mismatch in origin.own if mismatch.traced]
     lines = ["   " + " · ".join([*facts, *traced])]
     if origin.code:

@@ -119,24 +119,17 @@ def _noted(hook: str, note: Mapping[str, Any]) -> Pass:
 
 
 def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
-    process = (
-        next((candidate for candidate in graph.run.processes if candidate.name == graph.process), None)
-        if graph.run
-        else None
-    )
-    if process is None:
-        return []
-    return [event.fields for event in journal.read(process.path / JOURNAL_FILE).events if event.kind == "note"]
+    paths = [process.path for process in graph.run.processes if process.name == graph.process] if graph.run else []
+    return [
+        event.fields for path in paths[:1] for event in journal.read(path / JOURNAL_FILE).events if event.kind == "note"
+    ]
 
 
 def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     """The verdict that a graph was compiled without passes of the user's that had still to run on it in the run, as the
     notes of a replay say, or without lowerings or a backend of the user's; None where all were applied."""
-    lost = [
-        dropped
-        for dropped in still_to_run(saved)
-        if any(f"inductor.{dropped.hook} is not applied" in note for note in notes)
-    ]
+    text = "\n".join(notes)
+    lost = [dropped for dropped in still_to_run(saved) if f"inductor.{dropped.hook} is not applied" in text]
     if not lost:
         return _without_registered(saved, notes)
     without, how = dropped_words(saved, lost)
@@ -158,11 +151,8 @@ def _without_registered(saved: SavedGraph, notes: Sequence[str]) -> Verdict | No
 
 def still_to_run(saved: SavedGraph) -> list[Pass]:
     """The user's passes that had still to run on a graph when it was recorded."""
-    return [
-        own_pass
-        for own_pass in passes(saved, all=True)
-        if _place(next(stage for stage in HOOKS if own_pass.hook in HOOKS[stage])) > _place(saved.stage)
-    ]
+    stage_of = {hook: stage for stage, hooks in HOOKS.items() for hook in hooks}
+    return [own for own in passes(saved, all=True) if _place(stage_of[own.hook]) > _place(saved.stage)]
 
 
 def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
@@ -192,12 +182,8 @@ def left_out(run: Run) -> tuple[str, str]:
         saved = run.graph(row.id)
         try:
             lost = [known for known in passes(saved, all=True) if known.file]
-            ops = [
-                space
-                for definition in saved.record.definitions
-                if definition.program and not definition.missing
-                for space in definition.spaces
-            ]
+            mine = [known for known in saved.record.definitions if known.program and not known.missing]
+            ops = [space for definition in mine for space in definition.spaces]
         except GraphdbgError:
             continue
         if lost:

@@ -40,7 +40,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 _CPP_ERROR = re.compile(r"\berror: (.*)")
 _ACCUMULATOR = re.compile(r"(?<=tmp_acc)\d+")
 """How the accumulators of a generated kernel are numbered; fewer of them are left in a smaller kernel."""
-_MAX_LINES, _MAX_CHARS = 4, 400
+_MAX_LINES, _MAX_CHARS, _FRAMES = 4, 400, 4
 
 
 _CUDA_ADVICE = re.compile(
@@ -113,17 +113,17 @@ _PLUMBING = frozenset(
 )
 
 
-def library_frames(frames: list[str], keep: int = 4) -> list[str]:
+def library_frames(frames: list[str]) -> list[str]:
     """The frames of torch and triton among `module:function` frames, innermost first, without the plumbing around
     them."""
     inside = [frame for frame in frames if frame.split(".")[0].split(":")[0] in ("torch", "triton", "sympy")]
-    return [frame for frame in inside if frame.split(":")[0] not in _PLUMBING][:keep]
+    return [frame for frame in inside if frame.split(":")[0] not in _PLUMBING][:_FRAMES]
 
 
 _TRACE_LINE = re.compile(r'File "([^"]+)", line \d+ in (\S+)')
 
 
-def faulthandler_frames(output: str, keep: int = 4) -> list[str]:
+def faulthandler_frames(output: str) -> list[str]:
     """`module:function` of a faulthandler trace, innermost first; generated code is `<generated>`."""
     _, marker, trace = output.rpartition("(most recent call first):")
     if not marker:
@@ -131,14 +131,12 @@ def faulthandler_frames(output: str, keep: int = 4) -> list[str]:
     frames = []
     for path, function in _TRACE_LINE.findall(trace):
         parts = path.removesuffix(".py").split("/")
-        for package in ("torch", "triton", "graphdbg"):
-            if package in parts[:-1]:
-                frames.append(".".join(parts[parts.index(package) :]).removesuffix(".__init__") + f":{function}")
-                break
+        if package := next((name for name in ("torch", "triton", "graphdbg") if name in parts[:-1]), ""):
+            frames.append(".".join(parts[parts.index(package) :]).removesuffix(".__init__") + f":{function}")
         else:
             generated = re.fullmatch(r"c[a-z2-7]{50,}", parts[-1]) is not None or path.startswith("<")
             frames.append(f"{'<generated>' if generated else parts[-1]}:{function}")
-    return frames[:keep]
+    return frames[:_FRAMES]
 
 
 SURE, STILL = 100.0, 3.0
@@ -272,12 +270,9 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.detail:
             named = f"{named} ({self.detail})" if named else self.detail
         first = ((self.raw or self.message).strip().splitlines() or [""])[0]
-        if (
-            self.kind == "accuracy"
-            and self.size is not None
-            and (error_text := f"relative error {self.size:.2g}") not in first
-        ):
-            named = f"{named} {error_text}".strip()
+        size = f"relative error {self.size:.2g}" if self.kind == "accuracy" and self.size is not None else ""
+        if size not in first:
+            named = f"{named} {size}".strip()
         parts += [part for part in (named, first) if part]
         return ": ".join(parts)
 
@@ -296,9 +291,8 @@ def from_exception(error: BaseException, stage: str) -> Signature:
     if _is(inner, "CppCompileError"):
         text = cpp_error(str(getattr(inner, "output", "") or inner))
         return Signature("crash", stage, name, text, detail=detail or "C++", raw=text)
-    return Signature(
-        "crash", stage, name, message(str(inner)), tuple(frames), detail, raw=without_advice(str(inner))[:1000]
-    )
+    raw = without_advice(str(inner))[:1000]
+    return Signature("crash", stage, name, message(str(inner)), tuple(frames), detail, raw=raw)
 
 
 def from_answer(answer: Answer) -> Signature | None:
@@ -309,9 +303,8 @@ def from_answer(answer: Answer) -> Signature | None:
         return None if signature is None else msgspec.convert(signature, Signature)
     frames = tuple(faulthandler_frames(answer.output))
     if answer.status == "signal":
-        return Signature(
-            "signal", answer.stage, frames=frames, detail=answer.signal, message=_abort_text(answer.output)
-        )
+        text = _abort_text(answer.output)
+        return Signature("signal", answer.stage, frames=frames, detail=answer.signal, message=text)
     if answer.status == "timeout":
         return Signature("hang", answer.stage, frames=frames, size=round(answer.seconds, 1))
     if answer.status == "memory":
@@ -345,7 +338,5 @@ def inside(error: BaseException) -> BaseException | None:
 
 def _abort_text(output: str) -> str:
     """The line that a C++ abort leaves ("terminate called ...", a failed assertion), normalised."""
-    for line in output.splitlines():
-        if "what():" in line or "Assertion" in line or "double free" in line or "corrupt" in line:
-            return message(line)
-    return ""
+    signs = ("what():", "Assertion", "double free", "corrupt")
+    return next((message(line) for line in output.splitlines() if any(sign in line for sign in signs)), "")

@@ -47,12 +47,10 @@ def with_trust_for(saved: SavedGraph, command: str) -> str:
     """The command with `--trust`, where that brings back what the graph needs of its own program; else "" (there is
     none)."""
     try:
-        definitions = saved.record.definitions
+        mine = any(definition.program and not definition.missing for definition in saved.record.definitions)
     except GraphdbgError:
         return ""
-    return (
-        f"{command} --trust" if any(definition.program and not definition.missing for definition in definitions) else ""
-    )
+    return f"{command} --trust" if mine else ""
 
 
 def remember(imports: Sequence[str]) -> None:
@@ -68,31 +66,27 @@ def with_flags(command: str, imports: Sequence[str] = ()) -> str:
     takes = _TAKES.get(words[1], ()) if len(words) > 1 and words[0] == "graphdbg" else ()
     context = click.get_current_context(silent=True)
     typed = () if context is None else with_trust(context.meta.get(_IMPORTS, ()), bool(context.params.get("trust")))
-    known = tuple(dict.fromkeys((*typed, *imports)))
-    more = option_words(known) if takes else []
+    modules = option_words(tuple(dict.fromkeys((*typed, *imports)))) if takes else []
+    flags = [modules[at : at + 2] for at in range(0, len(modules), 2)]  # --trust, the last, has no value
     whole = len(words) > 2 and is_run(Path(words[2]))  # --symptom is for no graph, and no program
     for name in takes[len(_RUNS) :]:
         if name == "symptom" and not whole:
             continue
         if context is not None and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             value = context.params[name]
-            theirs = not isinstance(value, bool) and (words[1] == "minify" or not str(value).startswith("cmd:"))
-            more += [f"--{name}", str(value)] if theirs else []
-    pairs = [more[at : at + (1 if word == "--trust" else 2)] for at, word in enumerate(more) if word.startswith("--")]
-    new = [
-        word
-        for pair in pairs
-        if not (pair[0] in words and (len(pair) == 1 or pair[1] in words or pair[0] != "--import"))
-        for word in pair
-    ]
+            if not isinstance(value, bool) and (words[1] == "minify" or not str(value).startswith("cmd:")):
+                flags.append([f"--{name}", str(value)])
+    named = [flag if flag[0] == "--import" else flag[:1] for flag in flags]  # by which a flag is there already
+    new = [word for flag, by in zip(flags, named, strict=True) if not set(by) <= set(words) for word in flag]
     front, dashes, program = command.partition(" -- ")
     return " ".join([front, *([shlex.join(new)] if new else [])]) + dashes + program
 
 
 Word = Literal["ok", "fails", "rounding", "nondeterministic", "cannot_tell"]
 Kind = Literal[
-    "crash", "signal", "wrong_numbers", "nan", "metadata", "missing_error", "hang", "memory", "slow_compile", "slow"
+    "crash", "signal", "hang", "memory", "nan", "wrong_numbers", "metadata", "missing_error", "slow_compile", "slow"
 ]
+"""What to look at first stands before the rest."""
 Fault = Literal["compiler", "custom_pass", "custom_op", "model"]
 Layer = Literal["dynamo", "aot_autograd", "decomposition", "inductor", "triton", "cudagraphs", "aot_inductor"]
 
@@ -222,25 +216,18 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     def flat(self, *, row: bool = False) -> dict[str, Any]:
         """Every field as a plain value, to stand in a JSON object among others; a `row` that was left out is
         "skipped"."""
-        fields = self.plain()
-        return (
-            fields | ({"skipped": self.skipped} if row else {}) | ({"verdict": SKIPPED} if row and self.skipped else {})
-        )
+        skipped = {"skipped": self.skipped, **({"verdict": SKIPPED} if self.skipped else {})}
+        return self.plain() | (skipped if row else {})
 
 
 OK = Verdict("ok")
 _UNDECIDED = ("cannot_tell", "nondeterministic")
-_WORST = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
+WORST = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict on several: the one to look at first; without any, that nothing was judged."""
-    return min(verdicts, key=lambda verdict: _WORST.index(verdict.verdict), default=cannot_tell("nothing was judged"))
-
-
-def exit_code(verdicts: Iterable[Verdict]) -> int:
-    """The exit code of several verdicts: 1 wins over 4, and 4 over 0."""
-    return worst(verdicts).exit_code
+    return min(verdicts, key=lambda verdict: WORST.index(verdict.verdict), default=cannot_tell("nothing was judged"))
 
 
 def read(plain: Any) -> Verdict | None:
@@ -259,9 +246,8 @@ def judged(
     text."""
     reason = reason or signature.text()
     if signature.undecided:
-        return Verdict(
-            "nondeterministic" if signature.kind == "nondeterministic" else "cannot_tell", reason=reason, where=where
-        )
+        word: Word = "nondeterministic" if signature.kind == "nondeterministic" else "cannot_tell"
+        return Verdict(word, reason=reason, where=where)
     if (signature.kind, signature.detail) == ("accuracy", "rounding"):
         return Verdict("rounding", reason=reason, where=where, detail=signature.detail)
     return fails(KINDS.get(signature.kind), rung, reason, where, detail or signature.detail)

@@ -13,32 +13,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from ...dumps.wording import counted, size_text
+from ...dumps.wording import counted, listed, size_text
 from .signature import Signature
-from .verdict import KINDS, NO_REFERENCE, WHOLE, Fault, Verdict
+from .verdict import KINDS, NO_REFERENCE, WHOLE, WORST, Fault, Kind, Verdict
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
 
 Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
 
-_KINDS = (
-    "crash",
-    "signal",
-    "hang",
-    "memory",
-    "nan",
-    "wrong_numbers",
-    "metadata",
-    "missing_error",
-    "slow_compile",
-    "slow",
-    None,
-)
-"""The kinds of failures, what to look at first before the rest."""
-
+_KINDS = (*get_args(Kind), None)
 _WORDS = {"nan": "NaN", "cannot_tell": "cannot tell", "slow_compile": "slow to compile"}
 """A verdict's word or its kind -> how it is said, where that is another than its name with blanks."""
 
@@ -205,8 +191,7 @@ def _said(name: str) -> str:
 
 def rank(record: Verdict) -> tuple[int, int]:
     """Failures first, crashes before wrong numbers; then what cannot be judged, then what is right."""
-    order = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
-    return order.index(record.verdict) + record.skipped * len(order), _KINDS.index(record.kind)
+    return WORST.index(record.verdict) + record.skipped * len(WORST), _KINDS.index(record.kind)
 
 
 def first_line(record: Verdict, count: int = 1, of: int = 1) -> str:
@@ -344,11 +329,9 @@ def whose_nan(rung: str, names: Sequence[str], eager: Sequence[str]) -> str:
     """Whose NaN it is that the results `names` of a rung hold, in words: the model's own where eager gives it too, else
     the compiled graph's; empty when there is none. A NaN that eager has as well is no failure of the compiler.
     """
-    if not names and not eager:
-        return ""
     if not names:
-        return f"eager gives NaN in {_names(eager)}; {rung} does not"
-    text = f"NaN in {_names(names)}"
+        return f"eager gives NaN in {listed(eager, _SHOWN_NAMES)}; {rung} does not" if eager else ""
+    text = f"NaN in {listed(names, _SHOWN_NAMES)}"
     if rung == "eager":
         return f"{text}: the fault is in the model"
     alone = [name for name in names if name not in eager]
@@ -356,12 +339,7 @@ def whose_nan(rung: str, names: Sequence[str], eager: Sequence[str]) -> str:
         return f"{text}; eager gives NaN too, so the compiler is not at fault"
     if not eager:
         return f"{text}; only the compiled graph gives NaN, eager does not"
-    return f"{text}; only the compiled graph gives NaN in {_names(alone)}"
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    return ", ".join(names[:_SHOWN_NAMES]) + more
+    return f"{text}; only the compiled graph gives NaN in {listed(alone, _SHOWN_NAMES)}"
 
 
 def headline(record: Verdict) -> str:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdbg.toolkit.blame.bisect_narrowing import last_needed, single
+from graphdbg.toolkit.blame.bisect_narrowing import last_needed, narrow, single
 from graphdbg.toolkit.blame.bisect_records import Bisection, Effect, Subsystem
 from graphdbg.toolkit.blame.bisect_words import conclude
 
@@ -79,3 +79,7 @@ def test_what_the_failure_stays_without() -> None:
         "No pass, lowering or setting explains it: the failure stays without any one of these: "
         "the run's own settings, pre grad passes; nor does it go away without all kinds of passes at once."
     )
+
+
+def test_nothing_is_narrowed_where_nothing_was_applied() -> None:
+    assert narrow(cast(Any, SimpleNamespace(log=[])), ["decomposition"]) == []

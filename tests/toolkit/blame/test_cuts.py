@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from graphdbg.toolkit.blame.node_asking import Narrowing, Spent
+from graphdbg.toolkit.blame import node_asking
+from graphdbg.toolkit.blame.bisect_records import Clock
+from graphdbg.toolkit.blame.node_asking import Narrowing, NodeBlame, Spent
 
 
 class Chain:
@@ -80,3 +85,14 @@ def test_what_was_found_stands_when_compiles_run_out() -> None:
     assert not narrowing.run()
     assert 77 in narrowing.window
     assert len(narrowing.window) < 512
+
+
+def test_a_graph_is_judged_whatever_related_graphs_have_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(node_asking, "ask", lambda *_, **__: SimpleNamespace(end=lambda: "answer"))
+    saved = SimpleNamespace(id="0_0/dynamo", record=SimpleNamespace(graph=SimpleNamespace(nodes=[])))
+    how = SimpleNamespace(payload=lambda saved: {}, limit_s=1.0)
+    facts = {"rung": "inductor", "check": "auto", "how": how, "server": None, "narrate": print, "clock": Clock()}
+    blame = NodeBlame(cast(Any, saved), cast(Any, SimpleNamespace(**facts)), tmp_path, spent=99)
+    assert cast(Any, blame.compile("the whole graph", "whole", {})) == "answer"
+    with pytest.raises(Spent):
+        blame.compile("a part", "part", {})

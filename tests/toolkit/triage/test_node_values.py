@@ -115,6 +115,7 @@ def test_a_failure_that_goes_away_with_the_outputs_marks_no_node(tmp_path: Path,
     assert (seen.end["relation"], seen.end["first_bad"], seen.end["wrong"], seen.bad) == ("gone", None, [], [])
     assert not seen.marked
     assert seen.end["next"][0].startswith("graphdbg bisect ")
+    assert seen.end["next"][0].endswith(" --by node --import planted_pair")
     assert "with them the graph does not fail" in seen.sentence()
 
 
