@@ -45,7 +45,7 @@ def source_of(name: str) -> OpSource | None:
         return None
     from ...toolkit import torch_private as t
 
-    function = getattr(t.custom_ops.get(name), "_init_fn", None)
+    function: Any = getattr(t.custom_ops.get(name), "_init_fn", None)
     try:
         text = inspect.getsource(cast("Any", inspect.getmodule(function)))
     except (OSError, TypeError):

@@ -51,11 +51,10 @@ open("answer", "w").write(json.dumps(codes))
 """
 
 
-@dataclass(frozen=True)
-class Verification:
-    """All runs of one program."""
+class _Runs:
+    """Runs of one program."""
 
-    trials: tuple[Trial, ...]
+    trials: Sequence[Trial]
 
     @property
     def shown(self) -> int:
@@ -74,21 +73,24 @@ class Verification:
         return (chosen or self.trials[0]).output if self.trials else ""
 
 
-def answer_of(code: str, *arguments: str, **how: Any) -> Any:
-    """The JSON that a few lines of Python, run in such a process, left in the file "answer"; None where they died."""
+@dataclass(frozen=True)
+class Verification(_Runs):
+    """All runs of one program."""
+
+    trials: Sequence[Trial]
+
+
+def answer_of(python: str, code: str, *arguments: str, **how: Any) -> tuple[Any, Trial]:
+    """The JSON that a few lines of Python, run in such a process, left in the file "answer", None where they died; and
+    the run."""
     answers: list[Any] = []
 
     def read(cwd: Path) -> None:
         answer = cwd / "answer"
-        answers.extend([json.loads(answer.read_text())] if answer.exists() else [])
+        answers.extend([json.loads(answer.read_text(encoding="utf-8"))] if answer.exists() else [None])
 
-    run_command([sys.executable, "-c", code, *arguments], limit_s=ANSWER_S, after=read, **how)
-    return answers[0] if answers else None
-
-
-def verify(program: Path, times: int = 3, **how: Any) -> Verification:
-    """Runs the program `times` times. `how`: arguments of `run_once`."""
-    return Verification(tuple(run_many(program, times, **how)))
+    trial = run_command([python, "-c", code, *arguments], limit_s=ANSWER_S, after=read, **how)
+    return answers[0], trial
 
 
 def probe(program: Path, **how: Any) -> dict[str, int]:
@@ -98,7 +100,7 @@ def probe(program: Path, **how: Any) -> dict[str, int]:
     Only for one that enters through plain `torch.compile`: one that enters behind AOTAutograd has its layer by
     construction.
     """
-    return answer_of(_PROBE, str(program.resolve()), *BACKENDS, **how) or {}
+    return answer_of(sys.executable, _PROBE, str(program.resolve()), *BACKENDS, **how)[0] or {}
 
 
 def earliest(codes: Mapping[str, int]) -> str:
@@ -160,7 +162,7 @@ class TorchThere:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Shown(_Runs):
     """What a program showed. `flaky`: the failure was recorded in only a share of the runs."""
 
     program: Path
@@ -169,15 +171,10 @@ class Shown:
     flaky: bool = False
 
     @property
-    def count(self) -> int:
-        """How many runs showed the failure."""
-        return sum(trial.code == BUG for trial in self.trials)
-
-    @property
     def says(self) -> Literal["shows", "passes", "none"]:
         """Whether it shows the failure, as often as the case does; "none" where that cannot be decided."""
         codes = [trial.code for trial in self.trials]
-        if codes and (self.count == len(codes) or (self.flaky and self.count)):
+        if codes and (self.shown == len(codes) or (self.flaky and self.shown)):
             return "shows"
         return "passes" if GONE in codes else "none"
 
@@ -186,23 +183,15 @@ class Shown:
         """0: it fails, 1: it does not, 4: that cannot be decided."""
         return {"shows": 0, "passes": 1, "none": 4}[self.says]
 
-    @property
-    def output(self) -> str:
-        """What a run that showed it printed, else the first one."""
-        return next(
-            (trial.output for trial in self.trials if trial.code == BUG), self.trials[0].output if self.trials else ""
-        )
-
     def sentence(self) -> str:
         """The sentence for people."""
         where = f"torch {self.torch.version} of {self.torch.python}"
         if self.torch.problem:
             return f"{self.program}: it cannot be determined, {self.torch.python}: {self.torch.problem}"
-        times = counted(len(self.trials), "fresh process")
         if self.says == "none":
             how = ", ".join(_ending(trial.code) for trial in self.trials)
             return f"{self.program}: it cannot be determined under {where} (its runs ended with {how})"
-        return f"{self.program}: the failure shows in {self.count} of {times} under {where}"
+        return f"{self.program}: the failure shows in {self.rate} under {where}"
 
     def plain(self) -> dict[str, Any]:
         """The fields for --json."""
@@ -211,7 +200,7 @@ class Shown:
             "repro_path": str(self.program),
             "python": self.torch.python,
             "torch": self.torch.version or None,
-            "shown": self.count,
+            "shown": self.shown,
             "times": len(self.trials),
             "codes": [trial.code for trial in self.trials],
             "reason": self.sentence(),
@@ -240,17 +229,10 @@ def torch_of(python: str, program: Path) -> TorchThere:
         spec = find_spec("torch")
         folder = Path(spec.origin).parent if spec is not None and spec.origin else None
         return TorchThere(python, package_version("torch") or "", folder, "" if folder else "it has no torch")
-    answers: list[dict[str, str]] = []
-
-    def read(cwd: Path) -> None:
-        answer = cwd / "answer"
-        answers.extend([json.loads(answer.read_text(encoding="utf-8"))] if answer.is_file() else [])
-
-    trial = run_command([python, "-c", _UNDER_PROBE, str(program.resolve())], limit_s=ANSWER_S, after=read)
-    if not answers:
+    there, trial = answer_of(python, _UNDER_PROBE, str(program.resolve()))
+    if there is None:
         last = (trial.output.strip().splitlines() or [_ending(trial.code)])[-1]
         return TorchThere(python, problem=f"it does not run as a Python: {last}")
-    (there,) = answers
     return TorchThere(python, there["version"], Path(there["file"]).parent if there["file"] else None, there["problem"])
 
 
