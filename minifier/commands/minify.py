@@ -339,8 +339,7 @@ def _nothing(error: NothingToReduceError, as_json: bool) -> int:
 def _report(result: Minified, out: Path, options: MinifyOptions, bare: ForkServer | None) -> Report | None:
     """repro.py and issue.md beside the case; what keeps them from being written is said."""
     from ...dumps.store import load_graph
-    from ..report.bundle import emit_report
-    from ..report.by_command import write_report
+    from ..report.bundle import emit_report, write_report
 
     assert result.path is not None and result.signature is not None
     if options.command is not None:

@@ -85,10 +85,7 @@ def write_test_of(
     verdict: Verdict | None,
 ) -> Written:
     """Writes the test from the repro beside a case; where there is none of ours, a repro is written first."""
-    failure, path = (
-        of_record(signature, saved.record, reduced=original is not None),
-        homes_of(imports) if imports else [],
-    )
+    failure, path = of_record(signature, saved.record, reduced=original is not None), homes_of(imports)
     remark = f"{happens(signature.kind, signature.detail)}; made by graphdbg {__version__}."
     beside = saved.path.parent / "repro.py"
     if saved.path.name == "case" and beside.is_file() and written.here(beside):

@@ -2,7 +2,8 @@
 as an issue.
 
 Also: packs `artifacts.zip`: repro, issue text, the case, generated code and the journal lines of the graph, all texts
-redacted.
+redacted. And the report of a case that the user's command decides on: a repro.py that runs the command on case/; no
+rung is involved, so no program in plain torch is searched for.
 
 Everything is decided by running programs in fresh processes (`verify`). Nothing is overwritten, and nothing claimed
 that was not seen: a program that does not fail is written with those words in the issue.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import builtins
 import io
 import re
+import shutil
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -209,10 +211,8 @@ def emit_report(
     file exists.
     """
     names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
-    taken = [name for name in names if (out / name).exists()]
-    if taken:
-        raise ExistsAlreadyError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
-    given, imports = TRUST in imports, without_trust(imports) if imports else ()
+    _refuse_taken(out, names)
+    given, imports = TRUST in imports, without_trust(imports)
     with trust.granted() if given else nullcontext():
         record, inputs, read = inert.record(saved.record), saved.inputs_record, saved.kept
         needed = _checked(record, imports, str(saved.path / GRAPH_FILE)) if imports or not trusted else False
@@ -232,7 +232,7 @@ def emit_report(
         signature,
         rung,
         made=f"{_made(report.nodes, before)} Signature {failure.id}.",
-        imports=tuple(imports),
+        imports=imports,
         needs_imports=needed,
         trust=given,
         ours=trust.trusted(saved.path),
@@ -321,3 +321,80 @@ def _made(nodes: int, before: int | None) -> str:
             f"{counted(nodes, 'node')}."
         )
     return f"Reduced by graphdbg {__version__} from {before} to {counted(nodes, 'node')}."
+
+
+def _refuse_taken(out: Path, names: Sequence[str]) -> None:
+    if taken := [name for name in names if (out / name).exists()]:
+        raise ExistsAlreadyError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
+
+
+COMMAND_PROGRAM = '''"""Runs the command that found this failure on the case beside it, case/. Made by graphdbg.
+Signature {which}.
+
+Exit code 1 while the command ends as it did ({ending}), 0 when it ends with 0, 2 else (with --git-bisect 125).
+With --without-fault it is 2: only the command knows what the fault is.
+The command is run where you are; case/graph.py is the graph as a program, case/graph.json and case/tensors/ are what
+graphdbg.load_graph reads.
+"""
+
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+
+COMMAND = {command!r}
+ENDING = {ending!r}
+
+UNSURE = 125 if "--git-bisect" in sys.argv else 2
+if "--without-fault" in sys.argv:
+    print("cannot tell: only the command knows what the fault is")
+    sys.exit(UNSURE)
+case = pathlib.Path(__file__).resolve().parent / "case"
+command = COMMAND.replace("{{case}}", shlex.quote(str(case)))
+print("$", command, flush=True)
+code = subprocess.run(command, shell=True).returncode
+number = -code if code < 0 else code - 128
+found = f"signal {{signal.Signals(number).name}}" if number in set(signal.Signals) else f"exit code {{code}}"
+print(found)
+sys.exit(1 if found == ENDING else 0 if code == 0 else UNSURE)
+'''
+
+
+def write_report(
+    saved: SavedGraph, out: Path, command: str, signature: Signature, *, shown: int = 0, times: int = 0
+) -> issue.Report:
+    """Writes OUT/repro.py and OUT/issue.md, and a copy of the case as OUT/case where it lies elsewhere.
+
+    `shown` of `times` runs of the command on the case failed. Raises UsageError where one of them exists.
+    """
+    _refuse_taken(out, ("repro.py", "issue.md"))
+    out.mkdir(parents=True, exist_ok=True)
+    if (out / "case").resolve() != saved.path.resolve():
+        shutil.copytree(saved.path, out / "case")
+    known = casefile.read(saved.path)
+    ending = signature.detail or signature.kind
+    report = issue.Report(out, out / "issue.md", out / "repro.py", entry=command, shown=shown, times=times)
+    report.flaky = bool(known and known.rate and known.rate.flaky)
+    report.verdict = (known.record if known else None) or Verdict("fails", reason=f"the command: {ending}")
+    report.nodes = node_count(saved.record.graph)
+    report.original_nodes = known.original.nodes if known and known.original else None
+    report.signature_id = of_record(signature, saved.record, reduced=report.original_nodes is not None).id
+    program = COMMAND_PROGRAM.format(command=command, ending=ending, which=report.signature_id)
+    write_file(out / "repro.py", program.encode())
+    written.remember(out / "repro.py")
+    facts = issue.IssueFacts(
+        report,
+        saved.record,
+        known,
+        Verdict("fails", reason=report.verdict.reason),
+        title=f"{issue.one_line(command, 60)}: {ending}",
+        symptom=f"`{command}` ends with {ending} on the case in case/ (graph.py there is its text).",
+        layer="as the command says",
+        stage=saved.record.stage,
+        entry="the command",
+        log=signature.raw,
+        versions=environment.versions_text(),
+    )
+    write_file(report.issue, issue.render(facts, Redactor()).encode())
+    return report

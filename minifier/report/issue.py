@@ -472,7 +472,7 @@ class Preview:
 
     def sentences(self) -> list[str]:
         """What will be shared, what was replaced, what the archive holds, how sure it is."""
-        files = list(dict.fromkeys(match["file"] for line in self.source_lines if (match := _PLACE.match(line))))
+        files = _files(self.source_lines)
         operations = dict.fromkeys(_OPERATION.findall("".join(_GRAPH.findall(self.repro)) or self.repro))
         parts = [
             f"{counted(len(self.source_lines), 'source line')} of {counted(len(files), 'file')}"
@@ -485,9 +485,7 @@ class Preview:
         parts.append(f"the shapes of the inputs{values}")
         parts.append("versions of this machine, by allow-list")
         lines = [f"what will be shared: {', '.join(parts)}"]
-        total = sum(self.replaced.values())
-        kinds = ", ".join(counted(count, kind) for kind, count in sorted(self.replaced.items()))
-        lines.append(f"{counted(total, 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""))
+        lines.append(_replaced(self.replaced))
         if self.leaks:
             lines.append(f"STILL THERE, look at it: {', '.join(self.leaks[:4])}")
         else:
@@ -516,26 +514,29 @@ def ahead(graph: str) -> list[str]:
     saved = resolve_graph(graph)
     record, redactor = saved.record, Redactor(secrets=secrets_of(saved.run))
     lines = [redactor.text(line) for line in user_lines(record)]
-    files = list(dict.fromkeys(match["file"] for line in lines if (match := _PLACE.match(line))))
+    files = _files(lines)
     operations = dict.fromkeys(node.target for node in record.graph.nodes if node.op.startswith("call_"))
     replaced = Counter(MARKERS[marker] for line in lines for marker in _MARKER.findall(line))
-    kinds = ", ".join(counted(count, kind) for kind, count in sorted(replaced.items()))
     named = f" ({', '.join(files[:4])})" if files else ""
     inputs = saved.inputs_record
     kept = sum(item.stored is not None for item in inputs.inputs) if inputs else 0
     return [
         f"what would be shared: {counted(len(lines), 'source line')} of {counted(len(files), 'file')}{named}, "
         f"{counted(len(operations), 'operation')}, the shapes of the inputs, versions of this machine, by allow-list",
-        f"{counted(sum(replaced.values()), 'path or name', 'paths or names')} replaced"
-        + (f": {kinds}" if kinds else ""),
+        _replaced(replaced),
         f"{counted(kept, 'input')} with recorded values, which go along where the failure needs them",
         *lines,
     ]
 
 
-def warning() -> str:
-    """The warning to read before it is published."""
-    return PRIVACY
+def _files(lines: Iterable[str]) -> list[str]:
+    """The files of source lines, each once."""
+    return list(dict.fromkeys(match["file"] for line in lines if (match := _PLACE.match(line))))
+
+
+def _replaced(replaced: Counter[str]) -> str:
+    kinds = ", ".join(counted(count, kind) for kind, count in sorted(replaced.items()))
+    return f"{counted(replaced.total(), 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else "")
 
 
 def free_folder(cwd: Path) -> str:

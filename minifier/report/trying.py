@@ -124,8 +124,8 @@ def asking(
     """How programs of the case are run, `times` times once one shows it. `bare`: where they begin; started here where
     there is none."""
     with beginning(saved, case.trust) if bare is None else contextlib.nullcontext(bare) as begin:
-        path = homes_of(case.imports) if case.imports else []
-        how = {"seed": toolchain_seed(), "path": path, "bare": begin, "wall": wall_for(saved, case.trust)}
+        seed, wall = toolchain_seed(), wall_for(saved, case.trust)
+        how = {"seed": seed, "path": homes_of(case.imports), "bare": begin, "wall": wall}
         yield ReportRuns(saved, times, redactor, narrate, how, environment.versions_text())
 
 
