@@ -256,9 +256,11 @@ def minifier(
     """
     if max_granularity is not None and (max_granularity < 1 or max_granularity & (max_granularity - 1)):
         raise BadValueError(f"max_granularity is {max_granularity}", "it must be a power of two")
-    if offload_to_disk and save_dir is None:
-        raise CommandLineError("offload_to_disk needs a save_dir")
-    with TemporaryDirectory(prefix="values-", dir=_folder(save_dir) if offload_to_disk else None) as folder:
+    if offload_to_disk:
+        if save_dir is None:
+            raise CommandLineError("offload_to_disk needs a save_dir")
+        Path(save_dir).mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="values-", dir=save_dir if offload_to_disk else None) as folder:
         spill = Path(folder) if offload_to_disk and not skip_offload else None
         problem = FxProblem.of(fail_f, list(inps), module_fails, spill)
         whole, given = problem.original()
@@ -284,12 +286,6 @@ def minifier(
     for note in result.notes:
         say(note)
     return smaller, fewer
-
-
-def _folder(save_dir: str | None) -> Path:
-    folder = Path(save_dir or ".")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 __all__ = ["dump_state", "minifier"]

@@ -519,7 +519,9 @@ class Engine:
             self.budget.check(self.queries)
             raise Stopped("the budget ended")
         if not self._inspecting:
-            self._watch_monotony(candidate, self._answers[candidate])
+            doubted = self._monotony.learn(candidate, self._answers[candidate].verdict)
+            if doubted is not None:
+                self.monotone, self._doubted = False, doubted
 
     def _look_into_doubt(self) -> None:
         """Asks a pass that contradicts a failure again. Raises FlakyError where it fails now."""
@@ -568,8 +570,3 @@ class Engine:
     def _purpose(self) -> str:
         """What is asked now is for."""
         return "explanation" if self._inspecting else "search"
-
-    def _watch_monotony(self, candidate: Candidate, answer: Answer) -> None:
-        doubted = self._monotony.learn(candidate, answer.verdict)
-        if doubted is not None:
-            self.monotone, self._doubted = False, doubted

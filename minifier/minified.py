@@ -38,6 +38,13 @@ class Other:
     nodes: int
     failure: Any = None
 
+    def add(self, other: Other) -> None:
+        """Takes in what was seen of the same failure elsewhere."""
+        self.count += other.count
+        if other.nodes < self.nodes:
+            self.signature, self.candidate, self.nodes = other.signature, other.candidate, other.nodes
+            self.failure = other.failure
+
 
 @dataclass
 class Result:
@@ -73,13 +80,9 @@ class Others:
 
     def note(self, candidate: Candidate, answer: Answer) -> None:
         """Counts one; the smallest candidate of each signature is kept."""
-        other = self._known.get(answer.signature)
-        if other is None:
-            self._known[answer.signature] = Other(answer.signature, 1, candidate, answer.nodes, answer.failure)
-            return
-        other.count += 1
-        if answer.nodes < other.nodes:
-            other.candidate, other.nodes, other.failure = candidate, answer.nodes, answer.failure
+        new = Other(answer.signature, 1, candidate, answer.nodes, answer.failure)
+        if (known := self._known.setdefault(answer.signature, new)) is not new:
+            known.add(new)
 
     def listed(self) -> list[Other]:
         """Those seen most often first."""

@@ -187,17 +187,17 @@ class Results:
             return
         for number, other in enumerate(merged, 1):
             minified.also.append(self._write_other(number, other, minified.notes))
-        if best is None:
-            return
-        passing = parts(engine, best)
-        minified.parts = [{**asdict(part), "name": self.subject.name(part.atom)} for part in passing]
-        minified.unneeded = unneeded(best.edits)
-        if needs is not None:
-            minified.needs = needs.told(engine, [(part, self.subject.about(part.atom)["nodes"]) for part in passing])
-            minified.verdict = blamed(minified.verdict, minified.needs, self.case)
-        if (near := neighbour(engine, best)) is not None:
-            renaming = [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL]
-            self._write_passing(near, minified, needs, renaming)
+        if best is not None:
+            passing = parts(engine, best)
+            minified.parts = [{**asdict(part), "name": self.subject.name(part.atom)} for part in passing]
+            minified.unneeded = unneeded(best.edits)
+            if needs is not None:
+                nodes = [(part, self.subject.about(part.atom)["nodes"]) for part in passing]
+                minified.needs = needs.told(engine, nodes)
+                minified.verdict = blamed(minified.verdict, minified.needs, self.case)
+            if (near := neighbour(engine, best)) is not None:
+                renaming = [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL]
+                self._write_passing(near, minified, needs, renaming)
         self._tell(minified)
 
     def _tell(self, minified: Minified) -> None:
@@ -291,11 +291,8 @@ def _merged(others: list[Other]) -> list[Other]:
         twin = next((known for kind, known in merged if signature and kind and kind.same_as(signature)), None)
         if twin is None:
             merged.append((signature, other))
-            continue
-        twin.count += other.count
-        if other.nodes < twin.nodes:
-            twin.candidate, twin.nodes, twin.failure = other.candidate, other.nodes, other.failure
-            twin.signature = other.signature
+        else:
+            twin.add(other)
     return sorted((other for _, other in merged), key=lambda other: -other.count)
 
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from urllib.parse import quote_plus
 
-from ...dumps import opening, written
+from ...dumps import written
 from ...dumps.atomic import free_path, write_file
 from ...dumps.output import emit, say
 from ...dumps.pack.redact import Redactor
@@ -26,7 +26,7 @@ from ...toolkit.program.run import triage_program
 from ...toolkit.verdicts import verdict_words
 from ..report.bundle import ISSUES, phrase
 from ..report.environment import versions_text
-from ..report.issue import ISSUE, fenced, framed, inline, shorten
+from ..report.issue import ISSUE, framed, inline, logged, quoted
 
 DEFAULT_TIME_S, CUTTING = 600.0, 0.75
 """The time for all of it, and the part of it for cutting; the rest is for tensors that can stand in the text."""
@@ -117,16 +117,7 @@ def write_issue(triaged: ProgramTriage, repro: Repro, out: Path) -> Path:
     if beside:
         sizes = [f"{name} ({size_text(_size(program.with_name(name)))})" for name in beside]
         lines.append(f"- It reads {' and '.join(sizes)}, which must be attached.")
-    parts = [
-        "### 🐛 Describe the bug",
-        "\n".join(lines),
-        "`repro.py` (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell; for `git bisect "
-        f"run`: --git-bisect):\n\n{fenced(opening.read_text(program).rstrip(), 'python')}",
-        "### Error logs",
-        fenced(shorten(repro.printed)),
-        "### Versions",
-        fenced(versions_text()),
-    ]
+    parts = ["### 🐛 Describe the bug", "\n".join(lines), quoted(program), *logged(repro.printed, versions_text())]
     title = f"[{verdict.layer or 'torch.compile'}] {verdict_words.does(verdict)}: {call.function if call else ''}()"
     title += f" ({raised.partition(':')[0]})" if raised else ""
     write_file(out / ISSUE, framed(title, parts, f"{ISSUES}?q={quote_plus(asked)}", redactor).encode())

@@ -33,6 +33,7 @@ from ...dumps import inert, opening, trust, written
 from ...dumps.atomic import write_file
 from ...dumps.errors import ExistsAlreadyError, RefusedError
 from ...dumps.graph_folder import GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, encode, stored_names
+from ...dumps.lines import decoded
 from ...dumps.output import say
 from ...dumps.pack import records
 from ...dumps.pack.making import secrets_of, texts_of
@@ -112,9 +113,9 @@ def journal_excerpt(saved: SavedGraph) -> str:
     path = saved.run.path / saved.process / "journal.jsonl"
     if not path.is_file():
         return ""
-    return "".join(
-        f"{line}\n" for line in opening.read_text(path).splitlines() if _graph_of(line) in (saved.local_id, None)
-    )
+    lines = opening.read_text(path).splitlines()
+    rows = [(line, fields) for line in lines if (fields := decoded(line.encode())) is not None]
+    return "".join(f"{line}\n" for line, fields in rows if fields.get("graph") in (saved.local_id, None))
 
 
 def write_zip(path: Path, members: Mapping[str, bytes]) -> None:
@@ -128,18 +129,6 @@ def write_zip(path: Path, members: Mapping[str, bytes]) -> None:
             archive.writestr(item, members[name], zipfile.ZIP_DEFLATED)
     if not write_file(path, data.getvalue(), exclusive=True):
         raise ExistsAlreadyError(f"cannot write {path}", "it exists already", "choose another folder with -o")
-
-
-def _graph_of(line: str) -> str | None:
-    """The graph that a journal line is about; None: the process; empty: not a line."""
-    try:
-        return msgspec.json.decode(line.encode(), type=_Line).graph
-    except msgspec.MsgspecError:
-        return ""
-
-
-class _Line(msgspec.Struct):
-    graph: str | None = None
 
 
 def _redacted(data: bytes, texts: Texts) -> bytes:

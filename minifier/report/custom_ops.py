@@ -105,8 +105,7 @@ def registered(record: GraphRecord, definitions: Sequence[DefinitionRecord] = ()
         )
         remarks.append(
             f"STAND-IN: torch.ops.{name.replace('::', '.')} could not be imported; what stands below has its "
-            "recorded shapes, "
-            "and other values."
+            "recorded shapes, and other values."
         )
     if made_up:
         blocks += [HELPER, *made_up]
@@ -122,11 +121,7 @@ def known_schema(name: str) -> str:
     op, _, overload = op.partition(".")
     packet: Any = getattr(getattr(cast("Any", torch).ops, space), op, None)
     operator: Any = getattr(packet, overload or "default", None)
-    return (
-        str(operator._schema).partition("(")[1] + str(operator._schema).partition("(")[2]
-        if operator is not None
-        else ""
-    )
+    return "" if operator is None else f"({str(operator._schema).partition('(')[2]}"
 
 
 def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentLackError]:
@@ -169,45 +164,35 @@ def _merged(imports: set[str]) -> tuple[str, ...]:
     for statement in sorted(imports - set(plain)):
         module, _, name = statement.removeprefix("from ").partition(" import ")
         names.setdefault(module, []).append(name)
-    return tuple(
-        sorted(
-            [*plain, *(f"from {module} import {', '.join(names_imported)}" for module, names_imported in names.items())]
-        )
-    )
+    return tuple(sorted([*plain, *(f"from {module} import {', '.join(given)}" for module, given in names.items())]))
 
 
 def custom_targets(record: GraphRecord) -> dict[str, list[OpCall]]:
     """ "namespace::op[.overload]" -> its recorded calls, those of nested graphs too."""
     calls_of_op: dict[str, list[OpCall]] = {}
     for body in bodies(record.graph):
-        calls = [(node, called) for node in body.nodes if (called := _called(node)) is not None]
-        if calls:
-            values, arguments = {node.name: node.value for node in body.nodes}, used(body.nodes)
-            for node, (target, call) in calls:
-                calls_of_op.setdefault(_qualified(target), []).append(call(values, node.name in arguments))
+        values, arguments = {node.name: node.value for node in body.nodes}, used(body.nodes)
+        for node in body.nodes:
+            if (target := _called(node)) is None:
+                continue
+            if target == node.target:
+                outputs, listed, nothing = results(node.value, used=node.name in arguments)
+                call = OpCall(node.args, node.kwargs, values, outputs, listed, [], nothing)
+            else:
+                call = _functionalized(node, values)
+            calls_of_op.setdefault(_qualified(target), []).append(call)
     return calls_of_op
 
 
-def _called(node: NodeRecord) -> Any:
-    """(target, maker of its OpCall) for a node that calls a custom operator."""
+def _called(node: NodeRecord) -> str | None:
+    """The custom operator that a node calls, itself or inside `auto_functionalized_v2`; None for any other node."""
     if node.op != "call_function":
         return None
     if is_custom(node.target):
-
-        def plain(values: dict[str, Value | None], used: bool) -> OpCall:
-            outputs, listed, nothing = results(node.value, used=used)
-            return OpCall(node.args, node.kwargs, values, outputs, listed, [], nothing)
-
-        return node.target, plain
-    if node.target == "higher_order.auto_functionalized_v2" and node.args:
-        tag, function = tag_of(node.args[0])
-        if tag == "function" and is_custom(function):
-
-            def inside(values: dict[str, Value | None], used: bool) -> OpCall:
-                return _functionalized(node, values)
-
-            return function, inside
-    return None
+        return node.target
+    inside = node.target == "higher_order.auto_functionalized_v2" and node.args
+    tag, function = tag_of(node.args[0]) if inside else ("", "")
+    return function if tag == "function" and is_custom(function) else None
 
 
 def _functionalized(node: NodeRecord, values: dict[str, Value | None]) -> OpCall:

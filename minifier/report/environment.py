@@ -133,7 +133,8 @@ def _operating_system() -> str:
 
 def _compiler(name: str) -> str:
     path = shutil.which(os.environ.get("CXX", name) if name == "g++" else name)
-    return _first_line([path, "--version"]) if path else "Could not collect"
+    lines = _output([path, "--version"]).splitlines() if path else []
+    return lines[0] if lines else "Could not collect"
 
 
 def _gpus() -> str:
@@ -156,11 +157,6 @@ def _cpu() -> str:
         known = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
         flags = " ".join(flag for flag in known if flag in match[1].split())
     return f"{model}, {cores}" + (f", {flags}" if flags else "")
-
-
-def _first_line(command: list[str]) -> str:
-    lines = _output(command).splitlines()
-    return lines[0] if lines else "Could not collect"
 
 
 def _output(command: list[str]) -> str:

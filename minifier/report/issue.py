@@ -200,22 +200,28 @@ def _parts(facts: IssueFacts) -> Iterator[str]:
         whose = f"Not for PyTorch's tracker: {verdict_words.owner(facts.verdict)}"
         yield f"{whose}{f', {place}' if (place := user_place(facts.verdict, facts.graph)) else ''}."
     yield _description(facts)
-    codes = (
-        " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell; for `git bisect run`: "
-        "--git-bisect)"
-    )
     if report.repro is not None:
-        yield f"`{report.repro.name}`{codes}:\n\n{fenced(opening.read_text(report.repro).rstrip(), 'python')}"
+        yield quoted(report.repro)
     if facts.case is not None:
         yield from _explained(facts.case)
     if lines := user_lines(facts.graph):
         shown = "\n".join(lines)
         yield f"The operations come from these lines:\n\n{fenced(shown)}"
-    yield "### Error logs"
-    log = shorten(facts.log)
-    yield fenced(log) if log else "None: nothing is raised or logged."
-    yield "### Versions"
-    yield fenced(facts.versions)
+    yield from logged(facts.log, facts.versions)
+
+
+def quoted(repro: Path) -> str:
+    """The part of an issue that holds its program."""
+    codes = "exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell"
+    text = fenced(opening.read_text(repro).rstrip(), "python")
+    return f"`{repro.name}` ({codes}; for `git bisect run`: --git-bisect):\n\n{text}"
+
+
+def logged(log: str, versions: str) -> Iterator[str]:
+    """The last parts of an issue."""
+    log = shorten(log)
+    yield from ("### Error logs", fenced(log) if log else "None: nothing is raised or logged.")
+    yield from ("### Versions", fenced(versions))
 
 
 def _description(facts: IssueFacts) -> str:
@@ -320,15 +326,15 @@ def user_lines(record: GraphRecord, limit: int = 8) -> list[str]:
     return list(lines)[:limit]
 
 
-def shorten(log: str, head: int = _LOG_HEAD, tail: int = _LOG_TAIL) -> str:
+def shorten(log: str) -> str:
     """The beginning and the end of a log, compiler warnings left out, very long lines cut; says what is missing."""
     lines = _without_warnings(log.strip().splitlines())
     lines = [
         line if len(line) <= _WIDEST else f"{line[:_WIDEST]} [... {counted(len(line) - _WIDEST, 'character')}]"
         for line in lines
     ]
-    if len(lines) > head + tail + 1:
-        lines = [*lines[:head], f"[... {counted(len(lines) - head - tail, 'line')} left out ...]", *lines[-tail:]]
+    if (over := len(lines) - _LOG_HEAD - _LOG_TAIL) > 1:
+        lines = [*lines[:_LOG_HEAD], f"[... {counted(over, 'line')} left out ...]", *lines[-_LOG_TAIL:]]
     return "\n".join(lines)
 
 

@@ -292,7 +292,7 @@ def _switched(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
         if other.text == script.text or other.text.count("\n") > max(MOST_LINES, script.text.count("\n") + MORE_LINES):
             continue
         asked.narrate("running it without the fault in another way, in a fresh process")
-        if _run(other, asked, WITHOUT).code == fresh.GONE and (again := tried(other, asked)).settled:
+        if _without(other, asked).code == fresh.GONE and (again := tried(other, asked)).settled:
             return again
     return chosen
 
@@ -302,11 +302,11 @@ MORE_LINES = 2
 """Lines that a long program may have more of, to include what --without-fault does."""
 
 
-def _run(script: Script, asked: ReportRuns, *flags: str) -> fresh.Trial:
-    """Runs a program once, with these flags."""
+def _without(script: Script, asked: ReportRuns) -> fresh.Trial:
+    """Runs a program once, without the fault."""
     with owned("graphdbg-report-") as folder:
         program = lay_down(script, folder, asked.redactor)
-        return fresh.run_once(program, *flags, **asked.for_program(script.text))
+        return fresh.run_once(program, WITHOUT, **asked.for_program(script.text))
 
 
 def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
