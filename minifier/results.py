@@ -36,7 +36,7 @@ from ..dumps.schema import GraphRecord, TensorValue
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.walk import user_frame
 from ..dumps.why.wording import ADDRESS
-from ..dumps.wording import counted
+from ..dumps.wording import counted, joined
 from ..toolkit.live.spec import FULL_STAGES
 from ..toolkit.verdicts.identity import OWN_PASS
 from ..toolkit.verdicts.signature import Signature
@@ -262,8 +262,8 @@ class Results:
             return texts
         gone = [atom for atom in near.dropped if atom not in near.candidate.keep]
         more = [atom for atom in near.dropped if atom in near.candidate.keep]
-        texts = [f"without {_listed([self.subject.name(atom) for atom in gone])}"] if gone else []
-        texts += [f"with {_listed([self.subject.name(atom) for atom in more])}"] if more else []
+        texts = [f"without {joined([self.subject.name(atom) for atom in gone])}"] if gone else []
+        texts += [f"with {joined([self.subject.name(atom) for atom in more])}"] if more else []
         texts += [f"with {edit_words(edit)}" for edit in near.edits if edit in near.candidate.edits]
         texts += [f"without {edit_words(edit)}" for edit in near.edits if edit not in near.candidate.edits]
         return " and ".join(texts) + (", shapes and values as they were" if near.plain else "")
@@ -303,10 +303,6 @@ def needed(parts: list[dict[str, Any]]) -> list[str]:
         for part in parts
         if (does := without(part["verdict"]))
     ]
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:-1]) + (" and " if names[:-1] else "") + names[-1]
 
 
 def clear(out: Path) -> None:

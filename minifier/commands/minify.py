@@ -37,32 +37,13 @@ if TYPE_CHECKING:
     from ..report.issue import Report
 
 
-class Size(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
-    """Bytes, written like 500MB, 2G or 2e9; raises the UsageError of `size_of`."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number of bytes."""
-        return value if isinstance(value, int) else size_of(str(value))
-
-
-class Seconds(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
-    """Seconds of an option whose value may be left out: what follows such a flag may be the graph."""
-
-    name = "seconds"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number of seconds; raises UsageError."""
-        try:
-            return float(str(value))
-        except ValueError as error:
-            flag = param.opts[0] if param is not None else "this flag"
-            fix = f"name the graph before {flag}, or write {flag}=60"
-            raise BadValueError(f"{value} is not a number", f"{flag} takes a number of seconds", fix) from error
-
-
-SIZE, SECONDS = Size(), Seconds()
+def seconds_of(text: str) -> float:
+    """The seconds of --hangs, whose value may be left out: what follows it may be the graph. Raises UsageError."""
+    try:
+        return float(text)
+    except ValueError as error:
+        fix = "name the graph before --hangs, or write --hangs=60"
+        raise BadValueError(f"{text} is not a number", "--hangs takes a number of seconds", fix) from error
 
 
 def checked_steps(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -108,7 +89,7 @@ class _Command(click.Command):
 @trust_option
 @click.option(
     "--hangs",
-    type=SECONDS,
+    type=seconds_of,
     is_flag=False,
     flag_value=HANG_LIMIT_S,
     metavar="[S]",
@@ -121,7 +102,7 @@ class _Command(click.Command):
 )
 @click.option(
     "--memory-over",
-    type=SIZE,
+    type=size_of,
     metavar="SIZE",
     help="It fails where compile and first run need more memory on top of what the process had: resident memory, on "
     "CUDA what torch allocates there. Like 500MB, 2G, 2e9.",
@@ -130,7 +111,7 @@ class _Command(click.Command):
     "--time-limit", help="What a query may take. Default: 600 s at first, then ten times what the original took."
 )
 @click.option(
-    "--memory-limit", type=SIZE, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j."
+    "--memory-limit", type=size_of, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j."
 )
 @seconds_option(
     "--max-time",

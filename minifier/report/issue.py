@@ -16,19 +16,21 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from ...dumps import opening
 from ...dumps.atomic import free_path
+from ...dumps.hints import size as number_of_dim
 from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import ENTERS
-from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
+from ...dumps.schema import GraphRecord
 from ...dumps.secrets import random_looking
-from ...dumps.sidecar import ITEM_BYTES
+from ...dumps.sidecar import value_columns
 from ...dumps.tables import visible
+from ...dumps.walk import calls
 from ...dumps.wording import counted, flat, size_text
 from ...toolkit.verdicts import verdict_words
 from ...toolkit.verdicts.verdict import OK, Verdict
@@ -319,10 +321,8 @@ def user_lines(record: GraphRecord, limit: int = 8) -> list[str]:
     for node in record.graph.nodes:
         if node.stack < 0 or node.op in ("placeholder", "output", "get_attr"):
             continue
-        frames = re.findall(r'File "([^"]+)", line (\d+), in ([^\n]+)(?:\n\s+([^\n]*))?', record.strings[node.stack])
-        if frames:
-            path, line, function, source = frames[-1]
-            lines[f"{path}:{line} in {function}" + (f": {source.strip()}" if source.strip() else "")] = None
+        for frame in calls(record.strings[node.stack])[-1:]:
+            lines[f"{frame.file}:{frame.line} in {frame.function}" + (f": {frame.code}" if frame.code else "")] = None
     return list(lines)[:limit]
 
 
@@ -374,18 +374,10 @@ def fenced(text: str, language: str = "") -> str:
 
 def input_bytes(record: GraphRecord) -> int:
     """Bytes of all tensor inputs and constants, sizes taken at the symbols' hints; unknown sizes count as nothing."""
-    hints = {symbol.name: symbol.hint for symbol in record.symbols if symbol.hint is not None}
-
-    def size(value: object) -> int:
-        if isinstance(value, SequenceValue):
-            return sum(size(item) for item in value.items)
-        if not isinstance(value, TensorValue):
-            return 0
-        dims = [dim if isinstance(dim, int) else int(hints.get(dim, 0)) for dim in value.shape]
-        return prod(dims) * ITEM_BYTES.get(value.dtype, 1)
-
-    placeholders = sum(size(node.value) for node in record.graph.nodes if node.op == "placeholder")
-    return placeholders + sum(size(tensor.value) for tensor in record.graph.attrs.values())
+    hint = partial(number_of_dim, known={row.name: row.hint for row in record.symbols if row.hint is not None})
+    values = [node.value for node in record.graph.nodes if node.op == "placeholder"]
+    values += [tensor.value for tensor in record.graph.attrs.values()]
+    return sum(value_columns(value, hint)[-1] or 0 for value in values)
 
 
 ISSUE, REPRO, SIDECAR, ARTIFACTS = "issue.md", "repro.py", "repro.safetensors", "artifacts.zip"
@@ -479,18 +471,10 @@ class Preview:
     def sentences(self) -> list[str]:
         """What will be shared, what was replaced, what the archive holds, how sure it is."""
         files = _files(self.source_lines)
-        operations = dict.fromkeys(_OPERATION.findall("".join(_GRAPH.findall(self.repro)) or self.repro))
-        parts = [
-            f"{counted(len(self.source_lines), 'source line')} of {counted(len(files), 'file')}"
-            + (f" ({', '.join(files)})" if files else "")
-        ]
-        parts.append(
-            f"{counted(len(operations), 'operation')}" + (f" ({', '.join(list(operations)[:4])})" if operations else "")
-        )
+        operations = list(dict.fromkeys(_OPERATION.findall("".join(_GRAPH.findall(self.repro)) or self.repro)))
         values = f" and values ({size_text(self.sidecar_bytes)})" if self.sidecar_bytes else ""
-        parts.append(f"the shapes of the inputs{values}")
-        parts.append("versions of this machine, by allow-list")
-        lines = [f"what will be shared: {', '.join(parts)}"]
+        named = f"{counted(len(operations), 'operation')}{_named(operations[:4])}"
+        lines = [f"what will be shared: {_shared(self.source_lines, len(files), _named(files), named, values)}"]
         lines.append(_replaced(self.replaced))
         if self.leaks:
             lines.append(f"STILL THERE, look at it: {', '.join(self.leaks[:4])}")
@@ -523,12 +507,10 @@ def ahead(graph: str) -> list[str]:
     files = _files(lines)
     operations = dict.fromkeys(node.target for node in record.graph.nodes if node.op.startswith("call_"))
     replaced = Counter(MARKERS[marker] for line in lines for marker in _MARKER.findall(line))
-    named = f" ({', '.join(files[:4])})" if files else ""
     inputs = saved.inputs_record
     kept = sum(item.stored is not None for item in inputs.inputs) if inputs else 0
     return [
-        f"what would be shared: {counted(len(lines), 'source line')} of {counted(len(files), 'file')}{named}, "
-        f"{counted(len(operations), 'operation')}, the shapes of the inputs, versions of this machine, by allow-list",
+        f"what would be shared: {_shared(lines, len(files), _named(files[:4]), counted(len(operations), 'operation'))}",
         _replaced(replaced),
         f"{counted(kept, 'input')} with recorded values, which go along where the failure needs them",
         *lines,
@@ -538,6 +520,15 @@ def ahead(graph: str) -> list[str]:
 def _files(lines: Iterable[str]) -> list[str]:
     """The files of source lines, each once."""
     return list(dict.fromkeys(match["file"] for line in lines if (match := _PLACE.match(line))))
+
+
+def _named(names: Sequence[str]) -> str:
+    return f" ({', '.join(names)})" if names else ""
+
+
+def _shared(lines: Sequence[str], files: int, named: str, operations: str, values: str = "") -> str:
+    of = f"{counted(len(lines), 'source line')} of {counted(files, 'file')}{named}, {operations}"
+    return f"{of}, the shapes of the inputs{values}, versions of this machine, by allow-list"
 
 
 def _replaced(replaced: Counter[str]) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...dumps.errors import CannotStartError
-from ...dumps.wording import counted
+from ...dumps.wording import counted, joined
 from ...toolkit.isolation.cache import toolchain_seed
 from ...toolkit.isolation.fresh import BUG, GONE, Trial, run_command, run_many
 from .environment import package_version
@@ -115,8 +115,7 @@ def first_layer(codes: Mapping[str, int], rung: str) -> str:
     passing = [backend for backend in BACKENDS if codes.get(backend) == GONE]
     if not passing:
         return rung
-    listed = passing[0] if len(passing) == 1 else f"{', '.join(passing[:-1])} and {passing[-1]}"
-    return f"{rung} ({listed} pass{'es' if len(passing) == 1 else ''})"
+    return f"{rung} ({joined(passing)} pass{'es' if len(passing) == 1 else ''})"
 
 
 TIMES = 3
