@@ -181,19 +181,8 @@ def minify_here(
     engine = Engine(problem, budget=SearchLimits(max_time, max_queries), queries=1, tell=tell)
     result = search(engine, problem, axes=AXES)
     live = problem.original() if result.best is None else problem.build(result.best)
-    size = whole if result.answer is None else result.answer.size
-    return Minified(
-        result.queries,
-        [(1, *whole), *result.history],
-        None,
-        *size,
-        stopped=result.stopped,
-        notes=result.notes,
-        verdicts={verdict.value: count for verdict, count in result.verdicts.items()},
-        live=live,
-        original=whole,
-        verdict=Verdict("fails", reason="the predicate is true for it"),
-    )
+    verdict = Verdict("fails", reason="the predicate is true for it")
+    return result.minified(whole, notes=result.notes, live=live, verdict=verdict)
 
 
 def _does_not_fail() -> UsageError:

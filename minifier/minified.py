@@ -61,6 +61,20 @@ class Result:
     monotone: bool
     notes: list[str]
 
+    def minified(self, whole: tuple[int, int], signature: Signature | None = None, **more: Any) -> Minified:
+        """The same for whoever minifies; `whole` is the size of the original, `more` other fields of `Minified`."""
+        return Minified(
+            self.queries,
+            [(1, *whole), *self.history],
+            signature,
+            *(whole if self.answer is None else self.answer.size),
+            others=self.others,
+            stopped=self.stopped,
+            verdicts={verdict.value: count for verdict, count in self.verdicts.items()},
+            original=whole,
+            **more,
+        )
+
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C while minifying; `result` holds the best case so far."""
@@ -70,23 +84,6 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
         self.minified: Any = None
         """The same as a `Minified`, once its case is on the disk."""
-
-
-class Others:
-    """The bucket of failures with another signature than the one looked for."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Other] = {}
-
-    def note(self, candidate: Candidate, answer: Answer) -> None:
-        """Counts one; the smallest candidate of each signature is kept."""
-        new = Other(answer.signature, 1, candidate, answer.nodes, answer.failure)
-        if (known := self._known.setdefault(answer.signature, new)) is not new:
-            known.add(new)
-
-    def listed(self) -> list[Other]:
-        """Those seen most often first."""
-        return sorted(self._known.values(), key=lambda other: -other.count)
 
 
 @dataclass

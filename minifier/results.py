@@ -42,7 +42,7 @@ from ..toolkit.verdicts.identity import OWN_PASS
 from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import Verdict, Where
 from ..toolkit.verdicts.verdict_words import without
-from .casefile import Rate
+from .casefile import NAME, Rate
 from .minified import Also, Minified
 from .needs import Needs, Neighbour, neighbour, parts, unneeded
 from .options import MinifyOptions
@@ -141,7 +141,6 @@ def blamed(verdict: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Ver
     return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, where=where)
 
 
-CASE_FILE = "case.json"
 ATOMS_FILE = "atoms.jsonl"
 WORK = ".work"
 LIVE = "live"
@@ -273,12 +272,12 @@ class Results:
         plain = self.options.to_json()
         asked = {name: plain[name] for name in ("rung", "check", "seed", "match")}
         data = {"signature": msgspec.to_builtins(signature), **asked, "options": plain, "spec": spec, **more}
-        write_file(path / CASE_FILE, msgspec.json.format(msgspec.json.encode(data), indent=1))
+        write_file(path / NAME, msgspec.json.format(msgspec.json.encode(data), indent=1))
 
 
 def add_to_case(folder: Path, **more: Any) -> None:
     """Adds fields to the case.json of a folder, in place of those of that name."""
-    path = folder / CASE_FILE
+    path = folder / NAME
     data: dict[str, Any] = msgspec.json.decode(opening.read(path))
     write_file(path, msgspec.json.format(msgspec.json.encode(data | more), indent=1))
 

@@ -18,7 +18,7 @@ from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import BadValueError, CommandLineError, GraphdbgError, OptionsExcludeError
 from ...dumps.output import emit, say
 from ...dumps.wording import shown_path
-from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
+from ...toolkit.commands.options import WithCommand, command_of, import_option, search_here, seed_option, trust_option
 from ...toolkit.isolation.imports import TRUST, run_line
 from ...toolkit.recorder.options import size_of
 from ...toolkit.verdicts.verdict import with_flags
@@ -51,18 +51,7 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
     return tuple(known_step(name) for name in names)
 
 
-class _Command(click.Command):
-    """Keeps what stands behind `--` apart, where nothing before it names a graph."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args and len(args[args.index("--") + 1 :]) > 0:
-            at = args.index("--")
-            ctx.meta["graphdbg.command"] = args[at + 1 :]
-            args = args[:at]
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=_Command)
+@click.command(cls=WithCommand)
 @click.argument("graph", metavar="RUN[/ID] | -- CMD...", required=False)
 @click.option(
     "-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered."
@@ -163,33 +152,26 @@ def minify(
     repro.py enters through torch.compile, else through Inductor's inner compiler, else where the graph was
     recorded. It is also run with --without-fault, where it has to end with 0.
     """
-    options = MinifyOptions(imports=imports, **asked)
-    command: list[str] | None = click.get_current_context().meta.get("graphdbg.command")
-    if command is not None:
-        from ..program import command as program
+    options = MinifyOptions(imports=imports, **asked).checked()  # before a program is run, which takes minutes
+    if command := command_of(click.get_current_context()):
+        from ..program.command import graph_of
 
         if graph or resume:
             what = "both a graph and a command are given"
             raise OptionsExcludeError(what, "minify takes one of them", "leave one of them out")
-        triage = program.triaged(command, out, options.max_time, quiet=as_json)
-        options = replace(options, max_time=program.left_of(options.max_time, triage))
-        graph = program.failing_graph(triage)
-        if not graph:
-            raise SystemExit(program.cut_repro(triage, options.max_time, as_json))
-        say(f"a graph of it fails: {triage.verdict.reason}")
-        out = str(Path(triage.folder) / "minified")
+        graph, out, left_s = graph_of(command, out, options.max_time, as_json=as_json)
+        options = replace(options, max_time=left_s)
     directory, named = "", graph
     if resume:
         if out is None:
             why = "it goes on with the unfinished minification in that folder"
             raise CommandLineError("--resume needs -o", why, "add -o OUT")
         unfinished = resumed(Path(out), options, _typed())
-        options, directory = unfinished.options, unfinished.directory
+        options, directory = unfinished.options.checked(), unfinished.directory
         graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
         why = "minify needs a RUN, RUN/ID or a case folder"
         raise CommandLineError("no graph is named", why, "list them with graphdbg ls")
-    options = options.checked()
     if out is not None:
         refuse_taken(Path(out), resume=resume)  # before the graphs of a run are judged, which takes minutes
     search_here(options.imports)

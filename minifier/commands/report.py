@@ -119,7 +119,7 @@ def report(
             return verdict.exit_code or 1
     original = known.original.nodes if known and known.original else None
     if original is None:
-        say(f"{graph} is not minimised; for a smaller report: {with_flags(f'graphdbg minify {graph}')}")
+        say(f"{graph} is not minimised; for a smaller report: {with_flags(f'graphdbg minify {shlex.quote(graph)}')}")
     about: dict[str, Any] = {"signature": signature, "rung": rung, "original": original, "imports": imports}
     if as_test:
         try:
@@ -152,21 +152,21 @@ def _packed(out: Path, imports: Sequence[str], as_json: bool) -> int:
     from ...dumps.pack.redact import Redactor
     from ...dumps.store import load_graph
     from ..report.bundle import pack
-    from ..report.issue import Report
 
     with program_of(str(out), TRUST in imports, without_trust(imports)) as (program, known):
         packed = run_again(program, sys.executable, known)
-    sidecar, archive = program.with_suffix(".safetensors"), out / "artifacts.zip"
-    done = Report(out, out / "issue.md", program, sidecar=sidecar if sidecar.is_file() else None)
+    sidecar, issue, archive = program.with_suffix(".safetensors"), out / "issue.md", out / "artifacts.zip"
+    notes: list[str] = []
     if archive.exists():
         say(f"{archive} is there already and stays as it is")
     else:
-        pack(load_graph(out / "case"), done, Redactor())
-    paths = {"repro_path": str(program), "issue": str(done.issue), "artifacts": str(archive)}
+        beside = sidecar if sidecar.is_file() else None
+        notes = pack(load_graph(out / "case"), (program, beside, issue), archive, Redactor())
+    paths = {"repro_path": str(program), "issue": str(issue), "artifacts": str(archive)}
     tried = run_line(str(program), known.imports if known else ())
     emit(packed.plain() | paths if as_json else "\n".join(paths.values()), as_json=as_json, next=[tried])
     say(packed.sentence())
-    for note in done.notes:
+    for note in notes:
         say(note)
     say("The report holds parts of your program: read issue.md through before you publish it.")
     return packed.exit_code

@@ -121,6 +121,6 @@ def _made(case: Path, known: CaseFile, folder: Path, trust: bool) -> Path:
     about: dict[str, Any] = {"signature": known.signature, "rung": known.rung, "original": original}
     done = emit_report(load_graph(case), folder, **about, imports=imports)
     if done.repro is None:
-        fix = f"replay it: graphdbg replay {case}"
+        fix = f"replay it: {shlex.join(['graphdbg', 'replay', str(case)])}"
         raise UsageError(f"cannot write a repro for {case}", "; ".join(done.notes), fix)
     return done.repro

@@ -21,7 +21,7 @@ import io
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from urllib.parse import quote_plus
@@ -220,7 +220,7 @@ def emit_report(
         read,
         signature,
         rung,
-        made=f"{_made(report.nodes, before)} Signature {failure.id}.",
+        made=f"{_made(report.nodes, before)} Signature {report.signature_id}.",
         imports=imports,
         needs_imports=needed,
         trust=given,
@@ -244,7 +244,8 @@ def emit_report(
     text = issue.render(issue.facts_of(case, report, known, log, asked.versions, search_for), redactor)
     write_file(report.issue, text.encode())
     if with_artifacts:
-        pack(saved, report, redactor)
+        report.artifacts = out / "artifacts.zip"
+        report.notes += pack(saved, (report.repro, report.sidecar, report.issue), report.artifacts, redactor)
     for note in report.notes:
         narrate(note)
     return report
@@ -292,13 +293,12 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
     report.without = "ended otherwise" if ended is None else ends.get(ended, "ended otherwise")
 
 
-def pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:
-    """Writes artifacts.zip beside what was written. Raises UsageError when it exists."""
-    written = [path for path in (report.repro, report.sidecar, report.issue) if path is not None]
-    members, notes = gather(saved, {path.name: path.read_bytes() for path in written}, redactor.secrets)
-    report.artifacts = report.out / "artifacts.zip"
-    write_zip(report.artifacts, members)
-    report.notes += notes
+def pack(saved: SavedGraph, written: Iterable[Path | None], archive: Path, redactor: Redactor) -> list[str]:
+    """Writes the archive of a case and what was written about it; says what was left out. Raises UsageError when it
+    exists."""
+    members, notes = gather(saved, {path.name: path.read_bytes() for path in written if path}, redactor.secrets)
+    write_zip(archive, members)
+    return notes
 
 
 def _made(nodes: int, before: int | None) -> str:

@@ -171,10 +171,9 @@ def custom_targets(record: GraphRecord) -> dict[str, list[OpCall]]:
     """ "namespace::op[.overload]" -> its recorded calls, those of nested graphs too."""
     calls_of_op: dict[str, list[OpCall]] = {}
     for body in bodies(record.graph):
-        values, arguments = {node.name: node.value for node in body.nodes}, used(body.nodes)
-        for node in body.nodes:
-            if (target := _called(node)) is None:
-                continue
+        calls = [(node, target) for node in body.nodes if (target := _called(node)) is not None]
+        values, arguments = {node.name: node.value for node in body.nodes}, used(body.nodes) if calls else set[str]()
+        for node, target in calls:
             if target == node.target:
                 outputs, listed, nothing = results(node.value, used=node.name in arguments)
                 call = OpCall(node.args, node.kwargs, values, outputs, listed, [], nothing)

@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,6 @@ def asking(
 def candidates(case: ReproFacts) -> Iterator[Script]:
     """Programs worth trying, plainest first; raises CannotExpressError when the graph has no plain form at all."""
     case = on_gpu(case)
-    stands = stands_for(case.rung)
     ways: list[Way] = ["seeded"] if case.read is None else ["seeded", "literal"]
     seen: set[str] = set()
     forms = [case] if case.needs_imports or not case.imports else [replace(case, imports=()), case]
@@ -145,14 +144,14 @@ def candidates(case: ReproFacts) -> Iterator[Script]:
     ops = _own_ops(case)
     if ops is not None:
         forms = [replace(case, imports=(), ops=ops), *([case] if case.imports else [])]
-    for stand in stands:
+    for stand in stands_for(case.rung):
         for entry in entries_of(case, stand):
             for way in ways:  # with imports as soon as the same program without them has not shown it
-                for alike in zip_longest(*(_entered(form, entry, way, stand) for form in forms)):
-                    for script in filter(None, alike):
-                        if script.text not in seen:
-                            seen.add(script.text)
-                            yield script
+                alike = zip_longest(*(_entered(form, entry, way, stand) for form in forms))
+                for script in filter(None, chain.from_iterable(alike)):
+                    if script.text not in seen:
+                        seen.add(script.text)
+                        yield script
 
 
 def _own_ops(case: ReproFacts) -> Registered | None:
@@ -358,9 +357,8 @@ def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> Chose
             return ChosenProgram(script, verify.Verification((first,)), {})
         trials = [first, *(fresh.Trial(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
         without = switched.result() if switched else fresh.Trial(known.without, "", 0.0)
-        return ChosenProgram(
-            script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers, without
-        )
+        layers = probing.result() if probing else known.layers
+        return ChosenProgram(script, verify.Verification(tuple(trials)), layers, without)
 
 
 def lay_down(script: Script, folder: Path, redactor: Redactor) -> Path:

@@ -235,13 +235,11 @@ def torch_of(python: str, program: Path) -> TorchThere:
     return TorchThere(python, there["version"], Path(there["file"]).parent if there["file"] else None, there["problem"])
 
 
-def shown(
-    program: Path, torch: TorchThere, *, path: Sequence[str] = (), flaky: bool = False, times: int = TIMES
-) -> Shown:
+def shown(program: Path, torch: TorchThere, *, path: Sequence[str] = (), flaky: bool = False) -> Shown:
     """Runs the program with that torch. `path`: folders where it finds modules beside torch."""
     if torch.problem:
         return Shown(program, torch)
-    trials = run_many(program, times, python=torch.python, seed=toolchain_seed(), path=path)
+    trials = run_many(program, TIMES, python=torch.python, seed=toolchain_seed(), path=path)
     return Shown(program, torch, trials, flaky)
 
 
