@@ -31,7 +31,7 @@ from ..toolkit.verdicts.verdict import Verdict
 from .agenda import SearchLimits
 from .engine import Engine, Step
 from .events import Best, Follow, Happening
-from .minified import Minified, Result
+from .minified import Interrupted, Minified, Result
 from .passes import NAMES, PLAINER, pass_of
 from .passes import inputs as stand_ins
 from .passes.forms import forms
@@ -173,16 +173,24 @@ def minify_here(
 ) -> Minified:
     """Reduces nodes, outputs, sizes, values and the rest; the original is checked once.
 
-    Exceptions of the predicate propagate, but of a case whose nodes failed before: that change is left out.
+    Exceptions of the predicate propagate, but of a case whose nodes failed before: that change is left out. Raises
+    Interrupted, with the best so far, on Ctrl-C.
     """
     problem, whole = FxProblem.of(gm, inputs, predicate), (len(gm.graph.nodes), input_bytes(inputs))
     if not predicate(*problem.original()):
         raise _does_not_fail()
     engine = Engine(problem, budget=SearchLimits(max_time, max_queries), queries=1, tell=tell)
-    result = search(engine, problem, axes=AXES)
-    live = problem.original() if result.best is None else problem.build(result.best)
-    verdict = Verdict("fails", reason="the predicate is true for it")
-    return result.minified(whole, notes=result.notes, live=live, verdict=verdict)
+
+    def told(result: Result) -> Minified:
+        live = problem.original() if result.best is None else problem.build(result.best)
+        verdict = Verdict("fails", reason="the predicate is true for it")
+        return result.minified(whole, notes=result.notes, live=live, verdict=verdict)
+
+    try:
+        return told(search(engine, problem, axes=AXES))
+    except Interrupted as interrupted:
+        interrupted.minified = told(interrupted.result)
+        raise
 
 
 def _does_not_fail() -> UsageError:

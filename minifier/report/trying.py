@@ -274,9 +274,8 @@ def offs(case: ReproFacts) -> list[ReproFacts]:
     """The case with each choice of what --without-fault does, the likeliest first."""
     changes, config = plain_change(case.workaround), case.record.config
     planted = case.imports or sources(case) or any("TESTING" in name for values in config.values() for name in values)
-    kinds: list[Off] = ["left out", "work-around", "eager"]
-    may = {"left out": planted and case.leaves_out, "work-around": changes, "eager": True}
-    return [replace(case, off=kind, workaround=changes) for kind in kinds if may[kind]]
+    may: dict[Off, object] = {"left out": planted and case.leaves_out, "work-around": changes, "eager": True}
+    return [replace(case, off=kind, workaround=changes) for kind, wanted in may.items() if wanted]
 
 
 def _switched(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
