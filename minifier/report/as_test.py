@@ -34,6 +34,7 @@ from ...toolkit.verdicts.signature import Signature
 from ...toolkit.verdicts.verdict import KINDS, Verdict
 from ...toolkit.verdicts.verdict_words import happens
 from .bundle import emit_report
+from .trying import written_at
 
 NAME, TIMES = "test_repro.py", 3
 
@@ -141,8 +142,4 @@ def write_test(
 
 
 def _run(text: str, kept: bytes | None, folder: Path, path: Sequence[str], times: int) -> list[Trial]:
-    test = folder / NAME
-    test.write_text(text, encoding="utf-8")
-    if kept is not None:
-        test.with_suffix(".safetensors").write_bytes(kept)
-    return run_many(test, times, seed=toolchain_seed(), path=path)
+    return run_many(written_at(folder / NAME, text, kept), times, seed=toolchain_seed(), path=path)

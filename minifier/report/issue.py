@@ -23,6 +23,7 @@ from typing import Any, Literal
 from ...dumps import opening
 from ...dumps.atomic import free_path
 from ...dumps.hints import size as number_of_dim
+from ...dumps.lines import size_of
 from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import ENTERS
@@ -439,8 +440,7 @@ class Preview:
         if rate:
             preview.shown, preview.times = (int(number) for number in rate.groups() if number is not None)
         try:
-            if (folder / SIDECAR).is_file():
-                preview.sidecar_bytes = (folder / SIDECAR).stat().st_size
+            preview.sidecar_bytes = size_of(folder / SIDECAR)
             if (folder / ARTIFACTS).is_file():
                 with opening.opened(folder / ARTIFACTS) as file, zipfile.ZipFile(file) as archive:
                     preview.members = [(item.filename, item.file_size) for item in archive.infolist()]

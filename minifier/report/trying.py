@@ -362,8 +362,12 @@ def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> Chose
 
 def lay_down(script: Script, folder: Path, redactor: Redactor) -> Path:
     """Writes a program, and the file beside it if it has one; returns its path."""
-    program = folder / "repro.py"
-    program.write_text(redactor.text(script.text), encoding="utf-8")
-    if script.sidecar is not None:
-        program.with_suffix(".safetensors").write_bytes(script.sidecar)
+    return written_at(folder / "repro.py", redactor.text(script.text), script.sidecar)
+
+
+def written_at(program: Path, text: str, sidecar: bytes | None) -> Path:
+    """Writes the text of a program, and the file beside it if it has one; returns its path."""
+    program.write_text(text, encoding="utf-8")
+    if sidecar is not None:
+        program.with_suffix(".safetensors").write_bytes(sidecar)
     return program
