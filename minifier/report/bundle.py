@@ -201,7 +201,7 @@ def emit_report(
     """
     names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
     _refuse_taken(out, names)
-    given, imports = TRUST in imports, without_trust(imports)
+    given, imports = TRUST in imports, without_trust(imports) if imports else ()
     with trust.granted() if given else nullcontext():
         record, inputs, read = inert.record(saved.record), saved.inputs_record, saved.kept
         needed = _checked(record, imports, str(saved.path / GRAPH_FILE)) if imports or not trusted else False

@@ -125,7 +125,7 @@ def asking(
     there is none."""
     with beginning(saved, case.trust) if bare is None else contextlib.nullcontext(bare) as begin:
         seed, wall = toolchain_seed(), wall_for(saved, case.trust)
-        how = {"seed": seed, "path": homes_of(case.imports), "bare": begin, "wall": wall}
+        how = {"seed": seed, "path": homes_of(case.imports) if case.imports else [], "bare": begin, "wall": wall}
         yield ReportRuns(saved, times, redactor, narrate, how, environment.versions_text())
 
 
