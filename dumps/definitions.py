@@ -43,18 +43,21 @@ class _Unit(NamedTuple):
     scopes: tuple[tuple[ast.stmt, ...], ...]
 
 
-def cut(text: str, spaces: Collection[str] = (), values: Mapping[str, str] | None = None) -> CutProgram | None:
+def cut(
+    text: str, spaces: Collection[str] = (), values: Mapping[str, str] | None = None, *, line: int = 0
+) -> CutProgram | None:
     """The program that registers the operators of the namespaces, and makes the values; None where the text has
     neither, or is no Python.
 
-    `values`: what a value is given to (by the last part of "inductor.post_grad_custom_post_pass") -> the name of its
-    function or class.
+    `spaces`: namespaces, or whole names of operators. `values`: what a value is given to (by the last part of
+    "inductor.post_grad_custom_post_pass") -> the name of its function or class. `line`: where the definition of one
+    operator begins; then only that, and what its own body registers beside it.
     """
     try:
         tree = syntax.parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return _Cutting(tree, text).of(spaces, values or {})
+    return _Cutting(tree, text).of(spaces, values or {}, line)
 
 
 class _Cutting:
@@ -67,8 +70,8 @@ class _Cutting:
         self.missing: dict[str, None] = {}
         self.known: set[tuple[str, int]] = set()
 
-    def of(self, spaces: Collection[str], values: Mapping[str, str]) -> CutProgram | None:
-        roots = self._registrations(spaces)
+    def of(self, spaces: Collection[str], values: Mapping[str, str], line: int) -> CutProgram | None:
+        roots = self._registrations(spaces, line)
         expressions: dict[str, str] = {}
         for name, wanted in values.items():
             for unit, expression in self._given(name.rpartition(".")[2]):
@@ -100,14 +103,15 @@ class _Cutting:
         program = "\n\n\n".join(statement for statement in (head, *statements) if statement) + "\n"
         return CutProgram(program, expressions, list(self.missing), statements, imports)
 
-    def _registrations(self, spaces: Collection[str]) -> list[_Unit]:
+    def _registrations(self, spaces: Collection[str], line: int) -> list[_Unit]:
         """The statements that register operators of the namespaces, including those that name the operator by a
         variable."""
-        variables: set[str] = set()
-        registrations: list[_Unit] = []
+        registrations = [unit for unit in self.units if _first(unit.node) == line]
+        variables = {name for unit in registrations for name in _bound(unit.node)}
+        units = [unit for unit in self.units if not line or any(unit.scopes == own.scopes for own in registrations)]
         for _ in range(4):
             before = len(registrations)
-            for unit in self.units:
+            for unit in units:
                 if unit not in registrations and _registers(unit.node, spaces, variables):
                     registrations.append(unit)
                     variables |= _bound(unit.node) - {"_"}
@@ -298,9 +302,9 @@ def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collecti
 def _means(argument: ast.expr, spaces: Collection[str], *, whole: bool) -> bool:
     if isinstance(argument, ast.Constant):
         space, colons, _ = str(argument.value).partition("::")
-        return space in spaces and bool(colons or not whole)
-    return isinstance(argument, ast.Attribute) and ast.unparse(argument).startswith(
-        tuple(f"torch.ops.{space}." for space in spaces)
+        return bool(colons or not whole) and (space in spaces or argument.value in spaces)
+    return isinstance(argument, ast.Attribute) and f"{ast.unparse(argument)}.".startswith(
+        tuple(f"torch.ops.{space.replace('::', '.')}." for space in spaces)
     )
 
 

@@ -15,7 +15,7 @@ import inspect
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -92,6 +92,15 @@ def listed(names: Iterable[object], most: int = 8) -> str:
     """
     known = [str(name) for name in names]
     return ", ".join(known[:most]) + (f" and {len(known) - most} more" if len(known) > most else "")
+
+
+def joined(names: Sequence[str]) -> str:
+    """All of the names as a list in words.
+
+    >>> joined(["a"]), joined(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def plural(noun: str) -> str:

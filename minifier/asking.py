@@ -33,7 +33,7 @@ from ..dumps.opening import read_text
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.wording import counted
 from ..toolkit.isolation import Answer as Reply
-from ..toolkit.isolation import ForkServer, PendingTask, Servers, ask, opened, raise_refusal
+from ..toolkit.isolation import PendingTask, Servers, ask, opened, raise_refusal
 from ..toolkit.replaying.replay import DEFAULT_LIMIT_S, longer, slowed
 from ..toolkit.rungs import warmth
 from ..toolkit.verdicts.signature import Signature, from_answer
@@ -356,32 +356,23 @@ class Cut(msgspec.Struct):
     notes: list[str]
 
 
-def cut(
-    saved: SavedGraph,
-    names: Sequence[str],
-    out: Path,
-    *,
-    seed: int = 0,
-    imports: Sequence[str] = (),
-    limit_s: float = DEFAULT_LIMIT_S,
-    server: ForkServer | None = None,
-) -> Cut:
+def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, imports: Sequence[str] = ()) -> Cut:
     """Writes the named nodes as a case folder at `out`. Raises UsageError where it exists, and where they make no
     graph.
 
     Where this machine cannot run the graph eagerly, the case has the forms of its values alone, and `notes` says so.
     """
     check_folder(out)
-    with opened(server, warmth("eager"), TASK) as used, temporary.folder("graphdbg-cut-") as work:
+    with opened(None, warmth("eager"), TASK) as server, temporary.folder("graphdbg-cut-") as work:
         written = work / "made" / "case"
         payload = {"case": str(saved.path.absolute()), "work": str(work), "out": str(written), "names": list(names)}
         payload |= {"seed": seed, "imports": list(imports), "made_up": False}
         notes: list[str] = []
-        reply = ask(TASK, payload, limit_s, server=used).answer()
+        reply = ask(TASK, payload, DEFAULT_LIMIT_S, server=server).answer()
         try:
             raise_refusal(reply)
         except EnvironmentLackError as lack:
-            reply = ask(TASK, payload | {"made_up": True}, limit_s, server=used).answer()
+            reply = ask(TASK, payload | {"made_up": True}, DEFAULT_LIMIT_S, server=server).answer()
             if reply.status != "done":
                 raise
             why = f"eager cannot run this graph here ({lack.why or lack.what})"

@@ -31,7 +31,7 @@ from ..toolkit.verdicts.verdict import Verdict
 from .agenda import SearchLimits
 from .engine import Engine, Step
 from .events import Best, Follow, Happening
-from .minified import Minified, Result
+from .minified import Interrupted, Minified, Result
 from .passes import NAMES, PLAINER, pass_of
 from .passes import inputs as stand_ins
 from .passes.forms import forms
@@ -173,27 +173,24 @@ def minify_here(
 ) -> Minified:
     """Reduces nodes, outputs, sizes, values and the rest; the original is checked once.
 
-    Exceptions of the predicate propagate, but of a case whose nodes failed before: that change is left out.
+    Exceptions of the predicate propagate, but of a case whose nodes failed before: that change is left out. Raises
+    Interrupted, with the best so far, on Ctrl-C.
     """
     problem, whole = FxProblem.of(gm, inputs, predicate), (len(gm.graph.nodes), input_bytes(inputs))
     if not predicate(*problem.original()):
         raise _does_not_fail()
     engine = Engine(problem, budget=SearchLimits(max_time, max_queries), queries=1, tell=tell)
-    result = search(engine, problem, axes=AXES)
-    live = problem.original() if result.best is None else problem.build(result.best)
-    size = whole if result.answer is None else result.answer.size
-    return Minified(
-        result.queries,
-        [(1, *whole), *result.history],
-        None,
-        *size,
-        stopped=result.stopped,
-        notes=result.notes,
-        verdicts={verdict.value: count for verdict, count in result.verdicts.items()},
-        live=live,
-        original=whole,
-        verdict=Verdict("fails", reason="the predicate is true for it"),
-    )
+
+    def told(result: Result) -> Minified:
+        live = problem.original() if result.best is None else problem.build(result.best)
+        verdict = Verdict("fails", reason="the predicate is true for it")
+        return result.minified(whole, notes=result.notes, live=live, verdict=verdict)
+
+    try:
+        return told(search(engine, problem, axes=AXES))
+    except Interrupted as interrupted:
+        interrupted.minified = told(interrupted.result)
+        raise
 
 
 def _does_not_fail() -> UsageError:
@@ -256,9 +253,11 @@ def minifier(
     """
     if max_granularity is not None and (max_granularity < 1 or max_granularity & (max_granularity - 1)):
         raise BadValueError(f"max_granularity is {max_granularity}", "it must be a power of two")
-    if offload_to_disk and save_dir is None:
-        raise CommandLineError("offload_to_disk needs a save_dir")
-    with TemporaryDirectory(prefix="values-", dir=_folder(save_dir) if offload_to_disk else None) as folder:
+    if offload_to_disk:
+        if save_dir is None:
+            raise CommandLineError("offload_to_disk needs a save_dir")
+        Path(save_dir).mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="values-", dir=save_dir if offload_to_disk else None) as folder:
         spill = Path(folder) if offload_to_disk and not skip_offload else None
         problem = FxProblem.of(fail_f, list(inps), module_fails, spill)
         whole, given = problem.original()
@@ -284,12 +283,6 @@ def minifier(
     for note in result.notes:
         say(note)
     return smaller, fewer
-
-
-def _folder(save_dir: str | None) -> Path:
-    folder = Path(save_dir or ".")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 __all__ = ["dump_state", "minifier"]

@@ -28,7 +28,7 @@ from ..dumps.wording import counted
 from .agenda import Agenda, Cancelled, Restarted, SearchLimits, Skipped, Stopped
 from .events import Best, Follow, QueryAnswered, QueryStarted, Stepped
 from .log import Log
-from .minified import Interrupted, Others, Result
+from .minified import Interrupted, Other, Result
 from .search.problem import Aborted, Answer, Candidate, Neighbours, Problem, Ruling
 from .search.windows import quantiles
 
@@ -159,7 +159,8 @@ class Engine:
         """The place in `bests` of the case that was taken last (see `take`)."""
         self._answers: dict[Candidate, Answer] = {}
         self._monotony = Monotony()
-        self._others = Others()
+        self._others: dict[str, Other] = {}
+        """Failures with another signature than the one looked for; of each the smallest candidate."""
         self._log = log
         self._executor = executor
         self._tell, self._measure = tell, measure
@@ -357,7 +358,7 @@ class Engine:
             self.recalled,
             list(self.history),
             Counter(self.verdicts),
-            self._others.listed(),
+            sorted(self._others.values(), key=lambda other: -other.count),
             stopped,
             self.monotone,
             list(self.notes),
@@ -505,7 +506,9 @@ class Engine:
             if not self._inspecting:
                 self.verdicts[answer.verdict] += 1
             if answer.verdict in (Ruling.OTHER, Ruling.TIMEOUT) and not self._inspecting:
-                self._others.note(candidate, answer)
+                new = Other(answer.signature, 1, candidate, answer.nodes, answer.failure)
+                if (known := self._others.setdefault(answer.signature, new)) is not new:
+                    known.add(new)
             if answer.verdict not in UNSURE or run + 1 >= self.repeats:
                 self._answers[candidate] = answer
             improved = answer.verdict.accepted and self._improves(candidate, answer)
@@ -519,7 +522,9 @@ class Engine:
             self.budget.check(self.queries)
             raise Stopped("the budget ended")
         if not self._inspecting:
-            self._watch_monotony(candidate, self._answers[candidate])
+            doubted = self._monotony.learn(candidate, self._answers[candidate].verdict)
+            if doubted is not None:
+                self.monotone, self._doubted = False, doubted
 
     def _look_into_doubt(self) -> None:
         """Asks a pass that contradicts a failure again. Raises FlakyError where it fails now."""
@@ -568,8 +573,3 @@ class Engine:
     def _purpose(self) -> str:
         """What is asked now is for."""
         return "explanation" if self._inspecting else "search"
-
-    def _watch_monotony(self, candidate: Candidate, answer: Answer) -> None:
-        doubted = self._monotony.learn(candidate, answer.verdict)
-        if doubted is not None:
-            self.monotone, self._doubted = False, doubted

@@ -17,6 +17,7 @@ import errno
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -282,7 +283,7 @@ class Life(AbstractContextManager["Life"]):
             if at_work(self.out)[0] != "alive":
                 self._complain(f"{self.out} cannot be locked ({error}): nothing keeps a second process out of it")
                 return
-        look = f"see what it does: graphdbg tui {self.out}"
+        look = f"see what it does: graphdbg tui {shlex.quote(str(self.out))}"
         raise InUseError(f"{self.out} is in use", _who(at_work(self.out)[1]), look)
 
 

@@ -38,6 +38,13 @@ class Other:
     nodes: int
     failure: Any = None
 
+    def add(self, other: Other) -> None:
+        """Takes in what was seen of the same failure elsewhere."""
+        self.count += other.count
+        if other.nodes < self.nodes:
+            self.signature, self.candidate, self.nodes = other.signature, other.candidate, other.nodes
+            self.failure = other.failure
+
 
 @dataclass
 class Result:
@@ -54,6 +61,20 @@ class Result:
     monotone: bool
     notes: list[str]
 
+    def minified(self, whole: tuple[int, int], signature: Signature | None = None, **more: Any) -> Minified:
+        """The same for whoever minifies; `whole` is the size of the original, `more` other fields of `Minified`."""
+        return Minified(
+            self.queries,
+            [(1, *whole), *self.history],
+            signature,
+            *(whole if self.answer is None else self.answer.size),
+            others=self.others,
+            stopped=self.stopped,
+            verdicts={verdict.value: count for verdict, count in self.verdicts.items()},
+            original=whole,
+            **more,
+        )
+
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C while minifying; `result` holds the best case so far."""
@@ -63,27 +84,6 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
         self.minified: Any = None
         """The same as a `Minified`, once its case is on the disk."""
-
-
-class Others:
-    """The bucket of failures with another signature than the one looked for."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Other] = {}
-
-    def note(self, candidate: Candidate, answer: Answer) -> None:
-        """Counts one; the smallest candidate of each signature is kept."""
-        other = self._known.get(answer.signature)
-        if other is None:
-            self._known[answer.signature] = Other(answer.signature, 1, candidate, answer.nodes, answer.failure)
-            return
-        other.count += 1
-        if answer.nodes < other.nodes:
-            other.candidate, other.nodes, other.failure = candidate, answer.nodes, answer.failure
-
-    def listed(self) -> list[Other]:
-        """Those seen most often first."""
-        return sorted(self._known.values(), key=lambda other: -other.count)
 
 
 @dataclass

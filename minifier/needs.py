@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..dumps.wording import counted
+from ..dumps.wording import counted, flat
 from ..toolkit.verdicts.verdict_words import NEEDS, query_words
 from .agenda import Stopped
 from .passes import NEUTRAL
@@ -245,15 +245,10 @@ def facts(row: Mapping[str, Any]) -> str:
     """What was tried in the place of a part, in words: "9, 16: fails the same way; 4: passes"."""
     values_of: dict[str, list[str]] = {}
     for attempt in row["tried"]:
-        failure = f" ({_short(attempt['signature'])})" if attempt["signature"] else ""
+        failure = f" ({flat(attempt['signature'], MOST_TOLD)})" if attempt["signature"] else ""
         values_of.setdefault(query_words(attempt["verdict"]).does + failure, []).append(str(attempt["value"]))
     said = "; ".join(f"{', '.join(values)}: {text}" for text, values in values_of.items())
     return "; ".join(part for part in (said, row.get("why", "")) if part)
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MOST_TOLD else f"{line[: MOST_TOLD - 1]}…"
 
 
 def part_words(row: Mapping[str, Any]) -> str:

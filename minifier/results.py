@@ -36,13 +36,13 @@ from ..dumps.schema import GraphRecord, TensorValue
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.walk import user_frame
 from ..dumps.why.wording import ADDRESS
-from ..dumps.wording import counted
+from ..dumps.wording import counted, joined
 from ..toolkit.live.spec import FULL_STAGES
 from ..toolkit.verdicts.identity import OWN_PASS
 from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import Verdict, Where
 from ..toolkit.verdicts.verdict_words import without
-from .casefile import Rate
+from .casefile import NAME, Rate
 from .minified import Also, Minified
 from .needs import Needs, Neighbour, neighbour, parts, unneeded
 from .options import MinifyOptions
@@ -141,7 +141,6 @@ def blamed(verdict: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Ver
     return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, where=where)
 
 
-CASE_FILE = "case.json"
 ATOMS_FILE = "atoms.jsonl"
 WORK = ".work"
 LIVE = "live"
@@ -187,17 +186,17 @@ class Results:
             return
         for number, other in enumerate(merged, 1):
             minified.also.append(self._write_other(number, other, minified.notes))
-        if best is None:
-            return
-        passing = parts(engine, best)
-        minified.parts = [{**asdict(part), "name": self.subject.name(part.atom)} for part in passing]
-        minified.unneeded = unneeded(best.edits)
-        if needs is not None:
-            minified.needs = needs.told(engine, [(part, self.subject.about(part.atom)["nodes"]) for part in passing])
-            minified.verdict = blamed(minified.verdict, minified.needs, self.case)
-        if (near := neighbour(engine, best)) is not None:
-            renaming = [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL]
-            self._write_passing(near, minified, needs, renaming)
+        if best is not None:
+            passing = parts(engine, best)
+            minified.parts = [{**asdict(part), "name": self.subject.name(part.atom)} for part in passing]
+            minified.unneeded = unneeded(best.edits)
+            if needs is not None:
+                nodes = [(part, self.subject.about(part.atom)["nodes"]) for part in passing]
+                minified.needs = needs.told(engine, nodes)
+                minified.verdict = blamed(minified.verdict, minified.needs, self.case)
+            if (near := neighbour(engine, best)) is not None:
+                renaming = [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL]
+                self._write_passing(near, minified, needs, renaming)
         self._tell(minified)
 
     def _tell(self, minified: Minified) -> None:
@@ -262,8 +261,8 @@ class Results:
             return texts
         gone = [atom for atom in near.dropped if atom not in near.candidate.keep]
         more = [atom for atom in near.dropped if atom in near.candidate.keep]
-        texts = [f"without {_listed([self.subject.name(atom) for atom in gone])}"] if gone else []
-        texts += [f"with {_listed([self.subject.name(atom) for atom in more])}"] if more else []
+        texts = [f"without {joined([self.subject.name(atom) for atom in gone])}"] if gone else []
+        texts += [f"with {joined([self.subject.name(atom) for atom in more])}"] if more else []
         texts += [f"with {edit_words(edit)}" for edit in near.edits if edit in near.candidate.edits]
         texts += [f"without {edit_words(edit)}" for edit in near.edits if edit not in near.candidate.edits]
         return " and ".join(texts) + (", shapes and values as they were" if near.plain else "")
@@ -273,12 +272,12 @@ class Results:
         plain = self.options.to_json()
         asked = {name: plain[name] for name in ("rung", "check", "seed", "match")}
         data = {"signature": msgspec.to_builtins(signature), **asked, "options": plain, "spec": spec, **more}
-        write_file(path / CASE_FILE, msgspec.json.format(msgspec.json.encode(data), indent=1))
+        write_file(path / NAME, msgspec.json.format(msgspec.json.encode(data), indent=1))
 
 
 def add_to_case(folder: Path, **more: Any) -> None:
     """Adds fields to the case.json of a folder, in place of those of that name."""
-    path = folder / CASE_FILE
+    path = folder / NAME
     data: dict[str, Any] = msgspec.json.decode(opening.read(path))
     write_file(path, msgspec.json.format(msgspec.json.encode(data | more), indent=1))
 
@@ -291,11 +290,8 @@ def _merged(others: list[Other]) -> list[Other]:
         twin = next((known for kind, known in merged if signature and kind and kind.same_as(signature)), None)
         if twin is None:
             merged.append((signature, other))
-            continue
-        twin.count += other.count
-        if other.nodes < twin.nodes:
-            twin.candidate, twin.nodes, twin.failure = other.candidate, other.nodes, other.failure
-            twin.signature = other.signature
+        else:
+            twin.add(other)
     return sorted((other for _, other in merged), key=lambda other: -other.count)
 
 
@@ -306,10 +302,6 @@ def needed(parts: list[dict[str, Any]]) -> list[str]:
         for part in parts
         if (does := without(part["verdict"]))
     ]
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:-1]) + (" and " if names[:-1] else "") + names[-1]
 
 
 def clear(out: Path) -> None:

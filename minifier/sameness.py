@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..dumps import opening
 from ..dumps.errors import WrongKindError
+from ..dumps.wording import joined
 from ..toolkit.verdicts.identity import Identity, of_graph
 from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import with_flags
@@ -111,14 +112,11 @@ def _compared(left: ComparedFailure, right: ComparedFailure) -> tuple[Says, str]
     shared = sorted(set(a.calls) & set(b.calls))
     if left.sharp and right.sharp:
         if not shared:
-            return "another", f"one needs {_listed(a.calls)}, the other {_listed(b.calls)}"
-        return "cannot_tell", f"both are minimised and need {_listed(shared)}, but their other operations differ"
+            needs, others = (joined(calls) or "no operation" for calls in (a.calls, b.calls))
+            return "another", f"one needs {needs}, the other {others}"
+        return "cannot_tell", f"both are minimised and need {joined(shared)}, but their other operations differ"
     why = "a graph that is not minimised does not tell which operation is at fault"
     return "cannot_tell", f"both are of one kind, but {why}"
-
-
-def _listed(calls: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(calls[:-1]), *calls[-1:]])) or "no operation"
 
 
 def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str]]) -> ComparedFailure:

@@ -464,22 +464,16 @@ class Minification:
         if times < self.options.verify and not brief:
             why = self.cut or f"--max-queries {self.options.max_queries}"
             self.notes.append(f"verified {counted(times, 'time')} only ({why})")
-        size = self.whole.size if result.answer is None else result.answer.size
-        minified = Minified(
-            engine.queries,
-            [(1, *self.whole.size), *result.history],
+        minified = result.minified(
+            self.whole.size,
             self.subject.signature,
-            *size,
             verified=verified,
-            others=result.others,
-            stopped=result.stopped,
             notes=[*self.notes, *result.notes, *self.subject.notes],
             path=self.results.case,
-            verdicts={verdict.value: count for verdict, count in result.verdicts.items()},
-            original=self.whole.size,
             asked={**self.asked, "search": engine.queries - self.queries},
             verdict=self._verdict(result),
         )
+        minified.queries = engine.queries
         needs = self.needs[1] if self.needs and self.needs[0] == engine.best else None
         self.results.write_rest(minified, engine, needs, brief=brief)
         return minified

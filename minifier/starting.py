@@ -81,12 +81,10 @@ class Start:
         for name in SHOWN:
             text = typed[name]
             try:
-                values[name] = _KINDS.get(name, str)(text) if text else None
+                values[name] = _KINDS.get(name, str)(text) if text else getattr(MinifyOptions, name)
             except ValueError:
                 fix = "type a number, or leave it empty"
                 raise BadValueError(f"{FLAGS[name]} {text!r} is not a number", "", fix) from None
-        values["rung"], values["check"] = values["rung"] or "inductor", values["check"] or "auto"
-        values["jobs"] = 1 if values["jobs"] is None else values["jobs"]
         for name in ("jobs", "max_time", "max_queries"):
             if values[name] is not None and not values[name] > 0:
                 raise BadValueError(f"{FLAGS[name]} {values[name]:g} is too small", "it must be more than 0")

@@ -18,7 +18,6 @@ For example:
 from __future__ import annotations
 
 import difflib
-import json
 import shlex
 import signal
 import threading
@@ -36,7 +35,6 @@ import msgspec
 from ..dumps import lines, opening
 from ..dumps.atomic import cannot_write
 from ..dumps.errors import CannotResumeError, UnknownWordError
-from ..dumps.lines import Tail
 from ..dumps.wording import why_not_there
 from .agenda import Cancelled, Restarted, Skipped
 from .events import EVENTS_FILE, STEPS, Follow, Steered, from_json
@@ -161,16 +159,15 @@ def outcome(out: Path, given: Given, wait_s: float) -> Steered | None:
     """What became of an order; None where nothing was heard of it for so long (a task between two queries is not
     ended)."""
     deadline = time.monotonic() + wait_s
-    tail = Tail(out / EVENTS_FILE, given.offset)
+    tail = lines.Tail(out / EVENTS_FILE, given.offset)
     while True:
-        lines = tail.read()
+        written = tail.read()
         if not tail.there:
             return None
-        for line in lines:
-            event = from_json(json.loads(line)) if b'"event":"steered"' in line else None
+        for event in map(from_json, lines.objects(written)):
             if isinstance(event, Steered) and event.id == given.order.id:
                 return event
-        if time.monotonic() >= deadline or (not lines and at_work(out)[0] == "dead"):
+        if time.monotonic() >= deadline or (not written and at_work(out)[0] == "dead"):
             return None
         time.sleep(ANSWER_LOOK_S)
 
@@ -200,7 +197,7 @@ class Steering:
         """Whether there are boundaries at all; before that only the process can be interrupted."""
         self.whole: tuple[int, int] = (0, 0)
         """The size of the original."""
-        self._tell, self._abort = tell, abort
+        self._tell, self.abort = tell, abort
         self._orders = Orders(out)
         self._waiting: deque[Order] = deque()
         self._turn = 0
@@ -263,10 +260,6 @@ class Steering:
         finally:
             with self._lock:
                 self._abortable -= 1
-
-    def abort(self) -> None:
-        """Ends what is asked now."""
-        self._abort()
 
     # -- carrying out
 
@@ -344,7 +337,7 @@ class Steering:
             self._look()
             with self._lock:
                 if self._abortable and (self.paused or any(self._urgent(order) for order in self._waiting)):
-                    self._abort()
+                    self.abort()
 
     def _urgent(self, order: Order) -> bool:
         if order.what == "skip":

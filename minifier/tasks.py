@@ -144,7 +144,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def outputs(payload: dict[str, Any]) -> dict[str, Any]:
-    """What a candidate returns, and which of that it could do without (see inprocess.loose_outputs)."""
+    """What a candidate returns, and which of that it could do without (see dropin.loose_outputs)."""
     case = _load(Case.at(payload["case"]), payload)
     returned, loose = loose_outputs(case.gm, atoms_in(Path(payload["work"])))
     return {"returned": returned, "loose": loose}

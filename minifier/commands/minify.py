@@ -18,7 +18,7 @@ from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import BadValueError, CommandLineError, GraphdbgError, OptionsExcludeError
 from ...dumps.output import emit, say
 from ...dumps.wording import shown_path
-from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
+from ...toolkit.commands.options import WithCommand, command_of, import_option, search_here, seed_option, trust_option
 from ...toolkit.isolation.imports import TRUST, run_line
 from ...toolkit.recorder.options import size_of
 from ...toolkit.verdicts.verdict import with_flags
@@ -37,32 +37,13 @@ if TYPE_CHECKING:
     from ..report.issue import Report
 
 
-class Size(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
-    """Bytes, written like 500MB, 2G or 2e9; raises the UsageError of `size_of`."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number of bytes."""
-        return value if isinstance(value, int) else size_of(str(value))
-
-
-class Seconds(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
-    """Seconds of an option whose value may be left out: what follows such a flag may be the graph."""
-
-    name = "seconds"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number of seconds; raises UsageError."""
-        try:
-            return float(str(value))
-        except ValueError as error:
-            flag = param.opts[0] if param is not None else "this flag"
-            fix = f"name the graph before {flag}, or write {flag}=60"
-            raise BadValueError(f"{value} is not a number", f"{flag} takes a number of seconds", fix) from error
-
-
-SIZE, SECONDS = Size(), Seconds()
+def seconds_of(text: str) -> float:
+    """The seconds of --hangs, whose value may be left out: what follows it may be the graph. Raises UsageError."""
+    try:
+        return float(text)
+    except ValueError as error:
+        fix = "name the graph before --hangs, or write --hangs=60"
+        raise BadValueError(f"{text} is not a number", "--hangs takes a number of seconds", fix) from error
 
 
 def checked_steps(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -70,18 +51,7 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
     return tuple(known_step(name) for name in names)
 
 
-class _Command(click.Command):
-    """Keeps what stands behind `--` apart, where nothing before it names a graph."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args and len(args[args.index("--") + 1 :]) > 0:
-            at = args.index("--")
-            ctx.meta["graphdbg.command"] = args[at + 1 :]
-            args = args[:at]
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=_Command)
+@click.command(cls=WithCommand)
 @click.argument("graph", metavar="RUN[/ID] | -- CMD...", required=False)
 @click.option(
     "-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered."
@@ -108,7 +78,7 @@ class _Command(click.Command):
 @trust_option
 @click.option(
     "--hangs",
-    type=SECONDS,
+    type=seconds_of,
     is_flag=False,
     flag_value=HANG_LIMIT_S,
     metavar="[S]",
@@ -121,7 +91,7 @@ class _Command(click.Command):
 )
 @click.option(
     "--memory-over",
-    type=SIZE,
+    type=size_of,
     metavar="SIZE",
     help="It fails where compile and first run need more memory on top of what the process had: resident memory, on "
     "CUDA what torch allocates there. Like 500MB, 2G, 2e9.",
@@ -130,7 +100,7 @@ class _Command(click.Command):
     "--time-limit", help="What a query may take. Default: 600 s at first, then ten times what the original took."
 )
 @click.option(
-    "--memory-limit", type=SIZE, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j."
+    "--memory-limit", type=size_of, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j."
 )
 @seconds_option(
     "--max-time",
@@ -182,33 +152,26 @@ def minify(
     repro.py enters through torch.compile, else through Inductor's inner compiler, else where the graph was
     recorded. It is also run with --without-fault, where it has to end with 0.
     """
-    options = MinifyOptions(imports=imports, **asked)
-    command: list[str] | None = click.get_current_context().meta.get("graphdbg.command")
-    if command is not None:
-        from ..program import command as program
+    options = MinifyOptions(imports=imports, **asked).checked()  # before a program is run, which takes minutes
+    if command := command_of(click.get_current_context()):
+        from ..program.command import graph_of
 
         if graph or resume:
             what = "both a graph and a command are given"
             raise OptionsExcludeError(what, "minify takes one of them", "leave one of them out")
-        triage = program.triaged(command, out, options.max_time, quiet=as_json)
-        options = replace(options, max_time=program.left_of(options.max_time, triage))
-        graph = program.failing_graph(triage)
-        if not graph:
-            raise SystemExit(program.cut_repro(triage, options.max_time, as_json))
-        say(f"a graph of it fails: {triage.verdict.reason}")
-        out = str(Path(triage.folder) / "minified")
+        graph, out, left_s = graph_of(command, out, options.max_time, as_json=as_json)
+        options = replace(options, max_time=left_s)
     directory, named = "", graph
     if resume:
         if out is None:
             why = "it goes on with the unfinished minification in that folder"
             raise CommandLineError("--resume needs -o", why, "add -o OUT")
         unfinished = resumed(Path(out), options, _typed())
-        options, directory = unfinished.options, unfinished.directory
+        options, directory = unfinished.options.checked(), unfinished.directory
         graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
         why = "minify needs a RUN, RUN/ID or a case folder"
         raise CommandLineError("no graph is named", why, "list them with graphdbg ls")
-    options = options.checked()
     if out is not None:
         refuse_taken(Path(out), resume=resume)  # before the graphs of a run are judged, which takes minutes
     search_here(options.imports)
@@ -339,8 +302,7 @@ def _nothing(error: NothingToReduceError, as_json: bool) -> int:
 def _report(result: Minified, out: Path, options: MinifyOptions, bare: ForkServer | None) -> Report | None:
     """repro.py and issue.md beside the case; what keeps them from being written is said."""
     from ...dumps.store import load_graph
-    from ..report.bundle import emit_report
-    from ..report.by_command import write_report
+    from ..report.bundle import emit_report, write_report
 
     assert result.path is not None and result.signature is not None
     if options.command is not None:

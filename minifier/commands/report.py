@@ -15,7 +15,7 @@ from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
 from ...toolkit.isolation.imports import TRUST, option_words, run_line, without_trust
-from .verify import modules_of, program_of
+from .verify import program_of, run_again
 
 if TYPE_CHECKING:
     from ..report.as_test import Written
@@ -71,7 +71,7 @@ def report(
     from ...toolkit.verdicts.verdict import with_flags
     from ...toolkit.verdicts.verdict_words import headline
     from .. import casefile
-    from ..report import bundle, by_command
+    from ..report import bundle
     from ..report.as_test import write_test_of
 
     if only_look:
@@ -91,7 +91,7 @@ def report(
         raise OptionsExcludeError(f"cannot write a test for {graph}", why, "leave --as-test out")
     if known and known.signature and known.check.startswith("cmd:"):
         (shown, times), command = known.verified, known.check.removeprefix("cmd:").strip()
-        done = by_command.write_report(saved, out, command, known.signature, shown=shown, times=times)
+        done = bundle.write_report(saved, out, command, known.signature, shown=shown, times=times)
         emit(done.as_json() if as_json else f"{done.repro}\n{done.issue}", as_json=as_json)
         return done.exit_code
     if known is not None and known.imports and not without_trust(imports):
@@ -119,7 +119,7 @@ def report(
             return verdict.exit_code or 1
     original = known.original.nodes if known and known.original else None
     if original is None:
-        say(f"{graph} is not minimised; for a smaller report: {with_flags(f'graphdbg minify {graph}')}")
+        say(f"{graph} is not minimised; for a smaller report: {with_flags(f'graphdbg minify {shlex.quote(graph)}')}")
     about: dict[str, Any] = {"signature": signature, "rung": rung, "original": original, "imports": imports}
     if as_test:
         try:
@@ -152,23 +152,21 @@ def _packed(out: Path, imports: Sequence[str], as_json: bool) -> int:
     from ...dumps.pack.redact import Redactor
     from ...dumps.store import load_graph
     from ..report.bundle import pack
-    from ..report.issue import Report
-    from ..report.verify import shown, torch_of
 
     with program_of(str(out), TRUST in imports, without_trust(imports)) as (program, known):
-        flaky = bool(known and known.rate and known.rate.flaky)
-        packed = shown(program, torch_of(sys.executable, program), path=modules_of(known), flaky=flaky)
-    sidecar, archive = program.with_suffix(".safetensors"), out / "artifacts.zip"
-    done = Report(out, out / "issue.md", program, sidecar=sidecar if sidecar.is_file() else None)
+        packed = run_again(program, sys.executable, known)
+    sidecar, issue, archive = program.with_suffix(".safetensors"), out / "issue.md", out / "artifacts.zip"
+    notes: list[str] = []
     if archive.exists():
         say(f"{archive} is there already and stays as it is")
     else:
-        pack(load_graph(out / "case"), done, Redactor())
-    paths = {"repro_path": str(program), "issue": str(done.issue), "artifacts": str(archive)}
+        beside = sidecar if sidecar.is_file() else None
+        notes = pack(load_graph(out / "case"), (program, beside, issue), archive, Redactor())
+    paths = {"repro_path": str(program), "issue": str(issue), "artifacts": str(archive)}
     tried = run_line(str(program), known.imports if known else ())
     emit(packed.plain() | paths if as_json else "\n".join(paths.values()), as_json=as_json, next=[tried])
     say(packed.sentence())
-    for note in done.notes:
+    for note in notes:
         say(note)
     say("The report holds parts of your program: read issue.md through before you publish it.")
     return packed.exit_code
@@ -191,11 +189,11 @@ def _tested(done: Written, as_json: bool) -> int:
 
 def _previewed(folder: Path, as_json: bool) -> int:
     """Looks at a report that is there, or at what one would share."""
-    from ..report.issue import Preview, ahead, warning
+    from ..report.issue import PRIVACY, Preview, ahead
 
     preview = Preview.of(folder)
     texts = preview.sentences() if preview.is_there else ahead(str(folder))
-    plain = preview.as_json() if preview.is_there else {"folder": None, "says": texts, "warning": warning()}
+    plain = preview.as_json() if preview.is_there else {"folder": None, "says": texts, "warning": PRIVACY}
     after = [shlex.join(["graphdbg", "verify" if preview.is_there else "report", str(folder)])]
-    emit(plain if as_json else "\n".join([*texts, warning()]), as_json=as_json, next=after)
+    emit(plain if as_json else "\n".join([*texts, PRIVACY]), as_json=as_json, next=after)
     return 1 if preview.is_there and preview.leaks else 0

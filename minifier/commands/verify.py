@@ -18,6 +18,7 @@ from ...dumps.output import emit, say
 
 if TYPE_CHECKING:
     from ..casefile import CaseFile
+    from ..report.verify import Shown
 
 REPRO = "repro.py"
 
@@ -39,14 +40,13 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
     written first. It is run three times in fresh processes of PY, each with a cache of its own, and needs no
     graphdbg there. With --watch it is run again after each build: when the files of that torch have changed.
     """
-    from ..report.verify import builds, interpreter, shown, torch_of
+    from ..report.verify import builds, interpreter, torch_of
 
     python = interpreter(python)
     with program_of(subject, trust) as (program, known):
-        path, flaky = modules_of(known), bool(known and known.rate and known.rate.flaky)
 
         def run() -> int:
-            reproduction = shown(program, torch_of(python, program), path=path, flaky=flaky)
+            reproduction = run_again(program, python, known)
             lines = [reproduction.sentence(), *reproduction.output.strip().splitlines()]
             reportable = Path(subject).is_dir() and reproduction.says == "shows"
             report = [shlex.join(["graphdbg", "report", subject])] if reportable else []
@@ -65,11 +65,13 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
             run()
 
 
-def modules_of(known: CaseFile | None) -> list[str]:
-    """The folders where the program finds the modules that it imports."""
+def run_again(program: Path, python: str, known: CaseFile | None) -> Shown:
+    """What the program shows under the torch of that Python, with the modules that its case imports."""
     from ...toolkit.isolation.imports import homes_of
+    from ..report.verify import shown, torch_of
 
-    return homes_of(known.imports) if known is not None and known.imports else []
+    path, rate = (homes_of(known.imports), known.rate) if known is not None else ((), None)
+    return shown(program, torch_of(python, program), path=path, flaky=rate is not None and rate.flaky)
 
 
 @contextmanager
@@ -119,6 +121,6 @@ def _made(case: Path, known: CaseFile, folder: Path, trust: bool) -> Path:
     about: dict[str, Any] = {"signature": known.signature, "rung": known.rung, "original": original}
     done = emit_report(load_graph(case), folder, **about, imports=imports)
     if done.repro is None:
-        fix = f"replay it: graphdbg replay {case}"
+        fix = f"replay it: {shlex.join(['graphdbg', 'replay', str(case)])}"
         raise UsageError(f"cannot write a repro for {case}", "; ".join(done.notes), fix)
     return done.repro

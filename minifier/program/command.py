@@ -3,7 +3,8 @@ minified.
 
 Also: its `issue.md`, in the sections of PyTorch's bug form.
 
-For example: `minify_program(["python", "train.py"], "out", 600.0, as_json=False)` gives `0`.
+For example: `graph_of(["python", "train.py"], "out", 600.0, as_json=False)` gives
+`("out/run/0_0/forward", "out/minified", 412.0)` where that graph fails.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 from urllib.parse import quote_plus
 
-from ...dumps import opening, written
+from ...dumps import written
 from ...dumps.atomic import free_path, write_file
 from ...dumps.output import emit, say
 from ...dumps.pack.redact import Redactor
@@ -26,21 +27,25 @@ from ...toolkit.program.run import triage_program
 from ...toolkit.verdicts import verdict_words
 from ..report.bundle import ISSUES, phrase
 from ..report.environment import versions_text
-from ..report.issue import ISSUE, fenced, framed, inline, shorten
+from ..report.issue import ISSUE, framed, inline, logged, quoted
 
 DEFAULT_TIME_S, CUTTING = 600.0, 0.75
 """The time for all of it, and the part of it for cutting; the rest is for tensors that can stand in the text."""
 
 
-def triaged(command: list[str], out: str | None, max_time_s: float | None, *, quiet: bool) -> ProgramTriage:
-    """The program compared with eager, its calls watched for that long; its files are in OUT."""
+def graph_of(
+    command: list[str], out: str | None, max_time_s: float | None, *, as_json: bool
+) -> tuple[str, str, float | None]:
+    """The graph of the program that fails, the folder for it, and the seconds that are left. Ends the process where the
+    fault is outside its graphs, with the repro cut: the program is compared with eager, its files are in OUT."""
     folder = Path(out) if out else free_path("minified-program", first=2)
-    return triage_program(command, output=folder, max_time_s=max_time_s, quiet=quiet, report=say)
-
-
-def left_of(max_time_s: float | None, triaged: ProgramTriage) -> float | None:
-    """The seconds that are left for cutting, at least one."""
-    return None if max_time_s is None else max(float(round(max_time_s - triaged.seconds)), 1.0)
+    triaged = triage_program(command, output=folder, max_time_s=max_time_s, quiet=as_json, report=say)
+    left_s = None if max_time_s is None else max(float(round(max_time_s - triaged.seconds)), 1.0)
+    graph = failing_graph(triaged)
+    if not graph:
+        raise SystemExit(cut_repro(triaged, left_s, as_json))
+    say(f"a graph of it fails: {triaged.verdict.reason}")
+    return graph, str(Path(triaged.folder) / "minified"), left_s
 
 
 def failing_graph(triaged: ProgramTriage) -> str:
@@ -117,16 +122,7 @@ def write_issue(triaged: ProgramTriage, repro: Repro, out: Path) -> Path:
     if beside:
         sizes = [f"{name} ({size_text(_size(program.with_name(name)))})" for name in beside]
         lines.append(f"- It reads {' and '.join(sizes)}, which must be attached.")
-    parts = [
-        "### 🐛 Describe the bug",
-        "\n".join(lines),
-        "`repro.py` (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell; for `git bisect "
-        f"run`: --git-bisect):\n\n{fenced(opening.read_text(program).rstrip(), 'python')}",
-        "### Error logs",
-        fenced(shorten(repro.printed)),
-        "### Versions",
-        fenced(versions_text()),
-    ]
+    parts = ["### 🐛 Describe the bug", "\n".join(lines), quoted(program), *logged(repro.printed, versions_text())]
     title = f"[{verdict.layer or 'torch.compile'}] {verdict_words.does(verdict)}: {call.function if call else ''}()"
     title += f" ({raised.partition(':')[0]})" if raised else ""
     write_file(out / ISSUE, framed(title, parts, f"{ISSUES}?q={quote_plus(asked)}", redactor).encode())

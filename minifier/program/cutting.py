@@ -17,6 +17,7 @@ import re
 import textwrap
 import time
 from collections.abc import Generator, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -220,9 +221,7 @@ class Cutting:
             for proposals in (unused, shorter, constructors, _deletions, _bodies, _elements, entries, _halves):
                 at = 0
                 while time.monotonic() < self.deadline:
-                    candidate = next(
-                        (proposal for place, proposal in enumerate(proposals(self.text)) if place >= at), None
-                    )
+                    candidate = next(islice(proposals(self.text), at, None), None)
                     if candidate is None:
                         break
                     if candidate != self.text and self.fails(candidate):
@@ -297,57 +296,56 @@ def _named(node: ast.stmt) -> set[str]:
     return set()
 
 
+def _with(tree: ast.Module, part: slice, instead: list[Any], *blocks: list[Any]) -> str:
+    """The text with a part of some lists of the tree replaced; the tree stays as it is."""
+    kept = [list(block) for block in blocks]
+    for block in blocks:
+        block[part] = instead
+    text = ast.unparse(tree)
+    for block, whole in zip(blocks, kept, strict=True):
+        block[:] = whole
+    return text
+
+
 def shorter(text: str) -> Iterator[str]:
     """Texts in which a helper has its shorter form."""
-    for name, form in HELPERS.items():
-        tree = syntax.parsed(text)
-        for at, node in enumerate(tree.body):
-            if isinstance(node, ast.FunctionDef) and node.name == name:
-                tree.body[at] = syntax.parsed(form).body[0]
-                yield ast.unparse(tree)
+    tree = syntax.parsed(text)
+    for at, node in enumerate(tree.body):
+        if isinstance(node, ast.FunctionDef) and node.name in HELPERS:
+            yield _with(tree, slice(at, at + 1), syntax.parsed(HELPERS[node.name]).body, tree.body)
 
 
 def _deletions(text: str) -> Iterator[str]:
     """Texts without a run of statements: halves of a block first, then shorter ones, from the end."""
-    shape = [len(block) for block in _blocks(syntax.parsed(text))]
-    for number, length in enumerate(shape):
-        size = length
+    tree = syntax.parsed(text)
+    for block in _blocks(tree):
+        size = length = len(block)
         while size:
             for first in range(length - size, -1, -size):
-                tree = syntax.parsed(text)
-                block = _blocks(tree)[number]
                 gone = block[first : first + size]
-                main = number == 0 and any(isinstance(statement, (ast.If, ast.Expr)) for statement in gone)
-                if main or any(_fixed(statement) for statement in gone):
-                    continue
-                block[first : first + size] = [] if length > size else [ast.Pass()]
-                yield ast.unparse(tree)
+                main = block is tree.body and any(isinstance(statement, (ast.If, ast.Expr)) for statement in gone)
+                if not main and not any(_fixed(statement) for statement in gone):
+                    yield _with(tree, slice(first, first + size), [] if length > size else [ast.Pass()], block)
             size //= 2
 
 
 def _bodies(text: str) -> Iterator[str]:
     """Texts with a statement replaced by its body, or by what it does else."""
-    for number, block in enumerate(_blocks(syntax.parsed(text))[1:], 1):
+    tree = syntax.parsed(text)
+    for block in _blocks(tree)[1:]:
         for at, node in enumerate(block):
             for name in ("body", "orelse"):
                 if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (body := getattr(node, name, None)):
-                    tree = syntax.parsed(text)
-                    held = getattr(_blocks(tree)[number][at], name, body)
-                    _blocks(tree)[number][at : at + 1] = held
-                    yield ast.unparse(tree)
+                    yield _with(tree, slice(at, at + 1), body, block)
 
 
 def _elements(text: str) -> Iterator[str]:
     """Texts without one element of a returned tuple or list."""
-    for number, block in enumerate(_blocks(syntax.parsed(text))):
-        for at, node in enumerate(block):
-            returned: Any = node.value if isinstance(node, ast.Return) else None
-            if isinstance(returned, (ast.Tuple, ast.List)):
-                for place in reversed(range(len(returned.elts))):
-                    tree = syntax.parsed(text)
-                    cut: Any = _blocks(tree)[number][at]
-                    del cut.value.elts[place]
-                    yield ast.unparse(tree)
+    tree = syntax.parsed(text)
+    for returned in (node.value for block in _blocks(tree) for node in block if isinstance(node, ast.Return)):
+        if isinstance(returned, (ast.Tuple, ast.List)):
+            for place in reversed(range(len(returned.elts))):
+                yield _with(tree, slice(place, place + 1), [], returned.elts)
 
 
 def _halves(text: str) -> Iterator[str]:
@@ -403,20 +401,18 @@ def replaced(script: str, name: str, tensor: torch.Tensor) -> Iterator[str]:
 
 def entries(text: str) -> Iterator[str]:
     """Scripts without some entries of a dictionary: halves of it first."""
-    for number, held in enumerate(_inside(text, ast.Dict)):
+    tree = syntax.parsed(text)
+    for held in _inside(tree, ast.Dict):
         size = length = len(held.keys)
         while size:
             for first in range(0, length, size):
-                tree = syntax.parsed(text)
-                part = _inside(tree, ast.Dict)[number]
-                del part.keys[first : first + size], part.values[first : first + size]
-                yield ast.unparse(tree)
+                yield _with(tree, slice(first, first + size), [], held.keys, held.values)
             size //= 2
 
 
 def constructors(text: str) -> Iterator[str]:
     """Scripts in which a module of torch's is made by its class, with weights of its own, in place of `rebuilt`."""
-    for number, call in enumerate(_inside(text, ast.Call)):
+    for number, call in enumerate(_inside(syntax.parsed(text), ast.Call)):
         name = ast.unparse(call.args[0]) if ast.unparse(call.func) == "rebuilt" else ""
         if not name.startswith("torch.nn."):
             continue
@@ -441,10 +437,9 @@ def constructors(text: str) -> Iterator[str]:
             yield ast.unparse(tree)
 
 
-def _inside(tree: Any, kind: type[Any]) -> list[Any]:
+def _inside(tree: ast.Module, kind: type[Any]) -> list[Any]:
     """The parts of one kind in `run` of a script."""
-    body = (syntax.parsed(tree) if isinstance(tree, str) else tree).body
-    runs = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "run"]
+    runs = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"]
     return [part for node in runs for part in ast.walk(node) if isinstance(part, kind)]
 
 

@@ -34,6 +34,7 @@ from ...toolkit.verdicts.signature import Signature
 from ...toolkit.verdicts.verdict import KINDS, Verdict
 from ...toolkit.verdicts.verdict_words import happens
 from .bundle import emit_report
+from .trying import written_at
 
 NAME, TIMES = "test_repro.py", 3
 
@@ -85,10 +86,7 @@ def write_test_of(
     verdict: Verdict | None,
 ) -> Written:
     """Writes the test from the repro beside a case; where there is none of ours, a repro is written first."""
-    failure, path = (
-        of_record(signature, saved.record, reduced=original is not None),
-        homes_of(imports) if imports else [],
-    )
+    failure, path = of_record(signature, saved.record, reduced=original is not None), homes_of(imports)
     remark = f"{happens(signature.kind, signature.detail)}; made by graphdbg {__version__}."
     beside = saved.path.parent / "repro.py"
     if saved.path.name == "case" and beside.is_file() and written.here(beside):
@@ -144,8 +142,4 @@ def write_test(
 
 
 def _run(text: str, kept: bytes | None, folder: Path, path: Sequence[str], times: int) -> list[Trial]:
-    test = folder / NAME
-    test.write_text(text, encoding="utf-8")
-    if kept is not None:
-        test.with_suffix(".safetensors").write_bytes(kept)
-    return run_many(test, times, seed=toolchain_seed(), path=path)
+    return run_many(written_at(folder / NAME, text, kept), times, seed=toolchain_seed(), path=path)

@@ -2,7 +2,8 @@
 as an issue.
 
 Also: packs `artifacts.zip`: repro, issue text, the case, generated code and the journal lines of the graph, all texts
-redacted.
+redacted. And the report of a case that the user's command decides on: a repro.py that runs the command on case/; no
+rung is involved, so no program in plain torch is searched for.
 
 Everything is decided by running programs in fresh processes (`verify`). Nothing is overwritten, and nothing claimed
 that was not seen: a program that does not fail is written with those words in the issue.
@@ -18,8 +19,9 @@ from __future__ import annotations
 import builtins
 import io
 import re
+import shutil
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from urllib.parse import quote_plus
@@ -31,6 +33,7 @@ from ...dumps import inert, opening, trust, written
 from ...dumps.atomic import write_file
 from ...dumps.errors import ExistsAlreadyError, RefusedError
 from ...dumps.graph_folder import GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, encode, stored_names
+from ...dumps.lines import decoded
 from ...dumps.output import say
 from ...dumps.pack import records
 from ...dumps.pack.making import secrets_of, texts_of
@@ -110,9 +113,9 @@ def journal_excerpt(saved: SavedGraph) -> str:
     path = saved.run.path / saved.process / "journal.jsonl"
     if not path.is_file():
         return ""
-    return "".join(
-        f"{line}\n" for line in opening.read_text(path).splitlines() if _graph_of(line) in (saved.local_id, None)
-    )
+    lines = opening.read_text(path).splitlines()
+    rows = [(line, fields) for line in lines if (fields := decoded(line.encode())) is not None]
+    return "".join(f"{line}\n" for line, fields in rows if fields.get("graph") in (saved.local_id, None))
 
 
 def write_zip(path: Path, members: Mapping[str, bytes]) -> None:
@@ -126,18 +129,6 @@ def write_zip(path: Path, members: Mapping[str, bytes]) -> None:
             archive.writestr(item, members[name], zipfile.ZIP_DEFLATED)
     if not write_file(path, data.getvalue(), exclusive=True):
         raise ExistsAlreadyError(f"cannot write {path}", "it exists already", "choose another folder with -o")
-
-
-def _graph_of(line: str) -> str | None:
-    """The graph that a journal line is about; None: the process; empty: not a line."""
-    try:
-        return msgspec.json.decode(line.encode(), type=_Line).graph
-    except msgspec.MsgspecError:
-        return ""
-
-
-class _Line(msgspec.Struct):
-    graph: str | None = None
 
 
 def _redacted(data: bytes, texts: Texts) -> bytes:
@@ -209,9 +200,7 @@ def emit_report(
     file exists.
     """
     names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
-    taken = [name for name in names if (out / name).exists()]
-    if taken:
-        raise ExistsAlreadyError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
+    _refuse_taken(out, names)
     given, imports = TRUST in imports, without_trust(imports) if imports else ()
     with trust.granted() if given else nullcontext():
         record, inputs, read = inert.record(saved.record), saved.inputs_record, saved.kept
@@ -231,8 +220,8 @@ def emit_report(
         read,
         signature,
         rung,
-        made=f"{_made(report.nodes, before)} Signature {failure.id}.",
-        imports=tuple(imports),
+        made=f"{_made(report.nodes, before)} Signature {report.signature_id}.",
+        imports=imports,
         needs_imports=needed,
         trust=given,
         ours=trust.trusted(saved.path),
@@ -255,7 +244,8 @@ def emit_report(
     text = issue.render(issue.facts_of(case, report, known, log, asked.versions, search_for), redactor)
     write_file(report.issue, text.encode())
     if with_artifacts:
-        pack(saved, report, redactor)
+        report.artifacts = out / "artifacts.zip"
+        report.notes += pack(saved, (report.repro, report.sidecar, report.issue), report.artifacts, redactor)
     for note in report.notes:
         narrate(note)
     return report
@@ -304,13 +294,12 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
     report.without = "ended otherwise" if ended is None else ends.get(ended, "ended otherwise")
 
 
-def pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:
-    """Writes artifacts.zip beside what was written. Raises UsageError when it exists."""
-    written = [path for path in (report.repro, report.sidecar, report.issue) if path is not None]
-    members, notes = gather(saved, {path.name: path.read_bytes() for path in written}, redactor.secrets)
-    report.artifacts = report.out / "artifacts.zip"
-    write_zip(report.artifacts, members)
-    report.notes += notes
+def pack(saved: SavedGraph, written: Iterable[Path | None], archive: Path, redactor: Redactor) -> list[str]:
+    """Writes the archive of a case and what was written about it; says what was left out. Raises UsageError when it
+    exists."""
+    members, notes = gather(saved, {path.name: path.read_bytes() for path in written if path}, redactor.secrets)
+    write_zip(archive, members)
+    return notes
 
 
 def _made(nodes: int, before: int | None) -> str:
@@ -322,3 +311,80 @@ def _made(nodes: int, before: int | None) -> str:
             f"{counted(nodes, 'node')}."
         )
     return f"Reduced by graphdbg {__version__} from {before} to {counted(nodes, 'node')}."
+
+
+def _refuse_taken(out: Path, names: Sequence[str]) -> None:
+    if taken := [name for name in names if (out / name).exists()]:
+        raise ExistsAlreadyError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
+
+
+COMMAND_PROGRAM = '''"""Runs the command that found this failure on the case beside it, case/. Made by graphdbg.
+Signature {which}.
+
+Exit code 1 while the command ends as it did ({ending}), 0 when it ends with 0, 2 else (with --git-bisect 125).
+With --without-fault it is 2: only the command knows what the fault is.
+The command is run where you are; case/graph.py is the graph as a program, case/graph.json and case/tensors/ are what
+graphdbg.load_graph reads.
+"""
+
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+
+COMMAND = {command!r}
+ENDING = {ending!r}
+
+UNSURE = 125 if "--git-bisect" in sys.argv else 2
+if "--without-fault" in sys.argv:
+    print("cannot tell: only the command knows what the fault is")
+    sys.exit(UNSURE)
+case = pathlib.Path(__file__).resolve().parent / "case"
+command = COMMAND.replace("{{case}}", shlex.quote(str(case)))
+print("$", command, flush=True)
+code = subprocess.run(command, shell=True).returncode
+number = -code if code < 0 else code - 128
+found = f"signal {{signal.Signals(number).name}}" if number in set(signal.Signals) else f"exit code {{code}}"
+print(found)
+sys.exit(1 if found == ENDING else 0 if code == 0 else UNSURE)
+'''
+
+
+def write_report(
+    saved: SavedGraph, out: Path, command: str, signature: Signature, *, shown: int = 0, times: int = 0
+) -> issue.Report:
+    """Writes OUT/repro.py and OUT/issue.md, and a copy of the case as OUT/case where it lies elsewhere.
+
+    `shown` of `times` runs of the command on the case failed. Raises UsageError where one of them exists.
+    """
+    _refuse_taken(out, ("repro.py", "issue.md"))
+    out.mkdir(parents=True, exist_ok=True)
+    if (out / "case").resolve() != saved.path.resolve():
+        shutil.copytree(saved.path, out / "case")
+    known = casefile.read(saved.path)
+    ending = signature.detail or signature.kind
+    report = issue.Report(out, out / "issue.md", out / "repro.py", entry=command, shown=shown, times=times)
+    report.flaky = bool(known and known.rate and known.rate.flaky)
+    report.verdict = (known.record if known else None) or Verdict("fails", reason=f"the command: {ending}")
+    report.nodes = node_count(saved.record.graph)
+    report.original_nodes = known.original.nodes if known and known.original else None
+    report.signature_id = of_record(signature, saved.record, reduced=report.original_nodes is not None).id
+    program = COMMAND_PROGRAM.format(command=command, ending=ending, which=report.signature_id)
+    write_file(out / "repro.py", program.encode())
+    written.remember(out / "repro.py")
+    facts = issue.IssueFacts(
+        report,
+        saved.record,
+        known,
+        Verdict("fails", reason=report.verdict.reason),
+        title=f"{issue.one_line(command, 60)}: {ending}",
+        symptom=f"`{command}` ends with {ending} on the case in case/ (graph.py there is its text).",
+        layer="as the command says",
+        stage=saved.record.stage,
+        entry="the command",
+        log=signature.raw,
+        versions=environment.versions_text(),
+    )
+    write_file(report.issue, issue.render(facts, Redactor()).encode())
+    return report

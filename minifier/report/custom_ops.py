@@ -9,19 +9,16 @@ For example: `custom_targets(record)` gives `{'mine::scale': [OpCall(...)]}`.
 from __future__ import annotations
 
 import ast
-import builtins
 import inspect
 import re
 import sys
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from ...dumps import syntax
 from ...dumps.allowlist import TRITON_CALLS, is_custom
-from ...dumps.definitions import cut
+from ...dumps.definitions import CutProgram, cut
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.program.case import Registered
 from ...dumps.program.inputs import HELPER, OpCall, results, stand_in
@@ -48,14 +45,16 @@ def source_of(name: str) -> OpSource | None:
         return None
     from ...toolkit import torch_private as t
 
-    function = getattr(t.custom_ops.get(name), "_init_fn", None)
-    if function is None:
-        return None
+    function: Any = getattr(t.custom_ops.get(name), "_init_fn", None)
     try:
         text = inspect.getsource(cast("Any", inspect.getmodule(function)))
-        return _cut(text, function, name)
-    except (OSError, TypeError, SyntaxError, _Lost):
+    except (OSError, TypeError):
         return None
+    found = cut(text, {name}, line=function.__code__.co_firstlineno)
+    if found is None or found.missing or sum(len(part.splitlines()) for part in found.statements) > _LONGEST:
+        return None
+    whole = "\n".join((*found.imports, *found.statements))
+    return None if "TYPE_CHECKING" in whole else _source(found, whole)  # a repro evaluates annotations
 
 
 def recorded_source(name: str, definitions: Sequence[DefinitionRecord]) -> OpSource | None:
@@ -63,154 +62,25 @@ def recorded_source(name: str, definitions: Sequence[DefinitionRecord]) -> OpSou
     space = name.partition("::")[0]
     for definition in definitions:
         found = cut(definition.program, {space}) if space in definition.spaces and not definition.missing else None
-        if found is None:
-            continue
-        with suppress(_Lost):
-            for statement in ast.walk(syntax.parsed(found.program)):
-                if isinstance(statement, (ast.Import, ast.ImportFrom)):
-                    _allowed(statement)
+        source = _source(found, found.program) if found is not None else None
+        if found is not None and source is not None:
             reads = definition.argv[1:] and re.search(r"\bargv\b|\bparse_(known_)?args\b", found.program)
             words = [f"sys.argv[1:] = {definition.argv[1:]}  # as in the run"] if reads else []
-            return OpSource((*words, *found.statements), tuple(sorted({*found.imports} - {"import torch"})))
+            return OpSource((*words, *source.statements), source.imports)
     return None
 
 
-class _Lost(Exception):
-    """A name has no definition that could be included."""
-
-
-def _cut(text: str, function: Callable[..., Any], name: str) -> OpSource | None:
-    chain = _chain(syntax.parsed(text).body, function.__code__.co_firstlineno)
-    if not chain:
-        return None
-    own = next(
-        candidate
-        for candidate in chain[-1]
-        if isinstance(candidate, ast.FunctionDef) and _first(candidate) == function.__code__.co_firstlineno
-    )
-    taken: list[ast.stmt] = [own, *(candidate for candidate in chain[-1] if _registers(candidate, own.name, name))]
-    imports: set[str] = set()
-    known: set[str] = set()
-    for statement in taken:
-        for name_used in sorted(_free(statement) - known):
-            known.add(name_used)
-            definition = _definition(name_used, chain)
-            if isinstance(definition, str):
-                imports.add(definition)
-            elif definition is not None and definition not in taken:
-                taken.append(definition)
-    lines = text.splitlines()
-    ordered = sorted(taken, key=lambda candidate: candidate.lineno)
-    statements = tuple(
-        textwrap.dedent("\n".join(lines[_first(candidate) - 1 : candidate.end_lineno])) for candidate in ordered
-    )
-    if sum(len(candidate.splitlines()) for candidate in statements) > _LONGEST:
-        return None
-    return OpSource(statements, tuple(sorted(imports - {"import torch"})))
-
-
-def _first(statement: ast.stmt) -> int:
-    """The first line of a statement, its decorators included."""
-    decorators = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
-
-
-def _chain(body: Sequence[ast.stmt], line: int) -> list[list[ast.stmt]]:
-    """The bodies that hold the function that begins in that line, outermost first."""
-    for statement in body:
-        if isinstance(statement, ast.FunctionDef) and _first(statement) == line:
-            return [list(body)]
-        inner: list[Any] = [*getattr(statement, "body", []), *getattr(statement, "orelse", [])]
-        deeper = _chain([item for item in inner if isinstance(item, ast.stmt)], line)
-        if deeper:
-            return [list(body), *deeper]
-    return []
-
-
-def _registers(statement: ast.stmt, own: str, name: str) -> bool:
-    """Whether a statement registers something for the operator: `own.register_fake(...)`, `register_fake("name", ...)`,
-    or a lowering or decomposition for `torch.ops.namespace.name`, by itself or in a list.
-    """
-    heads = getattr(statement, "decorator_list", [])
-    heads = [*heads, *([statement.value] if isinstance(statement, ast.Expr) else [])]
-    for head in heads:
-        called = head.func if isinstance(head, ast.Call) else head
-        arguments = head.args[:1] if isinstance(head, ast.Call) else []
-        word = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-        if not (word.startswith("register_") or (word == "impl" and isinstance(called, ast.Attribute))):
-            continue
-        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == own:
-            return True
-        listed = [
-            item
-            for argument in arguments
-            for item in (argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument])
-        ]
-        if any(_means(argument, own, name) for argument in listed):
-            return True
-    return False
-
-
-def _means(argument: ast.expr, own: str, name: str) -> bool:
-    """Whether an argument is the operator: its name as text, the variable of its function,
-    `torch.ops.namespace.name`."""
-    if isinstance(argument, ast.Constant):
-        return argument.value == name
-    if isinstance(argument, ast.Name):
-        return argument.id == own
-    path = "torch.ops." + name.replace("::", ".")
-    return isinstance(argument, ast.Attribute) and ast.unparse(argument).removesuffix(".default") == path
-
-
-def _free(statement: ast.stmt) -> set[str]:
-    """Names that a statement reads and does not bind itself."""
-    read: set[str] = set()
-    bound: set[str] = set()
-    for inner in ast.walk(statement):
-        if isinstance(inner, ast.Name):
-            (read if isinstance(inner.ctx, ast.Load) else bound).add(inner.id)
-        elif isinstance(inner, ast.arg):
-            bound.add(inner.arg)
-        elif isinstance(inner, (ast.FunctionDef, ast.ClassDef)):
-            bound.add(inner.name)
-        elif isinstance(inner, (ast.Import, ast.ImportFrom)):
-            _allowed(inner)
-            bound |= {(alias.asname or alias.name).partition(".")[0] for alias in inner.names}
-    return read - bound - set(dir(builtins))
-
-
-def _definition(name: str, chain: Sequence[Sequence[ast.stmt]]) -> ast.stmt | str | None:
-    """The statement that binds a name, or the text of the import that does; None for a name that needs none."""
-    for body in reversed(chain):
-        for statement in body:
-            if isinstance(statement, (ast.Import, ast.ImportFrom)):
-                for alias in statement.names:
-                    if (alias.asname or alias.name.partition(".")[0]) == name:
-                        _allowed(statement)
-                        return ast.unparse(
-                            ast.Import([alias])
-                            if isinstance(statement, ast.Import)
-                            else ast.ImportFrom(statement.module, [alias], statement.level)
-                        )
-                continue
-            binds = [statement.name] if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
-            if name in (_targets(statement) if isinstance(statement, (ast.Assign, ast.AnnAssign)) else binds):
-                return statement
-    raise _Lost(name)
-
-
-def _targets(statement: ast.Assign | ast.AnnAssign) -> Iterator[str]:
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    yield from (target.id for target in targets if isinstance(target, ast.Name))
-
-
-def _allowed(statement: ast.Import | ast.ImportFrom) -> None:
-    names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
-    if isinstance(statement, ast.ImportFrom) and statement.level:
-        raise _Lost(statement.module or ".")
-    for name in names:
-        if name.partition(".")[0] not in _ROOTS:
-            raise _Lost(name)
+def _source(found: CutProgram, text: str) -> OpSource | None:
+    """What was cut out, of which `text` is to stand in a repro; None where it imports more than torch brings along."""
+    for statement in ast.walk(syntax.parsed(text)):
+        names: list[str] = []
+        if isinstance(statement, ast.Import):
+            names = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom):
+            names = ["." * statement.level + (statement.module or "")]
+        if any(name.partition(".")[0] not in _ROOTS for name in names):
+            return None
+    return OpSource(tuple(found.statements), tuple(sorted({*found.imports} - {"import torch"})))
 
 
 def registered(record: GraphRecord, definitions: Sequence[DefinitionRecord] = ()) -> Registered | None:
@@ -235,8 +105,7 @@ def registered(record: GraphRecord, definitions: Sequence[DefinitionRecord] = ()
         )
         remarks.append(
             f"STAND-IN: torch.ops.{name.replace('::', '.')} could not be imported; what stands below has its "
-            "recorded shapes, "
-            "and other values."
+            "recorded shapes, and other values."
         )
     if made_up:
         blocks += [HELPER, *made_up]
@@ -252,11 +121,7 @@ def known_schema(name: str) -> str:
     op, _, overload = op.partition(".")
     packet: Any = getattr(getattr(cast("Any", torch).ops, space), op, None)
     operator: Any = getattr(packet, overload or "default", None)
-    return (
-        str(operator._schema).partition("(")[1] + str(operator._schema).partition("(")[2]
-        if operator is not None
-        else ""
-    )
+    return "" if operator is None else f"({str(operator._schema).partition('(')[2]}"
 
 
 def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentLackError]:
@@ -299,45 +164,34 @@ def _merged(imports: set[str]) -> tuple[str, ...]:
     for statement in sorted(imports - set(plain)):
         module, _, name = statement.removeprefix("from ").partition(" import ")
         names.setdefault(module, []).append(name)
-    return tuple(
-        sorted(
-            [*plain, *(f"from {module} import {', '.join(names_imported)}" for module, names_imported in names.items())]
-        )
-    )
+    return tuple(sorted([*plain, *(f"from {module} import {', '.join(given)}" for module, given in names.items())]))
 
 
 def custom_targets(record: GraphRecord) -> dict[str, list[OpCall]]:
     """ "namespace::op[.overload]" -> its recorded calls, those of nested graphs too."""
     calls_of_op: dict[str, list[OpCall]] = {}
     for body in bodies(record.graph):
-        calls = [(node, called) for node in body.nodes if (called := _called(node)) is not None]
-        if calls:
-            values, arguments = {node.name: node.value for node in body.nodes}, used(body.nodes)
-            for node, (target, call) in calls:
-                calls_of_op.setdefault(_qualified(target), []).append(call(values, node.name in arguments))
+        calls = [(node, target) for node in body.nodes if (target := _called(node)) is not None]
+        values, arguments = {node.name: node.value for node in body.nodes}, used(body.nodes) if calls else set[str]()
+        for node, target in calls:
+            if target == node.target:
+                outputs, listed, nothing = results(node.value, used=node.name in arguments)
+                call = OpCall(node.args, node.kwargs, values, outputs, listed, [], nothing)
+            else:
+                call = _functionalized(node, values)
+            calls_of_op.setdefault(_qualified(target), []).append(call)
     return calls_of_op
 
 
-def _called(node: NodeRecord) -> Any:
-    """(target, maker of its OpCall) for a node that calls a custom operator."""
+def _called(node: NodeRecord) -> str | None:
+    """The custom operator that a node calls, itself or inside `auto_functionalized_v2`; None for any other node."""
     if node.op != "call_function":
         return None
     if is_custom(node.target):
-
-        def plain(values: dict[str, Value | None], used: bool) -> OpCall:
-            outputs, listed, nothing = results(node.value, used=used)
-            return OpCall(node.args, node.kwargs, values, outputs, listed, [], nothing)
-
-        return node.target, plain
-    if node.target == "higher_order.auto_functionalized_v2" and node.args:
-        tag, function = tag_of(node.args[0])
-        if tag == "function" and is_custom(function):
-
-            def inside(values: dict[str, Value | None], used: bool) -> OpCall:
-                return _functionalized(node, values)
-
-            return function, inside
-    return None
+        return node.target
+    inside = node.target == "higher_order.auto_functionalized_v2" and node.args
+    tag, function = tag_of(node.args[0]) if inside else ("", "")
+    return function if tag == "function" and is_custom(function) else None
 
 
 def _functionalized(node: NodeRecord, values: dict[str, Value | None]) -> OpCall:

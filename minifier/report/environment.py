@@ -20,30 +20,19 @@ from collections.abc import Mapping
 from importlib import metadata, util
 from pathlib import Path
 
+from ...dumps.allowlist import words
 from ...dumps.wording import counted
 
-ALLOWED_VARIABLES = (
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_VISIBLE_DEVICES",
-    "MKL_NUM_THREADS",
-    "NVIDIA_TF32_OVERRIDE",
-    "OMP_NUM_THREADS",
-    "PYTHONHASHSEED",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "TORCHDYNAMO_DISABLE",
-    "TORCHDYNAMO_DYNAMIC_SHAPES",
-    "TORCHINDUCTOR_COMPILE_THREADS",
-    "TORCHINDUCTOR_CPP_WRAPPER",
-    "TORCHINDUCTOR_EMULATE_PRECISION_CASTS",
-    "TORCHINDUCTOR_FORCE_DISABLE_CACHES",
-    "TORCHINDUCTOR_FREEZING",
-    "TORCHINDUCTOR_FX_GRAPH_CACHE",
-    "TORCHINDUCTOR_MAX_AUTOTUNE",
-    "TORCHINDUCTOR_MAX_AUTOTUNE_GEMM",
-    "TORCH_COMPILE_DISABLE",
-    "TORCH_LOGS",
-    "TRITON_INTERPRET",
+ALLOWED_VARIABLES = sorted(
+    words(
+        """
+        CUDA_LAUNCH_BLOCKING CUDA_VISIBLE_DEVICES MKL_NUM_THREADS NVIDIA_TF32_OVERRIDE OMP_NUM_THREADS PYTHONHASHSEED
+        PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF TORCHDYNAMO_DISABLE TORCHDYNAMO_DYNAMIC_SHAPES
+        TORCHINDUCTOR_COMPILE_THREADS TORCHINDUCTOR_CPP_WRAPPER TORCHINDUCTOR_EMULATE_PRECISION_CASTS
+        TORCHINDUCTOR_FORCE_DISABLE_CACHES TORCHINDUCTOR_FREEZING TORCHINDUCTOR_FX_GRAPH_CACHE
+        TORCHINDUCTOR_MAX_AUTOTUNE TORCHINDUCTOR_MAX_AUTOTUNE_GEMM TORCH_COMPILE_DISABLE TORCH_LOGS TRITON_INTERPRET
+        """
+    )
 )
 """Settings that change what the compiler does. Values longer or stranger than a setting are shown as `<set>`."""
 
@@ -133,7 +122,8 @@ def _operating_system() -> str:
 
 def _compiler(name: str) -> str:
     path = shutil.which(os.environ.get("CXX", name) if name == "g++" else name)
-    return _first_line([path, "--version"]) if path else "Could not collect"
+    lines = _output([path, "--version"]).splitlines() if path else []
+    return lines[0] if lines else "Could not collect"
 
 
 def _gpus() -> str:
@@ -156,11 +146,6 @@ def _cpu() -> str:
         known = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
         flags = " ".join(flag for flag in known if flag in match[1].split())
     return f"{model}, {cores}" + (f", {flags}" if flags else "")
-
-
-def _first_line(command: list[str]) -> str:
-    lines = _output(command).splitlines()
-    return lines[0] if lines else "Could not collect"
 
 
 def _output(command: list[str]) -> str:

@@ -16,19 +16,22 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from ...dumps import opening
 from ...dumps.atomic import free_path
+from ...dumps.hints import size as number_of_dim
+from ...dumps.lines import size_of
 from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import ENTERS
-from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
+from ...dumps.schema import GraphRecord
 from ...dumps.secrets import random_looking
-from ...dumps.sidecar import ITEM_BYTES
+from ...dumps.sidecar import value_columns
 from ...dumps.tables import visible
+from ...dumps.walk import calls
 from ...dumps.wording import counted, flat, size_text
 from ...toolkit.verdicts import verdict_words
 from ...toolkit.verdicts.verdict import OK, Verdict
@@ -200,22 +203,28 @@ def _parts(facts: IssueFacts) -> Iterator[str]:
         whose = f"Not for PyTorch's tracker: {verdict_words.owner(facts.verdict)}"
         yield f"{whose}{f', {place}' if (place := user_place(facts.verdict, facts.graph)) else ''}."
     yield _description(facts)
-    codes = (
-        " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell; for `git bisect run`: "
-        "--git-bisect)"
-    )
     if report.repro is not None:
-        yield f"`{report.repro.name}`{codes}:\n\n{fenced(opening.read_text(report.repro).rstrip(), 'python')}"
+        yield quoted(report.repro)
     if facts.case is not None:
         yield from _explained(facts.case)
     if lines := user_lines(facts.graph):
         shown = "\n".join(lines)
         yield f"The operations come from these lines:\n\n{fenced(shown)}"
-    yield "### Error logs"
-    log = shorten(facts.log)
-    yield fenced(log) if log else "None: nothing is raised or logged."
-    yield "### Versions"
-    yield fenced(facts.versions)
+    yield from logged(facts.log, facts.versions)
+
+
+def quoted(repro: Path) -> str:
+    """The part of an issue that holds its program."""
+    codes = "exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell"
+    text = fenced(opening.read_text(repro).rstrip(), "python")
+    return f"`{repro.name}` ({codes}; for `git bisect run`: --git-bisect):\n\n{text}"
+
+
+def logged(log: str, versions: str) -> Iterator[str]:
+    """The last parts of an issue."""
+    log = shorten(log)
+    yield from ("### Error logs", fenced(log) if log else "None: nothing is raised or logged.")
+    yield from ("### Versions", fenced(versions))
 
 
 def _description(facts: IssueFacts) -> str:
@@ -313,22 +322,20 @@ def user_lines(record: GraphRecord, limit: int = 8) -> list[str]:
     for node in record.graph.nodes:
         if node.stack < 0 or node.op in ("placeholder", "output", "get_attr"):
             continue
-        frames = re.findall(r'File "([^"]+)", line (\d+), in ([^\n]+)(?:\n\s+([^\n]*))?', record.strings[node.stack])
-        if frames:
-            path, line, function, source = frames[-1]
-            lines[f"{path}:{line} in {function}" + (f": {source.strip()}" if source.strip() else "")] = None
+        for frame in calls(record.strings[node.stack])[-1:]:
+            lines[f"{frame.file}:{frame.line} in {frame.function}" + (f": {frame.code}" if frame.code else "")] = None
     return list(lines)[:limit]
 
 
-def shorten(log: str, head: int = _LOG_HEAD, tail: int = _LOG_TAIL) -> str:
+def shorten(log: str) -> str:
     """The beginning and the end of a log, compiler warnings left out, very long lines cut; says what is missing."""
     lines = _without_warnings(log.strip().splitlines())
     lines = [
         line if len(line) <= _WIDEST else f"{line[:_WIDEST]} [... {counted(len(line) - _WIDEST, 'character')}]"
         for line in lines
     ]
-    if len(lines) > head + tail + 1:
-        lines = [*lines[:head], f"[... {counted(len(lines) - head - tail, 'line')} left out ...]", *lines[-tail:]]
+    if (over := len(lines) - _LOG_HEAD - _LOG_TAIL) > 1:
+        lines = [*lines[:_LOG_HEAD], f"[... {counted(over, 'line')} left out ...]", *lines[-_LOG_TAIL:]]
     return "\n".join(lines)
 
 
@@ -368,18 +375,10 @@ def fenced(text: str, language: str = "") -> str:
 
 def input_bytes(record: GraphRecord) -> int:
     """Bytes of all tensor inputs and constants, sizes taken at the symbols' hints; unknown sizes count as nothing."""
-    hints = {symbol.name: symbol.hint for symbol in record.symbols if symbol.hint is not None}
-
-    def size(value: object) -> int:
-        if isinstance(value, SequenceValue):
-            return sum(size(item) for item in value.items)
-        if not isinstance(value, TensorValue):
-            return 0
-        dims = [dim if isinstance(dim, int) else int(hints.get(dim, 0)) for dim in value.shape]
-        return prod(dims) * ITEM_BYTES.get(value.dtype, 1)
-
-    placeholders = sum(size(node.value) for node in record.graph.nodes if node.op == "placeholder")
-    return placeholders + sum(size(tensor.value) for tensor in record.graph.attrs.values())
+    hint = partial(number_of_dim, known={row.name: row.hint for row in record.symbols if row.hint is not None})
+    values = [node.value for node in record.graph.nodes if node.op == "placeholder"]
+    values += [tensor.value for tensor in record.graph.attrs.values()]
+    return sum(value_columns(value, hint)[-1] or 0 for value in values)
 
 
 ISSUE, REPRO, SIDECAR, ARTIFACTS = "issue.md", "repro.py", "repro.safetensors", "artifacts.zip"
@@ -441,8 +440,7 @@ class Preview:
         if rate:
             preview.shown, preview.times = (int(number) for number in rate.groups() if number is not None)
         try:
-            if (folder / SIDECAR).is_file():
-                preview.sidecar_bytes = (folder / SIDECAR).stat().st_size
+            preview.sidecar_bytes = size_of(folder / SIDECAR)
             if (folder / ARTIFACTS).is_file():
                 with opening.opened(folder / ARTIFACTS) as file, zipfile.ZipFile(file) as archive:
                     preview.members = [(item.filename, item.file_size) for item in archive.infolist()]
@@ -472,22 +470,12 @@ class Preview:
 
     def sentences(self) -> list[str]:
         """What will be shared, what was replaced, what the archive holds, how sure it is."""
-        files = list(dict.fromkeys(match["file"] for line in self.source_lines if (match := _PLACE.match(line))))
-        operations = dict.fromkeys(_OPERATION.findall("".join(_GRAPH.findall(self.repro)) or self.repro))
-        parts = [
-            f"{counted(len(self.source_lines), 'source line')} of {counted(len(files), 'file')}"
-            + (f" ({', '.join(files)})" if files else "")
-        ]
-        parts.append(
-            f"{counted(len(operations), 'operation')}" + (f" ({', '.join(list(operations)[:4])})" if operations else "")
-        )
+        files = _files(self.source_lines)
+        operations = list(dict.fromkeys(_OPERATION.findall("".join(_GRAPH.findall(self.repro)) or self.repro)))
         values = f" and values ({size_text(self.sidecar_bytes)})" if self.sidecar_bytes else ""
-        parts.append(f"the shapes of the inputs{values}")
-        parts.append("versions of this machine, by allow-list")
-        lines = [f"what will be shared: {', '.join(parts)}"]
-        total = sum(self.replaced.values())
-        kinds = ", ".join(counted(count, kind) for kind, count in sorted(self.replaced.items()))
-        lines.append(f"{counted(total, 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""))
+        named = f"{counted(len(operations), 'operation')}{_named(operations[:4])}"
+        lines = [f"what will be shared: {_shared(self.source_lines, len(files), _named(files), named, values)}"]
+        lines.append(_replaced(self.replaced))
         if self.leaks:
             lines.append(f"STILL THERE, look at it: {', '.join(self.leaks[:4])}")
         else:
@@ -516,26 +504,36 @@ def ahead(graph: str) -> list[str]:
     saved = resolve_graph(graph)
     record, redactor = saved.record, Redactor(secrets=secrets_of(saved.run))
     lines = [redactor.text(line) for line in user_lines(record)]
-    files = list(dict.fromkeys(match["file"] for line in lines if (match := _PLACE.match(line))))
+    files = _files(lines)
     operations = dict.fromkeys(node.target for node in record.graph.nodes if node.op.startswith("call_"))
     replaced = Counter(MARKERS[marker] for line in lines for marker in _MARKER.findall(line))
-    kinds = ", ".join(counted(count, kind) for kind, count in sorted(replaced.items()))
-    named = f" ({', '.join(files[:4])})" if files else ""
     inputs = saved.inputs_record
     kept = sum(item.stored is not None for item in inputs.inputs) if inputs else 0
     return [
-        f"what would be shared: {counted(len(lines), 'source line')} of {counted(len(files), 'file')}{named}, "
-        f"{counted(len(operations), 'operation')}, the shapes of the inputs, versions of this machine, by allow-list",
-        f"{counted(sum(replaced.values()), 'path or name', 'paths or names')} replaced"
-        + (f": {kinds}" if kinds else ""),
+        f"what would be shared: {_shared(lines, len(files), _named(files[:4]), counted(len(operations), 'operation'))}",
+        _replaced(replaced),
         f"{counted(kept, 'input')} with recorded values, which go along where the failure needs them",
         *lines,
     ]
 
 
-def warning() -> str:
-    """The warning to read before it is published."""
-    return PRIVACY
+def _files(lines: Iterable[str]) -> list[str]:
+    """The files of source lines, each once."""
+    return list(dict.fromkeys(match["file"] for line in lines if (match := _PLACE.match(line))))
+
+
+def _named(names: Sequence[str]) -> str:
+    return f" ({', '.join(names)})" if names else ""
+
+
+def _shared(lines: Sequence[str], files: int, named: str, operations: str, values: str = "") -> str:
+    of = f"{counted(len(lines), 'source line')} of {counted(files, 'file')}{named}, {operations}"
+    return f"{of}, the shapes of the inputs{values}, versions of this machine, by allow-list"
+
+
+def _replaced(replaced: Counter[str]) -> str:
+    kinds = ", ".join(counted(count, kind) for kind, count in sorted(replaced.items()))
+    return f"{counted(replaced.total(), 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else "")
 
 
 def free_folder(cwd: Path) -> str:

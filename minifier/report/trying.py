@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +124,8 @@ def asking(
     """How programs of the case are run, `times` times once one shows it. `bare`: where they begin; started here where
     there is none."""
     with beginning(saved, case.trust) if bare is None else contextlib.nullcontext(bare) as begin:
-        path = homes_of(case.imports) if case.imports else []
-        how = {"seed": toolchain_seed(), "path": path, "bare": begin, "wall": wall_for(saved, case.trust)}
+        seed, wall = toolchain_seed(), wall_for(saved, case.trust)
+        how = {"seed": seed, "path": homes_of(case.imports) if case.imports else [], "bare": begin, "wall": wall}
         yield ReportRuns(saved, times, redactor, narrate, how, environment.versions_text())
 
 
@@ -136,7 +136,6 @@ def asking(
 def candidates(case: ReproFacts) -> Iterator[Script]:
     """Programs worth trying, plainest first; raises CannotExpressError when the graph has no plain form at all."""
     case = on_gpu(case)
-    stands = stands_for(case.rung)
     ways: list[Way] = ["seeded"] if case.read is None else ["seeded", "literal"]
     seen: set[str] = set()
     ops = _own_ops(case)
@@ -144,14 +143,14 @@ def candidates(case: ReproFacts) -> Iterator[Script]:
     forms = [bare, *([case] if case.imports else [])] if ops is not None or not case.needs_imports else [case]
     if case.failure.kind in ("hang", "slow"):  # a slow machine shows those too: what the module does is seen beside it
         forms.reverse()
-    for stand in stands:
+    for stand in stands_for(case.rung):
         for entry in entries_of(case, stand):
             for way in ways:  # with imports as soon as the same program without them has not shown it
-                for alike in zip_longest(*(_entered(form, entry, way, stand) for form in forms)):
-                    for script in filter(None, alike):
-                        if script.text not in seen:
-                            seen.add(script.text)
-                            yield script
+                alike = zip_longest(*(_entered(form, entry, way, stand) for form in forms))
+                for script in filter(None, chain.from_iterable(alike)):
+                    if script.text not in seen:
+                        seen.add(script.text)
+                        yield script
 
 
 def _own_ops(case: ReproFacts) -> Registered | None:
@@ -274,9 +273,8 @@ def offs(case: ReproFacts) -> list[ReproFacts]:
     """The case with each choice of what --without-fault does, the likeliest first."""
     changes, config = plain_change(case.workaround), case.record.config
     planted = case.imports or sources(case) or any("TESTING" in name for values in config.values() for name in values)
-    kinds: list[Off] = ["left out", "work-around", "eager"]
-    may = {"left out": planted and case.leaves_out, "work-around": changes, "eager": True}
-    return [replace(case, off=kind, workaround=changes) for kind in kinds if may[kind]]
+    may: dict[Off, object] = {"left out": planted and case.leaves_out, "work-around": changes, "eager": True}
+    return [replace(case, off=kind, workaround=changes) for kind, wanted in may.items() if wanted]
 
 
 def _switched(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
@@ -291,7 +289,7 @@ def _switched(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
         if other.text == script.text or other.text.count("\n") > max(MOST_LINES, script.text.count("\n") + MORE_LINES):
             continue
         asked.narrate("running it without the fault in another way, in a fresh process")
-        if _run(other, asked, WITHOUT).code == fresh.GONE and (again := tried(other, asked)).settled:
+        if _without(other, asked).code == fresh.GONE and (again := tried(other, asked)).settled:
             return again
     return chosen
 
@@ -301,11 +299,11 @@ MORE_LINES = 2
 """Lines that a long program may have more of, to include what --without-fault does."""
 
 
-def _run(script: Script, asked: ReportRuns, *flags: str) -> fresh.Trial:
-    """Runs a program once, with these flags."""
+def _without(script: Script, asked: ReportRuns) -> fresh.Trial:
+    """Runs a program once, without the fault."""
     with owned("graphdbg-report-") as folder:
         program = lay_down(script, folder, asked.redactor)
-        return fresh.run_once(program, *flags, **asked.for_program(script.text))
+        return fresh.run_once(program, WITHOUT, **asked.for_program(script.text))
 
 
 def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
@@ -357,15 +355,18 @@ def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> Chose
             return ChosenProgram(script, verify.Verification((first,)), {})
         trials = [first, *(fresh.Trial(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
         without = switched.result() if switched else fresh.Trial(known.without, "", 0.0)
-        return ChosenProgram(
-            script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers, without
-        )
+        layers = probing.result() if probing else known.layers
+        return ChosenProgram(script, verify.Verification(tuple(trials)), layers, without)
 
 
 def lay_down(script: Script, folder: Path, redactor: Redactor) -> Path:
     """Writes a program, and the file beside it if it has one; returns its path."""
-    program = folder / "repro.py"
-    program.write_text(redactor.text(script.text), encoding="utf-8")
-    if script.sidecar is not None:
-        program.with_suffix(".safetensors").write_bytes(script.sidecar)
+    return written_at(folder / "repro.py", redactor.text(script.text), script.sidecar)
+
+
+def written_at(program: Path, text: str, sidecar: bytes | None) -> Path:
+    """Writes the text of a program, and the file beside it if it has one; returns its path."""
+    program.write_text(text, encoding="utf-8")
+    if sidecar is not None:
+        program.with_suffix(".safetensors").write_bytes(sidecar)
     return program

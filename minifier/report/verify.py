@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...dumps.errors import CannotStartError
-from ...dumps.wording import counted
+from ...dumps.wording import counted, joined
 from ...toolkit.isolation.cache import toolchain_seed
 from ...toolkit.isolation.fresh import BUG, GONE, Trial, run_command, run_many
 from .environment import package_version
@@ -51,11 +51,10 @@ open("answer", "w").write(json.dumps(codes))
 """
 
 
-@dataclass(frozen=True)
-class Verification:
-    """All runs of one program."""
+class _Runs:
+    """Runs of one program."""
 
-    trials: tuple[Trial, ...]
+    trials: Sequence[Trial]
 
     @property
     def shown(self) -> int:
@@ -80,21 +79,24 @@ class Verification:
         return _ending(self.trials[0].code) + (f": {last}" if last else "")
 
 
-def answer_of(code: str, *arguments: str, **how: Any) -> Any:
-    """The JSON that a few lines of Python, run in such a process, left in the file "answer"; None where they died."""
+@dataclass(frozen=True)
+class Verification(_Runs):
+    """All runs of one program."""
+
+    trials: Sequence[Trial]
+
+
+def answer_of(python: str, code: str, *arguments: str, **how: Any) -> tuple[Any, Trial]:
+    """The JSON that a few lines of Python, run in such a process, left in the file "answer", None where they died; and
+    the run."""
     answers: list[Any] = []
 
     def read(cwd: Path) -> None:
         answer = cwd / "answer"
-        answers.extend([json.loads(answer.read_text())] if answer.exists() else [])
+        answers.extend([json.loads(answer.read_text(encoding="utf-8"))] if answer.exists() else [None])
 
-    run_command([sys.executable, "-c", code, *arguments], limit_s=ANSWER_S, after=read, **how)
-    return answers[0] if answers else None
-
-
-def verify(program: Path, times: int = 3, **how: Any) -> Verification:
-    """Runs the program `times` times. `how`: arguments of `run_once`."""
-    return Verification(tuple(run_many(program, times, **how)))
+    trial = run_command([python, "-c", code, *arguments], limit_s=ANSWER_S, after=read, **how)
+    return answers[0], trial
 
 
 def probe(program: Path, **how: Any) -> dict[str, int]:
@@ -104,7 +106,7 @@ def probe(program: Path, **how: Any) -> dict[str, int]:
     Only for one that enters through plain `torch.compile`: one that enters behind AOTAutograd has its layer by
     construction.
     """
-    return answer_of(_PROBE, str(program.resolve()), *BACKENDS, **how) or {}
+    return answer_of(sys.executable, _PROBE, str(program.resolve()), *BACKENDS, **how)[0] or {}
 
 
 def earliest(codes: Mapping[str, int]) -> str:
@@ -119,8 +121,7 @@ def first_layer(codes: Mapping[str, int], rung: str) -> str:
     passing = [backend for backend in BACKENDS if codes.get(backend) == GONE]
     if not passing:
         return rung
-    listed = passing[0] if len(passing) == 1 else f"{', '.join(passing[:-1])} and {passing[-1]}"
-    return f"{rung} ({listed} pass{'es' if len(passing) == 1 else ''})"
+    return f"{rung} ({joined(passing)} pass{'es' if len(passing) == 1 else ''})"
 
 
 TIMES = 3
@@ -166,7 +167,7 @@ class TorchThere:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Shown(_Runs):
     """What a program showed. `flaky`: the failure was recorded in only a share of the runs."""
 
     program: Path
@@ -175,15 +176,10 @@ class Shown:
     flaky: bool = False
 
     @property
-    def count(self) -> int:
-        """How many runs showed the failure."""
-        return sum(trial.code == BUG for trial in self.trials)
-
-    @property
     def says(self) -> Literal["shows", "passes", "none"]:
         """Whether it shows the failure, as often as the case does; "none" where that cannot be decided."""
         codes = [trial.code for trial in self.trials]
-        if codes and (self.count == len(codes) or (self.flaky and self.count)):
+        if codes and (self.shown == len(codes) or (self.flaky and self.shown)):
             return "shows"
         return "passes" if GONE in codes else "none"
 
@@ -192,23 +188,15 @@ class Shown:
         """0: it fails, 1: it does not, 4: that cannot be decided."""
         return {"shows": 0, "passes": 1, "none": 4}[self.says]
 
-    @property
-    def output(self) -> str:
-        """What a run that showed it printed, else the first one."""
-        return next(
-            (trial.output for trial in self.trials if trial.code == BUG), self.trials[0].output if self.trials else ""
-        )
-
     def sentence(self) -> str:
         """The sentence for people."""
         where = f"torch {self.torch.version} of {self.torch.python}"
         if self.torch.problem:
             return f"{self.program}: it cannot be determined, {self.torch.python}: {self.torch.problem}"
-        times = counted(len(self.trials), "fresh process")
         if self.says == "none":
             how = ", ".join(_ending(trial.code) for trial in self.trials)
             return f"{self.program}: it cannot be determined under {where} (its runs ended with {how})"
-        return f"{self.program}: the failure shows in {self.count} of {times} under {where}"
+        return f"{self.program}: the failure shows in {self.rate} under {where}"
 
     def plain(self) -> dict[str, Any]:
         """The fields for --json."""
@@ -217,7 +205,7 @@ class Shown:
             "repro_path": str(self.program),
             "python": self.torch.python,
             "torch": self.torch.version or None,
-            "shown": self.count,
+            "shown": self.shown,
             "times": len(self.trials),
             "codes": [trial.code for trial in self.trials],
             "reason": self.sentence(),
@@ -246,27 +234,18 @@ def torch_of(python: str, program: Path) -> TorchThere:
         spec = find_spec("torch")
         folder = Path(spec.origin).parent if spec is not None and spec.origin else None
         return TorchThere(python, package_version("torch") or "", folder, "" if folder else "it has no torch")
-    answers: list[dict[str, str]] = []
-
-    def read(cwd: Path) -> None:
-        answer = cwd / "answer"
-        answers.extend([json.loads(answer.read_text(encoding="utf-8"))] if answer.is_file() else [])
-
-    trial = run_command([python, "-c", _UNDER_PROBE, str(program.resolve())], limit_s=ANSWER_S, after=read)
-    if not answers:
+    there, trial = answer_of(python, _UNDER_PROBE, str(program.resolve()))
+    if there is None:
         last = (trial.output.strip().splitlines() or [_ending(trial.code)])[-1]
         return TorchThere(python, problem=f"it does not run as a Python: {last}")
-    (there,) = answers
     return TorchThere(python, there["version"], Path(there["file"]).parent if there["file"] else None, there["problem"])
 
 
-def shown(
-    program: Path, torch: TorchThere, *, path: Sequence[str] = (), flaky: bool = False, times: int = TIMES
-) -> Shown:
+def shown(program: Path, torch: TorchThere, *, path: Sequence[str] = (), flaky: bool = False) -> Shown:
     """Runs the program with that torch. `path`: folders where it finds modules beside torch."""
     if torch.problem:
         return Shown(program, torch)
-    trials = run_many(program, times, python=torch.python, seed=toolchain_seed(), path=path)
+    trials = run_many(program, TIMES, python=torch.python, seed=toolchain_seed(), path=path)
     return Shown(program, torch, trials, flaky)
 
 

@@ -14,7 +14,7 @@ import pytest
 import graphdbg
 from graphdbg import cli
 from graphdbg.dumps import graph_folder, kernels, manual, process, shared, sidecar, sources, trust
-from graphdbg.minifier import events, results, steering
+from graphdbg.minifier import casefile, events, steering
 from graphdbg.minifier.report import as_test, issue
 
 from .answers import tables
@@ -27,7 +27,7 @@ FILES = (
     graph_folder.RUN_FILE, graph_folder.GRAPH_FILE, graph_folder.PROGRAM_FILE, graph_folder.INPUTS_FILE,
     graph_folder.JOURNAL_FILE, graph_folder.GRAPHS_FOLDER, graph_folder.CODE_FOLDER, graph_folder.TENSORS_FOLDER,
     kernels.WHOLE, process.FILE, process.EXIT_FILE, shared.LIST_FILE, sidecar.TABLE, sources.LIST, trust.MARK,
-    steering.CONTROL_FILE, events.EVENTS_FILE, results.CASE_FILE, as_test.NAME, issue.ISSUE, issue.REPRO,
+    steering.CONTROL_FILE, events.EVENTS_FILE, casefile.NAME, as_test.NAME, issue.ISSUE, issue.REPRO,
     issue.SIDECAR, issue.ARTIFACTS,
 )  # fmt: skip
 OWN = re.compile(r"_?(PYTEST_)?GRAPHDBG\w*")

@@ -12,9 +12,10 @@ import pytest
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.minifier.asking import Gate, Pace, Querying, seconds_in
-from graphdbg.minifier.commands.minify import SECONDS, SIZE
+from graphdbg.minifier.commands.minify import seconds_of
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.toolkit.isolation import Answer
+from graphdbg.toolkit.recorder.options import size_of
 from graphdbg.toolkit.verdicts.signature import Signature
 
 
@@ -188,7 +189,7 @@ def test_what_fits_together_is_not(given: dict[str, Any]) -> None:
 
 
 def test_amounts_are_read_as_they_are_typed() -> None:
-    assert [SIZE.convert(text, None, None) for text in ("500MB", "2G", "2e9")] == [500 << 20, 2 << 30, 2_000_000_000]
-    assert SECONDS.convert("2.5", None, None) == 2.5
+    assert [size_of(text) for text in ("500MB", "2G", "2e9")] == [500 << 20, 2 << 30, 2_000_000_000]
+    assert seconds_of("2.5") == 2.5
     with pytest.raises(UsageError, match="number of seconds"):
-        SECONDS.convert("run/0_0/forward", None, None)
+        seconds_of("run/0_0/forward")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.minifier import minifier
+from graphdbg.minifier.minified import Interrupted
+from graphdbg.minifier.minify import minify
 
 Predicate = Callable[[fx.GraphModule, Any], Any]
 
@@ -199,3 +201,24 @@ def test_a_stand_in_that_does_not_fail_is_not_taken() -> None:
     graph = make_fx(f)(*inputs)
     module, left = minifier(graph, inputs, differ, skip_sanity=True)
     assert (len(module.graph.nodes), len(left)) == (4, 2)
+
+
+def test_an_interrupt_of_a_predicate_keeps_the_best_so_far() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(8):
+            x = torch.tanh(x) + 1
+        return torch.relu(x) * 2
+
+    gm, seen = make_fx(f)(torch.ones(4)), list[int]()
+
+    def fails(smaller: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+        if seen:
+            raise KeyboardInterrupt
+        shown = "relu" in smaller.code
+        seen.extend([len(smaller.graph.nodes)] if shown and len(smaller.graph.nodes) < len(gm.graph.nodes) else [])
+        return shown
+
+    with pytest.raises(Interrupted) as caught:
+        minify(gm, [torch.ones(4)], check=fails)
+    best = caught.value.minified
+    assert best is not None and best.nodes == seen[0] and "relu" in best.module.code

@@ -75,6 +75,13 @@ def test_the_same_seed_and_workers_give_the_same_result(tmp_path: Path) -> None:
     assert one("a") == one("b") == one("c")
 
 
+def test_a_case_for_which_no_time_was_left_says_how_often_it_failed(tmp_path: Path) -> None:
+    result = run(Abstract(transformer(8), needs([3])), tmp_path / "out", max_time=1e-6)
+    assert result.stopped and result.verified == (3, 3) and result.nodes == result.original[0]
+    told = json.loads((tmp_path / "out" / "case" / "case.json").read_text())
+    assert told["verified"] == [3, 3] and told["record"] == result.verdict.plain()
+
+
 @pytest.mark.parametrize("jobs", [1, 4])
 @pytest.mark.parametrize("chance", [1.0, 0.6])
 def test_budgets_of_queries_are_exact(tmp_path: Path, jobs: int, chance: float) -> None:

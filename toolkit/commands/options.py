@@ -25,6 +25,22 @@ from ..rungs import NAMES, nearest_to
 from ..verdicts.verdict import remember
 
 
+class WithCommand(click.Command):
+    """Keeps the words after `--` apart (`command_of`): they are those of a command, whatever they look like."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta["graphdbg.command"] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def command_of(ctx: click.Context) -> list[str] | None:
+    """The words after `--`; None where there is none."""
+    return ctx.meta.get("graphdbg.command")
+
+
 class RungName(click.Choice[str]):
     """The name of a rung; of a backend of torch's it says which rung comes nearest."""
 

@@ -25,7 +25,7 @@ from ..verdicts.ladder_records import RungResult, Triage, inputs_given, number
 from ..verdicts.ladder_words import address, run_address
 from ..verdicts.verdict import NO_TIME, NOT_JUDGED, Verdict, with_flags
 from ..verdicts.verdict_words import all_known, around, first_line, known, said, word
-from .options import device_option, import_option, limit_option, seed_option, trust_option
+from .options import WithCommand, command_of, device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ..program.concluding import ProgramTriage
@@ -35,15 +35,11 @@ if TYPE_CHECKING:
 _SYMPTOMS = ("wrong", "nan", "slow", "hangs", "recompiles", "memory", "crash", "ranks")
 
 
-class _Command(click.Command):
-    """Keeps the words after `--` apart: they are those of a command, whatever they look like."""
+class _Command(WithCommand):
+    """Refuses a script that stands there without `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta["graphdbg.command"] = args[at + 1 :]
-            args = args[:at]
-        elif (at := self._first_name(args)) < len(args):
+        if "--" not in args and (at := self._first_name(args)) < len(args):
             _refuse_script(args[:at], args[at:])
         return super().parse_args(ctx, args)
 
@@ -142,7 +138,7 @@ def triage(
       ranks       the first graph in which ranks differ, then every graph
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is said
-    script: list[str] | None = ctx.meta.get("graphdbg.command")
+    script = command_of(ctx)
     if script is not None:
         why = "a command was given"
         if as_lines or options["rungs"]:

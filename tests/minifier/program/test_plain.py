@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from graphdbg.cli import run as graphdbg
 from graphdbg.minifier.program import command, cutting
 from graphdbg.minifier.program.cutting import Cutting, constructors, entries, replaced, scripts
 from graphdbg.toolkit.isolation.fresh import Trial
@@ -215,6 +216,14 @@ def test_what_was_cut_before_an_interrupt_is_kept(tmp_path: Path, monkeypatch: p
     triaged = ProgramTriage(verdict, [], {}, ["python", "train.py"], str(tmp_path), repro=shows)
     assert command.cut_repro(triaged, None, as_json=False) == 130
     assert "def leaves" not in program.read_text() and "unused" in program.read_text()
+
+
+def test_options_are_checked_before_the_program_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "triage_program", lambda *_, **__: pytest.fail("the program ran"))
+    assert graphdbg(["minify", "--check", "nosuch", "--", "python", "train.py"]) == 2
+    assert "there is no check 'nosuch'" in capsys.readouterr().err
 
 
 def test_an_issue_of_a_program_holds_the_repro_and_what_it_printed(tmp_path: Path) -> None:

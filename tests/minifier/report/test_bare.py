@@ -97,8 +97,7 @@ def test_a_dead_server_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_nothing_is_left_when_the_asking_process_is_killed(tmp_path: Path) -> None:
     text = (
-        "import sys, time\nfrom pathlib import Path\nfrom graphdbg.minifier.report import verify\n"
-        "from graphdbg.toolkit.isolation import programs\n"
+        "import sys, time\nfrom pathlib import Path\nfrom graphdbg.toolkit.isolation import fresh, programs\n"
         "with programs() as bare:\n"
         "    print(bare.pid, flush=True)\n"
         f"    fresh.run_once(Path({str(program(tmp_path, 'import time; time.sleep(1000)'))!r}), bare=bare)\n"

@@ -23,9 +23,12 @@ from .cases import call, case_of, node, record_of, relu_record, tensor
 NEVER = Signature("crash", "compile", "NeverError", "never", raw="never")
 
 MODULE = """
+from __future__ import annotations
+
 import math
 import os.path
 from math import sqrt, prod
+from typing import TYPE_CHECKING
 import torch
 import msgspec
 from torch import Tensor
@@ -53,6 +56,18 @@ def _register():
 
 
 _register()
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def total(numbers: Sequence[int]) -> int:
+    return sum(numbers)
+
+
+@torch.library.custom_op("report_tests::annotated", mutates_args=())
+def annotated(x: Tensor) -> Tensor:
+    return x * total([1, 2])
 
 
 @torch.library.custom_op("report_tests::lowered", mutates_args=())
@@ -123,6 +138,7 @@ def test_its_lowering_is_taken_along(ops: ModuleType) -> None:
 
 def test_what_needs_another_package_is_stood_in_for(ops: ModuleType) -> None:
     assert source_of("report_tests::foreign") is None
+    assert source_of("report_tests::annotated") is None  # a repro evaluates annotations, that module does not
     assert source_of("report_tests::nobody") is None
     text = next(candidates(case_of(using("report_tests.foreign.default"), NEVER))).text
     assert "STAND-IN: torch.ops.report_tests.foreign" in text.split('"""')[1]

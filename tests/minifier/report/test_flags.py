@@ -12,7 +12,7 @@ import pytest
 
 from graphdbg.dumps.program.settings import plain_change
 from graphdbg.dumps.schema import Ambient
-from graphdbg.minifier.report.by_command import PROGRAM
+from graphdbg.minifier.report.bundle import COMMAND_PROGRAM
 from graphdbg.minifier.report.trying import candidates, offs
 from graphdbg.toolkit.verdicts.signature import Signature
 
@@ -47,7 +47,7 @@ def test_a_missing_package_is_no_answer(flags: tuple[str, ...], code: int, tmp_p
 )
 def test_a_command_of_the_users(command: str, flags: tuple[str, ...], code: int, tmp_path: Path) -> None:
     program = tmp_path / "repro.py"
-    program.write_text(PROGRAM.format(command=command, ending="exit code 3", which="0a1b2c3d"))
+    program.write_text(COMMAND_PROGRAM.format(command=command, ending="exit code 3", which="0a1b2c3d"))
     assert subprocess.run([sys.executable, str(program), *flags], capture_output=True, check=False).returncode == code
 
 

@@ -20,7 +20,7 @@ from textual.widgets import Static
 from ....dumps.errors import InUseError, NotReadyError
 from ....dumps.tables import plain
 from ....dumps.wording import counted, size_text
-from ....minifier.report.issue import ARTIFACTS, ISSUE, REPRO, Preview, free_folder, reports, warning
+from ....minifier.report.issue import ARTIFACTS, ISSUE, PRIVACY, REPRO, Preview, free_folder, reports
 from ...here import Here
 from ...jobs import Job
 from ...room import ViewsRoom
@@ -157,7 +157,7 @@ class ReportRoom(ViewsRoom):
         return Text(plain(first), "bold")
 
     def _texts(self, preview: Preview, view: str) -> list[Text]:
-        dark, head = self.app.current_theme.dark, [Text(warning(), "yellow"), Text()]
+        dark, head = self.app.current_theme.dark, [Text(PRIVACY, "yellow"), Text()]
         if view == "Log":
             none = "nothing was said yet: r runs the repro, o writes a report"
             return [Text(plain(line)) for line in self.said or [none]]
