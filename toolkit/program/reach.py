@@ -152,7 +152,9 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
         if len(seen) > MOST:
             reached.refused = f"it reaches more than {MOST:,} objects"
             return reached
-        reached.refused = reached.refused or _talks(name, value)
+        if any(base.__name__ in _DISTRIBUTED for base in inspect.getmro(type(value))):
+            reached.refused = f"it talks to other processes ({name or 'the module'} is {type(value).__name__})"
+            return reached
         if _is_read_once(value):
             reached.once.append((name or "something", value))
         work.extend(_parts(reached, name, value, outside))
@@ -174,12 +176,6 @@ def argument_names(inner: Any, owner: Any) -> list[str]:
     if code is None:
         return []
     return list(code.co_varnames[: code.co_argcount])[1 if owner is not None else 0 :]
-
-
-def _talks(name: str, value: Any) -> str:
-    if any(base.__name__ in _DISTRIBUTED for base in type(value).__mro__):
-        return f"it talks to other processes ({name or 'the module'} is {type(value).__name__})"
-    return ""
 
 
 def _is_read_once(value: Any) -> bool:

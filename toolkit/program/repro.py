@@ -33,13 +33,11 @@ from ...dumps.program.settings import process_lines
 from .. import torch_private as t
 from ..live.eager import eager_draws
 from .reach import argument_names, callable_of, own_modules
-from .records import ALONE, LABELS, MODULES, WITH_MODULES, Call, CallRung
+from .records import ALONE, BACKENDS, MODULES, WITH_MODULES, Call, CallRung
 from .records import PROGRAM as OWN
 from .source import CannotSayError, Source, settings_of
 from .start import Start
 
-NAMES = ("dynamo", "aot_eager", "decomposed")
-_BACKENDS = {"dynamo": "eager", "aot_eager": "aot_eager", "decomposed": "aot_eager_decomp_partition"}
 _ROOM = 6
 """Entries of Dynamo's caches that one of the program's becomes, with those of the rungs."""
 
@@ -56,27 +54,25 @@ class Rungs:
         self.backend = backend
         named = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", type(backend).__name__)
         stock = str(getattr(backend, "__module__", "")).partition(".")[0] == "torch"
-        self.last = LABELS.get(named, str(named)) if stock else str(named)
-        self.names = [*NAMES[: NAMES.index(self.last)], self.last] if self.last in NAMES else [*NAMES, self.last]
-        self._made: dict[str, Callable[..., Any]] = {}
+        self.last = next((rung for rung, of in BACKENDS.items() if stock and of == named), str(named))
+        known = list(BACKENDS)
+        self.names = [*known[: known.index(self.last) if self.last in known else -1], self.last]
+        self._made: dict[str, Callable[..., Any]] = {"eager": function}
         self.graphs = 0
 
     def key(self, rung: str) -> str:
         """The name of a rung's layer; "" for a backend that is not torch's."""
-        keys = {"decomposed": "aot_eager_decomp_partition", "inductor": "as written"}
-        return rung if rung in ("dynamo", "aot_eager") else keys.get(rung, "")
+        return rung if rung == "dynamo" else BACKENDS.get(rung, "")
 
     def call(self, rung: str) -> Callable[..., Any]:
         """The function under a rung."""
-        if rung == "eager":
-            return self.function
         if rung not in self._made:
             self._made[rung] = self.fresh(rung)
         return self._made[rung]
 
     def fresh(self, rung: str) -> Callable[..., Any]:
         """The function under a rung, with nothing compiled so far."""
-        named = self.backend if rung == self.last else t.look_up("lookup_backend")(_BACKENDS[rung])
+        named = self.backend if rung == self.last else t.look_up("lookup_backend")(BACKENDS[rung])
         chosen = without_cuda_graphs(named)
 
         def backend(gm: Any, inputs: Any, **kwargs: Any) -> Any:
@@ -460,9 +456,8 @@ class FunctionCalls:
         backend."""
         if self.why:
             return self.why
-        backends = {rung: backend for backend, rung in LABELS.items()} | {"inductor": "inductor"}
         rung, own = (rungs.last, True) if row.rung == OWN else (row.rung, False)
-        if rung not in backends:
+        if rung not in BACKENDS:
             return f"its backend, {rung}, is the program's own"
         mine = [at for at, (function, _, _) in enumerate(self.calls) if function is rungs.function]
         last = next((at for at in mine if self.calls[at][1] == call.number), None)
@@ -497,7 +492,7 @@ class FunctionCalls:
             "number": call.number,
             "reason": _inert(row.verdict.reason),
             "version": torch.__version__,
-            "backend": backends[rung],
+            "backend": BACKENDS[rung],
             "compiled": compiled,
             "definitions": definitions,
             "strides": row.verdict.kind == "metadata",

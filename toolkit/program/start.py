@@ -132,24 +132,18 @@ class Randomness:
     """The states of torch's, Python's and NumPy's generators."""
 
     def __init__(self, others: list[Any]) -> None:
-        self.others = [
-            (generator, generator.get_state() if isinstance(generator, torch.Generator) else generator.getstate())
-            for generator in others
-        ]
-        self.torch = [(name, state.clone()) for name, state in generators()]
-        self.python = random.getstate()
         numpy = sys.modules.get("numpy.random")
-        self.numpy = numpy.get_state() if numpy is not None else None
+        self.others = others
+        self.torch = [(name, state.clone()) for name, state in generators()]
+        owners = [random, *others, *([numpy] if numpy is not None else [])]
+        self.kept = [(owner, _method(owner, "get")()) for owner in owners]
 
     def put_back(self) -> None:
         """Restores every generator."""
         for name, state in self.torch:
             torch.set_rng_state(state) if name == "cpu" else torch.cuda.set_rng_state(state, name)
-        random.setstate(self.python)
-        if self.numpy is not None:
-            sys.modules["numpy.random"].set_state(self.numpy)
-        for generator, state in self.others:
-            generator.set_state(state) if isinstance(generator, torch.Generator) else generator.setstate(state)
+        for owner, state in self.kept:
+            _method(owner, "set")(state)
 
     def moved(self) -> bool:
         """Whether a number was drawn since."""
@@ -157,20 +151,26 @@ class Randomness:
 
     def now(self) -> Randomness:
         """The present states of the same generators."""
-        return Randomness([generator for generator, _ in self.others])
+        return Randomness(self.others)
 
     def unlike(self, now: Randomness) -> bool:
         """Whether other states of the same generators differ."""
-        same = all(torch.equal(before, after) for (_, before), (_, after) in zip(self.torch, now.torch, strict=False))
-        drawn = any(
-            not (torch.equal(before, after) if isinstance(before, torch.Tensor) else before == after)
-            for (_, before), (_, after) in zip(self.others, now.others, strict=True)
-        )
-        numpy = self.numpy is not None and not all(map(_same, self.numpy, now.numpy or ()))
-        return not same or drawn or self.python != now.python or numpy
+        both = [*zip(self.torch, now.torch, strict=False), *zip(self.kept, now.kept, strict=False)]
+        return not all(_same(before, after) for (_, before), (_, after) in both)
+
+
+def _method(owner: Any, does: str) -> Any:
+    """What gets or sets the state of a generator: of torch's and NumPy's, or of one like Python's."""
+    return getattr(owner, f"{does}_state", None) or getattr(owner, f"{does}state")
 
 
 def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return torch.equal(value, other)
+    if isinstance(value, dict):  # NumPy's, of other algorithms than its first
+        value, other = tuple(value.values()), tuple(other.values())
+    if isinstance(value, tuple):
+        return all(map(_same, value, other))
     return bool((value == other).all()) if hasattr(value, "all") else value == other
 
 
@@ -236,11 +236,11 @@ def _kept(box: Restorable) -> Any:
             return owner.cell_contents
         except ValueError:
             return ABSENT
-    if box.kind == "class":
-        return class_state(owner)
-    if box.kind == "slots":
-        return slots_of(owner)
-    return {"bytes": bytes, "set": set, "dict": dict, "attributes": dict, "list": list}[box.kind](owner)
+    return _COPIES[box.kind](owner)
+
+
+_COPIES: dict[str, Any] = {"class": class_state, "slots": slots_of, "bytes": bytes, "set": set, "dict": dict}
+_COPIES |= {"attributes": dict, "list": list}
 
 
 class _Absent:
@@ -273,16 +273,12 @@ def _restore(box: Restorable, kept: Any) -> None:
         space.pop(name, None) if kept is ABSENT else space.__setitem__(name, kept)
     elif box.kind == "cell":
         owner.cell_contents = kept
-    elif box.kind == "class":
-        for name in class_state(owner).keys() - kept.keys():
-            delattr(owner, name)
+    elif box.kind in ("class", "slots"):
+        root: Any = type if box.kind == "class" else object  # of slots: below a frozen dataclass
+        for name in _kept(box).keys() - kept.keys():
+            root.__delattr__(owner, name)
         for name, part in kept.items():
-            setattr(owner, name, part)
-    elif box.kind == "slots":  # below a frozen dataclass
-        for name in slots_of(owner).keys() - kept.keys():
-            object.__delattr__(owner, name)
-        for name, part in kept.items():
-            object.__setattr__(owner, name, part)
+            root.__setattr__(owner, name, part)
     elif isinstance(owner, (dict, set)):
         owner.clear()
         owner.update(kept)

@@ -97,12 +97,7 @@ def _line() -> str:
 def first_difference(run: Callable[[Any], object]) -> str:
     """The first operation that does not repeat itself, why, and what to do; "" where two runs of every operation are
     equal. `run` runs the call once from its start under the mode that it is given."""
-    traces = []
-    for _ in range(2):
-        mode = Tracing()
-        run(mode)
-        traces.append(mode.steps)
-    for first, second in zip(*traces, strict=False):
+    for first, second in zip(*_twice(run), strict=False):
         place = f"{first.name} ({first.line})" if first.line else first.name
         if first.name != second.name:
             return (
@@ -131,17 +126,19 @@ def first_difference(run: Callable[[Any], object]) -> str:
     return ""
 
 
+def _twice(run: Callable[[Any], object]) -> list[list[Step]]:
+    modes = Tracing(), Tracing()
+    for mode in modes:
+        run(mode)
+    return [mode.steps for mode in modes]
+
+
 def _setting(run: Callable[[Any], object]) -> str:
     before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    traces = []
     try:
         torch.use_deterministic_algorithms(True, warn_only=True)
-        for _ in range(2):
-            mode = Tracing()
-            run(mode)
-            traces.append([(step.name, step.results) for step in mode.steps])
+        first, second = ([(step.name, step.results) for step in steps] for steps in _twice(run))
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warns)
-    if traces[0] == traces[1]:
-        return "torch.use_deterministic_algorithms(True) was tried and makes it deterministic"
-    return "torch.use_deterministic_algorithms(True) was tried and does not make it deterministic"
+    makes = "makes" if first == second else "does not make"
+    return f"torch.use_deterministic_algorithms(True) was tried and {makes} it deterministic"
