@@ -145,12 +145,8 @@ def judged(
             continue
         if (moves := loose.get(name, 0.0)) > UNSTABLE and (moves == math.inf or _formed(want, have)):
             continue
-        if (
-            (level := levels.get((part, name)))
-            and _formed(want, have)
-            and far <= level[0]
-            and _peak(want, have) <= level[1]
-        ):
+        level = levels.get((part, name))
+        if level and _formed(want, have) and far <= level[0] and _peak(want, have) <= level[1]:
             rounded = rounded or (name if far > (_tolerance(want) or 0.0) else "")
             continue
         difference = _difference(name, want, have, loose, noise)
@@ -238,9 +234,8 @@ def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRun
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         return f"{name} is {_short(have)}, eager's is {_short(want)}"
     if want.numel() == 1:
-        return (
-            f"{name} is {have.item():.7g}, eager's is {want.item():.7g} (tolerance {row.tolerance or 0:.1g}, relative)"
-        )
+        both = f"{name} is {have.item():.7g}, eager's is {want.item():.7g}"
+        return f"{both} (tolerance {row.tolerance or 0:.1g}, relative)"
     if difference.kind == "nan" or row.tolerance is None:
         return f"{name}: {difference.text.replace(' and in float64', '')}"  # of a call there is no such run
     return f"{name} is off by {row.error:.2g}, relative to its size (tolerance {row.tolerance:.1g})"

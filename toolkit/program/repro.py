@@ -19,6 +19,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import re
 import shutil
 import sys
 import threading
@@ -47,7 +48,7 @@ class Rungs:
     made."""
 
     def __init__(self, function: Callable[..., Any], context: Any) -> None:
-        self.function, self.context = function, context
+        self.function = function
         backend = context.callback
         while hasattr(backend, "_torchdynamo_orig_backend"):
             backend = backend._torchdynamo_orig_backend
@@ -57,6 +58,10 @@ class Rungs:
         self.last = next((rung for rung, of in BACKENDS.items() if stock and of == named), str(named))
         known = list(BACKENDS)
         self.names = [*known[: known.index(self.last) if self.last in known else -1], self.last]
+        self.asked = {
+            "fullgraph": bool(getattr(context, "fullgraph", False)),
+            "dynamic": getattr(context, "_dynamic", None),
+        }
         self._made: dict[str, Callable[..., Any]] = {"eager": function}
         self.graphs = 0
 
@@ -81,14 +86,7 @@ class Rungs:
 
         backend.of_a_rung = True  # type: ignore[attr-defined]
         alone: dict[str, Any] = {"isolate_recompiles": True} if isolates() else {}
-        context = self.context
-        return torch.compile(
-            self.function,
-            backend=backend,
-            fullgraph=bool(getattr(context, "fullgraph", False)),
-            dynamic=getattr(context, "_dynamic", None),
-            **alone,
-        )
+        return torch.compile(self.function, backend=backend, **self.asked, **alone)
 
 
 def without_cuda_graphs(backend: Any) -> Any:
@@ -468,18 +466,11 @@ class FunctionCalls:
         tensors = dict(source.tensors) | {f"given_{at}": tensor for at, tensor in given.items()}
         asked = getattr(rungs.backend if own else without_cuda_graphs(rungs.backend), "config", {})
         options = {key: value for key, value in asked.items() if isinstance(value, (bool, int, str, float))}
-        compiled: dict[str, Any] = {
-            "fullgraph": bool(getattr(rungs.context, "fullgraph", False)),
-            "dynamic": getattr(rungs.context, "_dynamic", None),
-        }
-        if rung == "inductor":
-            compiled["options"] = {**options, "fallback_random": True}
+        compiled = rungs.asked | ({"options": {**options, "fallback_random": True}} if rung == "inductor" else {})
         main = sys.modules["__main__"]
-        settings = settings_of(main, set())
+        settings = settings_of(main)
         settings += "".join(f"\n{line}" for line in self.settings if line not in settings)
-        of_settings = {
-            line.split("(")[0].removeprefix("def ") for line in settings.splitlines() if line.startswith("def ")
-        }
+        of_settings = set(re.findall(r"^def ([^(\n]+)", settings, re.MULTILINE))
         definitions = "\n\n\n".join(text for name, text in source.definitions.items() if name not in of_settings)
         names = sorted(source.spaces)
         body = ([f"global {', '.join(names)}"] if names else []) + [line for lines in calls for line in lines]
@@ -490,7 +481,7 @@ class FunctionCalls:
             "function": call.function,
             "place": f"{Path(call.file).name}:{call.line}",
             "number": call.number,
-            "reason": _inert(row.verdict.reason),
+            "reason": row.verdict.reason.replace("\\", "/").replace('"', "'"),
             "version": torch.__version__,
             "backend": BACKENDS[rung],
             "compiled": compiled,
@@ -524,7 +515,3 @@ class FunctionCalls:
                 shutil.copyfile(file, folder / MODULES / file.name)
                 copied.append(name)
         return copied
-
-
-def _inert(text: str) -> str:
-    return text.replace("\\", "/").replace('"', "'")

@@ -11,6 +11,7 @@ small ones stand in the text. Raises CannotSayError, which names what has no tex
 from __future__ import annotations
 
 import ast
+import cmath
 import copy
 import enum
 import functools
@@ -39,19 +40,10 @@ from ..live.execution import same_bits
 from .reach import NAMESPACES, is_library, slots_of
 from .start import Start
 
-_PLAIN = (
-    bool,
-    int,
-    str,
-    bytes,
-    type(None),
-    range,
-    torch.dtype,
-    torch.layout,
-    torch.memory_format,
-    torch.Size,
-    type(Ellipsis),
-)
+_OF_TORCH = (torch.dtype, torch.layout, torch.memory_format, torch.Size)
+_PLAIN = (int, str, bytes, type(None), range, type(Ellipsis), *_OF_TORCH)
+_OF_COMPILE = ("_compiled_call_impl", "_is_torch_compile")
+"""Attributes by which a module is compiled."""
 _HOMES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "math", "operator", "builtins")
 _MODULE = {"_parameters", "_buffers", "_modules"}
 INLINE = 8
@@ -97,15 +89,12 @@ class Source:
         self.lines, self._done, self.start = [], set(), start
         self.touched |= touched
 
-    def text(self, given: object, hint: str) -> str:
+    def text(self, value: Any, hint: str) -> str:
         """An expression for a value; lines that make or change what it names come before it."""
-        value: Any = given
         if isinstance(value, _PLAIN) and type(value).__module__ in ("builtins", "torch"):
             return repr(value)
         if isinstance(value, (float, complex)):
-            return (
-                repr(value) if value == value and abs(value) != float("inf") else f"{type(value).__name__}('{value}')"
-            )
+            return repr(value) if cmath.isfinite(value) else f"{type(value).__name__}('{value}')"
         if isinstance(value, torch.device):
             return f"torch.device({str(value)!r})"
         if isinstance(value, slice):
@@ -207,14 +196,8 @@ class Source:
 
     def _content(self, value: Any, hint: str) -> str:
         kind = type(value)
-        if kind is list or kind is set or kind is deque:
-            inner = ", ".join(self.text(part, f"{hint}_{at}") for at, part in enumerate(value))
-            if kind is list:
-                return f"[{inner}]"
-            self.imports |= {"import collections"} if kind is deque else set()
-            return f"set([{inner}])" if kind is set else f"collections.deque([{inner}], {value.maxlen})"
-        if kind in (dict, OrderedDict, Counter, defaultdict):
-            return self._dict(value, hint)
+        if kind in (list, set, deque, dict, OrderedDict, Counter, defaultdict):
+            return self._container(value, hint)
         if kind in (bytearray, object):
             return repr(value) if kind is bytearray else "object()"
         if kind is torch.Generator:
@@ -223,12 +206,8 @@ class Source:
             return self._closed(value)
         if isinstance(value, torch.nn.Module):
             fresh = torch.nn.Module().__dict__ | {name: {} for name in _MODULE}
-            state = {
-                key: part for key, part in value.__dict__.items() if key not in fresh or not _alike(part, fresh[key])
-            }
-            state = {
-                key: part for key, part in state.items() if key not in ("_compiled_call_impl", "_is_torch_compile")
-            }
+            own = {key: part for key, part in value.__dict__.items() if key not in _OF_COMPILE}
+            state = {key: part for key, part in own.items() if key not in fresh or not _alike(part, fresh[key])}
         elif _is_plain(value):
             state = slots_of(value) | _own(value)
         elif isinstance(value, dict) and not _own(value) and not is_library(_file_of(kind)):
@@ -241,8 +220,9 @@ class Source:
     def _attribute(self, key: str, part: Any, hint: str) -> str:
         """An attribute of an object as `name: value`; "" for one without a text, which the call may never read."""
 
-        def said() -> str:
-            return f"{self._key(key, hint)}: {self._part(key, part, f'{hint}_{key}')}"
+        def said() -> str:  # a module's parameters and the like stand inline, under the names of what they hold
+            text = self._items(part, hint) if key in _MODULE else self.text(part, f"{hint}_{key}")
+            return f"{self.text(key, f'{hint}_key')}: {text}"
 
         simple = key in _MODULE or isinstance(part, (*_PLAIN, float, torch.Tensor, torch.nn.Module))
         return said() if simple else self._unless_left_out(said)
@@ -257,28 +237,23 @@ class Source:
             self.left_out = self.left_out or str(error)
             return ""
 
-    def _part(self, key: str, part: Any, hint: str) -> str:
-        if key in _MODULE:  # inline: their names are those of what they hold
-            stem = hint.removesuffix(f"_{key}")
-            words = [f"{name!r}: {self.text(held, f'{stem}_{name}')}" for name, held in part.items()]
-            return f"{{{', '.join(words)}}}"
-        return self.text(part, hint)
-
-    def _dict(self, value: Any, hint: str) -> str:
-        inner = self._items(value, hint)
-        if type(value) is dict:
+    def _container(self, value: Any, hint: str) -> str:
+        kind: Any = type(value)
+        if issubclass(kind, dict):
+            inner = self._items(value, hint)
+        else:
+            inner = f"[{', '.join(self.text(part, f'{hint}_{at}') for at, part in enumerate(value))}]"
+        if kind in (list, dict):
             return inner
+        if kind is set:
+            return f"set({inner})"
         self.imports.add("import collections")
-        if isinstance(value, (OrderedDict, Counter)):
-            return f"collections.{type(value).__name__}({inner})"
-        return f"collections.defaultdict({self.text(value.default_factory, hint)}, {inner})"
+        first = f"{self.text(value.default_factory, hint)}, " if kind is defaultdict else ""
+        return f"collections.{kind.__name__}({first}{inner}{f', {value.maxlen}' if kind is deque else ''})"
 
     def _items(self, value: Any, hint: str) -> str:
-        words = [f"{self._key(key, hint)}: {self.text(part, f'{hint}_{key}')}" for key, part in value.items()]
+        words = [f"{self.text(key, f'{hint}_key')}: {self.text(part, f'{hint}_{key}')}" for key, part in value.items()]
         return f"{{{', '.join(words)}}}"
-
-    def _key(self, key: Any, hint: str) -> str:
-        return self.text(key, f"{hint}_key")
 
     def _tensor(self, value: torch.Tensor, hint: str) -> str:
         kind: Any = type(value)
@@ -522,7 +497,8 @@ def _cells(value: Any) -> dict[str, Any]:
         routines = [
             (key, _unwrapped(part)) for key, part in vars(value).items() if isinstance(part, types.FunctionType)
         ]
-        own = [part for key, part in routines if key.endswith(part.__name__) and not _is_made(_file_of(part))]
+        own = [part for key, part in routines if key.endswith(part.__name__) and _file_of(part) != "<string>"]
+        own = [part for part in own if not is_library(_file_of(part))]
         return {name: cell for part in own for name, cell in _cells(part).items() if name != "__class__"}
     code = getattr(value, "__code__", None)
     return dict(zip(code.co_freevars, value.__closure__ or (), strict=True)) if code is not None else {}
@@ -549,10 +525,6 @@ def _lambda(value: Any, name: str) -> ast.Module | None:
     if len(found) != 1:
         raise CannotSayError(f"{value.__qualname__}, which has no def of its own")
     return syntax.parsed(f"{name} = {next(iter(found))}")
-
-
-def _is_made(file: str) -> bool:
-    return file == "<string>" or is_library(file)
 
 
 def _file_of(value: Any) -> str:
@@ -593,7 +565,7 @@ def _reads(text: str) -> set[str]:
     return names
 
 
-def settings_of(main: types.ModuleType, skip: set[str]) -> str:
+def settings_of(main: types.ModuleType) -> str:
     """The statements of a program that change attributes of libraries or call their `set_...`, and what these need."""
     file = getattr(main, "__file__", None)
     if not file:
@@ -618,7 +590,7 @@ def settings_of(main: types.ModuleType, skip: set[str]) -> str:
             continue
         kept.append(node)
         used = _reads(ast.unparse(node)) if not isinstance(node, (ast.Import, ast.ImportFrom)) else set()
-        chosen += [makers[name] for name in used if name in makers and name not in skip]
+        chosen += [makers[name] for name in used if name in makers]
     return "\n".join(ast.unparse(node) for node in body if node in kept)
 
 
