@@ -8,8 +8,8 @@ graphs are taken.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -50,8 +50,10 @@ class AotInductor(Inductor):
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         return ["traced again as an inference graph, as torch's aot_compile does with every graph"]
 
-    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[Any]:
-        return shared_standard_library()
+    @contextmanager
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
+        with shared_standard_library():
+            yield
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         if _is_trained([*fake_inputs, *gm.parameters()], spec):
