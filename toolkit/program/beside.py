@@ -41,11 +41,10 @@ from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
 from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, traced, watched_by
 from .comparing import Left, Rounding
-from .operators import Watching
+from .operators import Watching, first_difference
 from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
-from .unsteady import first_difference
 
 if TYPE_CHECKING:
     from .shadowing import CompiledFunction, Shadow

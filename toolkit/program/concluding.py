@@ -474,14 +474,7 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         largest = {row.rung: max(other.error or 0.0 for other in rungs if other.rung == row.rung) for row in rungs}
         errors = " ".join(f"{rung} {size_text(value)}" for rung, value in largest.items())
         raises = f"eager raises {call.raises}" if call.raises else ""
-        rows.append(
-            (
-                f"{call.function}()",
-                word(_of_call(call)),
-                str(call.number) + (f" (rank {call.rank})" if call.rank >= 0 else ""),
-                _line(call),
-                call.why or raises or errors,
-                "; ".join(call.notes),
-            )
-        )
+        number = str(call.number) + (f" (rank {call.rank})" if call.rank >= 0 else "")
+        said, notes = call.why or raises or errors, "; ".join(call.notes)
+        rows.append((f"{call.function}()", word(_of_call(call)), number, _line(call), said, notes))
     return rows

@@ -58,10 +58,8 @@ class Rungs:
         self.last = next((rung for rung, of in BACKENDS.items() if stock and of == named), str(named))
         known = list(BACKENDS)
         self.names = [*known[: known.index(self.last) if self.last in known else -1], self.last]
-        self.asked = {
-            "fullgraph": bool(getattr(context, "fullgraph", False)),
-            "dynamic": getattr(context, "_dynamic", None),
-        }
+        fullgraph, dynamic = bool(getattr(context, "fullgraph", False)), getattr(context, "_dynamic", None)
+        self.asked = {"fullgraph": fullgraph, "dynamic": dynamic}
         self._made: dict[str, Callable[..., Any]] = {"eager": function}
         self.graphs = 0
 

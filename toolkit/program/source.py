@@ -16,6 +16,7 @@ import copy
 import enum
 import functools
 import inspect
+import itertools
 import keyword
 import linecache
 import logging
@@ -27,7 +28,7 @@ import types
 import typing
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -186,11 +187,9 @@ class Source:
         if hint == self._exact:
             self._taken.add(hint)
             return hint
-        stem = re.sub(r"\W+", "_", hint).strip("_") or "value"
+        stem = _word(hint)
         stem = f"a{stem}" if stem[0].isdigit() or keyword.iskeyword(stem) else stem
-        name, at = stem, 1
-        while name in self._taken or name in self.known or name in self._defined or name in self.spaces:
-            name, at = f"{stem}_{at}", at + 1
+        name = _unused(stem, self._taken, self.known, self._defined, self.spaces)
         self._taken.add(name)
         return name
 
@@ -289,15 +288,10 @@ class Source:
             content = f"torch.tensor({text}, dtype={value.dtype}{device}){kind}"
             content += ".requires_grad_()" if value.requires_grad else ""
         else:
-            name = self._file(self._names.get(id(value), hint))
+            name = _unused(_word(self._names.get(id(value), hint)), self.tensors)
             self.tensors[name] = torch.nn.Parameter(copy, value.requires_grad) if parameter else copy
             content = f"T[{name!r}]{kind}" + (".requires_grad_()" if value.requires_grad and not parameter else "")
         return content + (".clone()" if of_leaf else "")
-
-    def _file(self, hint: str) -> str:
-        stem = re.sub(r"\W+", "_", hint).strip("_") or "value"
-        names = [stem, *(f"{stem}_{at}" for at in range(1, len(self.tensors) + 2))]
-        return next(name for name in names if name not in self.tensors)
 
     # the user's own definitions, and names of others'
 
@@ -331,8 +325,7 @@ class Source:
 
     def _name_of(self, stem: str, value: Any, taken: Collection[str] = ()) -> str:
         """The name of a definition: its own, or with a number where another has that."""
-        names = (f"{stem}_{at}" if at else stem for at in range(len(self._defined) + len(taken) + 1))
-        return next(name for name in names if self._defined.get(name, value) is value and name not in taken)
+        return _unused(stem, taken, [name for name, of in self._defined.items() if of is not value])
 
     def _define(self, name: str, value: Any, text: str) -> None:
         if self._defined.setdefault(name, value) is not value:
@@ -426,6 +419,16 @@ class Source:
             self._define(name, value, "\n".join([f"class {name}({of}):", *lines]))
             return name
         raise CannotSayError(f"{getattr(value, '__qualname__', value)}, which no module has under its name")
+
+
+def _word(hint: str) -> str:
+    return re.sub(r"\W+", "_", hint).strip("_") or "value"
+
+
+def _unused(stem: str, *taken: Container[str]) -> str:
+    """A name that none of these holds: the stem, else with a number."""
+    names = (f"{stem}_{at}" if at else stem for at in itertools.count())
+    return next(name for name in names if not any(name in held for held in taken))
 
 
 class Unannotated(ast.NodeTransformer):

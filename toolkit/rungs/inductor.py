@@ -148,12 +148,8 @@ def run_joint(
     ]
     set_visible(backward)
     tangents = sum("tangents" in name for name in wanted)
-    static_backward = {
-        "is_backward": True,
-        "static_input_idxs": list(range(len(wanted) - tangents)),
-        "bw_donated_idxs": donated,
-        **asked,
-    }
+    fixed = list(range(len(wanted) - tangents))
+    static_backward = {"is_backward": True, "static_input_idxs": fixed, "bw_donated_idxs": donated, **asked}
     run_backward = flat(compile_half(backward, fakes_backward, mode, static_backward)[0])
 
     def run(inputs: list[Any]) -> list[Any]:

@@ -106,14 +106,10 @@ class RunTriage(msgspec.Struct):
     def event(self) -> dict[str, Any]:
         """The last line of `triage --json-lines`: its failing graphs in the order in which to look at them."""
         failing = [row.address or row.id for row in self.graphs if row.failed]
+        own = ("run", "summary", "seconds", "interrupted", "symptom", "noticed")
         return {
             "event": "end",
-            "run": self.run,
-            "summary": self.summary,
-            "seconds": self.seconds,
-            "interrupted": self.interrupted,
-            "symptom": self.symptom,
-            "noticed": self.noticed,
+            **{name: getattr(self, name) for name in own},
             "graphs": len(self.graphs),
             "failing": failing,
             "first_failing": {ladder.graph: ladder.first_failing for ladder in self.ladders},

@@ -144,9 +144,8 @@ def triage_run(
     live.
     """
     with opened(server) as used:
-        work = _Work(
-            run, used, How(seed, device, limit_s, imports, own_nan, measured), max_time_s, report, heard, rungs
-        )
+        how = How(seed, device, limit_s, imports, own_nan, measured)
+        work = _Work(run, used, how, max_time_s, report, heard, rungs)
         interrupted = False
         try:
             work.screen()
@@ -351,24 +350,18 @@ class _Work:
         return eased(graph, self.server, self.how, *known, thorough=thorough, report=self.report)
 
     def result(self) -> RunTriage:
-        return RunTriage(
-            graphs=sorted(self.rows, key=rank),
-            ladders=self.found,
-            boundaries=self.boundaries,
-            seconds=time.monotonic() - self.began,
-        )
+        seconds = time.monotonic() - self.began
+        return RunTriage(sorted(self.rows, key=rank), self.found, self.boundaries, seconds=seconds)
 
     def _row(self, graph: SavedGraph, row: RungResult, fidelity: str = "", inputs: str = "") -> GraphRow:
-        graph_row = GraphRow(
-            **msgspec.structs.asdict(row),
-            id=graph.id,
-            stage=graph.stage,
-            status=graph.status,
-            recorded=graph.error or "",
-            address=address(graph),
-            fidelity=fidelity,
-            inputs=inputs,
-        )
+        known: dict[str, Any] = {
+            "id": graph.id,
+            "stage": graph.stage,
+            "status": graph.status,
+            "recorded": graph.error or "",
+        }
+        known |= {"address": address(graph), "fidelity": fidelity, "inputs": inputs}
+        graph_row = GraphRow(**msgspec.structs.asdict(row), **known)
         self.heard(graph.id, graph_row)
         return graph_row
 
