@@ -57,9 +57,8 @@ class AotInductor(Inductor):
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         if _is_trained([*fake_inputs, *gm.parameters()], spec):
-            raise CannotRun(
-                "AOTInductor compiles no backward, which this graph needs: replay its forward or backward graph instead"
-            )
+            lacks = "AOTInductor compiles no backward, which this graph needs"
+            raise CannotRun(f"{lacks}: replay its forward or backward graph instead")
         mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # constants are written into the library
         flatten_outputs(gm)
         return compile_ahead(gm, fake_inputs)

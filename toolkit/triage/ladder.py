@@ -118,14 +118,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
             for run, times in zip(runs, taken, strict=True):
                 times.append(timed(run))
     (fast, _, slow), (fast_eager, _, slow_eager) = (quantiles(times, n=4) for times in taken[:2])
-    return {
-        "compiled_s": median(taken[0]),
-        "eager_s": median(taken[1]),
-        "rounds": len(taken[0]),
-        "clear": fast > slow_eager or fast_eager > slow,
-        "without_s": median(taken[2]) if len(taken) > 2 else None,
-        "compile_s": compile_s,
-    }
+    clear, without_s = fast > slow_eager or fast_eager > slow, median(taken[2]) if len(taken) > 2 else None
+    return Steady(median(taken[0]), median(taken[1]), len(taken[0]), clear, without_s, compile_s)._asdict()
 
 
 QUICK_S, THOROUGH_S = 30.0, 600.0

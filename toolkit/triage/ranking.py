@@ -83,12 +83,8 @@ class RunTriage(msgspec.Struct):
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         graphs, ladders = ([row.plain() for row in rows] for rows in (self.graphs, self.ladders))
-        return (
-            msgspec.structs.asdict(self)
-            | {"graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times)}
-            | self.verdict.flat()
-            | which(self.blamed())
-        )
+        told = {"graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times)}
+        return msgspec.structs.asdict(self) | told | self.verdict.flat() | which(self.blamed())
 
     def blamed(self) -> list[GraphRow]:
         """The row of the graph that the verdict is about, where that fails."""

@@ -110,10 +110,8 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     name, worst = max(times.items(), key=lambda item: item[1].compiled_s - item[1].eager_s)
     both = f"{1000 * worst.compiled_s:.2f} ms compiled, {1000 * worst.eager_s:.2f} ms in eager"
     unsure = "" if worst.clear else ", which vary too much to say which is faster"
-    text = (
-        f"Measured: one execution of {counted(len(times), 'graph')} in the steady state; the slowest beside eager is "
-        f"{name}: {both}{unsure}."
-    )
+    text = f"Measured: one execution of {counted(len(times), 'graph')} in the steady state"
+    text += f"; the slowest beside eager is {name}: {both}{unsure}."
     if not worst.slow:
         return text, compiled
     reason = f"{name} takes {both} (medians of {worst.rounds} alternating runs)"
@@ -163,11 +161,7 @@ def _own_pass(
     text = f"{text.removesuffix('.')}; {without}."
     compiled, hooks = name.rpartition("/")[0], {user.hook for user in users}
     nodes = {row.stage: row.nodes or 0 for row in run.rows if row.saved and row.id.rpartition("/")[0] == compiled}
-    sides = [
-        (before, after)
-        for stage, before, after in _AROUND_PASSES
-        if hooks.intersection(HOOKS[stage]) and before in nodes and after in nodes
-    ]
+    sides = [both for stage, *both in _AROUND_PASSES if hooks.intersection(HOOKS[stage]) and nodes.keys() >= {*both}]
     sides.sort(key=lambda side: abs(nodes[side[1]] - nodes[side[0]]))
     commands = list(verdict.next)
     if sides:
