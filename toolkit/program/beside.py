@@ -147,9 +147,8 @@ class Beside:
         outside = self.outside
         self._judge("", eager)
         if not self.function.graphs and not self.raised:
-            self.call.notes.append(
-                "Dynamo makes no graph of this function, so it runs in eager (TORCH_LOGS=graph_breaks says why)"
-            )
+            none = "Dynamo makes no graph of this function, so it runs in eager"
+            self.call.notes.append(f"{none} (TORCH_LOGS=graph_breaks says why)")
         if outside and not any(row.verdict.failed for row in self.call.rows):
             self.call.why = f"it changes {', '.join(outside[:4])} (neither arguments nor results of the call)"
 
@@ -157,14 +156,11 @@ class Beside:
         """Dynamo alone runs eager's operators: where it leaves bit by bit what eager left, eager is taken to repeat
         itself until a rung departs. `other`: a run of eager that departed then, `known`: by how much earlier ones
         did."""
-        run = functools.partial(self._left_by, part)
+        run, note = functools.partial(self._left_by, part), self.call.notes.append
         self.call.rows = [row for row in self.call.rows if row.part != part]  # beside a run of eager that is no measure
         begun = run(self.function.names[0])
-        same = (
-            eager.error is begun.error is None
-            and eager.text == begun.text
-            and comparing.agree(eager.values, begun.values)
-        )
+        same = eager.error is begun.error is None and eager.text == begun.text
+        same = same and comparing.agree(eager.values, begun.values)
         again = other or (begun if same else run("eager"))
         loose = {} if same and not other else comparing.unsteady(eager.values, again.values) | (known or {})
         sample = functools.cache(lambda seed: run("eager", rounded=seed))
@@ -181,12 +177,10 @@ class Beside:
         self.call.rows.append(first)
         if not part and eager.error is not None:
             self.call.raises, self.call.said = type(eager.error).__name__, comparing.said(eager.error)
-        self.call.nan = self.call.nan or next(
-            (name for name, value in eager.values.items() if comparing.is_float(value) and bool(value.isnan().any())),
-            "",
-        )
+        floats = {name: value for name, value in eager.values.items() if comparing.is_float(value)}
+        self.call.nan = self.call.nan or next((name for name, value in floats.items() if value.isnan().any()), "")
         if eager.text != again.text:
-            self.call.notes.append("what it prints differs between two runs of eager")
+            note("what it prints differs between two runs of eager")
 
         def compared(got: Left, rung: str = self.function.last) -> CallRung:
             key = self.function.key(rung)
@@ -199,7 +193,7 @@ class Beside:
             return
         for rung in self.function.names:
             if time.monotonic() > self.shadow.until:
-                self.call.notes.append(f"the time was over before {rung}")
+                note(f"the time was over before {rung}")
                 break
             got = begun if rung == self.function.names[0] else run(rung)
             row = compared(got, rung)
@@ -209,11 +203,11 @@ class Beside:
                 return
             if row.verdict.failed and got.error is not None and not part and self._of_backward(got.error):
                 row.verdict = Verdict("ok", reason=f"eager raises {type(got.error).__name__} too, in its backward")
-                self.call.notes.append(f"{rung} raises what eager raises in its backward")
+                note(f"{rung} raises what eager raises in its backward")
             self.call.rows.append(row)
             self.raised |= got.error is not None
             if got.error is None and got.text != eager.text and part == "":
-                self.call.notes.append(f"{rung} prints other text than eager")
+                note(f"{rung} prints other text than eager")
             failed += [row] if row.verdict.failed else []
             if self.shadow.go_on and rung == self.function.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)
@@ -222,9 +216,7 @@ class Beside:
             other = run("eager")
             row = comparing.judged(rung, "dynamo", part, other, begun, {}, noise, self.function.levels)
             if not row.verdict.failed:
-                self.call.notes.append(
-                    "it calls torch.compiler.is_compiling(): eager was made to take the compiled path"
-                )
+                note("it calls torch.compiler.is_compiling(): eager was made to take the compiled path")
                 self.eager = self.eager if part else other.values
                 self._judge(part, other)
                 return
@@ -233,10 +225,9 @@ class Beside:
             self.call.rows = [row for row in self.call.rows if row.part != part or row is first]  # they say nothing
         if failed and not self.call.rows[-1].verdict.failed:
             for row in failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
-                self.call.notes.append(
-                    f"{row.rung} alone differs from eager ({row.verdict.reason}); the program's compiled code does not"
-                )
-                row.verdict = Verdict("ok", reason="this rung alone differs; the program's compiled code does not")
+                but = "the program's compiled code does not"
+                note(f"{row.rung} alone differs from eager ({row.verdict.reason}); {but}")
+                row.verdict = Verdict("ok", reason=f"this rung alone differs; {but}")
         elif failed and self.drawn and self._draws_otherwise(failed):
             draws = "it draws other random numbers than eager (an attention with dropout in another kernel, say)"
             self.call.why = f"{draws}; with dropout at 0 it can be judged"
@@ -259,10 +250,8 @@ class Beside:
     def _repeats(self, first: CallRung, eager: Left, again: Left, loose: dict[str, float]) -> None:
         """Eager's own verdict: whether a second run of it leaves the same."""
         if (eager.error is None) != (again.error is None):
-            raised = eager.error or again.error
-            first.verdict = Verdict(
-                "nondeterministic", reason=f"eager raises {type(raised).__name__} in one of two runs"
-            )
+            raised = type(eager.error or again.error).__name__
+            first.verdict = Verdict("nondeterministic", reason=f"eager raises {raised} in one of two runs")
         elif loose:
             first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
             if first.error > comparing.UNSTABLE:
@@ -383,19 +372,9 @@ class Beside:
             for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *state]}.values():
                 mode.move(tensor)
         began = time.perf_counter()
-        path = (
-            t.swapped("is_compiling_flag", True) if self.as_compiled and rung == "eager" else contextlib.nullcontext()
-        )
-        with (
-            traced(self.trace),
-            quiet() as heard,
-            stance(rung == "eager"),
-            own_hooks(),
-            no_side_effects(alone),
-            counters(),
-            modes(self.ambient),
-            path,
-        ):
+        as_compiled = self.as_compiled and rung == "eager"
+        path = t.swapped("is_compiling_flag", True) if as_compiled else contextlib.nullcontext()
+        with self._unseen(rung) as heard, own_hooks(), no_side_effects(alone), modes(self.ambient), path:
             try:
                 with mode:
                     result = function(*args, **kwargs)
@@ -412,6 +391,12 @@ class Beside:
         text = heard.getvalue() if rung != "eager" or error is None else ""
         return Left(values, error, text, seconds), leaves
 
+    @contextlib.contextmanager
+    def _unseen(self, rung: str) -> Iterator[io.StringIO]:
+        """Runs a rung so that nothing of it is heard, counted or left in the settings of torch; yields what it says."""
+        with traced(self.trace), quiet() as heard, stance(rung == "eager"), counters():
+            yield heard
+
     def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
         """The arguments, those that came out of other operations as copies that came out of leaves, and all leaves."""
         whole = (self.args, self.kwargs)
@@ -419,12 +404,9 @@ class Beside:
         unique = list({id(tensor): tensor for tensor in flat}.values())
         copies = dict(zip(map(id, unique), clone_inputs(unique), strict=True))
         for tensor in unique:
-            copies[id(tensor)].__dict__.update(
-                {key: value for key, value in tensor.__dict__.items() if "hook" not in key}
-            )
-        args, kwargs = t.tree_map(
-            lambda tensor: copies.get(id(tensor), tensor) if isinstance(tensor, torch.Tensor) else tensor, whole
-        )
+            attributes = {key: value for key, value in tensor.__dict__.items() if "hook" not in key}
+            copies[id(tensor)].__dict__.update(attributes)
+        args, kwargs = t.tree_map(lambda value: copies.get(id(value), value), whole)
         leaves: Any = [(self.place[id(tensor)], leaf_of(copies[id(tensor)])) for tensor in unique]
         leaves += [
             (name, tensor) for name, tensor in self.start.reached.tensors if tensor.is_leaf and tensor.requires_grad
@@ -515,15 +497,13 @@ class Beside:
             return left
         lost = len(outputs) != self.outputs
         if lost:
-            self.call.notes.append(
-                f"results that require grad under {rung}: {len(outputs)}, in eager: {self.outputs}; its gradients "
-                "count as 0"
-            )
+            found = f"results that require grad under {rung}: {len(outputs)}, in eager: {self.outputs}"
+            self.call.notes.append(f"{found}; its gradients count as 0")
         self.shadow.begun(self.call, rung)
         began = time.perf_counter()
         unique = list({id(leaf): (name, leaf) for name, leaf in leaves}.values())
         hooks = no_hooks([leaf for _, leaf in unique])
-        with traced(self.trace), quiet(), stance(rung == "eager"), counters(), hooks:
+        with self._unseen(rung), hooks:
             try:
                 with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique)

@@ -67,11 +67,10 @@ class Repro(msgspec.Struct, frozen=True):
         if self.says == "none":
             return f"No repro was written: {self.why}."
         modules = " that needs the program's own modules" if self.modules else " that needs torch alone"
+        seen = f"{self.path} (fails in fresh processes: {self.rate}"
         if self.says == "shows":
-            return f"A repro{modules}: {self.path} (fails in fresh processes: {self.rate}); {WITHOUT} it passes."
-        return (
-            f"The repro that was written is no proof: {self.path} (fails in fresh processes: {self.rate}; {self.why})."
-        )
+            return f"A repro{modules}: {seen}); {WITHOUT} it passes."
+        return f"The repro that was written is no proof: {seen}; {self.why})."
 
     def plain(self) -> dict[str, Any]:
         """The fields for JSON, flat."""
@@ -203,10 +202,8 @@ def drift(calls: Sequence[Call]) -> Drift | None:
     acting = [curve for curve in series if curve.acts]
     steps = counted(max(len(curve.calls) for curve in series), "step")
     if acting:
-        worst = acting[0]
-        text = (
-            f"{worst.value} of {worst.function}() is {statistics.median(worst.differences):.1e} off at most of {steps}"
-        )
+        worst, off = acting[0], statistics.median(acting[0].differences)
+        text = f"{worst.value} of {worst.function}() is {off:.1e} off at most of {steps}"
         text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
         return Drift(sorted(series, key=lambda curve: not curve.acts), text)
     most = max(max(curve.differences) for curve in series)
@@ -343,11 +340,9 @@ def _why_none(program: Program, code: int) -> str:
 
 def _died(call: Call, folder: Path, hung: str, code: int) -> Verdict:
     layer = backend_layer(BACKENDS.get(call.in_flight, ""))
-    where, at = Where(line=_line(call)), stopped_at(folder, call.pid)
-    if hung:
-        return Verdict("fails", "hang", "compiler", layer, f"{call.place}: {hung}{at}", where)
-    text = f"{call.place}: {call.in_flight} ended the process by {launch.signal_text(code)}{at}"
-    return Verdict("fails", "signal", "compiler", layer, text, where)
+    how = hung or f"{call.in_flight} ended the process by {launch.signal_text(code)}"
+    text = f"{call.place}: {how}{stopped_at(folder, call.pid)}"
+    return Verdict("fails", "hang" if hung else "signal", "compiler", layer, text, Where(line=_line(call)))
 
 
 def _line(call: Call) -> str:

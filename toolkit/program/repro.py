@@ -33,6 +33,7 @@ from ...dumps.atomic import write_file
 from ...dumps.program.settings import process_lines
 from .. import torch_private as t
 from ..live.eager import eager_draws
+from ..torch_private import replaced
 from .reach import argument_names, callable_of, own_modules
 from .records import ALONE, BACKENDS, MODULES, WITH_MODULES, Call, CallRung
 from .records import PROGRAM as OWN
@@ -165,11 +166,8 @@ def stance(eager: bool) -> Iterator[None]:
     t.look_up("inductor_config")
     with torch.compiler.set_stance("force_eager" if eager else "default"):
         if eager:
-            before, _forced.eager = forced(), True
-            try:
+            with replaced(_forced, "eager", True):
                 yield
-            finally:
-                _forced.eager = before
             return
         with eager_draws(), t.inductor_config.patch({"triton.cudagraphs": False}), roomy():
             yield
@@ -494,10 +492,7 @@ class FunctionCalls:
         torch.save(tensors, folder / "repro.pt")
         homes = self._modules(folder, source.homes)
         for name, modules in ((ALONE, homes), (WITH_MODULES, self._modules(folder, set(own_modules())))):
-            imports = [
-                *sorted(source.imports),
-                *(f"import {module}" for module in modules if f"import {module}" not in source.imports),
-            ]
+            imports = dict.fromkeys([*sorted(source.imports), *(f"import {module}" for module in modules)])
             path = f'sys.path.insert(0, str(HERE / "{MODULES}"))\n' if modules else ""
             text = PROGRAM.format(**fields, imports=path + "\n".join(imports))
             write_file(folder / name, text.encode())

@@ -135,12 +135,8 @@ class Shadow:
             compiled = original(context, function)
             if forced() and _by_torch(context):
                 return as_in_eager(compiled)
-            if (
-                self.ended
-                or self._busy()
-                or isinstance(function, (type, torch.nn.Module))
-                or not callable(context.callback)
-            ):
+            looked_at = callable(context.callback) and not isinstance(function, (type, torch.nn.Module))
+            if self.ended or self._busy() or not looked_at:
                 return compiled
             return self._wrapped(compiled, function, context)
 

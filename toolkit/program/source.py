@@ -401,9 +401,8 @@ class Source:
     def _elsewhere(self, value: Any) -> str:
         for home in (*_HOMES, getattr(value, "__module__", None)):
             holder: Any = sys.modules.get(home or "")
-            path = (
-                getattr(value, "__qualname__", getattr(value, "__name__", "")) if home not in _HOMES else value.__name__
-            )
+            named = getattr(value, "__qualname__", getattr(value, "__name__", ""))
+            path = value.__name__ if home in _HOMES else named
             for part in path.split("."):
                 holder = getattr(holder, part, None)
             if home and (holder is value or (isinstance(holder, types.FunctionType) and _unwrapped(holder) is value)):
@@ -539,9 +538,8 @@ def _file_of(value: Any) -> str:
 
 def _is_constant(value: Any) -> bool:
     """Whether its text stands alone."""
-    return isinstance(value, (*_PLAIN, float, complex, torch.device)) or (
-        type(value) is tuple and all(map(_is_constant, value))
-    )
+    simple = isinstance(value, (*_PLAIN, float, complex, torch.device))
+    return simple or (type(value) is tuple and all(map(_is_constant, value)))
 
 
 def _early(node: ast.AST) -> Iterator[str]:
@@ -560,11 +558,8 @@ def _reads(text: str) -> set[str]:
     for table in tables:
         tables += table.get_children()
         top = table.get_type() == "module"
-        names |= {
-            symbol.get_name()
-            for symbol in table.get_symbols()
-            if symbol.is_global() or (top and symbol.is_referenced())
-        }
+        read = [symbol for symbol in table.get_symbols() if symbol.is_global() or (top and symbol.is_referenced())]
+        names |= {symbol.get_name() for symbol in read}
     return names
 
 
