@@ -165,14 +165,20 @@ def in_force(spec: ReplaySpec) -> Iterator[None]:
 
     ambient = spec.ambient
     full = spec.stage in FULL_STAGES
+    inference = torch.inference_mode() if full and ambient.inference_mode else contextlib.nullcontext()
+    with _globals(spec), modes(ambient) if full else torch.no_grad(), inference:
+        yield
+
+
+@contextlib.contextmanager
+def modes(ambient: Ambient) -> Iterator[None]:
+    """Grad mode and autocast as they were."""
+    import torch
+
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_globals(spec))
-        stack.enter_context(torch.set_grad_enabled(full and ambient.grad))
-        if full and ambient.inference_mode:
-            stack.enter_context(torch.inference_mode())
-        if full:
-            for device, dtype in ambient.autocast.items():
-                stack.enter_context(torch.autocast(device, getattr(torch, dtype), cache_enabled=ambient.autocast_cache))
+        stack.enter_context(torch.set_grad_enabled(ambient.grad))
+        for device, dtype in ambient.autocast.items():
+            stack.enter_context(torch.autocast(device, getattr(torch, dtype), cache_enabled=ambient.autocast_cache))
         yield
 
 

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -154,12 +154,9 @@ def alone() -> bool:
     return not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1)
 
 
-@contextlib.contextmanager
-def collectives() -> Iterator[Callable[[], bool]]:
-    """Whether the default process group was used meanwhile."""
-    count = lambda: 0 if alone() else t.look_up("group_sequence_number")(torch.distributed.group.WORLD)  # noqa: E731
-    before = count()
-    yield lambda: count() != before
+def collectives() -> int:
+    """How often the default process group was used."""
+    return 0 if alone() else t.look_up("group_sequence_number")(torch.distributed.group.WORLD)
 
 
 def watched_by() -> str:

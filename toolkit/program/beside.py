@@ -34,17 +34,17 @@ from .. import torch_private as t
 from ..live import torch_state
 from ..live.eager import clone_inputs
 from ..live.execution import settle
+from ..live.spec import modes
 from ..torch_private import all_replaced
 from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
 from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, traced, watched_by
 from .comparing import Left, Rounding
-from .operators import Watching
+from .operators import Watching, first_difference
 from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
-from .unsteady import first_difference
 
 if TYPE_CHECKING:
     from .shadowing import CompiledFunction, Shadow
@@ -93,7 +93,7 @@ class Beside:
     def __init__(
         self, shadow: Shadow, function: CompiledFunction, call: Call, args: Any, kwargs: Any, start: Start
     ) -> None:
-        self.shadow, self.compiled, self.call = shadow, function, call
+        self.shadow, self.function, self.call = shadow, function, call
         self.start: Any = start
         self.args, self.kwargs = args, kwargs
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
@@ -117,18 +117,10 @@ class Beside:
     def keep(self) -> None:
         """Keeps what the call begins with, for a program that shows the failure, and writes that program where the call
         departs."""
+        function, number, wanted = self.function, self.call.number, bool(self.call.failed)
+        state = self.start, self.ambient, self.touched
         with quiet():
-            failed = self.call.failed
-            self.compiled.kept.call(
-                self.compiled.function,
-                self.call.number,
-                self.args,
-                self.kwargs,
-                self.start,
-                self.ambient,
-                self.touched,
-                bool(failed),
-            )
+            function.kept.call(function.function, number, self.args, self.kwargs, *state, wanted)
         self.start.put_back()
         self.write_repro({})
 
@@ -138,50 +130,46 @@ class Beside:
         if (failed := self.call.failed) is None or self.call.repro or self.call.unsaid:
             return
         folder = self.shadow.folder / f"repro-{self.call.key.replace(':', '-')}"
-        self.call.unsaid = self.compiled.kept.write(folder, self.call, failed, self.compiled.rungs, given)
+        self.call.unsaid = self.function.kept.write(folder, self.call, failed, self.function, given)
         self.call.repro = str(folder) if folder.exists() else ""
         self.shadow.write(self.call)
 
     def forward(self) -> None:
         """Runs each rung, and compares what it leaves with what eager leaves."""
-        with collectives() as talked:
-            eager, _ = self._run("eager", self.compiled.rungs.call("eager"), alone=True)
-        if talked():
+        before = collectives()
+        eager, _ = self._run("eager", alone=True)
+        if collectives() != before:
             self.call.why = "it talks to other processes"
             return
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
         if self.drawn and not t.inductor_config.fallback_random:
             self.call.notes.append(DRAWN)
         outside = self.outside
-        self._judge("", eager, lambda rung: self._run(rung, self.compiled.rungs.call(rung))[0])
-        if not self.compiled.rungs.graphs and not self.raised:
-            self.call.notes.append(
-                "Dynamo makes no graph of this function, so it runs in eager (TORCH_LOGS=graph_breaks says why)"
-            )
+        self._judge("", eager)
+        if not self.function.graphs and not self.raised:
+            none = "Dynamo makes no graph of this function, so it runs in eager"
+            self.call.notes.append(f"{none} (TORCH_LOGS=graph_breaks says why)")
         if outside and not any(row.verdict.failed for row in self.call.rows):
             self.call.why = f"it changes {', '.join(outside[:4])} (neither arguments nor results of the call)"
 
-    def _judge(
-        self, part: str, eager: Left, run: Callable[[str], Left], other: Left | None = None, known: Any = None
-    ) -> None:
+    def _judge(self, part: str, eager: Left, other: Left | None = None, known: Any = None) -> None:
         """Dynamo alone runs eager's operators: where it leaves bit by bit what eager left, eager is taken to repeat
         itself until a rung departs. `other`: a run of eager that departed then, `known`: by how much earlier ones
         did."""
-        begun = run(self.compiled.rungs.names[0])
-        same = (
-            eager.error is begun.error is None
-            and eager.text == begun.text
-            and comparing.agree(eager.values, begun.values)
-        )
+        run, note = functools.partial(self._left_by, part), self.call.notes.append
+        self.call.rows = [row for row in self.call.rows if row.part != part]  # beside a run of eager that is no measure
+        begun = run(self.function.names[0])
+        same = eager.error is begun.error is None and eager.text == begun.text
+        same = same and comparing.agree(eager.values, begun.values)
         again = other or (begun if same else run("eager"))
         loose = {} if same and not other else comparing.unsteady(eager.values, again.values) | (known or {})
-        sample = functools.cache(lambda seed: self._rounded(part, seed))
+        sample = functools.cache(lambda seed: run("eager", rounded=seed))
 
         @functools.cache
         def noise(count: int) -> dict[str, Any]:
             samples = [sample(seed) for seed in range(count)]
             rounding = comparing.noise_of(eager.values, [left.values for left in samples if left.error is None])
-            self.compiled.levels.update(comparing.levels_of(part, eager.values, rounding))
+            self.function.levels.update(comparing.levels_of(part, eager.values, rounding))
             return rounding
 
         first = CallRung("eager", OK, part, seconds=round(eager.seconds, 4))
@@ -189,78 +177,67 @@ class Beside:
         self.call.rows.append(first)
         if not part and eager.error is not None:
             self.call.raises, self.call.said = type(eager.error).__name__, comparing.said(eager.error)
-        self.call.nan = self.call.nan or next(
-            (name for name, value in eager.values.items() if comparing.is_float(value) and bool(value.isnan().any())),
-            "",
-        )
+        floats = {name: value for name, value in eager.values.items() if comparing.is_float(value)}
+        self.call.nan = self.call.nan or next((name for name, value in floats.items() if value.isnan().any()), "")
         if eager.text != again.text:
-            self.call.notes.append("what it prints differs between two runs of eager")
+            note("what it prints differs between two runs of eager")
 
-        def compared(rung: str, got: Left) -> CallRung:
-            return comparing.judged(
-                rung, self.compiled.rungs.key(rung), part, eager, got, loose, noise, self.compiled.levels
-            )
+        def compared(got: Left, rung: str = self.function.last) -> CallRung:
+            key = self.function.key(rung)
+            return comparing.judged(rung, key, part, eager, got, loose, noise, self.function.levels)
 
         if not part:
-            self.compared = functools.partial(compared, self.compiled.rungs.last)
+            self.compared = compared
         failed: list[CallRung] = []
         if first.verdict.verdict == "nondeterministic" and (eager.error or again.error) is not None:
             return
-        for rung in self.compiled.rungs.names:
+        for rung in self.function.names:
             if time.monotonic() > self.shadow.until:
-                self.call.notes.append(f"the time was over before {rung}")
+                note(f"the time was over before {rung}")
                 break
-            got = begun if rung == self.compiled.rungs.names[0] else run(rung)
-            row = compared(rung, got)
-            if (unlike := self._unlike(row, eager, got, run)) is not None:
-                self.call.rows = [row for row in self.call.rows if row.part != part]
-                self.compiled.levels.clear()  # they may be those of such a run
-                self._judge(part, eager, run, unlike, loose)
+            got = begun if rung == self.function.names[0] else run(rung)
+            row = compared(got, rung)
+            if (unlike := self._unlike(row, eager, got)) is not None:
+                self.function.levels.clear()  # they may be those of such a run
+                self._judge(part, eager, unlike, loose)
                 return
             if row.verdict.failed and got.error is not None and not part and self._of_backward(got.error):
                 row.verdict = Verdict("ok", reason=f"eager raises {type(got.error).__name__} too, in its backward")
-                self.call.notes.append(f"{rung} raises what eager raises in its backward")
+                note(f"{rung} raises what eager raises in its backward")
             self.call.rows.append(row)
             self.raised |= got.error is not None
             if got.error is None and got.text != eager.text and part == "":
-                self.call.notes.append(f"{rung} prints other text than eager")
+                note(f"{rung} prints other text than eager")
             failed += [row] if row.verdict.failed else []
-            if self.shadow.go_on and rung == self.compiled.rungs.last and got.error is None:
+            if self.shadow.go_on and rung == self.function.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)
-        if failed and failed[0].rung == self.compiled.rungs.names[0] and not self.as_compiled:
+        if failed and (rung := failed[0].rung) == self.function.names[0] and not self.as_compiled:
             self.as_compiled = True
             other = run("eager")
-            if not comparing.judged(
-                failed[0].rung, "dynamo", part, other, begun, {}, noise, self.compiled.levels
-            ).verdict.failed:
-                self.call.rows = [row for row in self.call.rows if row.part != part]
-                self.call.notes.append(
-                    "it calls torch.compiler.is_compiling(): eager was made to take the compiled path"
-                )
+            row = comparing.judged(rung, "dynamo", part, other, begun, {}, noise, self.function.levels)
+            if not row.verdict.failed:
+                note("it calls torch.compiler.is_compiling(): eager was made to take the compiled path")
                 self.eager = self.eager if part else other.values
-                self._judge(part, other, run)
+                self._judge(part, other)
                 return
             self.as_compiled = False
         if not failed and first.verdict.verdict == "nondeterministic" and len(loose) == len(eager.values):
             self.call.rows = [row for row in self.call.rows if row.part != part or row is first]  # they say nothing
-        if (
-            failed and not self.call.rows[-1].verdict.failed
-        ):  # Dynamo's eager backend draws another dropout in a checkpoint, say
-            for row in failed:
-                self.call.notes.append(
-                    f"{row.rung} alone differs from eager ({row.verdict.reason}); the program's compiled code does not"
-                )
-                row.verdict = Verdict("ok", reason="this rung alone differs; the program's compiled code does not")
+        if failed and not self.call.rows[-1].verdict.failed:
+            for row in failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
+                but = "the program's compiled code does not"
+                note(f"{row.rung} alone differs from eager ({row.verdict.reason}); {but}")
+                row.verdict = Verdict("ok", reason=f"this rung alone differs; {but}")
         elif failed and self.drawn and self._draws_otherwise(failed):
             draws = "it draws other random numbers than eager (an attention with dropout in another kernel, say)"
             self.call.why = f"{draws}; with dropout at 0 it can be judged"
             for row in failed:
                 row.verdict = cannot_tell(self.call.why)
         elif failed:
-            self._departs(part, functools.partial(compared, self.compiled.rungs.last))
+            self._departs(part, compared)
         if self.shadow.go_on:
             with contextlib.suppress(Exception):
-                first.differences = comparing.differences(eager.values, self._rounded(part, 0).values)
+                first.differences = comparing.differences(eager.values, run("eager", rounded=0).values)
         self.shadow.write(self.call)
 
     def _draws_otherwise(self, failed: list[CallRung]) -> bool:
@@ -273,40 +250,32 @@ class Beside:
     def _repeats(self, first: CallRung, eager: Left, again: Left, loose: dict[str, float]) -> None:
         """Eager's own verdict: whether a second run of it leaves the same."""
         if (eager.error is None) != (again.error is None):
-            raised = eager.error or again.error
-            first.verdict = Verdict(
-                "nondeterministic", reason=f"eager raises {type(raised).__name__} in one of two runs"
-            )
+            raised = type(eager.error or again.error).__name__
+            first.verdict = Verdict("nondeterministic", reason=f"eager raises {raised} in one of two runs")
         elif loose:
             first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
             if first.error > comparing.UNSTABLE:
                 reason = f"eager's {first.value} differs by {first.error:.2g} from run to run"
                 first.verdict = Verdict("nondeterministic", reason=f"{reason}{self._why_unsteady(first.part)}")
 
-    def _unlike(self, row: CallRung, eager: Left, got: Left, run: Callable[[str], Left]) -> Left | None:
+    def _unlike(self, row: CallRung, eager: Left, got: Left) -> Left | None:
         """A run of eager that leaves what a rung is accused of, or what rounding is said to move far, otherwise than
         the first did; None where it repeats itself in all runs until the rung has repeated itself, too."""
         far = row.verdict.verdict == "rounding" and (row.error or 0.0) > comparing.UNSTABLE
         same, tries = 0, TRIES if row.verdict.failed or far else 0
         most = comparing.MOST if row.verdict.kind == "metadata" else comparing.UNSTABLE
         while tries and same < SURE and time.monotonic() < self.shadow.until:
-            again, tries = run("eager"), tries - 1
+            again, tries = self._left_by(row.part, "eager"), tries - 1
             moved = comparing.unsteady(eager.values, again.values).get(row.value, 0.0) > most
             if moved or (again.error is None) != (eager.error is None):
                 return again
-            if got.error is None:
-                other = comparing.unsteady(got.values, run(row.rung).values)
-                same += other.get(row.value, 0.0) <= most
-            else:
-                same += 1
+            other = got if got.error is not None else self._left_by(row.part, row.rung)
+            same += comparing.unsteady(got.values, other.values).get(row.value, 0.0) <= most
         return None
 
     def _why_unsteady(self, part: str) -> str:
-        run: Any = self._gradients if part else self._run
         try:
-            difference = first_difference(
-                lambda mode: run("eager", *(() if part else (self.compiled.function,)), mode=mode)
-            )
+            difference = first_difference(lambda mode: self._left_by(part, "eager", mode=mode))
         except Exception:  # noqa: BLE001 - that it does not repeat itself is known all the same
             return ""
         return f": {difference}" if difference else ""
@@ -314,7 +283,7 @@ class Beside:
     def _of_backward(self, error: BaseException) -> bool:
         """Whether eager's backward from all results raises that, up to names: AOTAutograd traces it in the call."""
         outputs: list[torch.Tensor] = []
-        self._run("eager", self.compiled.rungs.call("eager"), outputs=outputs)
+        self._run("eager", outputs=outputs)
         self.outputs, self.given = len(outputs), {at: torch.ones_like(tensor) for at, tensor in enumerate(outputs)}
         eager = self._gradients("eager").error if outputs else None
         self.given = {}
@@ -330,8 +299,8 @@ class Beside:
             self.call.fresh = "departs" if compared(fresh).verdict.failed else "agrees"
 
     def _operator(self, part: str) -> NodeMismatch | None:
-        watching, run = Watching(), self._gradients if part else self._run
-        run("eager", function=self.compiled.rungs.call("eager"), mode=watching)
+        watching = Watching()
+        self._left_by(part, "eager", mode=watching)
         if watching.found is None and watching.unasked and (row := self.call.failed) is not None:
             return watching.unasked if watching.unasked.own[0].got[:40] in row.verdict.reason else None
         return watching.found
@@ -358,8 +327,8 @@ class Beside:
             row = compared(Left({name: named.get(name, value) for name, value in eager.items()}))
             if not row.verdict.failed:
                 return
-            left, run = Left(eager), lambda rung: self._run(rung, self.compiled.rungs.call(rung))[0]
-            if (unlike := self._unlike(row, left, Left(named), run)) is not None:
+            left = Left(eager)
+            if (unlike := self._unlike(row, left, Left(named))) is not None:
                 self._repeats(self.call.rows[0], left, unlike, comparing.unsteady(eager, unlike.values))
                 self.shadow.write(self.call)
                 return
@@ -372,17 +341,24 @@ class Beside:
 
     # a run
 
+    def _left_by(self, part: str, rung: str, **how: Any) -> Left:
+        """What a run of the call leaves, or one of its backward; `how`: see `_run`."""
+        return self._gradients(rung, **how) if part else self._run(rung, **how)[0]
+
     def _run(
         self,
         rung: str,
-        function: Callable[..., Any],
+        function: Callable[..., Any] | None = None,
         *,
         alone: bool = False,
         rounded: int | None = None,
         outputs: list[torch.Tensor] | None = None,
         mode: Any = None,
     ) -> tuple[Left, _Leaves]:
-        """What one run leaves, from the start, and the leaves to which gradients go."""
+        """What one run leaves, from the start, and the leaves to which gradients go. `function`: in place of what the
+        rung is; `rounded`: the seed of the rounding that moves everything; `outputs`: to which results are added that
+        require grad, and nothing else is kept; `mode`: the dispatch mode to run under."""
+        function = function or self.function.call(rung)
         self.shadow.begun(self.call, rung)
         self.start.put_back()
         torch.clear_autocast_cache()
@@ -392,22 +368,13 @@ class Beside:
         mode = mode or contextlib.nullcontext()
         if rounded is not None:
             mode = Rounding(rounded)
-            for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *self._state()]}.values():
+            state = [tensor for _, tensor in self.start.reached.tensors if not tensor.is_inference()]
+            for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *state]}.values():
                 mode.move(tensor)
         began = time.perf_counter()
-        path = (
-            t.swapped("is_compiling_flag", True) if self.as_compiled and rung == "eager" else contextlib.nullcontext()
-        )
-        with (
-            traced(self.trace),
-            quiet() as heard,
-            stance(rung == "eager"),
-            own_hooks(),
-            no_side_effects(alone),
-            counters(),
-            self._modes(),
-            path,
-        ):
+        as_compiled = self.as_compiled and rung == "eager"
+        path = t.swapped("is_compiling_flag", True) if as_compiled else contextlib.nullcontext()
+        with self._unseen(rung) as heard, own_hooks(), no_side_effects(alone), modes(self.ambient), path:
             try:
                 with mode:
                     result = function(*args, **kwargs)
@@ -425,18 +392,10 @@ class Beside:
         return Left(values, error, text, seconds), leaves
 
     @contextlib.contextmanager
-    def _modes(self) -> Iterator[None]:
-        """Grad mode and autocast as they were when the program made the call: a backward has its own."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.set_grad_enabled(self.ambient.grad))
-            for device, dtype in self.ambient.autocast.items():
-                stack.enter_context(
-                    torch.autocast(device, getattr(torch, dtype), cache_enabled=self.ambient.autocast_cache)
-                )
-            yield
-
-    def _state(self) -> list[torch.Tensor]:
-        return [tensor for _, tensor in self.start.reached.tensors if not tensor.is_inference()]
+    def _unseen(self, rung: str) -> Iterator[io.StringIO]:
+        """Runs a rung so that nothing of it is heard, counted or left in the settings of torch; yields what it says."""
+        with traced(self.trace), quiet() as heard, stance(rung == "eager"), counters():
+            yield heard
 
     def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
         """The arguments, those that came out of other operations as copies that came out of leaves, and all leaves."""
@@ -445,12 +404,9 @@ class Beside:
         unique = list({id(tensor): tensor for tensor in flat}.values())
         copies = dict(zip(map(id, unique), clone_inputs(unique), strict=True))
         for tensor in unique:
-            copies[id(tensor)].__dict__.update(
-                {key: value for key, value in tensor.__dict__.items() if "hook" not in key}
-            )
-        args, kwargs = t.tree_map(
-            lambda tensor: copies.get(id(tensor), tensor) if isinstance(tensor, torch.Tensor) else tensor, whole
-        )
+            attributes = {key: value for key, value in tensor.__dict__.items() if "hook" not in key}
+            copies[id(tensor)].__dict__.update(attributes)
+        args, kwargs = t.tree_map(lambda value: copies.get(id(value), value), whole)
         leaves: Any = [(self.place[id(tensor)], leaf_of(copies[id(tensor)])) for tensor in unique]
         leaves += [
             (name, tensor) for name, tensor in self.start.reached.tensors if tensor.is_leaf and tensor.requires_grad
@@ -475,11 +431,6 @@ class Beside:
         values.update({name: "nothing" if after is ABSENT else comparing.kept(after) for _, name, after in changed})
         self.outside = list(dict.fromkeys(box.name for box, _, _ in changed if box.outside))
         return values
-
-    def _rounded(self, part: str, seed: int) -> Left:
-        if part:
-            return self._gradients("eager", seed)
-        return self._run("eager", self.compiled.rungs.call("eager"), rounded=seed)[0]
 
     # its backward
 
@@ -525,7 +476,7 @@ class Beside:
         try:
             eager = self._gradients("eager")
             if eager.error is None:
-                self._judge("backward", eager, self._gradients)
+                self._judge("backward", eager)
             else:
                 self.call.notes.append(f"gradients are not compared: eager raises {comparing.said(eager.error)}")
         finally:
@@ -541,22 +492,18 @@ class Beside:
     ) -> Left:
         """The gradients of all leaves under a rung, from the start and with what arrived at the results."""
         outputs: list[torch.Tensor] = []
-        left, leaves = self._run(
-            rung, function or self.compiled.rungs.call(rung), outputs=outputs, rounded=rounded, mode=mode
-        )
+        left, leaves = self._run(rung, function, outputs=outputs, rounded=rounded, mode=mode)
         if left.error is not None:
             return left
         lost = len(outputs) != self.outputs
         if lost:
-            self.call.notes.append(
-                f"results that require grad under {rung}: {len(outputs)}, in eager: {self.outputs}; its gradients "
-                "count as 0"
-            )
+            found = f"results that require grad under {rung}: {len(outputs)}, in eager: {self.outputs}"
+            self.call.notes.append(f"{found}; its gradients count as 0")
         self.shadow.begun(self.call, rung)
         began = time.perf_counter()
         unique = list({id(leaf): (name, leaf) for name, leaf in leaves}.values())
         hooks = no_hooks([leaf for _, leaf in unique])
-        with traced(self.trace), quiet(), stance(rung == "eager"), counters(), hooks:
+        with self._unseen(rung), hooks:
             try:
                 with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique)
@@ -580,11 +527,11 @@ class Beside:
         from ..recorder.starting import record
 
         path = self.shadow.folder / f"run-{self.call.key.replace(':', '-')}"
-        fresh = self.compiled.rungs.fresh(self.compiled.rungs.last)
+        last = self.function.last
+        fresh = self.function.fresh(last)
         try:
             with quiet(), record(path, inputs="first"):
-                last = self.compiled.rungs.last
-                left = self._gradients(last, None, fresh) if part else self._run(last, fresh)[0]
+                left = self._left_by(part, last, function=fresh)
             self.call.run = str(path)
             return left
         except Exception as error:  # noqa: BLE001 - what departs is known all the same

@@ -134,38 +134,27 @@ def judged(
         row.value = (missing or extra or [""])[0]
         row.verdict = fails("metadata", key, _left_out(row.value, eager.values, got.values))
         return row
-    first: tuple[str, Difference] | None = None
     rounded = ""
     for name, want in eager.values.items():
         have = got.values[name]
         far = apart(want, have)
         if row.error is None or far > row.error:
             row.error, row.value, row.size, row.tolerance = far, name, _size(want), _tolerance(want)
-        if far == 0.0 and _formed(want, have):
+        alike, moves, level = _formed(want, have), loose.get(name, 0.0), levels.get((part, name))
+        if (far == 0.0 and alike) or (moves > UNSTABLE and (moves == math.inf or alike)):
             continue
-        if (moves := loose.get(name, 0.0)) > UNSTABLE and (moves == math.inf or _formed(want, have)):
-            continue
-        if (
-            (level := levels.get((part, name)))
-            and _formed(want, have)
-            and far <= level[0]
-            and _peak(want, have) <= level[1]
-        ):
+        if level and alike and far <= level[0] and _peak(want, have) <= level[1]:
             rounded = rounded or (name if far > (_tolerance(want) or 0.0) else "")
             continue
         difference = _difference(name, want, have, loose, noise)
         if difference is None:
             continue
-        if difference.detail == "rounding":
-            rounded = rounded or name
-        elif first is None:
-            first = name, difference
-    if first is not None:
-        name, difference = first
-        want, have = eager.values[name], got.values[name]
-        row.value, row.error, row.size, row.tolerance = name, apart(want, have), _size(want), _tolerance(want)
-        row.verdict = fails(KIND_OF.get(difference.kind), key, _words(name, want, have, difference, row))
-    elif rounded:
+        if difference.detail != "rounding":
+            row.value, row.error, row.size, row.tolerance = name, far, _size(want), _tolerance(want)
+            row.verdict = fails(KIND_OF.get(difference.kind), key, _words(name, want, have, difference, row))
+            return row
+        rounded = rounded or name
+    if rounded:
         row.verdict = Verdict("rounding", reason=f"{rounded} differs as rounding alone may move it")
     return row
 
@@ -238,9 +227,8 @@ def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRun
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         return f"{name} is {_short(have)}, eager's is {_short(want)}"
     if want.numel() == 1:
-        return (
-            f"{name} is {have.item():.7g}, eager's is {want.item():.7g} (tolerance {row.tolerance or 0:.1g}, relative)"
-        )
+        both = f"{name} is {have.item():.7g}, eager's is {want.item():.7g}"
+        return f"{both} (tolerance {row.tolerance or 0:.1g}, relative)"
     if difference.kind == "nan" or row.tolerance is None:
         return f"{name}: {difference.text.replace(' and in float64', '')}"  # of a call there is no such run
     return f"{name} is off by {row.error:.2g}, relative to its size (tolerance {row.tolerance:.1g})"

@@ -32,10 +32,10 @@ from ..isolation.cache import known_seed
 from ..isolation.fresh import BUG, GONE, Trial, ending, run_command
 from ..node_values.seen import size_text
 from ..verdicts.mismatches import NodeMismatch, next_step, sentence
-from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
+from ..verdicts.verdict import OK, Verdict, Where, backend_layer, cannot_tell, worst
 from ..verdicts.verdict_words import DRAWS, word
 from .judging import MEANS, JudgedCall
-from .records import ALONE, DRAWN, MODULES, PROGRAM, RUNGS, WITH_MODULES, Call, Program, departing, stopped_at
+from .records import ALONE, BACKENDS, DRAWN, MODULES, PROGRAM, WITH_MODULES, Call, Program, departing, stopped_at
 
 TIMES, LIMIT_S = 3, 600.0
 WITHOUT = "--without-fault"
@@ -67,11 +67,10 @@ class Repro(msgspec.Struct, frozen=True):
         if self.says == "none":
             return f"No repro was written: {self.why}."
         modules = " that needs the program's own modules" if self.modules else " that needs torch alone"
+        seen = f"{self.path} (fails in fresh processes: {self.rate}"
         if self.says == "shows":
-            return f"A repro{modules}: {self.path} (fails in fresh processes: {self.rate}); {WITHOUT} it passes."
-        return (
-            f"The repro that was written is no proof: {self.path} (fails in fresh processes: {self.rate}; {self.why})."
-        )
+            return f"A repro{modules}: {seen}); {WITHOUT} it passes."
+        return f"The repro that was written is no proof: {seen}; {self.why})."
 
     def plain(self) -> dict[str, Any]:
         """The fields for JSON, flat."""
@@ -154,10 +153,8 @@ class Series(msgspec.Struct):
     @property
     def acts(self) -> bool:
         """Whether most steps are far beyond rounding."""
-        beyond = [
-            difference > FACTOR * max(noise, 1e-7)
-            for difference, noise in zip(self.differences, self.rounding, strict=True)
-        ]
+        pairs = zip(self.differences, self.rounding, strict=True)
+        beyond = [difference > FACTOR * max(noise, 1e-7) for difference, noise in pairs]
         return sum(beyond) * 2 > len(beyond)
 
 
@@ -170,13 +167,13 @@ class Drift(msgspec.Struct):
     @property
     def lines(self) -> list[str]:
         """A line for each of the worst series, with a picture: one block per step, a factor of ten per height."""
-        shown = self.series[:_SHOWN]
-        width = max((len(f"{series.function}(): {series.value}") for series in shown), default=0)
-        return [f"{f'{series.function}(): {series.value}':<{width}}  {_series_line(series)}" for series in shown]
+        shown = {f"{series.function}(): {series.value}": series for series in self.series[:_SHOWN]}
+        width = max(map(len, shown), default=0)
+        return [f"{name:<{width}}  {_series_line(series)}" for name, series in shown.items()]
 
 
 def _series_line(series: Series) -> str:
-    picture = "".join(_block(value) for value in series.differences)
+    picture = "".join(map(_block, series.differences))
     return f"{picture}  at most {max(series.differences):.1e}; rounding alone {max(series.rounding):.1e}"
 
 
@@ -205,10 +202,8 @@ def drift(calls: Sequence[Call]) -> Drift | None:
     acting = [curve for curve in series if curve.acts]
     steps = counted(max(len(curve.calls) for curve in series), "step")
     if acting:
-        worst = acting[0]
-        text = (
-            f"{worst.value} of {worst.function}() is {statistics.median(worst.differences):.1e} off at most of {steps}"
-        )
+        worst, off = acting[0], statistics.median(acting[0].differences)
+        text = f"{worst.value} of {worst.function}() is {off:.1e} off at most of {steps}"
         text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
         return Drift(sorted(series, key=lambda curve: not curve.acts), text)
     most = max(max(curve.differences) for curve in series)
@@ -216,12 +211,6 @@ def drift(calls: Sequence[Call]) -> Drift | None:
     return Drift(series, text)
 
 
-LAYERS: dict[str, Layer] = {
-    "dynamo": "dynamo",
-    "aot_eager": "aot_autograd",
-    "decomposed": "decomposition",
-    "inductor": "inductor",
-}
 _ENDED = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that somebody sends to end a program."""
 _STALE = "compiled again it agrees, so this call ran code compiled for an earlier call: a guard is missing"
@@ -255,16 +244,14 @@ class ProgramTriage(msgspec.Struct):
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
-        rows = [[msgspec.to_builtins(row) | row.verdict.flat(row=True) for row in call.rows] for call in self.calls]
-        calls = [msgspec.to_builtins(call) | {"rows": of} for call, of in zip(self.calls, rows, strict=True)]
-        record = (
-            msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None} | self.repro.plain()
-        )
-        failed = self.at.failed if self.at is not None else None
-        record |= {
-            "rows": next((call["rows"] for call in calls if self.at is not None and call["key"] == self.at.key), [])
+        rows = {
+            call.key: [msgspec.to_builtins(row) | row.verdict.flat(row=True) for row in call.rows]
+            for call in self.calls
         }
-        return record | {"first_failing": failed.rung if failed is not None else None} | self.verdict.flat()
+        calls = [msgspec.to_builtins(call) | {"rows": rows[call.key]} for call in self.calls]
+        record = msgspec.structs.asdict(self) | {"calls": calls, "at": self.at and self.at.key} | self.repro.plain()
+        record |= {"rows": rows[self.at.key] if self.at else []}
+        return record | {"first_failing": self.at and self.at.failed and self.at.failed.rung} | self.verdict.flat()
 
 
 def concluded(
@@ -294,7 +281,7 @@ def concluded(
             own = hung or program.raised_in
             triaged.verdict = triaged.verdict.then(*(alone if own else recording if died else going_on or alone))
     else:
-        agrees, nan = _agrees(program), next((one for one in program.calls if one.nan), None)
+        agrees, nan = worst(map(_of_call, program.calls)), next((one for one in program.calls if one.nan), None)
         if nan is not None and not agrees.exit_code:
             agrees = agrees.said_too(f"{nan.nan} of {nan.place} holds NaN, in eager too")
             going_on = [*recorded(command, "--when", "nan"), *going_on]
@@ -352,12 +339,10 @@ def _why_none(program: Program, code: int) -> str:
 
 
 def _died(call: Call, folder: Path, hung: str, code: int) -> Verdict:
-    layer = LAYERS.get(call.in_flight)
-    where, at = Where(line=_line(call)), stopped_at(folder, call.pid)
-    if hung:
-        return Verdict("fails", "hang", "compiler", layer, f"{call.place}: {hung}{at}", where)
-    text = f"{call.place}: {call.in_flight} ended the process by {launch.signal_text(code)}{at}"
-    return Verdict("fails", "signal", "compiler", layer, text, where)
+    layer = backend_layer(BACKENDS.get(call.in_flight, ""))
+    how = hung or f"{call.in_flight} ended the process by {launch.signal_text(code)}"
+    text = f"{call.place}: {how}{stopped_at(folder, call.pid)}"
+    return Verdict("fails", "hang" if hung else "signal", "compiler", layer, text, Where(line=_line(call)))
 
 
 def _line(call: Call) -> str:
@@ -393,16 +378,9 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         reason += around or f"; its graph {graph} fails: {detail}"
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
-        verdict = msgspec.structs.replace(
-            verdict,
-            reason=reason,
-            where=where,
-            layer=layer,
-            fault=judged.fault or verdict.fault,
-            workaround=judged.workaround,
-        )
-        return msgspec.structs.replace(verdict, next=judged.next)
-    minify, further = minify if command and (own or row.rung in LAYERS) else "", list[str]()
+        known = {"fault": judged.fault or verdict.fault, "workaround": judged.workaround, "next": judged.next}
+        return msgspec.structs.replace(verdict, reason=reason, where=where, layer=layer, **known)
+    minify, further = minify if command and (own or row.rung in BACKENDS) else "", list[str]()
     if call.fresh == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_STALE}"
     elif row.rung in MEANS:
@@ -413,8 +391,8 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         if judged is not None and judged.failed:
             reason += "; another failure, of its graph {}: {}".format(*_of_graph(graphs, judged))
             further = list(judged.next)
-    elif row.rung not in LAYERS and not own:
-        right = [other.rung for other in call.rows if other.part == row.part and other.rung in LAYERS]
+    elif row.rung not in BACKENDS and not own:
+        right = [other.rung for other in call.rows if other.part == row.part and other.rung in BACKENDS]
         reason += f"; the fault is in the backend {row.rung} itself, {' and '.join(right)} agree with eager"
     elif call.fresh == "agrees":
         reason += f"; {_OLD}"
@@ -444,11 +422,6 @@ def _shortened(sentence: str) -> str:
     parts = re.split(r"\. (?=[A-Z0-9])", sentence.strip().rstrip("."))
     kept = [part for part in parts if not part.startswith("Work around") and not re.match(r"\d+ compiles? \(", part)]
     return ". ".join(kept[:_SHORT])
-
-
-def _agrees(program: Program) -> Verdict:
-    """The verdict on a program where no call departs: that of the worst call."""
-    return worst(map(_of_call, program.calls))
 
 
 def _of_call(call: Call) -> Verdict:
@@ -492,18 +465,11 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         ]
     rows = []
     for call in triaged.calls:
-        rungs = [row for row in call.rows if row.rung in RUNGS[1:] and not row.verdict.skipped]
+        rungs = [row for row in call.rows if row.rung in BACKENDS and not row.verdict.skipped]
         largest = {row.rung: max(other.error or 0.0 for other in rungs if other.rung == row.rung) for row in rungs}
         errors = " ".join(f"{rung} {size_text(value)}" for rung, value in largest.items())
         raises = f"eager raises {call.raises}" if call.raises else ""
-        rows.append(
-            (
-                f"{call.function}()",
-                word(_of_call(call)),
-                str(call.number) + (f" (rank {call.rank})" if call.rank >= 0 else ""),
-                _line(call),
-                call.why or raises or errors,
-                "; ".join(call.notes),
-            )
-        )
+        number = str(call.number) + (f" (rank {call.rank})" if call.rank >= 0 else "")
+        said, notes = call.why or raises or errors, "; ".join(call.notes)
+        rows.append((f"{call.function}()", word(_of_call(call)), number, _line(call), said, notes))
     return rows

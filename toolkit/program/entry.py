@@ -62,14 +62,8 @@ def shadow(
     text = None if calls is None else str(calls)
     first, last = range_of(text)
     path = new_folder(Path(folder) if folder is not None else None)
-    inside = Shadow(
-        path,
-        first=first,
-        last=last,
-        recompiles=text is None,
-        go_on=text is not None,
-        seconds=max_time_s if max_time_s is not None else float("inf"),
-    )
+    seconds = max_time_s if max_time_s is not None else float("inf")
+    inside = Shadow(path, first=first, last=last, recompiles=text is None, go_on=text is not None, seconds=seconds)
     triaged = ProgramTriage(cannot_tell("the block has not ended"), [], {}, [], str(path))
     inside.start()
     try:

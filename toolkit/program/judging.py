@@ -30,7 +30,7 @@ from ..replaying.replay import replay
 from ..triage.run import triage_run
 from ..verdicts.verdict import OK, Verdict, with_trust_for
 from ..verdicts.verdict_words import minified
-from .records import PROGRAM, RUNGS, Call
+from .records import BACKENDS, PROGRAM, Call
 
 Report = Callable[[str], object]
 
@@ -64,7 +64,7 @@ def judgeable(call: Call | None) -> bool:
     """Whether its graphs were recorded and mean something: under a backend of the program's own they do not, and where
     an operator of the user's is at fault they need not be judged."""
     failed = call.failed if call is not None and call.operator is None else None
-    return call is not None and bool(call.run) and failed is not None and failed.rung in (*RUNGS, PROGRAM)
+    return call is not None and bool(call.run) and failed is not None and failed.rung in (*BACKENDS, PROGRAM)
 
 
 def judge_graphs(

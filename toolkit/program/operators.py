@@ -1,14 +1,25 @@
 # pyright: basic
-"""An operator of the user's own that does otherwise than its fake function or its schema says: each call of one in a
-run is checked as a graph of one node.
+"""What single operations of a run in eager tell: an operator of the user's own that does otherwise than its fake
+function or its schema says, and the first operation that does not repeat itself.
+
+Each call of an own operator is checked as a graph of one node. Where eager does not repeat itself the call runs twice
+with every operation's arguments and results written down as numbers: the first result that differs on equal arguments
+is the kernel's, which a seed, an unordered sum or another rule of its own explains; an argument that differs and that
+no operation made was read from elsewhere, or is memory that was never written.
 
 For example: `watching = Watching()`, then `with watching: step(x)`; `watching.found` is a NodeMismatch, or None.
+
+    first_difference(lambda mode: run(mode))
+    # 'torch.empty (train.py:12) returns memory that nothing wrote: ...'
 """
 
 from __future__ import annotations
 
+import sys
 import traceback
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -75,3 +86,123 @@ def _alone(func: Any, args: Any, kwargs: Any, stack: str) -> tuple[fx.GraphModul
 
 def _fake(node: fx.Node) -> Any:
     return node.meta["val"]
+
+
+_UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
+MOST = 20_000
+
+
+class Step(NamedTuple):
+    """One operation: its name, the user's line, its arguments and results as numbers, whether it draws random numbers,
+    and whether an argument is memory that nothing wrote."""
+
+    name: str
+    line: str
+    given: tuple[Any, ...]
+    results: tuple[Any, ...]
+    random: bool
+    from_unwritten: bool
+
+
+class Tracing(EagerMode):
+    """Records each operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[Step] = []
+        self.unwritten: dict[int, torch.Tensor] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not hasattr(func, "_schema"):
+            return func(*args, **(kwargs or {}))
+        inputs = [value for value in t.tree_leaves((args, kwargs or {})) if not isinstance(value, torch.Generator)]
+        given = tuple(map(_number, inputs)) if len(self.steps) < MOST else ()
+        name = func.overloadpacket.__name__
+        tainted = any(
+            isinstance(value, torch.Tensor) and value.untyped_storage()._cdata in self.unwritten for value in inputs
+        )
+        output = func(*args, **(kwargs or {}))
+        if len(self.steps) < MOST:
+            results = [value for value in t.tree_leaves(output) if isinstance(value, torch.Tensor)]
+            fresh = name in _UNWRITTEN
+            for tensor in results:
+                if fresh:
+                    self.unwritten[tensor.untyped_storage()._cdata] = tensor
+            if func._schema.is_mutable and not fresh:
+                for tensor in results:  # written now, or partly
+                    self.unwritten.pop(tensor.untyped_storage()._cdata, None)
+            numbers = () if fresh else tuple(map(_number, results))
+            drawn = torch.Tag.nondeterministic_seeded in func.tags
+            name = str(func).removesuffix(".default")
+            self.steps.append(Step(name, _line(), () if tainted and fresh else given, numbers, drawn, tainted))
+        return output
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value if isinstance(value, (int, float, str, bool, type(None))) else str(type(value))
+    if value.layout != torch.strided or not value.numel():
+        return tuple(value.shape)
+    plain = value.detach()
+    plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
+    bits = plain.contiguous().flatten().view(torch.uint8).to(torch.int64)
+    weights = torch.arange(1, bits.numel() + 1, device=bits.device) % 1_000_003
+    return tuple(value.shape), int((bits * weights).sum())
+
+
+def _line() -> str:
+    frame = sys._getframe(2)
+    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
+    while frame is not None and (frame.f_code.co_filename.startswith(ours) or "<" in frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else ""
+
+
+def first_difference(run: Callable[[Any], object]) -> str:
+    """The first operation that does not repeat itself, why, and what to do; "" where two runs of every operation are
+    equal. `run` runs the call once from its start under the mode that it is given."""
+    for first, second in zip(*_twice(run), strict=False):
+        place = f"{first.name} ({first.line})" if first.line else first.name
+        if first.name != second.name:
+            return (
+                f"at {place} the second run takes another path: something outside torch decides (time, the order of a "
+                "set, a random generator)"
+            )
+        if first.given != second.given:
+            if first.from_unwritten:
+                return (
+                    f"{place} reads memory that nothing wrote (torch.empty): write it first; "
+                    "torch.utils.deterministic.fill_uninitialized_memory shows it"
+                )
+            return (
+                f"{place} gets another number in each run, from a generator outside torch: seed it "
+                "(numpy.random.default_rng(0))"
+            )
+        if first.results != second.results:
+            if first.random:
+                return f"{place} draws from its own generator: seed it with generator.manual_seed(0)"
+            if not first.name.startswith(("aten.", "prims.")):
+                return f"{place} gives another result for equal arguments: look into the code of that operator"
+            return (
+                f"{place} gives another result for equal arguments: its kernel adds up in no fixed order; "
+                f"{_setting(run)}"
+            )
+    return ""
+
+
+def _twice(run: Callable[[Any], object]) -> list[list[Step]]:
+    modes = Tracing(), Tracing()
+    for mode in modes:
+        run(mode)
+    return [mode.steps for mode in modes]
+
+
+def _setting(run: Callable[[Any], object]) -> str:
+    before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        first, second = ([(step.name, step.results) for step in steps] for steps in _twice(run))
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warns)
+    makes = "makes" if first == second else "does not make"
+    return f"torch.use_deterministic_algorithms(True) was tried and {makes} it deterministic"

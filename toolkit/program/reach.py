@@ -131,9 +131,8 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
     """All that a call may read or write."""
     reached, seen = Reached(), set[int]()
     inner, owner = callable_of(function)
-    if any(
-        later(inner) for later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-    ):
+    later = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
+    if any(is_one(inner) for is_one in later):
         reached.refused = "it returns a generator or a coroutine, which does its work only after the call"
         return reached
     names = argument_names(inner, owner)
@@ -152,7 +151,9 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
         if len(seen) > MOST:
             reached.refused = f"it reaches more than {MOST:,} objects"
             return reached
-        reached.refused = reached.refused or _talks(name, value)
+        if any(base.__name__ in _DISTRIBUTED for base in inspect.getmro(type(value))):
+            reached.refused = f"it talks to other processes ({name or 'the module'} is {type(value).__name__})"
+            return reached
         if _is_read_once(value):
             reached.once.append((name or "something", value))
         work.extend(_parts(reached, name, value, outside))
@@ -174,12 +175,6 @@ def argument_names(inner: Any, owner: Any) -> list[str]:
     if code is None:
         return []
     return list(code.co_varnames[: code.co_argcount])[1 if owner is not None else 0 :]
-
-
-def _talks(name: str, value: Any) -> str:
-    if any(base.__name__ in _DISTRIBUTED for base in type(value).__mro__):
-        return f"it talks to other processes ({name or 'the module'} is {type(value).__name__})"
-    return ""
 
 
 def _is_read_once(value: Any) -> bool:
@@ -302,9 +297,7 @@ def _parts(reached: Reached, name: str, value: Any, outside: bool) -> Iterator[t
         outside = False
         if isinstance(value, torch.nn.RNNBase) and value.dropout:
             devices = {parameter.device for parameter in value.parameters() if parameter.is_cuda}
-            reached.generators += [
-                dropout for dropout in map(CudnnDropout, devices) if dropout not in reached.generators
-            ]
+            reached.generators += [one for one in map(CudnnDropout, devices) if one not in reached.generators]
         reached.boxes.append(Restorable(name, value.__dict__, "attributes", False))
         yield f"{type(value).__name__}", type(value), True
         for key, part in value.__dict__.items():
@@ -368,11 +361,8 @@ def own_modules() -> dict[str, str]:
     itself."""
     main = own_file(sys.modules.get("__main__"))
     files = {name: own_file(module) for name, module in list(sys.modules.items())}
-    return {
-        name: file
-        for name, file in files.items()
-        if file and not (main and Path(file).absolute() == Path(main).absolute())
-    }
+    itself = Path(main).absolute() if main else None
+    return {name: file for name, file in files.items() if file and Path(file).absolute() != itself}
 
 
 def class_state(value: type) -> dict[str, Any]:

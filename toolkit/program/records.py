@@ -21,9 +21,13 @@ FILE = "calls.jsonl"
 TRACE_SIGNAL = signal.SIGUSR1
 """Sent to a process before it is killed: it then writes where it is (`traced`)."""
 VARIABLE, OPTIONS = "GRAPHDBG_SHADOW", "GRAPHDBG_SHADOW_OPTIONS"
-RUNGS = ("eager", "dynamo", "aot_eager", "decomposed", "inductor")
-LABELS = {"eager": "dynamo", "aot_eager": "aot_eager", "aot_eager_decomp_partition": "decomposed"}
-"""Backend of torch's -> the rung that it is."""
+BACKENDS = {
+    "dynamo": "eager",
+    "aot_eager": "aot_eager",
+    "decomposed": "aot_eager_decomp_partition",
+    "inductor": "inductor",
+}
+"""Rung -> the backend of torch's that it is."""
 PROGRAM = "program"
 """The row of the program's own call, where it alone departs."""
 DEFAULT_CALLS = 3

@@ -19,6 +19,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import re
 import shutil
 import sys
 import threading
@@ -32,14 +33,13 @@ from ...dumps.atomic import write_file
 from ...dumps.program.settings import process_lines
 from .. import torch_private as t
 from ..live.eager import eager_draws
+from ..torch_private import replaced
 from .reach import argument_names, callable_of, own_modules
-from .records import ALONE, LABELS, MODULES, WITH_MODULES, Call, CallRung
+from .records import ALONE, BACKENDS, MODULES, WITH_MODULES, Call, CallRung
 from .records import PROGRAM as OWN
 from .source import CannotSayError, Source, settings_of
 from .start import Start
 
-NAMES = ("dynamo", "aot_eager", "decomposed")
-_BACKENDS = {"dynamo": "eager", "aot_eager": "aot_eager", "decomposed": "aot_eager_decomp_partition"}
 _ROOM = 6
 """Entries of Dynamo's caches that one of the program's becomes, with those of the rungs."""
 
@@ -49,34 +49,34 @@ class Rungs:
     made."""
 
     def __init__(self, function: Callable[..., Any], context: Any) -> None:
-        self.function, self.context = function, context
+        self.function = function
         backend = context.callback
         while hasattr(backend, "_torchdynamo_orig_backend"):
             backend = backend._torchdynamo_orig_backend
         self.backend = backend
         named = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", type(backend).__name__)
         stock = str(getattr(backend, "__module__", "")).partition(".")[0] == "torch"
-        self.last = LABELS.get(named, str(named)) if stock else str(named)
-        self.names = [*NAMES[: NAMES.index(self.last)], self.last] if self.last in NAMES else [*NAMES, self.last]
-        self._made: dict[str, Callable[..., Any]] = {}
+        self.last = next((rung for rung, of in BACKENDS.items() if stock and of == named), str(named))
+        known = list(BACKENDS)
+        self.names = [*known[: known.index(self.last) if self.last in known else -1], self.last]
+        fullgraph, dynamic = bool(getattr(context, "fullgraph", False)), getattr(context, "_dynamic", None)
+        self.asked = {"fullgraph": fullgraph, "dynamic": dynamic}
+        self._made: dict[str, Callable[..., Any]] = {"eager": function}
         self.graphs = 0
 
     def key(self, rung: str) -> str:
         """The name of a rung's layer; "" for a backend that is not torch's."""
-        keys = {"decomposed": "aot_eager_decomp_partition", "inductor": "as written"}
-        return rung if rung in ("dynamo", "aot_eager") else keys.get(rung, "")
+        return rung if rung == "dynamo" else BACKENDS.get(rung, "")
 
     def call(self, rung: str) -> Callable[..., Any]:
         """The function under a rung."""
-        if rung == "eager":
-            return self.function
         if rung not in self._made:
             self._made[rung] = self.fresh(rung)
         return self._made[rung]
 
     def fresh(self, rung: str) -> Callable[..., Any]:
         """The function under a rung, with nothing compiled so far."""
-        named = self.backend if rung == self.last else t.look_up("lookup_backend")(_BACKENDS[rung])
+        named = self.backend if rung == self.last else t.look_up("lookup_backend")(BACKENDS[rung])
         chosen = without_cuda_graphs(named)
 
         def backend(gm: Any, inputs: Any, **kwargs: Any) -> Any:
@@ -85,14 +85,7 @@ class Rungs:
 
         backend.of_a_rung = True  # type: ignore[attr-defined]
         alone: dict[str, Any] = {"isolate_recompiles": True} if isolates() else {}
-        context = self.context
-        return torch.compile(
-            self.function,
-            backend=backend,
-            fullgraph=bool(getattr(context, "fullgraph", False)),
-            dynamic=getattr(context, "_dynamic", None),
-            **alone,
-        )
+        return torch.compile(self.function, backend=backend, **self.asked, **alone)
 
 
 def without_cuda_graphs(backend: Any) -> Any:
@@ -173,11 +166,8 @@ def stance(eager: bool) -> Iterator[None]:
     t.look_up("inductor_config")
     with torch.compiler.set_stance("force_eager" if eager else "default"):
         if eager:
-            before, _forced.eager = forced(), True
-            try:
+            with replaced(_forced, "eager", True):
                 yield
-            finally:
-                _forced.eager = before
             return
         with eager_draws(), t.inductor_config.patch({"triton.cudagraphs": False}), roomy():
             yield
@@ -460,9 +450,8 @@ class FunctionCalls:
         backend."""
         if self.why:
             return self.why
-        backends = {rung: backend for backend, rung in LABELS.items()} | {"inductor": "inductor"}
         rung, own = (rungs.last, True) if row.rung == OWN else (row.rung, False)
-        if rung not in backends:
+        if rung not in BACKENDS:
             return f"its backend, {rung}, is the program's own"
         mine = [at for at, (function, _, _) in enumerate(self.calls) if function is rungs.function]
         last = next((at for at in mine if self.calls[at][1] == call.number), None)
@@ -473,18 +462,11 @@ class FunctionCalls:
         tensors = dict(source.tensors) | {f"given_{at}": tensor for at, tensor in given.items()}
         asked = getattr(rungs.backend if own else without_cuda_graphs(rungs.backend), "config", {})
         options = {key: value for key, value in asked.items() if isinstance(value, (bool, int, str, float))}
-        compiled: dict[str, Any] = {
-            "fullgraph": bool(getattr(rungs.context, "fullgraph", False)),
-            "dynamic": getattr(rungs.context, "_dynamic", None),
-        }
-        if rung == "inductor":
-            compiled["options"] = {**options, "fallback_random": True}
+        compiled = rungs.asked | ({"options": {**options, "fallback_random": True}} if rung == "inductor" else {})
         main = sys.modules["__main__"]
-        settings = settings_of(main, set())
+        settings = settings_of(main)
         settings += "".join(f"\n{line}" for line in self.settings if line not in settings)
-        of_settings = {
-            line.split("(")[0].removeprefix("def ") for line in settings.splitlines() if line.startswith("def ")
-        }
+        of_settings = set(re.findall(r"^def ([^(\n]+)", settings, re.MULTILINE))
         definitions = "\n\n\n".join(text for name, text in source.definitions.items() if name not in of_settings)
         names = sorted(source.spaces)
         body = ([f"global {', '.join(names)}"] if names else []) + [line for lines in calls for line in lines]
@@ -495,9 +477,9 @@ class FunctionCalls:
             "function": call.function,
             "place": f"{Path(call.file).name}:{call.line}",
             "number": call.number,
-            "reason": _inert(row.verdict.reason),
+            "reason": row.verdict.reason.replace("\\", "/").replace('"', "'"),
             "version": torch.__version__,
-            "backend": backends[rung],
+            "backend": BACKENDS[rung],
             "compiled": compiled,
             "definitions": definitions,
             "strides": row.verdict.kind == "metadata",
@@ -510,10 +492,7 @@ class FunctionCalls:
         torch.save(tensors, folder / "repro.pt")
         homes = self._modules(folder, source.homes)
         for name, modules in ((ALONE, homes), (WITH_MODULES, self._modules(folder, set(own_modules())))):
-            imports = [
-                *sorted(source.imports),
-                *(f"import {module}" for module in modules if f"import {module}" not in source.imports),
-            ]
+            imports = dict.fromkeys([*sorted(source.imports), *(f"import {module}" for module in modules)])
             path = f'sys.path.insert(0, str(HERE / "{MODULES}"))\n' if modules else ""
             text = PROGRAM.format(**fields, imports=path + "\n".join(imports))
             write_file(folder / name, text.encode())
@@ -529,7 +508,3 @@ class FunctionCalls:
                 shutil.copyfile(file, folder / MODULES / file.name)
                 copied.append(name)
         return copied
-
-
-def _inert(text: str) -> str:
-    return text.replace("\\", "/").replace('"', "'")

@@ -13,6 +13,7 @@ For example:
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -106,25 +107,20 @@ def triage_program(
     left = program.read()
     triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
-    failed = triaged.at.failed if triaged.at is not None and not program.signals else None
-    own = triaged.verdict.fault == "custom_op"
-    if (
-        triaged.at is not None
-        and failed is not None
-        and not own
-        and (not program.graphs.failed or failed.rung in MEANS)
-    ):
-        report("running the program that shows it, 3 times in fresh processes") if triaged.at.repro else None
-        triaged.repro = verified(triaged.at, words[0] if python else sys.executable)
+    at, shown = triaged.at, program.graphs.failed
+    failed = at.failed if at is not None and not program.signals and triaged.verdict.fault != "custom_op" else None
+    if at is not None and failed is not None and (not shown or failed.rung in MEANS):
+        report("running the program that shows it, 3 times in fresh processes") if at.repro else None
+        triaged.repro = verified(at, words[0] if python else sys.executable)
         triaged.interrupted = triaged.repro.interrupted
         triaged.summary += f" {triaged.repro.sentence}"
         if triaged.repro.says != "shows" and not triaged.interrupted:  # nothing that minify could cut
-            look = [f"graphdbg ls {shlex.quote(triaged.at.run)}"] if triaged.at.run else []
+            look = [f"graphdbg ls {shlex.quote(at.run)}"] if at.run else []
             others = [step for step in triaged.verdict.next if not step.startswith("graphdbg minify -- ")]
             triaged.verdict = msgspec.structs.replace(triaged.verdict, next=[*look, *others])
-    elif triaged.at is not None and triaged.at.repro and program.graphs.failed:
-        shutil.rmtree(triaged.at.repro, ignore_errors=True)  # the graph shows it; whether this does was not looked at
-        triaged.at.repro = ""
+    elif at is not None and at.repro and shown:
+        shutil.rmtree(at.repro, ignore_errors=True)  # the graph shows it; whether this does was not looked at
+        at.repro = ""
     triaged.seconds = round(time.monotonic() - began, 1)
     return triaged
 
@@ -160,17 +156,21 @@ class _Program:
             door.settimeout(_TURN_S)
             environment = {VARIABLE: str(self.folder.absolute()), OPTIONS: json.dumps(options), "GRAPHDBG": ""}
             stdout = sys.stderr.fileno() if quiet else None
-            self.code = launch.run(
-                self.words,
-                environment,
-                on_signal=self._signalled,
-                attend=lambda child: self._attend(child, door),
-                stdout=stdout,
-            )
+            how = {"on_signal": self._signalled, "attend": functools.partial(self._attend, door), "stdout": stdout}
+            self.code = launch.run(self.words, environment, **how)
+        self._judge(contextlib.nullcontext())
+
+    def _judge(self, one: contextlib.AbstractContextManager[ForkServer | None]) -> None:
+        """Judges the graphs of the call that departs, once, by the server that is started for it, or by one of ours."""
         program = self.read()
         call = departing(program)
         if not self.signals and self.graphs.verdict is None and call is not None and judgeable(call):
-            self.graphs = judge_graphs(call, None, self.report, program.modules, self._stopped)
+            with one as server:
+                self.judging = True
+                try:
+                    self.graphs = judge_graphs(call, server, self.report, program.modules, self._stopped)
+                finally:
+                    self.judging = False
 
     def _signalled(self, number: int) -> None:
         self.signals.append(number)
@@ -181,7 +181,7 @@ class _Program:
     def _stopped(self) -> bool:
         return bool(self.signals)
 
-    def _attend(self, child: subprocess.Popen[bytes], door: socket.socket) -> None:
+    def _attend(self, door: socket.socket, child: subprocess.Popen[bytes]) -> None:
         while child.poll() is None:
             try:
                 connection, _ = door.accept()
@@ -189,21 +189,9 @@ class _Program:
                 self._look(child)
                 time.sleep(0 if door.getsockname() else _TURN_S)
                 continue
-            program = self.read()
-            call = departing(program)
-            if self.graphs.verdict is not None or self.signals or call is None or not judgeable(call):
-                connection.close()
-                continue
             connection.settimeout(None)
-            with (
-                connection,
-                ForkServer(preload=JUDGING, joined=(connection, child)) as server,
-            ):  # it may be asked nothing
-                self.judging = True
-                try:
-                    self.graphs = judge_graphs(call, server, self.report, program.modules, self._stopped)
-                finally:
-                    self.judging = False
+            with connection:
+                self._judge(ForkServer(preload=JUDGING, joined=(connection, child)))
 
     def _look(self, child: subprocess.Popen[bytes]) -> None:
         """Ends a program in which eager or a rung hangs: it wrote nothing for longer than the limit. Says before how

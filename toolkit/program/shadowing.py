@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -51,17 +51,37 @@ TURN_S = 60.0
 """For so long a call waits until that of another thread is over; then it is not looked at."""
 
 
-class CompiledFunction:
-    """One function or module that was given to torch.compile."""
+class CompiledFunction(Rungs):
+    """One function or module that was given to torch.compile. `compiled`: what that made of it."""
 
     def __init__(
-        self, function: Callable[..., Any], context: Any, made_at: tuple[str, int], kept: FunctionCalls
+        self, function: Any, context: Any, compiled: Callable[..., Any], made_at: tuple[str, int], kept: FunctionCalls
     ) -> None:
-        self.function = function
-        self.rungs, self.kept = Rungs(function, context), kept
+        super().__init__(function, context)
+        self.compiled, self.kept = compiled, kept
         self.name, self.file, self.line = place_of(function, made_at)
         self.count = 0
         self.levels: Levels = {}
+
+
+class Asked(NamedTuple):
+    """A call that the program makes."""
+
+    function: CompiledFunction
+    number: int
+    args: Any
+    kwargs: Any
+
+    def made(self) -> Any:
+        """The program's own result."""
+        return self.function.compiled(*self.args, **self.kwargs)
+
+    def start(self) -> Start | None:
+        """The state that it begins with; None where that cannot be copied (`_compare` says why)."""
+        with contextlib.suppress(Exception):
+            reached = reach(self.function.function, self.args, self.kwargs)
+            return None if reached.refused else Start(reached)
+        return None
 
 
 class Shadow:
@@ -115,12 +135,8 @@ class Shadow:
             compiled = original(context, function)
             if forced() and _by_torch(context):
                 return as_in_eager(compiled)
-            if (
-                self.ended
-                or self._busy()
-                or isinstance(function, (type, torch.nn.Module))
-                or not callable(context.callback)
-            ):
+            looked_at = callable(context.callback) and not isinstance(function, (type, torch.nn.Module))
+            if self.ended or self._busy() or not looked_at:
                 return compiled
             return self._wrapped(compiled, function, context)
 
@@ -176,7 +192,7 @@ class Shadow:
             given = getattr(compiled, "_torchdynamo_orig_callable", function)
             key = function if owner is not None else getattr(inner, "__code__", function)
             kept = self.kept.setdefault(id(key), FunctionCalls(given))
-            entry = CompiledFunction(given, context, _made_at(), kept)
+            entry = CompiledFunction(given, context, compiled, _made_at(), kept)
         except Exception as error:  # noqa: BLE001 - the program goes on
             self.notes.append(f"something given to torch.compile is not looked at ({error})")
             return compiled
@@ -185,7 +201,7 @@ class Shadow:
 
         @functools.wraps(compiled)
         def ours(*args: Any, **kwargs: Any) -> Any:
-            return self._call(entry, compiled, args, kwargs)
+            return self._call(entry, args, kwargs)
 
         if hasattr(compiled, "_torchdynamo_wrapper_id"):
             ours._torchdynamo_wrapper_id = id(ours)  # type: ignore[attr-defined]
@@ -217,70 +233,51 @@ class Shadow:
 
     # one call
 
-    def _call(self, entry: CompiledFunction, compiled: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _call(self, function: CompiledFunction, args: Any, kwargs: Any) -> Any:
         if self.ended or self._busy() or os.getpid() != self.pid or in_backward():
-            return compiled(*args, **kwargs)
+            return function.compiled(*args, **kwargs)
         with self.inside(), self.turn() as ours:
             if torch.compiler.is_compiling():  # asked in turn: what another thread compiles counts
-                return compiled(*args, **kwargs)
-            number, entry.count = entry.count, entry.count + 1
+                return function.compiled(*args, **kwargs)
+            asked, function.count = Asked(function, function.count, args, kwargs), function.count + 1
             if not ours or self.over():
-                return compiled(*args, **kwargs)
-            if self.first <= number < self.last:
-                return self._beside(entry, compiled, number, args, kwargs)
-            return self._watched(entry, compiled, number, args, kwargs)
+                return asked.made()
+            return self._beside(asked) if self.first <= asked.number < self.last else self._watched(asked)
 
     def over(self) -> bool:
         """Whether no further call is looked at."""
         return (self.departed and not self.go_on) or time.monotonic() > self.until
 
-    def _watched(
-        self, entry: CompiledFunction, compiled: Callable[..., Any], number: int, args: Any, kwargs: Any
-    ) -> Any:
+    def _watched(self, asked: Asked) -> Any:
         """Runs a call that is not scheduled, and runs it beside eager if it compiled again."""
         began = time.monotonic()
         start = None
-        if self.recompiles and number >= self.last and alone() and self.light < LIGHT * (began - self.began):
-            with contextlib.suppress(Exception):
-                reached = reach(entry.function, args, kwargs)
-                start = None if reached.refused else Start(reached)
+        if self.recompiles and asked.number >= self.last and alone() and self.light < LIGHT * (began - self.began):
+            start = asked.start()
         self.light += time.monotonic() - began
         before = torch_state.counter("frames", "total")
+        again = lambda: torch_state.counter("frames", "total") != before  # noqa: E731
         if start is not None:
-            again = lambda: torch_state.counter("frames", "total") != before  # noqa: E731
-            return self._own_first(entry, compiled, number, args, kwargs, start, again)
-        result = compiled(*args, **kwargs)
-        self.unkept += self.recompiles and torch_state.counter("frames", "total") != before
+            return self._own_first(asked, start, again)
+        result = asked.made()
+        self.unkept += self.recompiles and again()
         return result
 
-    def _beside(
-        self, entry: CompiledFunction, compiled: Callable[..., Any], number: int, args: Any, kwargs: Any
-    ) -> Any:
-        starts: list[Start] = []
-        with contextlib.suppress(Exception):  # `_compare` says why
-            reached = reach(entry.function, args, kwargs)
-            starts += [Start(reached)] if reached.once and not reached.refused else []
-        if starts:
-            return self._own_first(entry, compiled, number, args, kwargs, starts[0], lambda: True)
+    def _beside(self, asked: Asked) -> Any:
+        start = asked.start()
+        if start is not None and start.reached.once:
+            return self._own_first(asked, start, lambda: True)
         shadowed: list[Beside] = []
-        self.guarded(lambda: shadowed.extend(self._compare(entry, number, args, kwargs, None, None)))
-        result = compiled(*args, **kwargs)
+        self.guarded(lambda: shadowed.extend(self._compare(asked, start, None)))
+        start = None  # its copies can be large
+        result = asked.made()
         for beside in shadowed:
             self.guarded(lambda beside=beside: beside.own(beside.now(result)))
             self.guarded(lambda beside=beside: beside.write_repro({}))
             self.guarded(lambda beside=beside: beside.watch(result))
         return result
 
-    def _own_first(
-        self,
-        entry: CompiledFunction,
-        compiled: Callable[..., Any],
-        number: int,
-        args: Any,
-        kwargs: Any,
-        start: Start,
-        wanted: Callable[[], bool],
-    ) -> Any:
+    def _own_first(self, asked: Asked, start: Start, wanted: Callable[[], bool]) -> Any:
         """The program's own call, then the runs beside it: where only then it is known whether they are `wanted`, and
         whether the call takes from what can be read but once."""
         shadowed, reading = list[Beside](), Reading(start.reached.once)
@@ -289,13 +286,12 @@ class Shadow:
             start.reached.refused = reading.why()
             with contextlib.suppress(NotCopied):
                 after = Start(start.reached)
-                run = lambda: self._compare(entry, number, args, kwargs, start, result, returned)  # noqa: E731
-                self.guarded(lambda: shadowed.extend(run()))
+                self.guarded(lambda: shadowed.extend(self._compare(asked, start, result, returned)))
                 after.put_back()
 
         try:
             with reading:
-                result = compiled(*args, **kwargs)
+                result = asked.made()
         except Exception:
             if wanted():
                 compare(None, False)
@@ -315,23 +311,15 @@ class Shadow:
             if os.environ.get("GRAPHDBG_DEBUG"):
                 raise
 
-    def _compare(
-        self,
-        entry: CompiledFunction,
-        number: int,
-        args: Any,
-        kwargs: Any,
-        start: Start | None,
-        result: Any,
-        compiled: bool = False,
-    ) -> list[Beside]:
+    def _compare(self, asked: Asked, start: Start | None, result: Any, compiled: bool = False) -> list[Beside]:
+        function, number, args, kwargs = asked
         self.made += 1
         key = f"{self.pid}:{self.made}"
-        call = Call(key, entry.name, entry.file, entry.line, number, compiled=compiled)
+        call = Call(key, function.name, function.file, function.line, number, compiled=compiled)
         call.rank = -1 if alone() else torch.distributed.get_rank()
         began = time.monotonic()
         self.write(call)
-        reached = start.reached if start else reach(entry.function, args, kwargs)
+        reached = start.reached if start else reach(function.function, args, kwargs)
         call.why = reached.refused or watched_by()
         beside: Beside | None = None
         if not call.why:
@@ -340,7 +328,7 @@ class Shadow:
                     start = Start(reached)
                     if reached.once:  # its own call would have to come first
                         raise NotCopied(f"it can reach {reached.once[0][0]}, and was not copied in time")
-                beside = Beside(self, entry, call, args, kwargs, start)
+                beside = Beside(self, function, call, args, kwargs, start)
                 mine = beside.now(result) if compiled else {}
                 beside.forward()
                 if compiled:

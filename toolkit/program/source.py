@@ -11,10 +11,12 @@ small ones stand in the text. Raises CannotSayError, which names what has no tex
 from __future__ import annotations
 
 import ast
+import cmath
 import copy
 import enum
 import functools
 import inspect
+import itertools
 import keyword
 import linecache
 import logging
@@ -26,7 +28,7 @@ import types
 import typing
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -39,19 +41,10 @@ from ..live.execution import same_bits
 from .reach import NAMESPACES, is_library, slots_of
 from .start import Start
 
-_PLAIN = (
-    bool,
-    int,
-    str,
-    bytes,
-    type(None),
-    range,
-    torch.dtype,
-    torch.layout,
-    torch.memory_format,
-    torch.Size,
-    type(Ellipsis),
-)
+_OF_TORCH = (torch.dtype, torch.layout, torch.memory_format, torch.Size)
+_PLAIN = (int, str, bytes, type(None), range, type(Ellipsis), *_OF_TORCH)
+_OF_COMPILE = ("_compiled_call_impl", "_is_torch_compile")
+"""Attributes by which a module is compiled."""
 _HOMES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "math", "operator", "builtins")
 _MODULE = {"_parameters", "_buffers", "_modules"}
 INLINE = 8
@@ -97,15 +90,12 @@ class Source:
         self.lines, self._done, self.start = [], set(), start
         self.touched |= touched
 
-    def text(self, given: object, hint: str) -> str:
+    def text(self, value: Any, hint: str) -> str:
         """An expression for a value; lines that make or change what it names come before it."""
-        value: Any = given
         if isinstance(value, _PLAIN) and type(value).__module__ in ("builtins", "torch"):
             return repr(value)
         if isinstance(value, (float, complex)):
-            return (
-                repr(value) if value == value and abs(value) != float("inf") else f"{type(value).__name__}('{value}')"
-            )
+            return repr(value) if cmath.isfinite(value) else f"{type(value).__name__}('{value}')"
         if isinstance(value, torch.device):
             return f"torch.device({str(value)!r})"
         if isinstance(value, slice):
@@ -197,24 +187,16 @@ class Source:
         if hint == self._exact:
             self._taken.add(hint)
             return hint
-        stem = re.sub(r"\W+", "_", hint).strip("_") or "value"
+        stem = _word(hint)
         stem = f"a{stem}" if stem[0].isdigit() or keyword.iskeyword(stem) else stem
-        name, at = stem, 1
-        while name in self._taken or name in self.known or name in self._defined or name in self.spaces:
-            name, at = f"{stem}_{at}", at + 1
+        name = _unused(stem, self._taken, self.known, self._defined, self.spaces)
         self._taken.add(name)
         return name
 
     def _content(self, value: Any, hint: str) -> str:
         kind = type(value)
-        if kind is list or kind is set or kind is deque:
-            inner = ", ".join(self.text(part, f"{hint}_{at}") for at, part in enumerate(value))
-            if kind is list:
-                return f"[{inner}]"
-            self.imports |= {"import collections"} if kind is deque else set()
-            return f"set([{inner}])" if kind is set else f"collections.deque([{inner}], {value.maxlen})"
-        if kind in (dict, OrderedDict, Counter, defaultdict):
-            return self._dict(value, hint)
+        if kind in (list, set, deque, dict, OrderedDict, Counter, defaultdict):
+            return self._container(value, hint)
         if kind in (bytearray, object):
             return repr(value) if kind is bytearray else "object()"
         if kind is torch.Generator:
@@ -223,12 +205,8 @@ class Source:
             return self._closed(value)
         if isinstance(value, torch.nn.Module):
             fresh = torch.nn.Module().__dict__ | {name: {} for name in _MODULE}
-            state = {
-                key: part for key, part in value.__dict__.items() if key not in fresh or not _alike(part, fresh[key])
-            }
-            state = {
-                key: part for key, part in state.items() if key not in ("_compiled_call_impl", "_is_torch_compile")
-            }
+            own = {key: part for key, part in value.__dict__.items() if key not in _OF_COMPILE}
+            state = {key: part for key, part in own.items() if key not in fresh or not _alike(part, fresh[key])}
         elif _is_plain(value):
             state = slots_of(value) | _own(value)
         elif isinstance(value, dict) and not _own(value) and not is_library(_file_of(kind)):
@@ -241,8 +219,9 @@ class Source:
     def _attribute(self, key: str, part: Any, hint: str) -> str:
         """An attribute of an object as `name: value`; "" for one without a text, which the call may never read."""
 
-        def said() -> str:
-            return f"{self._key(key, hint)}: {self._part(key, part, f'{hint}_{key}')}"
+        def said() -> str:  # a module's parameters and the like stand inline, under the names of what they hold
+            text = self._items(part, hint) if key in _MODULE else self.text(part, f"{hint}_{key}")
+            return f"{self.text(key, f'{hint}_key')}: {text}"
 
         simple = key in _MODULE or isinstance(part, (*_PLAIN, float, torch.Tensor, torch.nn.Module))
         return said() if simple else self._unless_left_out(said)
@@ -257,28 +236,23 @@ class Source:
             self.left_out = self.left_out or str(error)
             return ""
 
-    def _part(self, key: str, part: Any, hint: str) -> str:
-        if key in _MODULE:  # inline: their names are those of what they hold
-            stem = hint.removesuffix(f"_{key}")
-            words = [f"{name!r}: {self.text(held, f'{stem}_{name}')}" for name, held in part.items()]
-            return f"{{{', '.join(words)}}}"
-        return self.text(part, hint)
-
-    def _dict(self, value: Any, hint: str) -> str:
-        inner = self._items(value, hint)
-        if type(value) is dict:
+    def _container(self, value: Any, hint: str) -> str:
+        kind: Any = type(value)
+        if issubclass(kind, dict):
+            inner = self._items(value, hint)
+        else:
+            inner = f"[{', '.join(self.text(part, f'{hint}_{at}') for at, part in enumerate(value))}]"
+        if kind in (list, dict):
             return inner
+        if kind is set:
+            return f"set({inner})"
         self.imports.add("import collections")
-        if isinstance(value, (OrderedDict, Counter)):
-            return f"collections.{type(value).__name__}({inner})"
-        return f"collections.defaultdict({self.text(value.default_factory, hint)}, {inner})"
+        first = f"{self.text(value.default_factory, hint)}, " if kind is defaultdict else ""
+        return f"collections.{kind.__name__}({first}{inner}{f', {value.maxlen}' if kind is deque else ''})"
 
     def _items(self, value: Any, hint: str) -> str:
-        words = [f"{self._key(key, hint)}: {self.text(part, f'{hint}_{key}')}" for key, part in value.items()]
+        words = [f"{self.text(key, f'{hint}_key')}: {self.text(part, f'{hint}_{key}')}" for key, part in value.items()]
         return f"{{{', '.join(words)}}}"
-
-    def _key(self, key: Any, hint: str) -> str:
-        return self.text(key, f"{hint}_key")
 
     def _tensor(self, value: torch.Tensor, hint: str) -> str:
         kind: Any = type(value)
@@ -314,15 +288,10 @@ class Source:
             content = f"torch.tensor({text}, dtype={value.dtype}{device}){kind}"
             content += ".requires_grad_()" if value.requires_grad else ""
         else:
-            name = self._file(self._names.get(id(value), hint))
+            name = _unused(_word(self._names.get(id(value), hint)), self.tensors)
             self.tensors[name] = torch.nn.Parameter(copy, value.requires_grad) if parameter else copy
             content = f"T[{name!r}]{kind}" + (".requires_grad_()" if value.requires_grad and not parameter else "")
         return content + (".clone()" if of_leaf else "")
-
-    def _file(self, hint: str) -> str:
-        stem = re.sub(r"\W+", "_", hint).strip("_") or "value"
-        names = [stem, *(f"{stem}_{at}" for at in range(1, len(self.tensors) + 2))]
-        return next(name for name in names if name not in self.tensors)
 
     # the user's own definitions, and names of others'
 
@@ -356,8 +325,7 @@ class Source:
 
     def _name_of(self, stem: str, value: Any, taken: Collection[str] = ()) -> str:
         """The name of a definition: its own, or with a number where another has that."""
-        names = (f"{stem}_{at}" if at else stem for at in range(len(self._defined) + len(taken) + 1))
-        return next(name for name in names if self._defined.get(name, value) is value and name not in taken)
+        return _unused(stem, taken, [name for name, of in self._defined.items() if of is not value])
 
     def _define(self, name: str, value: Any, text: str) -> None:
         if self._defined.setdefault(name, value) is not value:
@@ -433,9 +401,8 @@ class Source:
     def _elsewhere(self, value: Any) -> str:
         for home in (*_HOMES, getattr(value, "__module__", None)):
             holder: Any = sys.modules.get(home or "")
-            path = (
-                getattr(value, "__qualname__", getattr(value, "__name__", "")) if home not in _HOMES else value.__name__
-            )
+            named = getattr(value, "__qualname__", getattr(value, "__name__", ""))
+            path = value.__name__ if home in _HOMES else named
             for part in path.split("."):
                 holder = getattr(holder, part, None)
             if home and (holder is value or (isinstance(holder, types.FunctionType) and _unwrapped(holder) is value)):
@@ -451,6 +418,16 @@ class Source:
             self._define(name, value, "\n".join([f"class {name}({of}):", *lines]))
             return name
         raise CannotSayError(f"{getattr(value, '__qualname__', value)}, which no module has under its name")
+
+
+def _word(hint: str) -> str:
+    return re.sub(r"\W+", "_", hint).strip("_") or "value"
+
+
+def _unused(stem: str, *taken: Container[str]) -> str:
+    """A name that none of these holds: the stem, else with a number."""
+    names = (f"{stem}_{at}" if at else stem for at in itertools.count())
+    return next(name for name in names if not any(name in held for held in taken))
 
 
 class Unannotated(ast.NodeTransformer):
@@ -522,7 +499,8 @@ def _cells(value: Any) -> dict[str, Any]:
         routines = [
             (key, _unwrapped(part)) for key, part in vars(value).items() if isinstance(part, types.FunctionType)
         ]
-        own = [part for key, part in routines if key.endswith(part.__name__) and not _is_made(_file_of(part))]
+        own = [part for key, part in routines if key.endswith(part.__name__) and _file_of(part) != "<string>"]
+        own = [part for part in own if not is_library(_file_of(part))]
         return {name: cell for part in own for name, cell in _cells(part).items() if name != "__class__"}
     code = getattr(value, "__code__", None)
     return dict(zip(code.co_freevars, value.__closure__ or (), strict=True)) if code is not None else {}
@@ -551,10 +529,6 @@ def _lambda(value: Any, name: str) -> ast.Module | None:
     return syntax.parsed(f"{name} = {next(iter(found))}")
 
 
-def _is_made(file: str) -> bool:
-    return file == "<string>" or is_library(file)
-
-
 def _file_of(value: Any) -> str:
     if isinstance(value, types.FunctionType):
         return value.__code__.co_filename
@@ -564,9 +538,8 @@ def _file_of(value: Any) -> str:
 
 def _is_constant(value: Any) -> bool:
     """Whether its text stands alone."""
-    return isinstance(value, (*_PLAIN, float, complex, torch.device)) or (
-        type(value) is tuple and all(map(_is_constant, value))
-    )
+    simple = isinstance(value, (*_PLAIN, float, complex, torch.device))
+    return simple or (type(value) is tuple and all(map(_is_constant, value)))
 
 
 def _early(node: ast.AST) -> Iterator[str]:
@@ -585,15 +558,12 @@ def _reads(text: str) -> set[str]:
     for table in tables:
         tables += table.get_children()
         top = table.get_type() == "module"
-        names |= {
-            symbol.get_name()
-            for symbol in table.get_symbols()
-            if symbol.is_global() or (top and symbol.is_referenced())
-        }
+        read = [symbol for symbol in table.get_symbols() if symbol.is_global() or (top and symbol.is_referenced())]
+        names |= {symbol.get_name() for symbol in read}
     return names
 
 
-def settings_of(main: types.ModuleType, skip: set[str]) -> str:
+def settings_of(main: types.ModuleType) -> str:
     """The statements of a program that change attributes of libraries or call their `set_...`, and what these need."""
     file = getattr(main, "__file__", None)
     if not file:
@@ -618,7 +588,7 @@ def settings_of(main: types.ModuleType, skip: set[str]) -> str:
             continue
         kept.append(node)
         used = _reads(ast.unparse(node)) if not isinstance(node, (ast.Import, ast.ImportFrom)) else set()
-        chosen += [makers[name] for name in used if name in makers and name not in skip]
+        chosen += [makers[name] for name in used if name in makers]
     return "\n".join(ast.unparse(node) for node in body if node in kept)
 
 

@@ -15,6 +15,7 @@ gradient (`.grad`), Python objects and random states are put back as well. Raise
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import sys
@@ -68,9 +69,8 @@ class Start:
         else:
             self._held += storage.nbytes() if tensor.device.type == "cpu" else 0
             if self._held > opening.FREELY_BYTES and self._held > opening.most_in_memory():
-                raise NotCopied(
-                    f"it reaches over {size_text(self._held)} of tensors, too much to copy in the free memory"
-                )
+                over = f"it reaches over {size_text(self._held)} of tensors"
+                raise NotCopied(f"{over}, too much to copy in the free memory")
             self.storages[storage._cdata] = (storage, storage.clone())
             self._first[storage._cdata] = tensor
 
@@ -85,10 +85,9 @@ class Start:
         for _, tensor, form, gradient, requires in self.forms:
             if not _lost(tensor) and _form(tensor) != form:
                 with torch.no_grad():
-                    storage = self.storages[form[-1]][0] if form[-1] in self.storages else tensor.untyped_storage()
-                    tensor.data = torch.empty(0, dtype=form[3], device=tensor.device).set_(
-                        storage, form[2], form[0], form[1]
-                    )
+                    shape, stride, offset, dtype, key = form
+                    storage = self.storages[key][0] if key in self.storages else tensor.untyped_storage()
+                    tensor.data = torch.empty(0, dtype=dtype, device=tensor.device).set_(storage, offset, shape, stride)
             if tensor.requires_grad and not requires and not tensor.is_leaf:
                 tensor.detach_()  # something that requires grad was written into it
             if tensor.is_leaf and not tensor.is_inference():
@@ -103,11 +102,8 @@ class Start:
     def written(self) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
         """The tensors whose memory or form changed, by their first name; and the `.grad` of leaves that is another
         object, or has other numbers."""
-        changed = {
-            key
-            for key, (storage, kept) in self.storages.items()
-            if not _lost(self._first[key]) and not _equal(storage, kept)
-        }
+        there = {key: both for key, both in self.storages.items() if not _lost(self._first[key])}
+        changed = {key for key, both in there.items() if not _equal(*both)}
         touched = lambda tensor: any(part.untyped_storage()._cdata in changed for part in _flat(tensor))  # noqa: E731
         tensors = [
             (name, tensor)
@@ -132,24 +128,19 @@ class Randomness:
     """The states of torch's, Python's and NumPy's generators."""
 
     def __init__(self, others: list[Any]) -> None:
-        self.others = [
-            (generator, generator.get_state() if isinstance(generator, torch.Generator) else generator.getstate())
-            for generator in others
-        ]
+        self.others = others
         self.torch = [(name, state.clone()) for name, state in generators()]
-        self.python = random.getstate()
-        numpy = sys.modules.get("numpy.random")
-        self.numpy = numpy.get_state() if numpy is not None else None
+        ways: list[tuple[Any, Any]] = [(random.getstate, random.setstate), *map(_ways, others)]
+        if (numpy := sys.modules.get("numpy.random")) is not None:
+            ways.append((functools.partial(numpy.get_state, legacy=False), numpy.set_state))
+        self.kept = [(put, get()) for get, put in ways]
 
     def put_back(self) -> None:
         """Restores every generator."""
         for name, state in self.torch:
             torch.set_rng_state(state) if name == "cpu" else torch.cuda.set_rng_state(state, name)
-        random.setstate(self.python)
-        if self.numpy is not None:
-            sys.modules["numpy.random"].set_state(self.numpy)
-        for generator, state in self.others:
-            generator.set_state(state) if isinstance(generator, torch.Generator) else generator.setstate(state)
+        for put, state in self.kept:
+            put(state)
 
     def moved(self) -> bool:
         """Whether a number was drawn since."""
@@ -157,20 +148,27 @@ class Randomness:
 
     def now(self) -> Randomness:
         """The present states of the same generators."""
-        return Randomness([generator for generator, _ in self.others])
+        return Randomness(self.others)
 
     def unlike(self, now: Randomness) -> bool:
         """Whether other states of the same generators differ."""
-        same = all(torch.equal(before, after) for (_, before), (_, after) in zip(self.torch, now.torch, strict=False))
-        drawn = any(
-            not (torch.equal(before, after) if isinstance(before, torch.Tensor) else before == after)
-            for (_, before), (_, after) in zip(self.others, now.others, strict=True)
-        )
-        numpy = self.numpy is not None and not all(map(_same, self.numpy, now.numpy or ()))
-        return not same or drawn or self.python != now.python or numpy
+        both = [*zip(self.torch, now.torch, strict=False), *zip(self.kept, now.kept, strict=False)]
+        return not all(_same(before, after) for (_, before), (_, after) in both)
+
+
+def _ways(generator: Any) -> tuple[Any, Any]:
+    """What gets and what sets the state of a generator, of torch's or of one like Python's."""
+    of_torch = isinstance(generator, torch.Generator)
+    return (generator.get_state, generator.set_state) if of_torch else (generator.getstate, generator.setstate)
 
 
 def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return torch.equal(value, other)
+    if isinstance(value, dict):  # NumPy's
+        value, other = tuple(value.values()), tuple(other.values())
+    if isinstance(value, tuple):
+        return all(map(_same, value, other))
     return bool((value == other).all()) if hasattr(value, "all") else value == other
 
 
@@ -194,13 +192,8 @@ def _lost(tensor: torch.Tensor) -> bool:
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     if wrappers.is_wrapper(tensor):
         return (tuple(tensor.shape),)
-    return (
-        tuple(tensor.shape),
-        tuple(tensor.stride()),
-        tensor.storage_offset(),
-        tensor.dtype,
-        tensor.untyped_storage()._cdata,
-    )
+    laid_out = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+    return *laid_out, tensor.dtype, tensor.untyped_storage()._cdata
 
 
 def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
@@ -236,11 +229,11 @@ def _kept(box: Restorable) -> Any:
             return owner.cell_contents
         except ValueError:
             return ABSENT
-    if box.kind == "class":
-        return class_state(owner)
-    if box.kind == "slots":
-        return slots_of(owner)
-    return {"bytes": bytes, "set": set, "dict": dict, "attributes": dict, "list": list}[box.kind](owner)
+    return _COPIES[box.kind](owner)
+
+
+_COPIES: dict[str, Any] = {"class": class_state, "slots": slots_of, "bytes": bytes, "set": set, "dict": dict}
+_COPIES |= {"attributes": dict, "list": list}
 
 
 class _Absent:
@@ -273,16 +266,12 @@ def _restore(box: Restorable, kept: Any) -> None:
         space.pop(name, None) if kept is ABSENT else space.__setitem__(name, kept)
     elif box.kind == "cell":
         owner.cell_contents = kept
-    elif box.kind == "class":
-        for name in class_state(owner).keys() - kept.keys():
-            delattr(owner, name)
+    elif box.kind in ("class", "slots"):
+        root: Any = type if box.kind == "class" else object  # of slots: below a frozen dataclass
+        for name in _kept(box).keys() - kept.keys():
+            root.__delattr__(owner, name)
         for name, part in kept.items():
-            setattr(owner, name, part)
-    elif box.kind == "slots":  # below a frozen dataclass
-        for name in slots_of(owner).keys() - kept.keys():
-            object.__delattr__(owner, name)
-        for name, part in kept.items():
-            object.__setattr__(owner, name, part)
+            root.__setattr__(owner, name, part)
     elif isinstance(owner, (dict, set)):
         owner.clear()
         owner.update(kept)

@@ -8,8 +8,8 @@ graphs are taken.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -50,14 +50,15 @@ class AotInductor(Inductor):
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         return ["traced again as an inference graph, as torch's aot_compile does with every graph"]
 
-    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[Any]:
-        return shared_standard_library()
+    @contextmanager
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
+        with shared_standard_library():
+            yield
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         if _is_trained([*fake_inputs, *gm.parameters()], spec):
-            raise CannotRun(
-                "AOTInductor compiles no backward, which this graph needs: replay its forward or backward graph instead"
-            )
+            lacks = "AOTInductor compiles no backward, which this graph needs"
+            raise CannotRun(f"{lacks}: replay its forward or backward graph instead")
         mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # constants are written into the library
         flatten_outputs(gm)
         return compile_ahead(gm, fake_inputs)

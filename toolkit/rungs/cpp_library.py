@@ -44,11 +44,8 @@ def shared_standard_library() -> Iterator[list[str]]:
     Raises EnvironmentLackError where the compiler cannot.
     """
     settings = t.inductor_config.aot_inductor
-    if sys.platform != "linux" or settings.package_cpp_only or settings.cross_target_platform:
-        yield []
-        return
-    compiler = t.get_cpp_compiler()
-    if not _links_its_own(compiler):
+    elsewhere = sys.platform != "linux" or settings.package_cpp_only or settings.cross_target_platform
+    if elsewhere or not _links_its_own(compiler := t.get_cpp_compiler()):
         yield []
         return
     if _links_its_own(compiler, f"-l:{SHARED}") is not False:
@@ -68,9 +65,7 @@ def holds_its_own(library: bytes) -> bool:
     (offset,), (size, count) = struct.unpack_from("<Q", library, 40), struct.unpack_from("<HH", library, 58)
     sections = [struct.unpack_from("<4xI16xQQI", library, offset + index * size) for index in range(count)]
     needed, defined = [], False
-    for kind, place, length, link in sections:
-        if kind not in (_DYNAMIC, _DYNSYM):
-            continue
+    for kind, place, length, link in [section for section in sections if section[0] in (_DYNAMIC, _DYNSYM)]:
         _, start, extent, _ = sections[link]
         names, data = library[start : start + extent], library[place : place + length]
         if kind == _DYNAMIC:

@@ -18,7 +18,7 @@ from ..live.eager import draw_like_kernels
 from ..live.entries import compiling, mark_as_dynamos, mode_of
 from ..live.rung import Compiled, Rung
 from ..live.spec import FULL_STAGES, ReplaySpec
-from .inductor import RETRACED, can_be_decomposed, decomposed_copy, flat, made_by_inductor, run_joint
+from .inductor import RETRACED, decomposed_copy, decomposed_ops, flat, made_by_inductor, run_joint
 
 
 class Decomposed(Rung):
@@ -32,9 +32,8 @@ class Decomposed(Rung):
         return None
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        if spec.stage in FULL_STAGES or can_be_decomposed(gm, spec):
-            return None
-        return "no operator in the graph has a decomposition"
+        whole = spec.stage in FULL_STAGES or decomposed_ops(gm)
+        return None if whole else "no operator in the graph has a decomposition"
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         return [] if spec.stage in FULL_STAGES else [RETRACED]
@@ -42,7 +41,7 @@ class Decomposed(Rung):
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         mode = mode_of(gm, fake_inputs)
         if spec.stage in FULL_STAGES:
-            whole = run_decomposed(gm, fake_inputs, mode, _nop)
+            whole = _run_decomposed(gm, fake_inputs, mode)
             return flat(lambda inputs: whole(*inputs))
         traced = decomposed_copy(gm, fake_inputs, mode)
         if spec.training_joint:
@@ -50,11 +49,8 @@ class Decomposed(Rung):
         return flat(_nop(traced, fake_inputs))
 
 
-def run_decomposed(
-    gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, inner: Callable[..., Any]
-) -> Callable[..., Any]:
-    """A Dynamo graph through AOTAutograd with Inductor's decompositions and partitioner, each graph given to `inner(gm,
-    fakes)`.
+def _run_decomposed(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> Callable[..., Any]:
+    """A Dynamo graph through AOTAutograd with Inductor's decompositions and partitioner.
 
     The backend `aot_eager_decomp_partition` is public and does it too, but looks at the bisector's settings and runs
     Inductor's random prims as torch does, not as kernels do.
@@ -64,8 +60,8 @@ def run_decomposed(
     mark_as_dynamos(gm)
     with compiling(mode), t.functorch_config.patch(unlift_effect_tokens=True):
         compiled: Any = t.aot_autograd(
-            fw_compiler=inner,
-            bw_compiler=inner,
+            fw_compiler=_nop,
+            bw_compiler=_nop,
             decompositions=t.select_decomp_table,
             partition_fn=partial(min_cut_rematerialization_partition, compiler="inductor"),
         )(gm, list(fakes))

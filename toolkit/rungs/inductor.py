@@ -8,8 +8,8 @@ Inductor can only compile decomposed, is traced once through its decompositions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -66,11 +66,17 @@ class Inductor(Rung):
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         return [f"{RETRACED}: {', '.join(ops)}"] if (ops := needs_decomposing(gm, spec)) else []
 
-    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
+    def settings(self) -> dict[str, Any]:
+        """Settings of Inductor's that the rung adds."""
+        return {}
+
+    @contextmanager
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
         # A joint pass would have replaced torch's random functions; a graph that enters behind it keeps them.
         draws = needs_decomposing(gm, spec) and not spec.training_joint and draws_from_generator(gm)
-        # `torch.compile(options=...)` is public, but starts from the top.
-        return eager_draws() if draws else nullcontext()
+        # `torch.compile(options=...)` and its modes are public, but start from the top.
+        with eager_draws() if draws else nullcontext(), t.inductor_config.patch(self.settings()):
+            yield
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         return enter(gm, fake_inputs, spec)
@@ -142,12 +148,8 @@ def run_joint(
     ]
     set_visible(backward)
     tangents = sum("tangents" in name for name in wanted)
-    static_backward = {
-        "is_backward": True,
-        "static_input_idxs": list(range(len(wanted) - tangents)),
-        "bw_donated_idxs": donated,
-        **asked,
-    }
+    fixed = list(range(len(wanted) - tangents))
+    static_backward = {"is_backward": True, "static_input_idxs": fixed, "bw_donated_idxs": donated, **asked}
     run_backward = flat(compile_half(backward, fakes_backward, mode, static_backward)[0])
 
     def run(inputs: list[Any]) -> list[Any]:
@@ -200,9 +202,9 @@ def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> lis
     return list(dict.fromkeys(str(op) for op in ops if not (without_lowering and op in t.lowerings)))
 
 
-def decompose(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
+def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
     """The graph traced once more through Inductor's decompositions, with the names of its inputs and its nodes'
-    origins.
+    origins. Raises CannotRun where it cannot be traced again.
 
     `make_fx` is public, Inductor's table and the tracer's memory of origins are not.
     """
@@ -211,14 +213,19 @@ def decompose(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphMo
         with t.preserve_node_meta():
             return fx.Interpreter(gm).run(*inputs)
 
-    with compiling(mode), mode, t.enable_python_dispatcher(), torch.no_grad():
-        traced = t.make_fx(run, decomposition_table=t.select_decomp_table())(*fakes)
-        if _writes(traced) > _writes(gm):
-            traced = t.make_fx(torch.func.functionalize(run), decomposition_table=t.select_decomp_table())(*fakes)
-    _name_inputs_like(gm, traced)
+    try:
+        with compiling(mode), mode, t.enable_python_dispatcher(), torch.no_grad():
+            traced = t.make_fx(run, decomposition_table=t.select_decomp_table())(*fakes)
+            if _writes(traced) > _writes(gm):
+                traced = t.make_fx(torch.func.functionalize(run), decomposition_table=t.select_decomp_table())(*fakes)
+        _name_inputs_like(gm, traced)
+    except Exception as error:  # whatever tracing raises: this graph was not meant to be traced again
+        why = f"it was recorded without Inductor's decompositions and cannot be traced again: {error_line(error)}"
+        raise CannotRun(why) from error
     before, after = gm.graph.output_node(), traced.graph.output_node()
     after.meta.update({name: value for name, value in before.meta.items() if name not in after.meta})
     traced.meta.update(gm.meta)
+    flatten_outputs(traced)
     return traced
 
 
@@ -252,22 +259,6 @@ def needs_decomposing(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
     if spec.stage in FULL_STAGES or made_by_inductor(spec):
         return []
     return decomposed_ops(gm, without_lowering=True)
-
-
-def can_be_decomposed(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-    """The operators that Inductor's decompositions would take apart."""
-    return [] if spec.stage in FULL_STAGES or made_by_inductor(spec) else decomposed_ops(gm)
-
-
-def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
-    """The graph traced through the decompositions. Raises CannotRun where it cannot be traced again."""
-    try:
-        traced = decompose(gm, fakes, mode)
-    except Exception as error:  # whatever tracing raises: this graph was not meant to be traced again
-        why = f"it was recorded without Inductor's decompositions and cannot be traced again: {error_line(error)}"
-        raise CannotRun(why) from error
-    flatten_outputs(traced)
-    return traced
 
 
 RUNG = Inductor(

@@ -6,8 +6,7 @@ run was still in use. The result that is judged is that of the third run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +14,6 @@ import torch
 from torch import fx
 
 from ...dumps.torchside.node_meta import fake_of
-from .. import torch_private as t
 from ..live.eager import clone_inputs
 from ..live.entries import mode_of
 from ..live.rung import Compiled
@@ -44,14 +42,8 @@ class InductorCudagraphs(Inductor):
             return "no value of the graph is on a CUDA device"
         return "Inductor makes no CUDA graphs of dynamic sizes" if spec.dynamic else None
 
-    @contextmanager
-    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
-        # `mode="reduce-overhead"` is public, but belongs to `torch.compile` as a whole
-        with (
-            super().around(gm, spec),
-            t.inductor_config.patch({"triton.cudagraphs": True, "triton.cudagraph_trees": True}),
-        ):
-            yield
+    def settings(self) -> dict[str, Any]:
+        return {"triton.cudagraphs": True, "triton.cudagraph_trees": True}
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         if needs_decomposing(gm, spec):  # asked before an argument is added that only Inductor's own graphs have

@@ -8,8 +8,6 @@ stages dynamo and pre_grad only, since other graphs are decomposed already. `str
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from torch import fx
@@ -27,22 +25,16 @@ class Mode(Inductor):
         self.name = name
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
-        if self.name not in t.list_mode_options():
-            return f"this torch has no mode {self.name}"
-        return super().unavailable(spec)
+        known = self.name in t.list_mode_options()
+        return super().unavailable(spec) if known else f"this torch has no mode {self.name}"
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-        sentences = super().notes(gm, spec)
-        if self.name == "lite" and spec.stage not in FULL_STAGES:
-            sentences.append(
-                f"a graph of the stage {spec.stage} is decomposed already, and the mode lite does not decompose"
-            )
-        return sentences
+        late = self.name == "lite" and spec.stage not in FULL_STAGES
+        said = f"a graph of the stage {spec.stage} is decomposed already, and the mode lite does not decompose"
+        return [*super().notes(gm, spec), *[said] * late]
 
-    @contextlib.contextmanager
-    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
-        with super().around(gm, spec), t.inductor_config.patch(t.list_mode_options()[self.name]):
-            yield
+    def settings(self) -> dict[str, Any]:
+        return t.list_mode_options()[self.name]
 
 
 RUNG = Mode(

@@ -40,13 +40,11 @@ class TritonInterpret(Inductor):
         return lacks_interpreter()
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        values = [fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
+        values = [fake_of(node) for node in gm.graph.find_nodes(op="placeholder")]
         if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values):
             return "the graph is on a GPU, and kernels are interpreted on the CPU: add --device cpu"
-        own = sorted(
-            {str(node.target) for node in gm.graph.nodes if node.op == "call_function" and "mkldnn" in str(node.target)}
-        )
-        if own:
+        called = {str(node.target) for node in gm.graph.nodes if node.op == "call_function"}
+        if own := sorted(name for name in called if "mkldnn" in name):
             return f"it holds {', '.join(own[:3])}, which only the CPU has: the graph was compiled for the CPU"
         return super().cannot_take(gm, spec)
 

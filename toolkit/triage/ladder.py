@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -78,7 +77,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ..live.case import Case
     from ..live.eager import clone_inputs, copy_graph
     from ..live.entries import shared_fakes
-    from ..live.execution import Attributes, execute
+    from ..live.execution import Attributes, execute, leaves
     from ..live.spec import FULL_STAGES, in_force, no_caches, settings
     from ..rungs import rung
 
@@ -102,7 +101,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         return inductor.build(copied, shared_fakes(copied, live.inputs, spec.dynamic, False)[0], spec)
 
     with settings(spec.config), no_caches(), in_force(spec), inductor.around(gm, spec):
-        runs = [partial(_called, gm)]
+        runs: list[Any] = [lambda inputs: leaves(gm(*inputs))]
         if payload["lines"]:
             with suppress(Exception):  # what the work-around is for
                 timed(before := built())
@@ -119,20 +118,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
             for run, times in zip(runs, taken, strict=True):
                 times.append(timed(run))
     (fast, _, slow), (fast_eager, _, slow_eager) = (quantiles(times, n=4) for times in taken[:2])
-    return {
-        "compiled_s": median(taken[0]),
-        "eager_s": median(taken[1]),
-        "rounds": len(taken[0]),
-        "clear": fast > slow_eager or fast_eager > slow,
-        "without_s": median(taken[2]) if len(taken) > 2 else None,
-        "compile_s": compile_s,
-    }
-
-
-def _called(gm: Any, inputs: list[Any]) -> list[Any]:
-    from ..live.execution import leaves
-
-    return leaves(gm(*inputs))
+    clear, without_s = fast > slow_eager or fast_eager > slow, median(taken[2]) if len(taken) > 2 else None
+    return Steady(median(taken[0]), median(taken[1]), len(taken[0]), clear, without_s, compile_s)._asdict()
 
 
 QUICK_S, THOROUGH_S = 30.0, 600.0
@@ -153,9 +140,8 @@ def parted(saved: SavedGraph, server: ForkServer, how: How, limit_s: float) -> s
     differs."""
     if limit_s < 1.0:
         return ""
-    events = list(
-        node_values(saved, seed=how.seed, device=how.device, limit_s=limit_s, imports=how.imports, server=server)
-    )
+    asked = {"seed": how.seed, "device": how.device, "imports": how.imports}
+    events = list(node_values(saved, **asked, limit_s=limit_s, server=server))
     if events[-1].get("relation") not in ("same", "other"):
         return ""
     rows = (row for row in events if row.get("error") is not None and row.get("eager_error") is not None)
@@ -201,9 +187,7 @@ def eased(
         verdict = msgspec.structs.replace(verdict, reason=f"{verdict.reason}; compiled and eager part first at {place}")
     if lines is None and verdict.failed and not thorough:
         return unasked
-    if (
-        lines and thorough and "torch.compiler." not in lines
-    ):  # an execution of the graph alone cannot show what that costs
+    if lines and thorough and "torch.compiler." not in lines:  # an execution of the graph cannot show what that costs
         lines += _cost(saved, server, how, lines)
     return msgspec.structs.replace(verdict, workaround=lines)
 
@@ -214,10 +198,8 @@ def _cost(saved: SavedGraph, server: ForkServer, how: How, lines: str) -> str:
     if times is None:
         return ""
     without = f"{1000 * times.without_s:.3g} ms without, " if times.without_s is not None else ""
-    return (
-        f"\n# an execution takes {1000 * times.compiled_s:.3g} ms with it, {without}{1000 * times.eager_s:.3g} "
-        "ms in eager"
-    )
+    beside = f"{without}{1000 * times.eager_s:.3g} ms in eager"
+    return f"\n# an execution takes {1000 * times.compiled_s:.3g} ms with it, {beside}"
 
 
 BEFORE = (DECOMPOSED, "inductor_nofuse")
@@ -262,9 +244,10 @@ def triage(
     with opened(server, warmth(*wanted)) as used:
         how = How(seed, device, limit_s, imports)
         if not (rungs or all) and (parted := judge_stages(stages_of(saved), how, used)) is not None:
-            result = by_stages(saved, parted[1], time.monotonic() - began)
-            result.verdict = eased(saved, used, how, result.verdict, 0.0, limit_s, thorough=workaround)
-            return result
+            verdict, seconds, inputs = parted[1], time.monotonic() - began, inputs_given(saved)
+            rows = [RungResult(STAGES, verdict, seconds=seconds)]
+            eased_verdict = eased(saved, used, how, verdict, 0.0, limit_s, thorough=workaround)
+            return Triage(rows, STAGES, address(saved), verdict.reason, inputs, seconds, eased_verdict)
         ladder = Ladder(saved, used, how, max_time_s=max_time_s)
         for rung in wanted:
             if begun is not None:
@@ -294,12 +277,6 @@ def chosen(saved: SavedGraph, rungs: Sequence[str] = (), *, all: bool = False) -
     return [name for name in NAMES if name in used]
 
 
-def by_stages(saved: SavedGraph, verdict: Verdict, seconds: float) -> Triage:
-    """The finding where two stages of the compile part: no rung need be run."""
-    rows, inputs = [RungResult(STAGES, verdict, seconds=seconds)], inputs_given(saved)
-    return Triage(rows, STAGES, address(saved), verdict.reason, inputs=inputs, seconds=seconds, verdict=verdict)
-
-
 class Ladder:
     """The rows of one graph as they come. A rung that was judged already is not run again."""
 
@@ -323,25 +300,16 @@ class Ladder:
         """Judges the graph under a rung, whatever the others said."""
         left = self._left_s()
         if left < 1.0:
-            self.rows[rung] = RungResult(
-                rung, cannot_tell(f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NO_TIME)
-            )
+            over = f"the time was over ({self.max_time_s:.0f} s, see --max-time)"
+            self.rows[rung] = RungResult(rung, cannot_tell(over, NO_TIME))
             return self.rows[rung]
         how = self.how._replace(limit_s=min(self.how.limit_s, left))
-        outcome = replay(
-            self.saved,
-            rung,
-            **how._asdict(),
-            outputs=False,
-            server=self.server,
-            shared=self._shared,
-            patient=left >= self.how.limit_s,
-        )
+        given = {"server": self.server, "shared": self._shared, "patient": left >= self.how.limit_s}
+        outcome = replay(self.saved, rung, **how._asdict(), outputs=False, **given)
         row = row_of(outcome, rung)
         if row.verdict.kind == "hang" and left < self.how.limit_s:
-            row = RungResult(
-                rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME)
-            )
+            short = f"the {left:.0f} s that were left were not enough (see --max-time)"
+            row = RungResult(rung, cannot_tell(short, NO_TIME))
         self.fidelity = outcome.fidelity or self.fidelity
         self.unlike = outcome.unlike or self.unlike
         self.eager_nan = outcome.eager_nan or self.eager_nan
@@ -404,12 +372,9 @@ class Ladder:
         if all:
             return ""
         order = [self.rows[name] for name in NAMES[: NAMES.index(rung)] if name in self.rows]
-        first = next((row for row in order if row.failed and not _goes_on(row.rung)), None)
+        ends = {name for name, facts in LADDER.items() if not facts.is_side and not facts.goes_on}
+        first = next((row for row in order if row.failed and row.rung in ends), None)
         return f"{first.rung} failed (--all runs this rung as well)" if first else ""
-
-
-def _goes_on(rung: str) -> bool:
-    return LADDER[rung].is_side or LADDER[rung].goes_on
 
 
 def _as_eager(row: RungResult) -> RungResult:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from ...dumps.store import Run
 
 
+_OF_A_GRAPH = ("fidelity", "inputs", "signature", "status", "recorded", "address", "also")
+"""What is told of a graph's row as JSON behind the numbers of its rung."""
+
+
 class GraphRow(RungResult, kw_only=True):
     """One graph of a run under Inductor. `status` and `recorded` are what the journal says became of it, `also` the
     graphs that fail alike.
@@ -39,24 +43,7 @@ class GraphRow(RungResult, kw_only=True):
     address: str = ""
     also: list[str] = []
 
-    TOLD: ClassVar[tuple[str, ...]] = (
-        "id",
-        "stage",
-        "error",
-        "eager_error",
-        "seconds",
-        "peak_bytes",
-        "needed_bytes",
-        "eager_bytes",
-        "control_bytes",
-        "fidelity",
-        "inputs",
-        "signature",
-        "status",
-        "recorded",
-        "address",
-        "also",
-    )
+    TOLD: ClassVar[tuple[str, ...]] = ("id", "stage", *RungResult.TOLD[1:8], *_OF_A_GRAPH)
 
     @property
     def judged(self) -> bool:
@@ -96,12 +83,8 @@ class RunTriage(msgspec.Struct):
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         graphs, ladders = ([row.plain() for row in rows] for rows in (self.graphs, self.ladders))
-        return (
-            msgspec.structs.asdict(self)
-            | {"graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times)}
-            | self.verdict.flat()
-            | which(self.blamed())
-        )
+        told = {"graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times)}
+        return msgspec.structs.asdict(self) | told | self.verdict.flat() | which(self.blamed())
 
     def blamed(self) -> list[GraphRow]:
         """The row of the graph that the verdict is about, where that fails."""
@@ -119,14 +102,10 @@ class RunTriage(msgspec.Struct):
     def event(self) -> dict[str, Any]:
         """The last line of `triage --json-lines`: its failing graphs in the order in which to look at them."""
         failing = [row.address or row.id for row in self.graphs if row.failed]
+        own = ("run", "summary", "seconds", "interrupted", "symptom", "noticed")
         return {
             "event": "end",
-            "run": self.run,
-            "summary": self.summary,
-            "seconds": self.seconds,
-            "interrupted": self.interrupted,
-            "symptom": self.symptom,
-            "noticed": self.noticed,
+            **{name: getattr(self, name) for name in own},
             "graphs": len(self.graphs),
             "failing": failing,
             "first_failing": {ladder.graph: ladder.first_failing for ladder in self.ladders},
@@ -157,10 +136,8 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
             texts = [first.summary, result.boundaries[0]]
             go_on = first.verdict.next
         else:
-            texts = [
-                f"{first.graph} failed once and did not fail again; the failure may be random.",
-                result.boundaries[0],
-            ]
+            again = f"{first.graph} failed once and did not fail again; the failure may be random."
+            texts = [again, result.boundaries[0]]
             go_on = [f"graphdbg replay {first.graph}"]
     elif result.failed:
         worst = result.graphs[0]
@@ -179,11 +156,8 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
         if not result.verdict.next and any(row.judged and row.inputs != REAL for row in result.graphs):
             go_on.insert(0, record_again(run))
         if result.verdict.verdict == ROUNDING and result.verdict.where is not None:
-            go_on = [
-                shlex.join(
-                    ["graphdbg", "minify", result.verdict.where.graph, "--check", ROUNDING, *option_words(imports)]
-                )
-            ]
+            words = [result.verdict.where.graph, "--check", ROUNDING, *option_words(imports)]
+            go_on = [shlex.join(["graphdbg", "minify", *words])]
         flags = "" if imports or result.verdict.verdict != "cannot_tell" else left_out(run)[1]
         if "--trust" in result.verdict.reason:  # the definitions that the graph needs are in the dump
             flags = "--trust"
@@ -191,11 +165,8 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
             words = [word for word in option_words(imports) if word != flags]
             go_on = [shlex.join(["graphdbg", "triage", result.run, *words, *flags.split()])]
     result.summary = " ".join(text for text in [*texts, _counts(result)] if text)
-    verdict = (
-        result.ladders[0].verdict
-        if not convicted and result.ladders and result.ladders[0].verdict.failed
-        else result.verdict
-    )
+    climbed = result.ladders[0].verdict if not convicted and result.ladders else None
+    verdict = climbed if climbed and climbed.failed else result.verdict
     result.verdict = verdict.then(*(go_on or verdict.next))
     return result
 
@@ -217,11 +188,8 @@ def _all_right(result: RunTriage, imports: Sequence[str]) -> str:
     judged = [row for row in result.graphs if row.judged]
     if not judged:
         reasons = [row.reason for row in result.graphs if row.reason]
-        return (
-            f"Nothing was judged: {max(reasons, key=reasons.count).removesuffix('.')}."
-            if reasons
-            else "Nothing was judged."
-        )
+        why = f": {max(reasons, key=reasons.count).removesuffix('.')}" if reasons else ""
+        return f"Nothing was judged{why}."
     made_up = [row for row in judged if row.inputs != REAL]
     text = "No graph fails. " if result.verdict.exit_code == 0 else "No graph that was judged fails. "
     text += f"Inputs: {made_up[0].inputs}." if made_up else "All inputs were those of the run."
@@ -239,9 +207,8 @@ def _counts(result: RunTriage) -> str:
     graphs = result.graphs
     failing = [row for row in graphs if row.failed]
     judged = [row for row in graphs if row.judged]
-    text = f"{counted(len(judged), 'graph was', 'graphs were')} judged, {counted(len(failing), 'fails', 'fail')}" + (
-        f" ({', '.join(row.id for row in failing[:8])})" if failing else ""
-    )
+    text = f"{counted(len(judged), 'graph was', 'graphs were')} judged, {counted(len(failing), 'fails', 'fail')}"
+    text += f" ({', '.join(row.id for row in failing[:8])})" if failing else ""
     for verdict, phrase in verdict_words.COUNTED.items():
         some = [row.id for row in graphs if row.verdict.verdict == verdict]
         if some:

@@ -144,9 +144,8 @@ def triage_run(
     live.
     """
     with opened(server) as used:
-        work = _Work(
-            run, used, How(seed, device, limit_s, imports, own_nan, measured), max_time_s, report, heard, rungs
-        )
+        how = How(seed, device, limit_s, imports, own_nan, measured)
+        work = _Work(run, used, how, max_time_s, report, heard, rungs)
         interrupted = False
         try:
             work.screen()
@@ -184,9 +183,7 @@ def worst_graph(
             if row is None or not amount(row):
                 return worst(judged.verdict for judged in work.rows), None
             return row.verdict, run.graph(row.id)
-        failing = (
-            sorted((row for row in work.rows if row.failed and row.rung != STAGES), key=rank) or work.before_passes()
-        )
+        failing = work.failing() or work.before_passes()
         if not failing:
             return worst(row.verdict for row in work.rows), None
         row, graph = work.narrowed(failing[0])[:2]
@@ -207,15 +204,8 @@ class _Work:
         rungs: Sequence[str] = (),
         rung: str = "inductor",
     ) -> None:
-        self.rungs, self.rung = rungs, rung
-        self.run, self.server, self.how, self.max_time_s, self.report, self.heard = (
-            run,
-            server,
-            how,
-            max_time_s,
-            report,
-            heard,
-        )
+        self.run, self.server, self.how, self.max_time_s = run, server, how, max_time_s
+        self.report, self.heard, self.rungs, self.rung = report, heard, rungs, rung
         self.rows: list[GraphRow] = []
         self.ladders: dict[str, Ladder] = {}
         self.found: list[Triage] = []
@@ -231,11 +221,8 @@ class _Work:
         chosen = candidates(self.run, first)
         self.report(f"{counted(len(chosen), 'compile')} to judge, {self.max_time_s:.0f} s at most")
         for candidate in chosen:
-            if candidate.same_as:
-                self._same(candidate)
-                continue
-            share = SCREENING if any(row.failed for row in self.rows) else 1.0
-            if not self._parted(candidate, share):
+            share = SCREENING if any(row.failed for row in self.rows) and not candidate.same_as else 1.0
+            if not self._same(candidate) and not self._parted(candidate, share):
                 self._candidate(candidate, share)
         if self.how.own_nan and not any(row.failed for row in self.rows):
             self._named()
@@ -269,15 +256,14 @@ class _Work:
                 return [judged]
         return []
 
-    def _same(self, candidate: Candidate) -> None:
-        """The verdict of the equal graph is this one's, too."""
+    def _same(self, candidate: Candidate) -> bool:
+        """Whether an equal graph was judged, whose verdict is this one's, too; not where stages of that compile parted,
+        as these may not."""
         known = next((row for row in self.rows if row.id == candidate.same_as), None)
-        if known is None:  # stages of that compile parted, and these may not
-            if not self._parted(candidate, 1.0):
-                self._candidate(candidate, 1.0)
-            return
-        verdict = msgspec.structs.replace(known.verdict, reason=f"the same graph as {known.id}", detail=SAME)
-        self.rows.append(self._row(candidate.graph, RungResult(self.rung, verdict)))
+        if known is not None:
+            verdict = msgspec.structs.replace(known.verdict, reason=f"the same graph as {known.id}", detail=SAME)
+            self.rows.append(self._row(candidate.graph, RungResult(self.rung, verdict)))
+        return known is not None
 
     def _candidate(self, candidate: Candidate, share: float) -> None:
         for graphs in candidate.levels:
@@ -290,7 +276,8 @@ class _Work:
         """One graph under Inductor, or the rung that was asked for."""
         left = self.left_s(share)
         if left < 1.0:
-            return self._unjudged(graph, f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NOT_JUDGED)
+            over = cannot_tell(f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NOT_JUDGED)
+            return self._row(graph, RungResult(self.rung, over))
         ladder = Ladder(graph, self.server, self.how, max_time_s=left)
         try:
             row = ladder.run(self.rung)
@@ -307,17 +294,18 @@ class _Work:
         fidelity = (ladder.fidelity or "").partition("\n")[0].rstrip(":")
         return self._row(graph, row, fidelity, inputs_given(graph))
 
-    def explain(self, all: bool) -> None:
-        """The ladders of the worst failures, one for each way to fail."""
-        failing = sorted(
+    def failing(self) -> list[GraphRow]:
+        """The rows of graphs that fail by themselves, the worst first."""
+        return sorted(
             (row for row in self.rows if row.failed and row.verdict.detail != SAME and row.rung != STAGES), key=rank
         )
+
+    def explain(self, all: bool) -> None:
+        """The ladders of the worst failures, one for each way to fail."""
         taken: list[GraphRow] = []
-        for row in failing:
-            same = (
-                other for other in taken if other.signature and row.signature and other.signature.same_as(row.signature)
-            )
-            alike = next(same, None)
+        for row in self.failing():
+            seen = row.signature
+            alike = next((other for other in taken if seen and other.signature and other.signature.same_as(seen)), None)
             if alike is not None:
                 alike.also.append(row.id)
             elif len(taken) < WORST and self.left_s() > 1.0:
@@ -354,39 +342,28 @@ class _Work:
         alike = [row for row in self.rows if row.verdict.verdict == verdict.verdict and row.verdict.detail != SAME]
         if not alike or not blames_compiler(verdict):
             return verdict
-        graphs = {row.id: self.run.graph(row.id) for row in alike}
+        graphs = [(row, self.run.graph(row.id)) for row in alike]
         at = verdict.where.graph if verdict.where is not None else ""
-        of = next((compile_of(graphs[row.id]) for row in alike if row.address == at), None)
-        row = next((row for row in alike if of in (None, compile_of(graphs[row.id]))), alike[0])
-        graph, seconds = graphs[row.id], row.seconds
-        return eased(
-            graph, self.server, self.how, verdict, seconds, self.left_s(), thorough=thorough, report=self.report
-        )
+        of = next((compile_of(graph) for row, graph in graphs if row.address == at), None)
+        row, graph = next((pair for pair in graphs if of in (None, compile_of(pair[1]))), graphs[0])
+        known = verdict, row.seconds, self.left_s()
+        return eased(graph, self.server, self.how, *known, thorough=thorough, report=self.report)
 
     def result(self) -> RunTriage:
-        return RunTriage(
-            graphs=sorted(self.rows, key=rank),
-            ladders=self.found,
-            boundaries=self.boundaries,
-            seconds=time.monotonic() - self.began,
-        )
+        seconds = time.monotonic() - self.began
+        return RunTriage(sorted(self.rows, key=rank), self.found, self.boundaries, seconds=seconds)
 
     def _row(self, graph: SavedGraph, row: RungResult, fidelity: str = "", inputs: str = "") -> GraphRow:
-        graph_row = GraphRow(
-            **msgspec.structs.asdict(row),
-            id=graph.id,
-            stage=graph.stage,
-            status=graph.status,
-            recorded=graph.error or "",
-            address=address(graph),
-            fidelity=fidelity,
-            inputs=inputs,
-        )
+        known: dict[str, Any] = {
+            "id": graph.id,
+            "stage": graph.stage,
+            "status": graph.status,
+            "recorded": graph.error or "",
+        }
+        known |= {"address": address(graph), "fidelity": fidelity, "inputs": inputs}
+        graph_row = GraphRow(**msgspec.structs.asdict(row), **known)
         self.heard(graph.id, graph_row)
         return graph_row
-
-    def _unjudged(self, graph: SavedGraph, reason: str, detail: str = "") -> GraphRow:
-        return self._row(graph, RungResult(self.rung, cannot_tell(reason, detail)))
 
 
 def _alike(first: GraphRow, other: GraphRow) -> bool:

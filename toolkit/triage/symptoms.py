@@ -45,6 +45,7 @@ from .run import triage_run
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
+    from ...dumps.why.model import Compile
 
 
 Looked = tuple[str, Verdict | None]
@@ -63,13 +64,7 @@ MORE_MEMORY, FREE_BYTES = 1.5, 256 << 20
 
 def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """The guard that failed most often; one recompile by which a size became variable is Dynamo's ordinary way."""
-    causes = why.repeated(run)
-    compiles = [
-        compiled
-        for process in why.of_run(run).processes
-        for function in process.functions
-        for compiled in function.compiles
-    ]
+    causes, compiles = why.repeated(run), _compiles(run)
     if not causes:
         again = sum(compiled.kind == "recompile" for compiled in compiles)
         sizes = f"compiled again for a size that became variable: {again}" if again else "none was compiled again"
@@ -77,13 +72,17 @@ def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Loo
     worst = causes[0]
     place = worst.place and f"{PurePath(worst.place.file).name}:{worst.place.line}"
     text = f"{worst.function} was compiled again {counted(worst.count, 'time')}: {worst.text}"
-    text += (
-        f"; {worst.limit} is reached there: calls that fit no compiled version run uncompiled" if worst.limit else ""
-    )
+    if worst.limit:
+        text += f"; {worst.limit} is reached there: calls that fit no compiled version run uncompiled"
     where = Where(graph=f"{run_address(run)}/{worst.id}" if worst.id else "", line=place or "", name=worst.guard)
     verdict = Verdict("fails", "slow_compile", "model", reason=text, where=where)
     others = f" {counted(len(causes) - 1, 'other cause')}." if len(causes) > 1 else ""
     return f"{text}.{others}", verdict.then(_of_run(run, "ls", "--why"))
+
+
+def _compiles(run: Run) -> list[Compile]:
+    functions = [function for process in why.of_run(run).processes for function in process.functions]
+    return [compiled for function in functions for compiled in function.compiles]
 
 
 def often(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
@@ -111,10 +110,8 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     name, worst = max(times.items(), key=lambda item: item[1].compiled_s - item[1].eager_s)
     both = f"{1000 * worst.compiled_s:.2f} ms compiled, {1000 * worst.eager_s:.2f} ms in eager"
     unsure = "" if worst.clear else ", which vary too much to say which is faster"
-    text = (
-        f"Measured: one execution of {counted(len(times), 'graph')} in the steady state; the slowest beside eager is "
-        f"{name}: {both}{unsure}."
-    )
+    text = f"Measured: one execution of {counted(len(times), 'graph')} in the steady state"
+    text += f"; the slowest beside eager is {name}: {both}{unsure}."
     if not worst.slow:
         return text, compiled
     reason = f"{name} takes {both} (medians of {worst.rounds} alternating runs)"
@@ -134,9 +131,8 @@ def _runnable(run: Run, graphs: RunTriage | None) -> list[str]:
     judged = [row for row in (graphs.graphs if graphs else []) if row.judged]
     compiles = {row.id.rpartition("/")[0] for row in judged}
     compiles -= {row.id.rpartition("/")[0] for row in judged if row.verdict.kind in ("hang", "signal", "crash")}
-    return [
-        row.id for row in run.rows if row.saved and row.stage in _OUTERMOST and row.id.rpartition("/")[0] in compiles
-    ]
+    outermost = [row.id for row in run.rows if row.saved and row.stage in _OUTERMOST]
+    return [name for name in outermost if name.rpartition("/")[0] in compiles]
 
 
 _AROUND_PASSES = (
@@ -165,11 +161,7 @@ def _own_pass(
     text = f"{text.removesuffix('.')}; {without}."
     compiled, hooks = name.rpartition("/")[0], {user.hook for user in users}
     nodes = {row.stage: row.nodes or 0 for row in run.rows if row.saved and row.id.rpartition("/")[0] == compiled}
-    sides = [
-        (before, after)
-        for stage, before, after in _AROUND_PASSES
-        if hooks.intersection(HOOKS[stage]) and before in nodes and after in nodes
-    ]
+    sides = [both for stage, *both in _AROUND_PASSES if hooks.intersection(HOOKS[stage]) and nodes.keys() >= {*both}]
     sides.sort(key=lambda side: abs(nodes[side[1]] - nodes[side[0]]))
     commands = list(verdict.next)
     if sides:
@@ -189,30 +181,28 @@ def _slow_compile(run: Run, times: dict[str, Steady], server: ForkServer) -> Ver
     if longest is None:
         return None
     then, address = longest.seconds or 0.0, f"{run_address(run)}/{longest.id}"
+
+    def faster(seconds: float) -> str:
+        return shlex.join(["graphdbg", "minify", address, "--slower-than", f"{seconds / 2:.0f}"])
+
     if longest.id not in times:
         if then < SLOW_S:
             return None
-        return cannot_tell(f"{longest.id} took {then:.0f} s to compile in the run, and was not measured here").then(
-            shlex.join(["graphdbg", "minify", address, "--slower-than", f"{then / 2:.0f}"])
-        )
+        unmeasured = f"{longest.id} took {then:.0f} s to compile in the run, and was not measured here"
+        return cannot_tell(unmeasured).then(faster(then))
     took, nodes = times[longest.id].compile_s, len(run.graph(longest.id).record.graph.nodes)
     if took < SLOW_S or (own := took / slowed(server, nodes)) < max(SLOW_S, NODE_S * nodes):
         return None
     reason = f"{longest.id} takes {own:.0f} s to compile for {counted(nodes, 'node')} ({then:.0f} s in the run)"
     verdict = Verdict("fails", "slow_compile", "compiler", "inductor", reason, Where(graph=address))
-    return verdict.then(shlex.join(["graphdbg", "minify", address, "--slower-than", f"{own / 2:.0f}"]))
+    return verdict.then(faster(own))
 
 
 def slow(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """Compile seconds by journal."""
     rows = [row for row in run.rows if row.seconds is not None and row.stage in _OUTERMOST]
     longest = max(rows, key=lambda row: row.seconds or 0.0, default=None)
-    breaks = sum(
-        len(compiled.breaks)
-        for process in why.of_run(run).processes
-        for of in process.functions
-        for compiled in of.compiles
-    )
+    breaks = sum(len(compiled.breaks) for compiled in _compiles(run))
     total = sum(row.seconds or 0.0 for row in rows)
     text = f"Looked at: {total:.1f} s in AOTAutograd and Inductor in {counted(len(rows), 'compile')}"
     text += f" (the longest {longest.seconds or 0.0:.1f} s, {longest.id})" if longest is not None else ""
@@ -311,20 +301,18 @@ def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     both = memory_needed(worst.needed_bytes, worst.eager_bytes, worst.id)
     text = f"Looked at: the memory of {counted(len(rows), 'graph')}; at most {both}."
     inner, planned = _planned(run, worst.id)
-    buffer = ""
-    if planned.largest is not None:
-        buffer = (
-            f"{planned.largest.name} ({size_text(planned.largest.bytes)}, written by {planned.largest.by or 'nothing'})"
-        )
-        text += (
-            f" The code of {inner} holds at least {size_text(planned.bytes)} of buffers at once, the largest {buffer}."
-        )
-    if max(worst.needed_bytes, planned.bytes) <= MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
+    buffer, largest = "", planned.largest
+    if largest is not None:
+        buffer = f"{largest.name} ({size_text(largest.bytes)}, written by {largest.by or 'nothing'})"
+        held = f"at least {size_text(planned.bytes)} of buffers at once, the largest {buffer}"
+        text += f" The code of {inner} holds {held}."
+    most = MORE_MEMORY * worst.eager_bytes + FREE_BYTES
+    if max(worst.needed_bytes, planned.bytes) <= most:
         return text, None
-    if buffer and planned.largest is not None and planned.bytes > MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
+    if largest is not None and planned.bytes > most:
         reason = f"the generated code of {inner} holds {size_text(planned.bytes)} at once, the largest buffer {buffer}"
         reason += f"; eager needs {eagers} in all"
-        where = Where(planned.largest.name, f"{run_address(run)}/{inner}")
+        where = Where(largest.name, f"{run_address(run)}/{inner}")
         verdict = Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
         mine, flags = left_out(run) if not how.imports and passes(run.graph(worst.id), all=True) else ("", "")
         if mine:
@@ -332,7 +320,7 @@ def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
             verdict = msgspec.structs.replace(verdict, fault=None, layer=None, reason=reason, next=[])
             return text, verdict.then(_of_run(run, "triage", *flags.split()))
         return _own_pass(run, worst.id, text, verdict, how, _enough)
-    if worst.needed_bytes > MORE_MEMORY * (worst.eager_bytes + worst.control_bytes) + FREE_BYTES:
+    if _too_much(worst):
         reason = f"{both}, {size_text(worst.control_bytes)} for those of a harmless graph with as many nodes"
         where = _at(run, worst.id)
         verdict = Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
@@ -346,18 +334,18 @@ def _needed(saved: SavedGraph, how: How) -> list[GraphRow]:
         outcome = replay(saved, **how._replace(measured=True, anyway=True)._asdict(), outputs=False)
     except GraphdbgError:
         return []
-    row = GraphRow("inductor", outcome.verdict, id=saved.id, stage=saved.stage, address=address(saved))
-    row.needed_bytes, row.eager_bytes = outcome.needed_bytes, outcome.eager_bytes
-    row.control_bytes = outcome.control_bytes
+    sizes = {name: getattr(outcome, name) for name in ("needed_bytes", "eager_bytes", "control_bytes")}
+    row = GraphRow("inductor", outcome.verdict, id=saved.id, stage=saved.stage, address=address(saved), **sizes)
     return [row] if row.needed_bytes else []
+
+
+def _too_much(row: GraphRow) -> bool:
+    return row.needed_bytes > MORE_MEMORY * (row.eager_bytes + row.control_bytes) + FREE_BYTES
 
 
 def _enough(saved: SavedGraph, how: How) -> str:
     """What the graph needs, in words, where that is not too much."""
-    for row in _needed(saved, how):
-        if row.needed_bytes <= MORE_MEMORY * (row.eager_bytes + row.control_bytes) + FREE_BYTES:
-            return f"needs {size_text(row.needed_bytes)}"
-    return ""
+    return next((f"needs {size_text(row.needed_bytes)}" for row in _needed(saved, how) if not _too_much(row)), "")
 
 
 def _planned(run: Run, name: str) -> tuple[str, Peak]:
@@ -382,15 +370,11 @@ def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     part = GraphGroup(run_address(run), run, run.rows, "run")
     if len(part.processes()) < 2:
         return "Looked at: only one process recorded graphs, so there are no ranks to compare.", None
-    compared = [
-        (pair_view(pair, rank=True), first, other) for first, other in rank_pairs(part) for pair in pairs(first, other)
-    ]
+    compared = [(pair_view(pair, rank=True), *both) for both in rank_pairs(part) for pair in pairs(*both)]
     differs = [item for item in compared if item[0].verdict in ("differs", "only_a", "only_b")]
     unread = [view for view, _, _ in compared if view.verdict == "unreadable"]
-    text = (
-        f"Looked at: {counted(len(compared), 'pair')} of graphs of "
-        f"{counted(len(part.processes()), 'process', 'processes')}"
-    )
+    processes = counted(len(part.processes()), "process", "processes")
+    text = f"Looked at: {counted(len(compared), 'pair')} of graphs of {processes}"
     if unread and not differs:
         return f"{text}.", cannot_tell(f"graphs cannot be read: {unread[0].notes[0]}").then(_of_run(run, "diff"))
     if not differs:
@@ -473,14 +457,8 @@ def noticed(run: Run) -> Noticed:
         crashed = any(name not in (*_CLEAR, "SIGKILL") for name in stopped)
         how = f"{lost[0].id} was {lost[0].status if lost[0].lost else 'compiling'} when its process ended"
         return Noticed("crash" if crashed else "hangs", f"found in the journal: {how}")
-    bad = [
-        end
-        for end in ends
-        if end.status in ("failed", "killed")
-        and end.signal not in _CLEAR
-        and "KeyboardInterrupt" not in (end.process.uncaught or "")
-    ]
-    if bad:
+    own = [end for end in ends if end.signal not in _CLEAR and "KeyboardInterrupt" not in (end.process.uncaught or "")]
+    if bad := [end for end in own if end.status in ("failed", "killed")]:
         return Noticed("crash", f"found in the journal: {deaths.sentence(bad[0], run.processes)}")
     if len(run.processes) > 1 and len({process.rank for process in run.processes}) > 1:
         return Noticed("ranks", f"found in the journal: {counted(len(run.processes), 'process', 'processes')}")
@@ -571,13 +549,9 @@ def _about_nan(run: Run, result: RunTriage) -> Verdict:
     if verdict.verdict == "cannot_tell" and not verdict.next:
         return verdict.then(again)
     made_up = any(row.judged and row.inputs != REAL for row in result.graphs)
-    if verdict.verdict == ROUNDING:
-        text = f"no output of a graph is NaN on {'inputs that were made up' if made_up else 'the recorded inputs'}"
-        verdict = msgspec.structs.replace(verdict, reason=f"{text}; {verdict.reason}")
-        return msgspec.structs.replace(verdict, next=[again, *verdict.next]) if made_up else verdict
-    if verdict.verdict != "ok":
+    if verdict.verdict not in ("ok", ROUNDING):
         return verdict
-    on = "inputs that were made up" if made_up else "the recorded inputs"
-    return msgspec.structs.replace(verdict, reason=f"no output of a graph is NaN on {on}").then(
-        *([again] if made_up else [])
-    )
+    rounds, following = verdict.verdict == ROUNDING, [again] if made_up else []
+    reason = f"no output of a graph is NaN on {'inputs that were made up' if made_up else 'the recorded inputs'}"
+    reason += f"; {verdict.reason}" if rounds else ""
+    return msgspec.structs.replace(verdict, reason=reason, next=[*following, *(verdict.next if rounds else [])])

@@ -25,7 +25,7 @@ from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import Call, CallRung, Program
 from graphdbg.toolkit.program.repro import isolates
-from graphdbg.toolkit.program.start import leaves_of
+from graphdbg.toolkit.program.start import Randomness, leaves_of
 
 
 def test_hooks_on_leaves_are_called_as_often_as_alone(tmp_path: Path) -> None:
@@ -326,6 +326,22 @@ def test_numpy_s_random_numbers_are_eager_s_and_state_by_tensors_is_named_withou
     with graphdbg.shadow(tmp_path / "found") as found:
         torch.compile(step, backend="aot_eager")(state, torch.ones(2))
     assert found.verdict.verdict == "ok" and found.calls[0].judged, found.summary
+
+
+def test_a_number_of_another_generator_of_numpys_is_seen(recwarn: pytest.WarningsRecorder) -> None:
+    np = pytest.importorskip("numpy")
+    before = np.random.get_bit_generator()
+    np.random.set_bit_generator(np.random.PCG64(0))
+    try:
+        drawn = Randomness([])
+        assert not drawn.moved()
+        np.random.normal()
+        assert drawn.moved()
+        drawn.put_back()
+        assert not drawn.moved()
+        assert not recwarn.list
+    finally:
+        np.random.set_bit_generator(before)
 
 
 def test_a_key_that_is_a_tensor_is_named_by_its_place() -> None:

@@ -20,8 +20,8 @@ from graphdbg.toolkit.program import comparing
 from graphdbg.toolkit.program.comparing import Rounding
 from graphdbg.toolkit.program.concluding import concluded, drift
 from graphdbg.toolkit.program.judging import JudgedCall
+from graphdbg.toolkit.program.operators import first_difference
 from graphdbg.toolkit.program.records import Call, CallRung, Program
-from graphdbg.toolkit.program.unsteady import first_difference
 
 
 def test_drift_tells_a_fault_from_rounding_and_the_block_keeps_its_results(tmp_path: Path) -> None:
