@@ -31,8 +31,8 @@ BUILTINS = frozenset(
 
 ATTRIBUTES = words(
     """
-    H T data device dtype grad imag is_complex is_cpu is_cuda is_leaf is_meta is_nested is_quantized is_sparse
-    itemsize layout mH mT nbytes ndim real requires_grad shape
+    H T data device dtype grad imag is_complex is_cpu is_cuda is_leaf is_meta is_nested is_quantized is_sparse itemsize
+    layout mH mT nbytes ndim real requires_grad shape
     """
 )
 """Tensor attributes that `builtins.getattr` may name."""
@@ -148,8 +148,8 @@ DENIED_FUNCTIONS = words(
 WITH_TORCH = words(
     """
     aten prim prims higher_order operator _operator math builtins torch numpy quantized _quantized mkldnn
-    mkldnn_prepacked
-    onednn mkl sparse xnnpack prepacked c10d debugprims inductor static_runtime nvprims aoti_torch streams nnapi
+    mkldnn_prepacked onednn mkl sparse xnnpack prepacked c10d debugprims inductor static_runtime nvprims aoti_torch
+    streams nnapi
     """
 )
 """Namespaces whose operators `import torch` registers."""

@@ -43,20 +43,15 @@ _SAME_INTEGERS = """
 _KEEPS_VALUES = frozenset(_SAME_INTEGERS.split())
 """Ops whose result holds the same integers as their input."""
 
-_ROWS_OF_FIRST = {"embedding": (0, 1), "embedding_bag": (0, 1), "_embedding_bag": (0, 1)}
+_ROWS_OF_FIRST = ("embedding", "embedding_bag", "_embedding_bag")
 _BY_DIM = {
-    "gather": (1, 2),
-    "index_select": (1, 2),
-    "scatter": (1, 2),
-    "scatter_add": (1, 2),
-    "scatter_reduce": (1, 2),
-    "index_add": (1, 2),
-    "index_copy": (1, 2),
-    "index_fill": (1, 2),
+    **dict.fromkeys(("gather", "index_select", "index_add", "index_copy", "index_fill"), (1, 2)),
+    **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce"), (1, 2)),
     "take_along_dim": (2, 1),
 }
+"""Where the dimension and the index stand among the arguments."""
 _LISTS = frozenset({"index", "index_put", "_unsafe_index", "_unsafe_index_put", "index_put_"})
-_CLASSES = {"nll_loss": 1, "nll_loss_forward": 1, "nll_loss2d_forward": 1, "cross_entropy": 1}
+_CLASSES = ("nll_loss", "nll_loss_forward", "nll_loss2d_forward", "cross_entropy")
 
 
 def numbers(record: GraphRecord, seen: InputsRecord | None = None) -> dict[str, int | float | bool]:

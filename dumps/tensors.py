@@ -16,7 +16,8 @@ import hashlib
 import mmap
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
@@ -87,7 +88,7 @@ class TensorStore:
         path = self.folder / name
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_file(path, (file_header(len(flat)), flat), later=self.later)
+            write_file(path, (file_header({"data": len(flat)}), flat), later=self.later)
             self.written_bytes += len(flat)
         return name
 
@@ -125,9 +126,11 @@ class _Entry(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
-def file_header(size_bytes: int) -> bytes:
-    """What stands before the bytes of a storage in its file."""
-    text = msgspec.json.encode({"data": {"dtype": "U8", "shape": [size_bytes], "data_offsets": [0, size_bytes]}})
+def file_header(sizes: Mapping[str, int]) -> bytes:
+    """What stands before the bytes of uint8 tensors in a safetensors file: their names and sizes, in order."""
+    ends = list(accumulate(sizes.values(), initial=0))
+    places = zip(sizes.items(), ends, ends[1:], strict=False)
+    text = msgspec.json.encode({name: _Entry("U8", [size], (start, end)) for (name, size), start, end in places})
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 

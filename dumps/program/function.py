@@ -159,15 +159,12 @@ def given_back(body: GraphBody) -> set[str]:
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
-    "and_": "&",
-    "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
-    "ge": ">=",
+    "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
+    "gt": ">", "ge": ">=",
 }  # fmt: skip
 _WORDS = """torch sys os math operator subprocess traceback resource time graph compiled make_inputs run f expected
-actual tempfile
-    bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex getattr
-    divmod pow
-    tuple list held mode fakes gm plain like text widened memory name value leaf device"""
+actual tempfile bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex
+getattr divmod pow tuple list held mode fakes gm plain like text widened memory name value leaf device"""
 _SETITEM = ("operator.setitem", "_operator.setitem")
 _OF_TORCH = re.compile(r"prims\.(?!_|inductor_|fma|mul_rn|prepare_softmax)")
 """Primitives that `import torch` registers; the others are Inductor's own."""

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal, cast
 
-import msgspec
-
 from ..arguments import KINDS
 from ..hints import Numbers, inputs_known, numbers_and_bounds, size
 from ..schema import (
@@ -37,6 +35,7 @@ from ..schema import (
     Value,
 )
 from ..sidecar import ITEM_BYTES
+from ..tensors import file_header
 from ..walk import tag_of
 from .case import REAL, Read, ReproFacts, placeholders
 from .text import CannotExpressError, InputFormError, OperatorFormError, identifier, quoted
@@ -61,7 +60,6 @@ _FORMATS = {
     "bool": "?",
 }
 _LIMITS = {"uint8": 256, "int8": 128}
-_WANTS = ", requires_grad=True)"
 
 
 @dataclass(frozen=True)
@@ -119,18 +117,16 @@ def source_of(
     read: Read | None = None,
     hints: Numbers | None = None,
     *,
-    plain: bool = False,
     views: bool = False,
     moved: bool = False,
     whole: bool = False,
 ) -> InputSource:
     """Renders the slots. `stored` and `literal` fall back to seeded for a slot whose bytes were not kept.
 
-    `plain`: `requires_grad=True` stands among the arguments, where it can. `views`: what shares memory are views of the
-    tensors that autograd knew them as views of. `moved`: the function that makes them has one that all floating memory
-    goes through. `whole`: also the memory around a view.
+    `views`: what shares memory are views of the tensors that autograd knew them as views of. `moved`: the function that
+    makes them has one that all floating memory goes through. `whole`: also the memory around a view.
     """
-    writer = _Writer(way, read, dict(hints or {}), plain, views, moved, whole)
+    writer = _Writer(way, read, dict(hints or {}), views, moved, whole)
     groups: dict[int, list[Slot]] = {}
     for slot in slots:
         if isinstance(slot.value, TensorValue) and slot.value.storage is not None:
@@ -151,10 +147,9 @@ class _Writer:
     """Renders slot after slot, sharing the storages of those that alias."""
 
     def __init__(
-        self, way: Way, read: Read | None, hints: dict[str, float], plain: bool, views: bool, moved: bool, whole: bool
+        self, way: Way, read: Read | None, hints: dict[str, float], views: bool, moved: bool, whole: bool
     ) -> None:
-        self.way, self.read, self.hints, self.plain, self.views, self.moved = way, read, hints, plain, views, moved
-        self.whole = whole
+        self.way, self.read, self.hints, self.views, self.moved, self.whole = way, read, hints, views, moved, whole
         self.source = InputSource()
         if moved:
             self.source.maker = "make_inputs(to=lambda x: x)"
@@ -170,8 +165,7 @@ class _Writer:
             if self.views and value.storage in self.shared and not (value.conj or value.neg):
                 return self._viewed(slot, value)
             text = self._to(value, self._tensor(slot, value))
-            says_gradient = self.plain and text.endswith(_WANTS)
-            return f"{text}.requires_grad_()" if slot.requires_grad and not says_gradient else text
+            return f"{text}.requires_grad_()" if slot.requires_grad else text
         if slot.scalar is not None:
             return repr(slot.scalar)
         if isinstance(value, SymValue):
@@ -183,18 +177,14 @@ class _Writer:
         raise InputFormError(f"the input {slot.name!r} is a {type(value).__name__}, which a repro cannot create")
 
     def _tensor(self, slot: Slot, value: TensorValue) -> str:
-        if value.inner:
-            raise InputFormError(f"the input {slot.name!r} is a {value.subclass}, which a repro cannot create yet")
-        if value.layout != "strided":
-            raise InputFormError(
-                f"the input {slot.name!r} has the layout {value.layout}, which a repro cannot create yet"
-            )
-        if value.dtype not in ITEM_BYTES:
-            raise InputFormError(
-                f"the input {slot.name!r} has the dtype {value.dtype}, which a repro cannot create yet"
-            )
-        if value.quantizer:
-            raise InputFormError(f"the input {slot.name!r} is quantised, which a repro cannot create yet")
+        for odd, how in (
+            (value.inner, f"is a {value.subclass}"),
+            (value.layout != "strided", f"has the layout {value.layout}"),
+            (value.dtype not in ITEM_BYTES, f"has the dtype {value.dtype}"),
+            (value.quantizer, "is quantised"),
+        ):
+            if odd:
+                raise InputFormError(f"the input {slot.name!r} {how}, which a repro cannot create yet")
         text = self._strided(slot, value)
         text = f"{text}.conj()" if value.conj else text
         return f"torch._neg_view({text})" if value.neg else text
@@ -250,8 +240,7 @@ class _Writer:
         order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
         dense = [shape[d] for d in order]
         if offset == 0 and stride == contiguous(shape):
-            wants = self.plain and slot.requires_grad and not value.conj and not value.neg
-            return self._generate(slot, value, shape, wants=wants)
+            return self._generate(slot, value, shape)
         if offset == 0 and [stride[d] for d in order] == contiguous(dense) and 0 not in stride:
             back = [order.index(d) for d in range(len(shape))]
             return f"{self._generate(slot, value, dense)}.permute({', '.join(map(str, back))})"
@@ -276,9 +265,8 @@ class _Writer:
         name = self.bases[value.storage]
         return name if value.dtype == members[0].dtype else f"{name}.view(torch.{value.dtype})"
 
-    def _generate(self, slot: Slot, value: TensorValue, shape: list[int], *, wants: bool = False) -> str:
-        """A call that makes a contiguous tensor of that shape, in the value range that was seen. `wants`: a
-        gradient."""
+    def _generate(self, slot: Slot, value: TensorValue, shape: list[int]) -> str:
+        """A call that makes a contiguous tensor of that shape, in the value range that was seen."""
         dtype, seen = value.dtype, slot.statistics or {}
         low, high = seen.get("min"), seen.get("max")
         sizes = ", ".join(map(str, shape)) if shape else "()"
@@ -287,7 +275,7 @@ class _Writer:
         size = tuple(shape)
         if low is not None and low == high:
             if low in (0, 1):
-                return f"torch.{'ones' if low else 'zeros'}({sizes}{kind}{device}{_WANTS if wants else ')'}"
+                return f"torch.{'ones' if low else 'zeros'}({sizes}{kind}{device})"
             return f"torch.full({size}, {low!r}{kind}{device})"
         self.source.seeded = True
         if dtype == "bool":
@@ -299,7 +287,7 @@ class _Writer:
         maker = "rand" if low is not None and low >= 0 else "randn"
         if dtype.startswith("float8"):
             return f"torch.{maker}({sizes}{device}).to(torch.{dtype})"
-        return f"torch.{maker}({sizes}{kind}{device}{_WANTS if wants else ')'}"
+        return f"torch.{maker}({sizes}{kind}{device})"
 
     def _kept(self, stored: StoredTensor, value: TensorValue, *, alone: bool) -> str:
         """The recorded bytes: written out when they are few, else read from the file beside the program."""
@@ -367,14 +355,7 @@ def extent(shape: Sequence[int], stride: Sequence[int], offset: int) -> int:
 
 def sidecar_bytes(tensors: Mapping[str, bytes]) -> bytes:
     """A safetensors file of uint8 tensors; the same tensors give the same bytes."""
-    header: dict[str, object] = {}
-    position = 0
-    for name, data in tensors.items():
-        header[name] = {"dtype": "U8", "shape": [len(data)], "data_offsets": [position, position + len(data)]}
-        position += len(data)
-    text = msgspec.json.encode(header)
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + b"".join(tensors.values())
+    return file_header({name: len(data) for name, data in tensors.items()}) + b"".join(tensors.values())
 
 
 def _literal(data: bytes, shape: Sequence[int], dtype: str) -> str:

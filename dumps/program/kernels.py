@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FUNCTIONAL = "higher_order.triton_kernel_wrapper_functional"
 MUTATION = "higher_order.triton_kernel_wrapper_mutation"
-CALLS = frozenset({FUNCTIONAL, MUTATION})
 INTERPRETED = (
     'os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())))  # no GPU: Triton interprets'
 )

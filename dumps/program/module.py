@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ..allowlist import OP_HOMES
+from ..allowlist import OP_HOMES, TRITON_CALLS
 from ..errors import RefusedError
 from ..hints import Numbers, concrete, numbers_and_bounds, scalar
 from ..schema import (
@@ -34,7 +34,7 @@ from ..schema import (
 )
 from ..walk import mentioned, nodes, plain, tensors, user_frame
 from .case import placeholders
-from .kernels import CALLS, INTERPRETED
+from .kernels import INTERPRETED
 from .text import (
     CHECKPOINTS,
     GETITEM,
@@ -175,8 +175,7 @@ if __name__ == "__main__":
 
 
 _WORDS = """self torch aten gzip math operator constant max min int float bool len abs round sum range slice complex
-getattr
-    divmod pow print tuple list dict str type object super"""
+getattr divmod pow print tuple list dict str type object super"""
 _WANT_GRAPHS = frozenset({"higher_order.autograd_function_apply"})
 """Higher-order ops that look at the FX graph of what they are given."""
 _OWN_OPS = frozenset(
@@ -382,7 +381,7 @@ def _modules(record: GraphRecord) -> list[str]:
         if node.op == "call_function" and is_numpy(node.target):
             modules.update(MODULES)
         root = node.target.partition(".")[0] if node.op == "call_function" else ""
-        if root == "higher_order" and node.target not in CALLS:
+        if root == "higher_order" and node.target not in TRITON_CALLS:
             modules.add("torch._higher_order_ops")
         elif node.target not in _PLAIN_PRIMS:
             modules.update(OP_HOMES.get(root, ())[-1:])

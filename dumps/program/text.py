@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from .. import expr as expressions
 from .. import syntax
+from ..allowlist import BUILTINS, TRITON_CALLS
 from ..arguments import KINDS
 from ..errors import GraphdbgError, NameRefusedError, RefusedError, TargetRefusedError
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
@@ -65,12 +66,12 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DUNDER_OPS = frozenset(f"__{i}{name}__" for i in ("", "i", "r") for name in ("and", "or", "xor", "lshift", "rshift"))
 """Operators of aten that are named so."""
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::[0-9]+)?", re.ASCII)
-_INFIX = {"Add": "+", "Mul": "*", "Div": "/", "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%",
-"Pow": "**",
-          "PowByNatural": "**", "IntTrueDiv": "/", "FloatTrueDiv": "/", "FloatPow": "**", "LShift": "<<",
-          "RShift": ">>",
-          "Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge": ">=", "And": "and", "Or": "or",
-          "BitwiseFn_bitwise_and": "&", "BitwiseFn_bitwise_or": "|", "BitwiseFn_bitwise_xor": "^"}  # fmt: skip
+_INFIX = {
+    "Add": "+", "Mul": "*", "Div": "/", "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%", "Pow": "**",
+    "PowByNatural": "**", "IntTrueDiv": "/", "FloatTrueDiv": "/", "FloatPow": "**", "LShift": "<<", "RShift": ">>",
+    "Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge": ">=", "And": "and", "Or": "or",
+    "BitwiseFn_bitwise_and": "&", "BitwiseFn_bitwise_or": "|", "BitwiseFn_bitwise_xor": "^",
+}  # fmt: skip
 _CALLS = {
     "Max": "max",
     "Min": "min",
@@ -86,12 +87,8 @@ _CALLS = {
     "RoundDecimal": "round",
     "Identity": "",
 }
-_ALIASES = {"_operator": "operator"}
 CHECKPOINTS = frozenset({"higher_order.tag_activation_checkpoint", "higher_order.wrap_activation_checkpoint"})
 GETITEM = ("operator.getitem", "_operator.getitem")
-_BUILTINS = frozenset(
-    {"abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"}
-)
 
 
 class CannotExpressError(GraphdbgError):
@@ -214,8 +211,8 @@ def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
     parts = name.split(".")
     if name.startswith("opaque:") or len(parts) < 2 or not all(IDENTIFIER.fullmatch(part) for part in parts):
         raise TargetRefusedError(where, f"the target {name[:80]!r} cannot be saved")
-    root = _ALIASES.get(parts[0], parts[0])
-    if any(keyword.iskeyword(part) for part in parts) or (root == "builtins" and parts[1] not in _BUILTINS):
+    root = "operator" if parts[0] == "_operator" else parts[0]
+    if any(keyword.iskeyword(part) for part in parts) or (root == "builtins" and parts[1] not in BUILTINS):
         raise TargetRefusedError(where, f"the target {name[:80]!r} may not be called from a saved graph")
     if root == "builtins":
         return parts[1]
@@ -400,7 +397,7 @@ class Printer(Writer):
     def call(self, node: NodeRecord) -> str:
         """A computing node as an expression."""
         self.where = f"node {node.name}"
-        if node.target in kernels.CALLS:
+        if node.target in TRITON_CALLS:
             return kernels.call(node, self.record.kernels, self)
         args = [self.argument(arg) for arg in node.args]
         named = self.keywords(node.kwargs.items())

@@ -43,40 +43,31 @@ class Plain(NamedTuple):
 _HOMES = {
     "torch": """
         abs acos acosh add.Tensor addbmm addcdiv addcmul addmm addmv addr all all.dim all.dims amax amin aminmax angle
-        any
-        any.dim any.dims arange arange.start arange.start_step argmax argmin as_strided as_strided_scatter asin asinh
-        atan
-        atan2 atanh baddbmm bernoulli bernoulli.p bincount bitwise_and.Tensor bitwise_left_shift.Tensor bitwise_not
-        bitwise_or.Tensor bitwise_right_shift.Tensor bitwise_xor.Tensor bmm bucketize.Tensor cat ceil celu clamp
-        clamp.Tensor clamp_max clamp_max.Tensor clamp_min clamp_min.Tensor clone complex constant_pad_nd copysign.Tensor
-        cos
-        cosh count_nonzero count_nonzero.dim_IntList cummax cummin cumprod cumsum deg2rad detach diag_embed diagonal
-        diagonal_scatter digamma dist div.Tensor div.Tensor_mode dot embedding empty.memory_format empty_like
-        empty_strided
-        eq.Scalar eq.Tensor erf erfc erfinv exp exp2 expm1 eye eye.m fill.Scalar flip floor floor_divide fmax fmin
-        fmod.Tensor frac frexp.Tensor full full_like gather gcd ge.Scalar ge.Tensor gt.Scalar gt.Tensor hardshrink
-        heaviside
-        histc hypot i0 igamma igammac index_add index_copy index_fill.int_Scalar index_fill.int_Tensor index_put
-        index_reduce index_select isin.Tensor_Tensor isinf isnan isneginf isposinf kthvalue lcm ldexp.Tensor le.Scalar
-        le.Tensor lerp.Scalar lerp.Tensor lgamma linspace log log10 log1p log2 logaddexp logaddexp2 logcumsumexp
-        logical_and
-        logical_not logical_or logical_xor logit logspace logsumexp lt.Scalar lt.Tensor masked_fill.Scalar
-        masked_fill.Tensor masked_scatter masked_select max max.dim maximum mean mean.dim median median.dim min min.dim
-        minimum mm mode mul.Tensor mv mvlgamma nan_to_num nanmedian nanmedian.dim nansum native_batch_norm
-        native_dropout
-        native_group_norm native_layer_norm ne.Scalar ne.Tensor neg nextafter nonzero nonzero_static ones ones_like
-        permute
-        pixel_shuffle pixel_unshuffle polar polygamma pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prod prod.dim_int
-        rad2deg rand rand_like randint randint.low randint_like randint_like.low_dtype randn randn_like reciprocal
-        relu remainder.Scalar remainder.Tensor renorm repeat_interleave.Tensor roll rot90 round round.decimals rsqrt
-        rsub.Scalar rsub.Tensor scalar_tensor scatter.reduce scatter.src scatter.value scatter_add scatter_reduce.two
-        searchsorted.Tensor select.int select_scatter sgn sigmoid sign signbit sin sinc sinh slice_scatter sort
-        sort.stable
-        split.Tensor split_with_sizes sqrt squeeze squeeze.dim squeeze.dims stack std.correction std_mean.correction
-        sub.Tensor sum sum.dim_IntList t take tan tanh threshold topk trace transpose.int tril tril_indices triu
-        triu_indices trunc unbind.int unsafe_split.Tensor unsqueeze var.correction var_mean.correction vdot
-        view_as_complex
-        view_as_real where.self xlogy.Tensor zeros zeros_like""",
+        any any.dim any.dims arange arange.start arange.start_step argmax argmin as_strided as_strided_scatter asin
+        asinh atan atan2 atanh baddbmm bernoulli bernoulli.p bincount bitwise_and.Tensor bitwise_left_shift.Tensor
+        bitwise_not bitwise_or.Tensor bitwise_right_shift.Tensor bitwise_xor.Tensor bmm bucketize.Tensor cat ceil celu
+        clamp clamp.Tensor clamp_max clamp_max.Tensor clamp_min clamp_min.Tensor clone complex constant_pad_nd
+        copysign.Tensor cos cosh count_nonzero count_nonzero.dim_IntList cummax cummin cumprod cumsum deg2rad detach
+        diag_embed diagonal diagonal_scatter digamma dist div.Tensor div.Tensor_mode dot embedding empty.memory_format
+        empty_like empty_strided eq.Scalar eq.Tensor erf erfc erfinv exp exp2 expm1 eye eye.m fill.Scalar flip floor
+        floor_divide fmax fmin fmod.Tensor frac frexp.Tensor full full_like gather gcd ge.Scalar ge.Tensor gt.Scalar
+        gt.Tensor hardshrink heaviside histc hypot i0 igamma igammac index_add index_copy index_fill.int_Scalar
+        index_fill.int_Tensor index_put index_reduce index_select isin.Tensor_Tensor isinf isnan isneginf isposinf
+        kthvalue lcm ldexp.Tensor le.Scalar le.Tensor lerp.Scalar lerp.Tensor lgamma linspace log log10 log1p log2
+        logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp
+        lt.Scalar lt.Tensor masked_fill.Scalar masked_fill.Tensor masked_scatter masked_select max max.dim maximum mean
+        mean.dim median median.dim min min.dim minimum mm mode mul.Tensor mv mvlgamma nan_to_num nanmedian
+        nanmedian.dim nansum native_batch_norm native_dropout native_group_norm native_layer_norm ne.Scalar ne.Tensor
+        neg nextafter nonzero nonzero_static ones ones_like permute pixel_shuffle pixel_unshuffle polar polygamma
+        pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prod prod.dim_int rad2deg rand rand_like randint randint.low
+        randint_like randint_like.low_dtype randn randn_like reciprocal relu remainder.Scalar remainder.Tensor renorm
+        repeat_interleave.Tensor roll rot90 round round.decimals rsqrt rsub.Scalar rsub.Tensor scalar_tensor
+        scatter.reduce scatter.src scatter.value scatter_add scatter_reduce.two searchsorted.Tensor select.int
+        select_scatter sgn sigmoid sign signbit sin sinc sinh slice_scatter sort sort.stable split.Tensor
+        split_with_sizes sqrt squeeze squeeze.dim squeeze.dims stack std.correction std_mean.correction sub.Tensor sum
+        sum.dim_IntList t take tan tanh threshold topk trace transpose.int tril tril_indices triu triu_indices trunc
+        unbind.int unsafe_split.Tensor unsqueeze var.correction var_mean.correction vdot view_as_complex view_as_real
+        where.self xlogy.Tensor zeros zeros_like""",
     "torch.nn.functional": """
         avg_pool2d avg_pool3d gelu glu hardsigmoid hardswish hardtanh leaky_relu mish silu softplus softshrink""",
     "torch.special": """
@@ -87,10 +78,8 @@ _HOMES = {
         linalg_matrix_exp linalg_qr linalg_solve_triangular linalg_vector_norm""",
     "": """
         add_.Tensor clamp_ copy_ div_.Tensor exp_ expand fill_.Scalar fill_.Tensor index_put_ masked_fill_.Scalar
-        mul_.Tensor
-        new_empty new_full new_ones new_zeros relu_ repeat scatter_.src scatter_.value scatter_add_ sqrt_ sub_.Tensor
-        unfold
-        view zero_""",
+        mul_.Tensor new_empty new_full new_ones new_zeros relu_ repeat scatter_.src scatter_.value scatter_add_ sqrt_
+        sub_.Tensor unfold view zero_""",
 }
 """Where a function lives (empty: it is a method) -> operators of aten whose arguments it takes as they are; without an
 overload it is the default one."""
