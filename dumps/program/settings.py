@@ -13,15 +13,16 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from .. import syntax
+from ..errors import RefusedError
 from ..permitted import of_the_process, refusal
 from ..schema import Ambient, Arg, DefinitionRecord, GraphRecord
-from ..walk import bodies, plain
+from ..walk import bodies, plain, tag_of
 from ..wording import counted
 from .case import ReproFacts
-from .text import CannotExpressError, dotted, quoted
+from .text import CannotExpressError, Writer, dotted, quoted
 
 CONFIG_MODULES = {
     "inductor": "torch._inductor.config",
@@ -147,22 +148,22 @@ def random_lines(case: ReproFacts) -> list[str]:
     return []
 
 
+class _Settings(Writer):
+    """Writes the values that a setting may have: numbers, texts, and lists, tuples and dicts of them."""
+
+    PLAIN = True
+
+    def argument(self, arg: Arg) -> str:
+        if tag_of(arg)[0] not in ("", "float", "tuple", "dict"):
+            raise RefusedError(self.where, "it is no plain value")
+        return super().argument(arg)
+
+
 def _setting(value: Arg) -> str | None:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return quoted(value)
-    if isinstance(value, list):
-        items = [_setting(item) for item in cast("list[Arg]", value)]
-        return None if None in items else f"[{', '.join(item for item in items if item)}]"
-    ((tag, content),) = cast("dict[str, Any]", value).items()
-    if tag == "float":
-        return f'float("{content}")' if content in ("nan", "inf", "-inf") else None
-    if tag == "tuple":
-        items = [_setting(item) for item in content]
-        return None if None in items else f"({''.join(f'{item}, ' for item in items if item).rstrip()})"
-    if tag == "dict":
-        pairs = [(_setting(key), _setting(item)) for key, item in content]
-        return None if any(None in pair for pair in pairs) else "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
-    return None
+    try:
+        return _Settings({}).argument(value)
+    except RefusedError:
+        return None
 
 
 def ambient_lines(case: ReproFacts) -> list[str]:
