@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from . import syntax
+from .allowlist import words
 from .errors import ExpressionError, RefusedError
 from .wording import counted
 
@@ -62,22 +63,7 @@ CONSTANTS: dict[str, float] = {
 """Names that are not symbols."""
 
 _MANY = 10_000
-UNARY_OPAQUE = (
-    "sqrt",
-    "cos",
-    "cosh",
-    "sin",
-    "sinh",
-    "tan",
-    "tanh",
-    "asin",
-    "acos",
-    "atan",
-    "exp",
-    "log",
-    "log2",
-    "asinh",
-)
+UNARY_OPAQUE = words("sqrt cos cosh sin sinh tan tanh asin acos atan exp log log2 asinh")
 _BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
 ARITY: dict[str, tuple[int, int]] = {

@@ -1,6 +1,6 @@
 """What a kind of argument is: a tag of the saved form, and what each walk over arguments does with it.
 
-`check`, `encode` and `decode` are every kind's own; the others have an answer for a leaf that no program can
+`check`, `shown`, `encode` and `decode` are every kind's own; the others have an answer for a leaf that no program can
 write. Handlers call the walker that they are given for the arguments inside. They must not import torch: what needs it
 is asked of the encoder and the decoder, and types are named as text.
 
@@ -59,16 +59,16 @@ class Kind(ABC):
         """Raises, by `checker.fail` or `refuse`, for content that is none of this kind."""
 
     @abstractmethod
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        """Its text for people, more or less as Python would write it; `strings` are the record's."""
+
+    @abstractmethod
     def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
         """The content for a live value of one of its types, or OTHER."""
 
     @abstractmethod
     def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
         """The live value; raises GraphdbgError, or what Python raises for damaged content."""
-
-    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
-        """Its text for people, more or less as Python would write it; `strings` are the record's."""
-        return str(body)
 
     def written(self, body: Any, writer: Writer) -> str | None:
         """Its text in a program; None where it has none."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .kind import OTHER, Inside, Kind, short
@@ -33,6 +33,9 @@ class Name(Kind):
         if not isinstance(body, str):
             checker.fail(place, f"{short(body)} is not a {self.tag}")
         checker.name(body, place, self.pattern, f"a {self.tag}")
+
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body)
 
     def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
         return str(value).removeprefix("torch.")

@@ -28,6 +28,9 @@ class Float(Kind):
         if body not in _NOT_FINITE:
             checker.fail(place, f"{short(body)} is not nan, inf or -inf")
 
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body)
+
     def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
         return str(value)
 

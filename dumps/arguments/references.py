@@ -29,6 +29,9 @@ class Node(Kind):
         if why:
             checker.fail(place, why)
 
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body)
+
     def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
         return value.name
 
@@ -48,6 +51,9 @@ class Tensor(Kind):
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if not isinstance(body, str) or body not in inside.attrs:
             checker.fail(place, f"tensor {short(body)} is not among the graph's attributes")
+
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body)
 
     def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
         return OTHER if encoder.keep_tensor is None else encoder.keep_tensor(value)
@@ -70,6 +76,9 @@ class Metadata(Kind):
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         checker.metadata(body, place)
+
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body)
 
     def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
         return encoder.metadata(value)

@@ -454,17 +454,14 @@ def _schema(names: Sequence[str], types: Sequence[str], written: set[str], call:
         texts.append(f"{kind}(w{at}!) {name}" if name in written else f"{kind} {name}")
     if len(call.args) < len(names):
         texts.insert(len(call.args), "*")
-    kinds = ["Tensor" if isinstance(output, TensorValue) else "SymInt" for output in call.result]
-    result = (
-        "()"
-        if call.nothing
-        else "Tensor[]"
-        if call.listed
-        else kinds[0]
-        if len(kinds) == 1
-        else f"({', '.join(kinds)})"
-    )
-    return f"({', '.join(texts)}) -> {result}"
+    outputs = [] if call.nothing else call.result
+    kinds = ["Tensor" if isinstance(output, TensorValue) else "SymInt" for output in outputs]
+    result = kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
+    return f"({', '.join(texts)}) -> {'Tensor[]' if call.listed else result}"
+
+
+_OF_NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool"}
+"""The schema's types of symbolic numbers."""
 
 
 def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
@@ -479,13 +476,11 @@ def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
     ((tag, content),) = cast("dict[str, Any]", arg).items()
     if tag == "node":
         value = values.get(content)
-        return (
-            {"int": "SymInt", "float": "float", "bool": "bool"}[value.kind] if isinstance(value, SymValue) else "Tensor"
-        )
+        return _OF_NUMBERS[value.kind] if isinstance(value, SymValue) else "Tensor"
     if tag == "tuple":
         return _list_kind(content, values)
     if tag == "sym":
-        return "SymInt" if content[0] == "int" else "float"
+        return _OF_NUMBERS[content[0]]
     if tag in KINDS and KINDS[tag].schema:
         return KINDS[tag].schema
     raise OperatorFormError(f"a custom operator has an argument of kind {tag!r}, which a stand-in cannot take")
@@ -522,46 +517,36 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
         if not isinstance(value, TensorValue):
             raise OperatorFormError(f"the operator {name} returns more than tensors, so no stand-in can be written")
         wanted.append(value)
-    given = {
-        own: tensors
-        for own, column in zip(names, columns, strict=True)
-        if len(tensors := [_tensor(arg, call) for arg, call in zip(column, calls, strict=True)]) == len(calls)
-        and all(tensor is not None for tensor in tensors)
-    }
+    given: dict[str, list[TensorValue]] = {}
+    for own, column in zip(names, columns, strict=True):
+        tensors = [value for arg, call in zip(column, calls, strict=True) if (value := _tensor(arg, call)) is not None]
+        if len(tensors) == len(calls):
+            given[own] = tensors
     dtype = f"dtype=torch.{identifier(wanted[0].dtype, name)}"
     for own, tensors in given.items():
-        if all(
-            t is not None and (t.shape, t.stride) == (w.shape, w.stride) for t, w in zip(tensors, wanted, strict=True)
-        ):
-            same = all(t is not None and t.dtype == w.dtype for t, w in zip(tensors, wanted, strict=True))
+        pairs = list(zip(tensors, wanted, strict=True))
+        if all((t.shape, t.stride) == (w.shape, w.stride) for t, w in pairs):
+            same = all(t.dtype == w.dtype for t, w in pairs)
             return f"torch.empty_like({own}{'' if same else f', {dtype}'})"
     sizes: list[str] = []
     for dim in range(len(wanted[0].shape)):
-        extent = next(
-            (
-                f"{own}.size({place})"
-                for own, tensors in given.items()
-                for place in range(8)
-                if all(
-                    t is not None and place < len(t.shape) and t.shape[place] == w.shape[dim]
-                    for t, w in zip(tensors, wanted, strict=True)
-                )
-            ),
-            None,
+        extents = [w.shape[dim] for w in wanted]
+        places = ((own, place, tensors) for own, tensors in given.items() for place in range(8))
+        same_extent = (
+            f"{own}.size({place})"
+            for own, place, tensors in places
+            if [t.shape[place] if place < len(t.shape) else None for t in tensors] == extents
         )
-        extents = {w.shape[dim] for w in wanted}
-        if extent is None and len(extents) == 1 and isinstance(wanted[0].shape[dim], int):
-            extent = str(wanted[0].shape[dim])
-        if extent is None:
-            raise OperatorFormError(f"a size that the operator {name} returns is none of its arguments' sizes")
-        sizes.append(extent)
+        fixed = str(extents[0]) if len(set(extents)) == 1 and isinstance(extents[0], int) else ""
+        sizes.append(next(same_extent, fixed))
+    if not all(sizes):
+        raise OperatorFormError(f"a size that the operator {name} returns is none of its arguments' sizes")
     device = next(iter(given), "")
-    if not all(isinstance(d, int) for d in wanted[0].shape) or wanted[0].stride == contiguous(
-        cast("list[int]", wanted[0].shape)
-    ):
+    shape = [dim for dim in wanted[0].shape if isinstance(dim, int)]
+    if len(shape) < len(sizes) or wanted[0].stride == contiguous(shape):
         allocation = f"torch.empty(({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
     else:
-        allocation = f"torch.empty_strided({tuple(wanted[0].shape)}, {tuple(wanted[0].stride)}"
+        allocation = f"torch.empty_strided({tuple(shape)}, {tuple(wanted[0].stride)}"
     return f"{allocation}, {dtype}{f', device={device}.device' if device else ''})"
 
 

@@ -28,7 +28,7 @@ from .entering import ENTERS, RUNG, Entry, Stand, compiled_at, mode_lines, or_ea
 from .function import FunctionText, program_of
 from .inputs import InputSource, Way, inputs_of, sidecar_bytes
 from .settings import sources, state_of
-from .text import CannotExpressError, Lines, broken, dotted, indented, items, quoted
+from .text import CannotExpressError, Lines, blocks, broken, dotted, indented, items, quoted
 
 MOST_SYMBOLS = 4
 """The most symbols that are tried alone; a graph of more is tried with all of them marked."""
@@ -187,7 +187,8 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
     if case.off == "left out" and state.settings:
         settings = ["if FAULT:", *indented(settings)]
     elif case.off == "work-around":
-        settings += ["if not FAULT:  # the work-around", *indented(_lines_of(case))]
+        lines = [line for line in case.workaround.splitlines() if line != "import torch"]  # it has that already
+        settings += ["if not FAULT:  # the work-around", *indented(lines)]
     notes, remarks = state.left_out, state.remarks
     body = _blocks(
         *[definition.program.strip() for definition in sources(case)],
@@ -215,8 +216,7 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
 
 def _blocks(*parts: str | Lines) -> str:
     """Functions and statements with an empty line between them: a reader has the whole program on one screen."""
-    texts = [part if isinstance(part, str) else "\n".join(part) for part in parts]
-    return "\n\n".join(text.replace("\n\n\n", "\n\n") for text in texts if text)
+    return blocks(*parts).replace("\n\n\n", "\n\n")
 
 
 def _head(
@@ -268,11 +268,6 @@ def _off_text(case: ReproFacts) -> str:
         lines = case.workaround.splitlines()
         return f"with the work-around {_one_line(lines[0], 100) if len(lines) == 1 else 'under `if not FAULT`'}"
     return "without what `if FAULT` guards"
-
-
-def _lines_of(case: ReproFacts) -> list[str]:
-    """The work-around, in a program that has imported torch."""
-    return [line for line in case.workaround.splitlines() if line != "import torch"]
 
 
 def _sizes_text(case: ReproFacts, entry: Entry, sizing: Sizing | None) -> list[str]:

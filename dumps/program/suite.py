@@ -502,20 +502,17 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
             "torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)",
         ], []
     asked = {"equal_nan": "True"} | ({"check_stride": "True"} if detail == "stride" else {}) | how
-    more = (
-        ["", "def signs(results):", "    return [x.signbit() & (x == 0) for x in results]"]
-        if detail == "signed zero"
-        else []
-    )
+    signs = ["", "@staticmethod", "def signs(results):", "    return [x.signbit() & (x == 0) for x in results]"]
+    signs = signs if detail == "signed zero" else []
     close = "torch.testing.assert_close"
     compared = [f"{close}(actual, expected, {', '.join(f'{name}={value}' for name, value in asked.items())})"]
-    compared += [f"{close}(self.signs(actual), self.signs(expected))"] if more else []
+    compared += [f"{close}(self.signs(actual), self.signs(expected))"] if signs else []
     common = [
         "def common(self, fn, compiled):",
         f"    expected = {_called(parts, 'fn')}",
         f"    actual = {_called(parts, 'compiled')}",
         *indented(compared),
-        *(["", "@staticmethod", *more[1:]] if more else []),
+        *signs,
     ]
     return [f"self.common(graph, {parts.compiled})"], common
 

@@ -158,6 +158,12 @@ def test_a_stand_in_from_the_record_alone() -> None:
     assert "return made_up(torch.empty_like(a0))" in found.block
 
 
+def test_a_symbolic_argument_of_a_stand_in_has_the_type_of_its_symbol() -> None:
+    found = registered(using("nolib.scale.default", *({"sym": [kind, "s0"]} for kind in ("int", "float", "bool"))))
+    assert found is not None
+    assert '"(Tensor a0, SymInt a1, float a2, bool a3) -> Tensor"' in found.block
+
+
 def test_sizes_come_from_the_arguments_where_they_are_theirs() -> None:
     found = registered(using("nolib.rows.default", value=tensor(2, 7, dtype="int64")))
     assert found is not None
