@@ -53,13 +53,8 @@ class Apply(msgspec.Struct, frozen=True):
 Expr = int | float | bool | Name | Apply
 
 CONSTANTS: dict[str, float] = {
-    "oo": math.inf,
-    "int_oo": math.inf,
-    "nan": math.nan,
-    "zoo": math.nan,
-    "pi": math.pi,
-    "E": math.e,
-}
+    "oo": math.inf, "int_oo": math.inf, "nan": math.nan, "zoo": math.nan, "pi": math.pi, "E": math.e,
+}  # fmt: skip
 """Names that are not symbols."""
 
 _MANY = 10_000
@@ -83,40 +78,15 @@ ARITY: dict[str, tuple[int, int]] = {
 ..."""
 
 _ALIASES = {
-    "Equality": "Eq",
-    "Unequality": "Ne",
-    "StrictLessThan": "Lt",
-    "LessThan": "Le",
-    "StrictGreaterThan": "Gt",
-    "GreaterThan": "Ge",
-    "ceil": "ceiling",
-    "trunc": "TruncToInt",
-}
+    "Equality": "Eq", "Unequality": "Ne", "StrictLessThan": "Lt", "LessThan": "Le", "StrictGreaterThan": "Gt",
+    "GreaterThan": "Ge", "ceil": "ceiling", "trunc": "TruncToInt",
+}  # fmt: skip
 _OPERATORS: dict[type[ast.AST], str] = {
-    ast.Or: "Or",
-    ast.And: "And",
-    ast.Eq: "Eq",
-    ast.NotEq: "Ne",
-    ast.Lt: "Lt",
-    ast.LtE: "Le",
-    ast.Gt: "Gt",
-    ast.GtE: "Ge",
-    ast.BitOr: "Or",
-    ast.BitXor: "Xor",
-    ast.BitAnd: "And",
-    ast.LShift: "LShift",
-    ast.RShift: "RShift",
-    ast.Add: "Add",
-    ast.Sub: "Add",
-    ast.Mult: "Mul",
-    ast.Div: "Div",
-    ast.FloorDiv: "FloorDiv",
-    ast.Mod: "PythonMod",
-    ast.Pow: "Pow",
-    ast.Not: "Not",
-    ast.Invert: "Not",
-    ast.USub: "Neg",
-}
+    ast.Or: "Or", ast.And: "And", ast.Eq: "Eq", ast.NotEq: "Ne", ast.Lt: "Lt", ast.LtE: "Le", ast.Gt: "Gt",
+    ast.GtE: "Ge", ast.BitOr: "Or", ast.BitXor: "Xor", ast.BitAnd: "And", ast.LShift: "LShift", ast.RShift: "RShift",
+    ast.Add: "Add", ast.Sub: "Add", ast.Mult: "Mul", ast.Div: "Div", ast.FloorDiv: "FloorDiv", ast.Mod: "PythonMod",
+    ast.Pow: "Pow", ast.Not: "Not", ast.Invert: "Not", ast.USub: "Neg",
+}  # fmt: skip
 _FLAT = frozenset({"Add", "Mul", "And", "Or", "Xor"})
 _UNEXPECTED = re.compile(
     r"[^\w\s.,()+*/%<>=!&|^~-]|(?<!\w)\d\w*[a-df-zA-DF-Z_]|(?<!\w)\d+\.\w*_|,(?=\s*\))|(?<!\w)None(?!\w)", re.ASCII
@@ -370,15 +340,9 @@ _untyped: Any = operator  # the stubs leave the types of some open
 _OPAQUE: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name in UNARY_OPAQUE}
 
 _FOLDS: dict[str, Callable[[list[Any]], Any]] = {
-    "Add": sum,
-    "Mul": _product,
-    "Min": min,
-    "Max": max,
-    "And": all,
-    "Or": any,
-    "Xor": _odd,
+    "Add": sum, "Mul": _product, "Min": min, "Max": max, "And": all, "Or": any, "Xor": _odd,
     "IsNonOverlappingAndDenseIndicator": _dense,
-}
+}  # fmt: skip
 """Functions of any number of arguments."""
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -24,23 +24,8 @@ from types import FrameType
 from .errors import CannotWriteError
 
 ALIVE = "alive"
-PREFIXES = tuple(
-    f"graphdbg-{what}-"
-    for what in (
-        "zip",
-        "pack",
-        "values",
-        "bisect",
-        "compile",
-        "import",
-        "launches",
-        "tour",
-        "doctor",
-        "repro",
-        "test",
-        "handed",
-    )
-)
+_OURS = "zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor", "repro", "test", "handed"
+PREFIXES = tuple(f"graphdbg-{what}-" for what in _OURS)
 """The names of folders that can be removed without ending a process."""
 
 _mine: dict[Path, tuple[int, int, Callable[[Path], object]]] = {}

@@ -46,19 +46,9 @@ SMALL_ELEMENTS = 64
 """A tensor of up to this many elements is written out in the program; a larger one goes to the file beside it."""
 
 _FORMATS = {
-    "float64": "d",
-    "float32": "f",
-    "float16": "e",
-    "int64": "q",
-    "int32": "i",
-    "int16": "h",
-    "int8": "b",
-    "uint8": "B",
-    "uint16": "H",
-    "uint32": "I",
-    "uint64": "Q",
-    "bool": "?",
-}
+    "float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B",
+    "uint16": "H", "uint32": "I", "uint64": "Q", "bool": "?",
+}  # fmt: skip
 _LIMITS = {"uint8": 256, "int8": 128}
 
 

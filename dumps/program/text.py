@@ -73,20 +73,10 @@ _INFIX = {
     "BitwiseFn_bitwise_and": "&", "BitwiseFn_bitwise_or": "|", "BitwiseFn_bitwise_xor": "^",
 }  # fmt: skip
 _CALLS = {
-    "Max": "max",
-    "Min": "min",
-    "Abs": "abs",
-    "ToFloat": "float",
-    "TruncToInt": "int",
-    "RoundToInt": "round",
-    "FloorToInt": "math.floor",
-    "CeilToInt": "math.ceil",
-    "floor": "math.floor",
-    "ceiling": "math.ceil",
-    "TruncToFloat": "math.trunc",
-    "RoundDecimal": "round",
-    "Identity": "",
-}
+    "Max": "max", "Min": "min", "Abs": "abs", "ToFloat": "float", "TruncToInt": "int", "RoundToInt": "round",
+    "FloorToInt": "math.floor", "CeilToInt": "math.ceil", "floor": "math.floor", "ceiling": "math.ceil",
+    "TruncToFloat": "math.trunc", "RoundDecimal": "round", "Identity": "",
+}  # fmt: skip
 CHECKPOINTS = frozenset({"higher_order.tag_activation_checkpoint", "higher_order.wrap_activation_checkpoint"})
 GETITEM = ("operator.getitem", "_operator.getitem")
 
