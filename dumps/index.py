@@ -165,20 +165,9 @@ def process_at(path: Path, contents: journal.JournalContents, folders: Folders |
     left = exit_record(path, damage)
     end = contents.ending()
     alive = "dead" if left is not None and not end.ended else liveness(record, ended=end.ended)
-    return Process(
-        path.name,
-        path,
-        record.rank,
-        record,
-        alive,
-        states,
-        saved,
-        damage,
-        end.last,
-        left,
-        end.uncaught,
-        dict(end.left_out),
-    )
+    process = Process(path.name, path, record.rank, record, alive, states, saved, damage, end.last, left, end.uncaught)
+    process.left_out = dict(end.left_out)
+    return process
 
 
 def left_out(processes: Iterable[Process]) -> Counter[str]:

@@ -245,15 +245,9 @@ def _unknown(run: Runs) -> DyingProgram:
 
 
 _KINDS: dict[str, Callable[[Runs], DyingProgram]] = {
-    "crash": suite.crash,
-    "missing_error": suite.missing_error,
-    "signal": suite.signal,
-    "hang": suite.hang,
-    "slow": suite.slow,
-    "memory": suite.memory,
-    "nan": _nan,
-    "metadata": _metadata,
-}
+    "crash": suite.crash, "missing_error": suite.missing_error, "signal": suite.signal, "hang": suite.hang,
+    "slow": suite.slow, "memory": suite.memory, "nan": _nan, "metadata": _metadata,
+}  # fmt: skip
 
 
 # -- values against float64

@@ -173,21 +173,21 @@ _PLAIN = {
     for name in ("math", "operator", "os", "resource", "subprocess", "sys", "tempfile", "time", "traceback")
 } | {"Path": "from pathlib import Path"}
 _INSIDE = {
-    "compile_fx_inner": "from torch._inductor.compile_fx import compile_fx_inner",
-    "partition_fn": "from torch._inductor.compile_fx import partition_fn",
-    "min_cut_rematerialization_partition": "from torch._functorch.partitioners import "
-    "min_cut_rematerialization_partition",
-    "compile_fx": "from torch._inductor.compile_fx import compile_fx",
-    "select_decomp_table": "from torch._inductor.decomposition import select_decomp_table",
-    "symbolic_trace": "from torch.fx import symbolic_trace",
-    "FakeTensorProp": "from torch.fx.passes.fake_tensor_prop import FakeTensorProp",
-    "CrossRefFakeMode": "from torch._subclasses import CrossRefFakeMode",
-    "MetadataMismatchError": "from torch._subclasses.fake_tensor import MetadataMismatchError",
-    "make_fx": "from torch.fx.experimental.proxy_tensor import make_fx",
-    "joint_graph": "from torch._inductor.fx_passes import joint_graph",
-    "FakeTensorMode": "from torch._subclasses.fake_tensor import FakeTensorMode",
-    "TorchDispatchMode": "from torch.utils._python_dispatch import TorchDispatchMode",
-    "tree_map_only": "from torch.utils._pytree import tree_map_only",
+    name: f"from {module} import {name}"
+    for module, names in {
+        "torch._inductor.compile_fx": "compile_fx compile_fx_inner partition_fn",
+        "torch._functorch.partitioners": "min_cut_rematerialization_partition",
+        "torch._inductor.decomposition": "select_decomp_table",
+        "torch._inductor.fx_passes": "joint_graph",
+        "torch._subclasses": "CrossRefFakeMode",
+        "torch._subclasses.fake_tensor": "FakeTensorMode MetadataMismatchError",
+        "torch.fx": "symbolic_trace",
+        "torch.fx.experimental.proxy_tensor": "make_fx",
+        "torch.fx.passes.fake_tensor_prop": "FakeTensorProp",
+        "torch.utils._python_dispatch": "TorchDispatchMode",
+        "torch.utils._pytree": "tree_map_only",
+    }.items()
+    for name in names.split()
 } | {module: f"import {module}" for module in CONFIG_MODULES.values()}
 """What a program imports because of a name in it."""
 _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}

@@ -94,11 +94,9 @@ aten._to_copy.default(x, *, dtype, device) -> .to(x, device, dtype)
 aten.elu.default(x, alpha) -> torch.nn.functional.elu(x, alpha)
 aten.elu.default(x, alpha, scale=1, input_scale=1) -> torch.nn.functional.elu(x, alpha)
 aten.max_pool2d_with_indices.default(x, size, stride, padding, dilation, ceil_mode) -> \
-torch.nn.functional.max_pool2d(x, size, \
-stride, padding, dilation, ceil_mode, return_indices=True)
+torch.nn.functional.max_pool2d(x, size, stride, padding, dilation, ceil_mode, return_indices=True)
 aten.max_pool3d_with_indices.default(x, size, stride, padding, dilation, ceil_mode) -> \
-torch.nn.functional.max_pool3d(x, size, \
-stride, padding, dilation, ceil_mode, return_indices=True)
+torch.nn.functional.max_pool3d(x, size, stride, padding, dilation, ceil_mode, return_indices=True)
 aten.mse_loss.default(x, target) -> torch.nn.functional.mse_loss(x, target)
 aten.mse_loss.default(x, target, reduction=1) -> torch.nn.functional.mse_loss(x, target)
 aten.reflection_pad1d.default(x, pad) -> torch.nn.functional.pad(x, pad, mode='reflect')
@@ -111,8 +109,7 @@ aten.sym_storage_offset.default(x) -> .storage_offset(x)
 aten.sym_stride.int(x, dim) -> .stride(x, dim)
 prims.convert_element_type.default(x, dtype) -> .to(x, dtype)
 prims.iota.default(length, *, start=0, step=1, dtype, device, requires_grad=False) -> \
-torch.arange(length, dtype=dtype, \
-device=device)
+torch.arange(length, dtype=dtype, device=device)
 """
 """Calls with other arguments: names stand for what is given, `name=value` must be given so, what is named must all be
 given but what stands last. The first form that fits counts. Those of prims are the same calls after Inductor's
