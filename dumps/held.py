@@ -121,10 +121,8 @@ def read(path: Path, *, live: bool = False) -> Held:
     try:
         with opened(path) as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise UnreadableError(what, error.strerror or str(error)) from error
-    except ValueError as error:
-        raise UnreadableError(what, str(error)) from error
+    except (OSError, ValueError) as error:
+        raise UnreadableError(what, getattr(error, "strerror", None) or str(error)) from error
     head = _head(mapped, what)
     execution, start, size = head
     record = decode_record(mapped[start : start + size], HeldRecord, str(path))

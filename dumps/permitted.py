@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple, cast
 
+from .wording import listed
+
 _PLAIN = re.compile(r"[A-Za-z0-9_.:]{0,120}", re.ASCII)
 _MOST = 1000
 """The most items of a list."""
@@ -529,10 +531,9 @@ def without(refused: Mapping[str, tuple[Any, str]]) -> str:
     """The sentence on settings that were not put in force: name -> (value, why not). Empty where there are none."""
     if not refused:
         return ""
-    few = dict(list(refused.items())[:_MOST_SHOWN])
-    more = f" and {len(refused) - len(few)} more" if len(refused) > len(few) else ""
-    reasons = ", ".join(f"{name} = {_short(value)} ({why})" for name, (value, why) in few.items())
-    return f"{JUDGED_WITHOUT} {', '.join(few)}{more}{_BY_ITSELF}: {reasons}"
+    few = list(refused.items())[:_MOST_SHOWN]
+    reasons = ", ".join(f"{name} = {_short(value)} ({why})" for name, (value, why) in few)
+    return f"{JUDGED_WITHOUT} {listed(refused, _MOST_SHOWN)}{_BY_ITSELF}: {reasons}"
 
 
 JUDGED_WITHOUT, _BY_ITSELF = "judged without", ", which a dump sets only with --trust"

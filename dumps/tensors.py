@@ -144,18 +144,14 @@ def _verified(path: Path, name: str) -> memoryview:
                 raise DamagedError(what, "the file is empty", "record the run again")
             mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError as error:
-        raise NotStoredError(
-            what, "the file is missing", "record the run again, or copy tensors/ along with the graph"
-        ) from error
-    except OSError as error:
-        raise UnreadableError(what, error.strerror or str(error)) from error
-    except ValueError as error:
-        raise UnreadableError(what, str(error)) from error
+        fix = "record the run again, or copy tensors/ along with the graph"
+        raise NotStoredError(what, "the file is missing", fix) from error
+    except (OSError, ValueError) as error:
+        raise UnreadableError(what, getattr(error, "strerror", None) or str(error)) from error
     data = mapped[data_start(mapped, what) :]
     if hash_bytes(data) != name:
-        raise DamagedError(
-            what, "the file is damaged: its content does not match the hash in its name", "record the run again"
-        )
+        why = "the file is damaged: its content does not match the hash in its name"
+        raise DamagedError(what, why, "record the run again")
     return data
 
 
