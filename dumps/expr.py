@@ -101,9 +101,8 @@ _DEEP = f"it is nested more than {MAX_DEPTH} deep"
 def parse(text: str) -> Expr:
     """The parsed form. Raises RefusedError for an unknown function, UnreadableError for text that is no expression."""
     if len(text) > MAX_LENGTH:
-        raise ExpressionError(
-            "cannot read an expression", f"it has {counted(len(text), 'character')}, more than {MAX_LENGTH}"
-        )
+        why = f"it has {counted(len(text), 'character')}, more than {MAX_LENGTH}"
+        raise ExpressionError("cannot read an expression", why)
     return _Parser(text).whole()
 
 

@@ -150,9 +150,8 @@ def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
     if magic != _MAGIC:
         raise DamagedError(what, "the file is damaged")
     if not whole:
-        raise DamagedError(
-            what, f"they are incomplete: the process died while it copied the inputs of execution {execution}"
-        )
+        why = f"they are incomplete: the process died while it copied the inputs of execution {execution}"
+        raise DamagedError(what, why)
     return execution, start, size
 
 

@@ -47,9 +47,8 @@ def compile_name(compile_id: str) -> str:
 def check_id(local: str) -> str:
     """Returns a local graph id that is well formed, hence safe as a path; raises RefusedError for any other text."""
     if not is_id(local):
-        raise NameRefusedError(
-            f"{local!r} is not a graph id", "ids look like 0_0/forward, 0_0_a1/joint or x0_0/inference.1"
-        )
+        why = "ids look like 0_0/forward, 0_0_a1/joint or x0_0/inference.1"
+        raise NameRefusedError(f"{local!r} is not a graph id", why)
     return local
 
 
@@ -73,9 +72,8 @@ def check_file_name(name: str, what: str = "file name") -> str:
     """Returns a name of one path component made of letters, digits and `_`, after the first also `. + -`; raises
     RefusedError for anything else."""
     if len(name) > _MAX_NAME or not _PLAIN.fullmatch(name):
-        raise NameRefusedError(
-            f"{name!r} is not a {what}", "only letters, digits and _ . + - are allowed, no sign first"
-        )
+        why = "only letters, digits and _ . + - are allowed, no sign first"
+        raise NameRefusedError(f"{name!r} is not a {what}", why)
     return name
 
 
@@ -123,11 +121,8 @@ def find(text: str, addresses: Sequence[Address], where: str = "this run") -> in
     if len(positions) == 1:
         return positions[0]
     if positions:
-        raise NoSuchGraphError(
-            f"{text!r} is ambiguous in {where}",
-            f"it could be {listed([names[i] for i in positions], _MOST_NAMED)}",
-            "give more of the id",
-        )
+        why = f"it could be {listed([names[i] for i in positions], _MOST_NAMED)}"
+        raise NoSuchGraphError(f"{text!r} is ambiguous in {where}", why, "give more of the id")
     if not addresses:
         raise NoSuchGraphError(f"{where} holds no graph {text!r}", "it holds no graphs at all")
     why = f"it holds {listed([names[i] for i in inside] or names, _MOST_NAMED)}"

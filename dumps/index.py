@@ -96,11 +96,8 @@ def processes(run: Path) -> list[Process]:
 def process_folders(run: Path) -> list[str]:
     """The names of a run's folders that belong to processes."""
     files = (PROCESS_FILE, JOURNAL_FILE, GRAPHS_FOLDER)
-    return [
-        entry
-        for entry in _folders(run)
-        if entry != TENSORS_FOLDER and any((run / entry / name).exists() for name in files)
-    ]
+    names = [name for name in _folders(run) if name != TENSORS_FOLDER]
+    return [name for name in names if any((run / name / file).exists() for file in files)]
 
 
 def in_order(processes: Iterable[Process]) -> list[Process]:

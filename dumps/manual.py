@@ -138,9 +138,8 @@ REPRO = {
 def _own(name: str) -> dict[str, str]:
     missing = [table for table, rows in (("EXITS", EXITS), ("EXAMPLES", EXAMPLES)) if name not in rows]
     if missing:
-        raise KeyError(
-            f"{' and '.join(missing)} of dumps/manual.py: no row for the command {name}, of which help tells"
-        )
+        what = f"{' and '.join(missing)} of dumps/manual.py: no row for the command {name}, of which help tells"
+        raise KeyError(what)
     return EXITS[name]
 
 

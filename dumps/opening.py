@@ -87,9 +87,8 @@ def refuse_links(folder: Path) -> None:
         plain = (stat.S_IFREG, stat.S_IFDIR)
         odd = [entry.name for entry in entries if stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode) not in plain]
     if odd:
-        raise ExistsAlreadyError(
-            f"cannot write into {folder}", f"{min(odd)!r} in it is a link or not a regular file", "remove it"
-        )
+        why = f"{min(odd)!r} in it is a link or not a regular file"
+        raise ExistsAlreadyError(f"cannot write into {folder}", why, "remove it")
 
 
 def most_out(packed_bytes: int) -> int:

@@ -223,10 +223,8 @@ def random_looking(text: str) -> list[str]:
 
 def _is_random(word: str) -> bool:
     digits, upper, lower = (sum(map(kind, word)) for kind in (str.isdigit, str.isupper, str.islower))
-    if (
-        _KERNEL_FILE.fullmatch(word) or word.count("/") > _MOST_SLASHES
-    ):  # Inductor's name by a hash of the contents; a path
-        return False
+    if _KERNEL_FILE.fullmatch(word) or word.count("/") > _MOST_SLASHES:
+        return False  # Inductor's name by a hash of the contents; a path
     if re.fullmatch(r"[0-9a-f]{32,}|[0-9A-F]{32,}", word):
         return digits > 0
     bits = -sum(count / len(word) * math.log2(count / len(word)) for count in Counter(word).values())

@@ -295,9 +295,8 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise _damaged(where, str(error).replace("`$", f"`$.{name}")) from error
         count = len(column) if count < 0 else count
-        if len(column) != count or (
-            name in _TEXTS and count and not 0 <= min(column) <= max(column) < len(table.strings)
-        ):
+        texts = column if name in _TEXTS else []
+        if len(column) != count or (texts and not 0 <= min(texts) <= max(texts) < len(table.strings)):
             raise _damaged(where, "its columns do not fit together")
         if name in ("shape", "stride"):
             _check_dims(where, name, table.strings, set(column))

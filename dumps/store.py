@@ -425,14 +425,12 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     path = Path(os.path.normpath(Path(cwd or "") / text))
     try:
         if not text or "\0" in text:
-            raise NoSuchRunError(
-                f"{text!r} is not a name", "a run, RUN/ID or a case folder is needed", "list the runs here: graphdbg ls"
-            )
+            why = "a run, RUN/ID or a case folder is needed"
+            raise NoSuchRunError(f"{text!r} is not a name", why, "list the runs here: graphdbg ls")
         if is_script(text, cwd):
             fix = f"record it first: graphdbg dump -o myrun {shlex.quote(text)}"
-            raise WrongKindError(
-                f"{text} is a script", "the command needs a run, a graph of a run or a case folder", fix
-            )
+            why = "the command needs a run, a graph of a run or a case folder"
+            raise WrongKindError(f"{text} is a script", why, fix)
         if any(place.is_file() for place in (path, *path.parents)):
             from .archive import folder_of  # late: hardly ever needed
 
@@ -494,9 +492,8 @@ def load_graph(path: str | Path) -> SavedGraph:
     """
     target = resolve(str(path))
     if isinstance(target, Run):
-        raise WrongKindError(
-            f"{path} is a run", "the command needs one graph", f"name one: {path}/ID; list them with graphdbg ls {path}"
-        )
+        fix = f"name one: {path}/ID; list them with graphdbg ls {path}"
+        raise WrongKindError(f"{path} is a run", "the command needs one graph", fix)
     return target
 
 

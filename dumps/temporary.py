@@ -37,10 +37,8 @@ def _remove_tree(path: Path) -> None:
     """Removes a folder with one descriptor open at a time (`shutil.rmtree` opens one for every level): more may not be
     left. Nobody else can write in it."""
     for place, folders, files in os.walk(path, topdown=False):
-        for remove, names in (
-            (os.unlink, (*files, *folders)),
-            (os.rmdir, folders),
-        ):  # of folders, first those that are links
+        # Of folders, first those that are links.
+        for remove, names in ((os.unlink, (*files, *folders)), (os.rmdir, folders)):
             for name in names:
                 with contextlib.suppress(OSError):
                     remove(os.path.join(place, name))  # noqa: PTH118 - there may be 100,000 of them

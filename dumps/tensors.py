@@ -60,9 +60,8 @@ def check_hash(name: str, place: str = "") -> str:
     """Returns a storage name that is 40 hexadecimal digits, hence safe as a path; raises RefusedError for anything
     else."""
     if not HASH.fullmatch(name):
-        raise NameRefusedError(
-            f"{name!r} is not a tensor name" + (f" ({place})" if place else ""), "names are 40 hexadecimal digits"
-        )
+        what = f"{name!r} is not a tensor name" + (f" ({place})" if place else "")
+        raise NameRefusedError(what, "names are 40 hexadecimal digits")
     return name
 
 

@@ -91,12 +91,8 @@ def of_record(record: GraphRecord) -> list[UserKernel]:
     """The user's kernels of a record; one of an older graphdbg has the kernel's function alone."""
     calls = list(_calls(record.graph))
     if record.kernels:
-        return [
-            UserKernel(
-                kernel, [recorded_call for recorded_call in calls if recorded_call.kwargs.get("kernel_idx") == at]
-            )
-            for at, kernel in enumerate(record.kernels)
-        ]
+        own = [[call for call in calls if call.kwargs.get("kernel_idx") == at] for at in range(len(record.kernels))]
+        return list(map(UserKernel, record.kernels, own))
     by_source: dict[str, UserKernel] = {}
     for call in calls:
         held = cast("dict[str, int]", call.meta.get(OLD) or {})

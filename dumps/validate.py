@@ -289,14 +289,9 @@ class Checker:
         else:
             self.name(node.target, place, _DOTTED, "a dotted name")
             there = node.target in body.modules or node.target in body.subgraphs
-            if node.op == "call_module":
-                what, fits = "module", there
-            else:
-                what, fits = (
-                    "attribute",
-                    there or node.target in body.attrs or isinstance(node.value, (OpaqueValue, ConstValue)),
-                )
-            if not fits:
+            what = "module" if node.op == "call_module" else "attribute"
+            held = node.target in body.attrs or isinstance(node.value, (OpaqueValue, ConstValue))
+            if not there and (what == "module" or not held):
                 self.fail(place, f"the graph has no {what} {node.target!r}")
 
     def inputs(self, inputs: list[InputRecord]) -> None:

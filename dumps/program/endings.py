@@ -80,10 +80,8 @@ class Runs:
         self.facts, self.failure, self.compiled = case.facts, case.failure, compiled
         self.dtypes = ", **dtypes" if wide else ""
         self.backward = case.facts.wants_backward
-        facts, compared = (
-            self.facts,
-            self.failure.kind in ("accuracy", "nan", "metadata") and self.failure.stage != "eager",
-        )
+        facts, failure = self.facts, self.failure
+        compared = failure.kind in ("accuracy", "nan", "metadata") and failure.stage != "eager"
         self.writes = compared and facts.writes
         self.results = [*facts.outputs, *([*facts.inputs, *facts.held] if self.writes else [])]
         """The dtypes of what is compared, gradients left out; empty for what is no tensor."""

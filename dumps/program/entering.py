@@ -231,20 +231,15 @@ def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], cons
 
 def _on_lazy_device(case: ReproFacts) -> Lines:
     """The entry on the lazy device: each operator by its lazy kernel; written inputs are copied back."""
-    moved = (
-        "x.to(device)" if all([*case.facts.inputs, *case.facts.held]) else "x.to(device) if torch.is_tensor(x) else x"
-    )
-    there = "" if moved == "x.to(device)" else "if torch.is_tensor(x): "
-    back = (
-        ["    for x, y in zip(inputs, moved, strict=True):", f"        {there}x.copy_(y.cpu())"]
-        if case.facts.writes
-        else []
-    )
+    tensors = all([*case.facts.inputs, *case.facts.held])
+    moved = "x.to(device)" if tensors else "x.to(device) if torch.is_tensor(x) else x"
+    there = "" if tensors else "if torch.is_tensor(x): "
+    back = ["    for x, y in zip(inputs, moved, strict=True):", f"        {there}x.copy_(y.cpu())"]
     return [
         *["torch._C._lazy_ts_backend._init()", 'device = torch.device("lazy")', "", "def compiled(*inputs):"],
         f"    moved = [{moved} for x in inputs]",
         "    results = [y.cpu() if torch.is_tensor(y) else y for y in graph(*moved)]",
-        *back,
+        *(back if case.facts.writes else []),
         "    return results",
     ]
 

@@ -86,22 +86,14 @@ def rewritten(target: str, args: list[str], named: list[str]) -> HigherOrderCall
         return HigherOrderCall(f"{args[0]}({', '.join(args[2:])})")
     if target == "higher_order.scan" and len(args) == 4 and not named:
         return HigherOrderCall(f"scan({', '.join(args)})", _SCAN, "torch._higher_order_ops")
-    if (
-        target == FUNCTION
-        and len(args) >= 2
-        and set(_keys(named)) <= _FUNCTION_KEYS
-        and "non_differentiable_idx=[]" in named
-    ):
+    known = {argument.partition("=")[0] for argument in named} <= _FUNCTION_KEYS
+    if target == FUNCTION and len(args) >= 2 and known and "non_differentiable_idx=[]" in named:
         return HigherOrderCall(f"{args[0]}_function.apply({', '.join(args[2:])})", _function(args[0], args[1]))
     if target == "higher_order.flex_attention" and len(args) == 9 and not named:
         score, mask = (_closed(name, buffers) for name, buffers in ((args[3], args[7]), (_last(args[4]), args[8])))
         block = args[4][: -len(_last(args[4])) - 1] + f"{mask})"
         return HigherOrderCall(f"torch.ops.{target}({', '.join([*args[:3], score, block, *args[5:7]])})")
     return None
-
-
-def _keys(named: list[str]) -> list[str]:
-    return [argument.partition("=")[0] for argument in named]
 
 
 def _function(forward: str, backward: str) -> list[str]:
@@ -354,9 +346,8 @@ class FunctionPrinter(Printer):
             text = self.text(body, region)
             self.names, self.beside = names, outer
             if len(self.constants) != before:
-                raise CannotExpressError(
-                    f"the compiled region {region!r} holds a constant, which a repro cannot contain"
-                )
+                what = f"the compiled region {region!r} holds a constant, which a repro cannot contain"
+                raise CannotExpressError(what)
             is_region = not region.startswith("region_autograd")
             self.above[region] = [*(["@torch.compiler.nested_compile_region"] if is_region else []), *text]
         return []
@@ -370,9 +361,8 @@ class FunctionPrinter(Printer):
         return super().call_method(node, args, named)
 
     def call_module(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
-        raise CannotExpressError(
-            f"node {node.name!r} calls the module {node.target!r}, which a repro cannot contain yet"
-        )
+        what = f"node {node.name!r} calls the module {node.target!r}, which a repro cannot contain yet"
+        raise CannotExpressError(what)
 
     def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
         higher = node.target.startswith("higher_order.")

@@ -405,9 +405,8 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
     first = calls[0]
     names = [f"a{index}" for index in range(len(first.args))] + [identifier(key, name) for key in first.kwargs]
     if any(len(recorded.args) != len(first.args) or list(recorded.kwargs) != list(first.kwargs) for recorded in calls):
-        raise OperatorFormError(
-            f"the operator {name} is called with different sets of arguments, so no stand-in can be written"
-        )
+        what = f"the operator {name} is called with different sets of arguments, so no stand-in can be written"
+        raise OperatorFormError(what)
     columns = [[[*recorded.args, *recorded.kwargs.values()][at] for recorded in calls] for at in range(len(names))]
     types = [
         _type([_kind(arg, call.values) for arg, call in zip(column, calls, strict=True)], name) for column in columns

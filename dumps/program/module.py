@@ -390,13 +390,8 @@ def _modules(record: GraphRecord) -> list[str]:
 
 def _libraries(record: GraphRecord) -> list[str]:
     """Ops of libraries that the program cannot import by itself, as dotted names."""
-    return sorted(
-        {
-            ".".join(node.target.split(".")[:2])
-            for node in nodes(record.graph)
-            if node.op == "call_function" and node.target.split(".")[0] not in _OWN_OPS
-        }
-    )
+    targets = (node.target.split(".") for node in nodes(record.graph) if node.op == "call_function")
+    return sorted({".".join(parts[:2]) for parts in targets if parts[0] not in _OWN_OPS})
 
 
 def _one_line(text: str) -> str:

@@ -65,10 +65,7 @@ class Sizing:
         dims: dict[str, list[int]] = {}
         for mark in self.marks:
             dims.setdefault(mark.name, []).append(mark.dim)
-        return {
-            name: str(dims_of_input[0] if len(dims_of_input) == 1 else tuple(dims_of_input))
-            for name, dims_of_input in dims.items()
-        }
+        return {name: str(own[0] if len(own) == 1 else tuple(own)) for name, own in dims.items()}
 
 
 def listing(marks: tuple[Mark, ...]) -> str:
@@ -329,11 +326,8 @@ def _inputs(
     alike.
     """
     lines = [f"def {source.maker}:"]
-    if (
-        source.seeded
-        or case.facts.is_random
-        or (case.facts.wants_backward and case.failure.kind in ("accuracy", "nan"))
-    ):
+    tangents = case.facts.wants_backward and case.failure.kind in ("accuracy", "nan")
+    if source.seeded or case.facts.is_random or tangents:
         lines.append("    torch.manual_seed(0)")
     sidecar = sidecar_bytes(source.file) if source.file else None
     if sidecar is not None:
@@ -381,9 +375,8 @@ def _compiled(
         options[1:] = [] if sizing.marks else ["dynamic=False"]
     if case.only_compiled:
         if not stand.is_inductor:
-            raise CannotExpressError(
-                "no repro can be written for a graph that cannot be run", f"the rung is {case.rung}"
-            )
+            what = "no repro can be written for a graph that cannot be run"
+            raise CannotExpressError(what, f"the rung is {case.rung}")
         options.insert(0, "backend=backend")
     elif stand.mode and eager:
         options.insert(0, f'**({{"mode": {quoted(stand.mode)}}} if FAULT else {{"backend": "eager"}})')

@@ -359,12 +359,9 @@ def _chosen(node: ast.If | ast.IfExp, program: str) -> str | None:
 def _statement(node: ast.stmt, text: str, parts: Parts) -> None:
     """A statement behind the functions: a setting, a state, or a part of how the repro judges."""
     for call in ast.walk(node):
-        if (
-            isinstance(call, ast.Call)
-            and ast.unparse(call.func) == "torch.compile"
-            and ast.unparse(call.args[0]) == "graph"
-        ):
-            parts.compiled = parts.compiled or ast.unparse(call)
+        compiled = ast.unparse(call) if isinstance(call, ast.Call) else ""
+        if compiled.startswith(("torch.compile(graph,", "torch.compile(graph)")):
+            parts.compiled = parts.compiled or compiled
     target = node.targets[0] if isinstance(node, ast.Assign) else None
     if isinstance(node, ast.Assign) and isinstance(target, ast.Attribute) and ast.unparse(target).startswith("torch."):
         module, _, name = ast.unparse(target).partition(f".{_CONFIG}.")
@@ -474,10 +471,8 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
     """The statements of the test, and the method that compares, where there is one."""
     kind, detail = failure.kind, failure.detail
     if "backend" in parts.functions or kind in ("slow", "memory", "command"):
-        raise CannotExpressError(
-            f"no test is written for a failure of the kind {kind!r}",
-            "the repro measures time or memory, or only compiles",
-        )
+        why = "the repro measures time or memory, or only compiles"
+        raise CannotExpressError(f"no test is written for a failure of the kind {kind!r}", why)
     if kind in _DEADLY:
         return _in_a_child(failure), []
     if failure.stage == "eager":

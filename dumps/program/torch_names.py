@@ -154,12 +154,8 @@ def names() -> dict[str, str]:
     for home, words in _HOMES.items():
         for word in words.split():
             name, _, overload = word.partition(".")
-            plain = (
-                name.removeprefix(f"{home.removeprefix('torch.')}_")
-                if home in ("torch.special", "torch.linalg")
-                else name
-            )
-            by_operator[f"aten.{name}.{overload or 'default'}"] = f"{home}.{plain}"
+            prefix = f"{home.removeprefix('torch.')}_" if home in ("torch.special", "torch.linalg") else ""
+            by_operator[f"aten.{name}.{overload or 'default'}"] = f"{home}.{name.removeprefix(prefix)}"
     return by_operator
 
 
@@ -225,12 +221,8 @@ def _indexed(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Pla
     dim = given.get("dim", 0)
     if type(dim) is not int or dim < 0 or "x" not in given:
         return None
-    start, stop, step = given.get("start"), given.get("end"), given.get("step", 1)
-    part = Slice(
-        None if type(start) is int and start == 0 else start,
-        None if type(stop) is int and stop == _WHOLE else stop,
-        None if type(step) is int and step == 1 else step,
-    )
+    bounds = ((given.get("start"), 0), (given.get("end"), _WHOLE), (given.get("step", 1), 1))
+    part = Slice(*(None if type(bound) is int and bound == usual else bound for bound, usual in bounds))
     return Plain(INDEX, [given["x"], *[Slice()] * dim, part], {})
 
 

@@ -160,7 +160,7 @@ def test_settings_are_assigned_or_named() -> None:
     assert lines == [
         "torch._inductor.config.cpp.simdlen = 256",
         "torch._inductor.config.max_autotune = True",
-        'torch._inductor.config.x = (1, "a")',
+        'torch._inductor.config.x = (1, "a",)',
         'torch._inductor.config.d = {"k": float("inf")}',
     ]
     assert notes == [
