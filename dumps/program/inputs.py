@@ -158,6 +158,8 @@ class _Writer:
             return f"{text}.requires_grad_()" if slot.requires_grad else text
         if slot.scalar is not None:
             return repr(slot.scalar)
+        if isinstance(value, ConstValue) and tag_of(value.value)[0] == "float":
+            return f'float("{float(tag_of(value.value)[1])}")'
         if isinstance(value, SymValue):
             known = value.hint if value.hint is not None else self.hints.get(value.expr)
             if known is not None:

@@ -11,6 +11,7 @@ True
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any, cast
@@ -185,6 +186,9 @@ _PLAIN_PRIMS = frozenset(f"prims.{name}.default" for name in ("convert_element_t
 """Ops of `prims` that are registered by `import torch` alone."""
 
 
+_NOT_FINITE = re.compile(r"\b(?:inf|nan)\b", re.ASCII)
+
+
 def program(record: GraphRecord) -> str:
     """The text of graph.py. Raises RefusedError when the graph holds something that has no form in a program."""
     title = f"Graph {record.id} ({record.stage}), saved by graphdbg with torch {record.versions.get('torch', '?')}."
@@ -197,6 +201,8 @@ def program(record: GraphRecord) -> str:
     printer = _Module(record)
     kernels = printer.kernels
     first = ["from __future__ import annotations", ""] if kernels.strings_for_types else []
+    inputs = _inputs(record)
+    first += ["from math import inf, nan"] * bool(_NOT_FINITE.search("".join(inputs)))
     parts = [
         *head, *first, "import gzip", "import json", "import math", "import operator",
         *(["import os"] if kernels.source else []),
@@ -204,7 +210,7 @@ def program(record: GraphRecord) -> str:
         *(["", INTERPRETED, *kernels.imports] if kernels.source else []), "",
         "aten = torch.ops.aten",
         f"LIBRARIES = {_libraries(record)!r}", "", "", *([kernels.source, "", ""] if kernels.source else []),
-        blocks(*printer.classes()), "", "", *_inputs(record), "", *_constants(record), "",
+        blocks(*printer.classes()), "", "", *inputs, "", *_constants(record), "",
         f"SETTINGS = {settings!r}", "", "", RUNTIME,
     ]  # fmt: skip
     return "\n".join(parts)
