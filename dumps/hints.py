@@ -172,10 +172,11 @@ class _Search:
             if node.target.startswith("torch.nn.functional."):
                 table, index = index, table
             self._limit(index, self._size(table, 0))
-        elif name in _BY_DIM and len(args) > 2:
-            dim, index = (args[place] for place in _BY_DIM[name])
+        elif name in _BY_DIM and args:
+            places = zip(_BY_DIM[name], ("dim", "index"), strict=True)
+            dim, index = (args[place] if place < len(args) else node.kwargs.get(word) for place, word in places)
             if isinstance(dim, int):
-                self._limit(index, self._size(args[0], dim))
+                self._limit(node.kwargs.get("indices", index), self._size(args[0], dim))
         elif name in _LISTS and len(args) > 1 and isinstance(args[1], list):
             for place, index in enumerate(cast("list[Arg]", args[1])):
                 if index is not None:
@@ -208,9 +209,9 @@ class _Search:
 def _op(node: NodeRecord) -> str:
     """The bare name of what a node calls: "gather" for aten.gather.default, torch.gather and a method gather."""
     parts = node.target.split(".")
-    if node.op == "call_function" and len(parts) == 3 and parts[0] not in ("torch", "operator"):
-        return parts[1].rstrip("_") if parts[1] not in _LISTS else parts[1]
-    return parts[-1]
+    of_a_library = node.op == "call_function" and len(parts) == 3 and parts[0] not in ("torch", "operator")
+    name = parts[1] if of_a_library else parts[-1]
+    return name if name in _LISTS else name.rstrip("_")
 
 
 def _name(arg: Arg) -> str:
