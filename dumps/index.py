@@ -12,6 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,9 +129,8 @@ class Folders:
 
 def _folders(path: Path) -> list[str]:
     try:
-        with os.scandir(path) as entries:
+        with suppress(FileNotFoundError), os.scandir(path) as entries:
             return sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False))
-    except FileNotFoundError:
         return []
     except OSError as error:
         raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error

@@ -99,9 +99,8 @@ class Event(msgspec.Struct):
 
 def line(event: Event) -> bytes:
     """The journal line of an event that was read, to copy a journal."""
-    return (
-        msgspec.json.encode(_clean({"t": event.time, "kind": event.kind, "graph": event.graph, **event.fields})) + b"\n"
-    )
+    fields = {"t": event.time, "kind": event.kind, "graph": event.graph, **event.fields}
+    return msgspec.json.encode(_clean(fields)) + b"\n"
 
 
 class GraphState(msgspec.Struct):

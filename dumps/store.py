@@ -67,11 +67,8 @@ def borrowed(saved: SavedGraph) -> InputsRecord | None:
     if saved.run is None:
         return None
     compile_name = saved.local_id.partition("/")[0]
-    mine = [
-        graph
-        for graph in saved.run.graphs()
-        if graph.process == saved.process and graph.local_id.partition("/")[0] == compile_name
-    ]
+    beside = [graph for graph in saved.run.graphs() if graph.process == saved.process]
+    mine = [graph for graph in beside if graph.local_id.partition("/")[0] == compile_name]
     by_name: dict[str, InputRecord] = {}
     first: InputsRecord | None = None
     groups = 0

@@ -276,10 +276,7 @@ class ProcessWriter:
         twice.
         """
         folder = self._existing(local) / CODE_FOLDER
-        texts = {
-            ids.check_file_name(name, "file name"): text.encode("utf-8", "backslashreplace")
-            for name, text in files.items()
-        }
+        texts = {ids.check_file_name(name): text.encode("utf-8", "backslashreplace") for name, text in files.items()}
         size = sum(map(len, texts.values()))
         if size >= LARGE_BYTES and kernels.WHOLE in files and len(files) > 1:
             kernel_texts = kernels.split(files[kernels.WHOLE])

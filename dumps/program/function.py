@@ -136,11 +136,8 @@ def compiled_regions(body: GraphBody) -> dict[str, str]:
 
 def alias_free(body: GraphBody) -> set[str]:
     """Nodes of subgraphs that may not give back what they were given."""
-    outputs_without_aliases: set[str] = set()
-    for node in body.nodes:
-        if node.target in _NO_ALIASES:
-            outputs_without_aliases |= {name for tag, name in map(tag_of, node.args) if tag == "node"}
-    return outputs_without_aliases
+    calls = [node for node in body.nodes if node.target in _NO_ALIASES]
+    return {name for node in calls for tag, name in map(tag_of, node.args) if tag == "node"}
 
 
 def given_back(body: GraphBody) -> set[str]:

@@ -106,10 +106,8 @@ def sizes_inside(record: GraphRecord) -> GraphRecord:
     """The record with inputs that are a size of another input computed from it: as arguments they would be
     constants."""
     nodes = record.graph.nodes
-    tensors = msgspec.structs.replace(
-        record.graph, nodes=[node for node in nodes if not isinstance(node.value, SymValue)]
-    )
-    homes = symbol_homes(tensors)
+    tensors = [node for node in nodes if not isinstance(node.value, SymValue)]
+    homes = symbol_homes(msgspec.structs.replace(record.graph, nodes=tensors))
     inside: list[NodeRecord] = []
     kept: list[NodeRecord] = []
     for node in nodes:

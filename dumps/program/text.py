@@ -77,6 +77,10 @@ _CALLS = {
     "FloorToInt": "math.floor", "CeilToInt": "math.ceil", "floor": "math.floor", "ceiling": "math.ceil",
     "TruncToFloat": "math.trunc", "RoundDecimal": "round", "Identity": "",
 }  # fmt: skip
+_OTHER = {
+    "Neg": "(-{0})", "Not": "(not {0})", "CeilDiv": "(-(-{0} // {1}))", "ModularIndexing": "(({0} // {1}) % {2})",
+    "Where": "({1} if {0} else {2})",
+}  # fmt: skip
 CHECKPOINTS = frozenset({"higher_order.tag_activation_checkpoint", "higher_order.wrap_activation_checkpoint"})
 GETITEM = ("operator.getitem", "_operator.getitem")
 
@@ -213,14 +217,6 @@ def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
     return name if root in short else f"torch.ops.{name}"
 
 
-def expression(text: str, names: Mapping[str, str], where: str) -> str:
-    """A symbol expression as Python over `names`; RefusedError for a function that has no Python form."""
-    try:
-        return _expression(expressions.parse(text), names)
-    except GraphdbgError as error:
-        raise type(error)(where, str(error)) from error
-
-
 def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
     if isinstance(tree, expressions.Name):
         if tree.name not in names:
@@ -231,16 +227,10 @@ def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
     args = [_expression(argument, names) for argument in tree.args]
     if tree.function in _INFIX:
         return f"({f' {_INFIX[tree.function]} '.join(args)})"
-    if tree.function in ("Neg", "Not"):
-        return f"({'-' if tree.function == 'Neg' else 'not '}{args[0]})"
+    if tree.function in _OTHER:
+        return _OTHER[tree.function].format(*args)
     if tree.function in _CALLS:
         return f"{_CALLS[tree.function]}({', '.join(args)})"
-    if tree.function == "CeilDiv":
-        return f"(-(-{args[0]} // {args[1]}))"
-    if tree.function == "ModularIndexing":
-        return f"(({args[0]} // {args[1]}) % {args[2]})"
-    if tree.function == "Where":
-        return f"({args[1]} if {args[0]} else {args[2]})"
     if tree.function.startswith("OpaqueUnaryFn_"):
         return f"math.{tree.function.removeprefix('OpaqueUnaryFn_')}({args[0]})"
     raise RefusedError(f"the function {tree.function!r}", "a program cannot contain it")
@@ -299,7 +289,10 @@ class Writer:
 
     def expression(self, text: str) -> str:
         """A symbol expression; RefusedError for a function that has no Python form."""
-        return expression(text, self.symbols, self.where)
+        try:
+            return _expression(expressions.parse(text), self.symbols)
+        except GraphdbgError as error:
+            raise type(error)(self.where, str(error)) from error
 
     def function_name(self, name: str) -> str:
         """A target that is used as an argument; RefusedError for what may not be called."""
