@@ -15,7 +15,7 @@ import click
 _WIDTH = 78
 """Columns of the end of a help text, which is indented by two: it fits into 80."""
 
-_LINES = """
+_EXAMPLES = """
 graphdbg dump -o myrun train.py  # record a training script into the folder myrun
 graphdbg dump -o first --inputs first -- python train.py --steps 3  # also keep the tensors it begins with
 graphdbg import small/case/graph.py --trust -o edited  # a graph.py that you edited, as a case
@@ -68,7 +68,7 @@ graphdbg kernel myrun/0_0/forward --check  # each access of each kernel, on the 
 EXAMPLES = {
     name: tuple((line, about) for line, _, about in rows)
     for name, rows in groupby(
-        (line.partition("  # ") for line in _LINES.strip().splitlines()), key=lambda row: row[0].split()[1]
+        (line.partition("  # ") for line in _EXAMPLES.strip().splitlines()), key=lambda row: row[0].split()[1]
     )
 }
 """Command -> command lines with a few words of what each does. In this order, each after `dump`, they make one story:
