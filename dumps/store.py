@@ -432,11 +432,10 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
             from .archive import folder_of  # late: hardly ever needed
 
             path = folder_of(path)
-        if index.is_run(path):
-            return open_run(path)
-        for parent in path.parents:
-            if index.is_run(parent):
-                return _inside(open_run(parent), path.relative_to(parent))
+        for folder in (path, *path.parents):
+            if index.is_run(folder):
+                run = Run(folder)
+                return run if folder == path else _inside(run, path.relative_to(folder))
         for folder in (path, path / "case"):
             if stored(folder / GRAPH_FILE) is not None:
                 return SavedGraph(folder)

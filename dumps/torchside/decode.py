@@ -3,7 +3,7 @@
 Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every
 node.
 
->>> gm, fake_inputs, mode = fake_module(record, saved.tensors, "case/graph.json")
+>>> gm, fake_inputs, mode = fake_module(record, saved.tensors, where="case/graph.json")
 >>> fake_inputs[0].shape
 torch.Size([16, 8])
 """
