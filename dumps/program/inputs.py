@@ -404,20 +404,27 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
     """The registration; raises CannotExpressError where the calls do not determine the operator. `schema`: if it is
     known."""
     own = name.replace("::", "_").replace(".", "_")
-    first = calls[0]
+    telling = [
+        recorded for recorded in calls if not recorded.nothing
+    ] or calls  # a result that nobody uses says nothing
+    first = telling[0]
     names = [f"a{index}" for index in range(len(first.args))] + [identifier(key, name) for key in first.kwargs]
     if any(len(recorded.args) != len(first.args) or list(recorded.kwargs) != list(first.kwargs) for recorded in calls):
         what = f"the operator {name} is called with different sets of arguments, so no stand-in can be written"
         raise OperatorFormError(what)
-    columns = [[[*recorded.args, *recorded.kwargs.values()][at] for recorded in calls] for at in range(len(names))]
+    if len({(recorded.listed, len(recorded.result)) for recorded in telling}) > 1:
+        what = f"the operator {name} returns different numbers of results, so no stand-in can be written"
+        raise OperatorFormError(what)
     types = [
-        _type([_kind(arg, call.values) for arg, call in zip(column, calls, strict=True)], name) for column in columns
+        _type([_kind(arg, call.values) for arg, call in zip(column, calls, strict=True)], name)
+        for column in _columns(calls)
     ]
-    written = set(first.written) or (
-        {n for n, t in zip(names, types, strict=True) if t == "Tensor"} if first.nothing else set()
-    )
+    written = set(first.written)
+    if first.nothing and not written:
+        written = {n for n, kind in zip(names, types, strict=True) if kind == "Tensor"}
     schema = schema or _schema(names, types, written, first)
-    outputs = [] if first.nothing else [_output(at, calls, names, columns, name) for at in range(len(first.result))]
+    results_of = range(0 if first.nothing else len(first.result))
+    outputs = [_output(at, telling, names, _columns(telling), name) for at in results_of]
     takes = ", ".join(names)
     outputs_made = [f"made_up({recorded})" for recorded in outputs]
     lines = [f"torch.library.define({quoted(name)}, {quoted(schema)})", "", ""]
@@ -429,6 +436,11 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
         nothing = ", ".join("None" for _ in names) + ("," if len(names) == 1 else "")
         lines.append(f"torch.library.register_autograd({quoted(name)}, lambda *_: ({nothing}))")
     return "\n".join(lines)
+
+
+def _columns(calls: Sequence[OpCall]) -> list[tuple[Arg, ...]]:
+    """The arguments of calls, place by place."""
+    return list(zip(*([*call.args, *call.kwargs.values()] for call in calls), strict=True))
 
 
 def _returned(texts: Sequence[str], call: OpCall) -> str:

@@ -172,6 +172,18 @@ def test_sizes_come_from_the_arguments_where_they_are_theirs() -> None:
         registered(using("nolib.rows.default", value=tensor("u0", dtype="int64")))  # type: ignore[arg-type]
 
 
+def test_calls_whose_result_nobody_uses_or_of_another_number_of_results() -> None:
+    unused = call("z", "nolib.scale.default", node("x"), value=tensor(2, 3))
+    used = call("y", "nolib.scale.default", node("x"), value=tensor(2, 3))
+    for calls in ([unused, used], [used, unused]):
+        found = registered(record_of({"x": tensor(2, 3)}, calls, ["y"]))
+        assert found is not None and '"(Tensor a0) -> Tensor"' in found.block
+    lists = [SequenceValue("list", [tensor(2, 3)] * count) for count in (1, 2)]
+    calls = [call(f"s{at}", "nolib.split.default", node("x"), value=value) for at, value in enumerate(lists)]
+    with pytest.raises(CannotExpressError, match="different numbers of results"):
+        registered(record_of({"x": tensor(2, 3)}, calls, ["s0", "s1"]))
+
+
 def test_lists_and_writes() -> None:
     pair = SequenceValue("list", [tensor(2, 3), tensor(2, 3)])
     listed = registered(using("nolib.split.default", value=pair))
