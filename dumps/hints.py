@@ -107,8 +107,7 @@ def scalar(value: SymValue, known: Numbers) -> int | float | bool:
         number = evaluate(value.expr, known)
     except GraphdbgError:
         number = value.hint if value.hint is not None else UNKNOWN_SIZE
-    kinds: dict[str, type[int] | type[float] | type[bool]] = {"int": int, "float": float, "bool": bool}
-    return kinds[value.kind](number)
+    return {"int": int, "float": float, "bool": bool}[value.kind](number)
 
 
 def concrete(value: TensorValue, known: Numbers, where: str) -> TensorValue:

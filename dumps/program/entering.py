@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ..schema import Arg
 from ..walk import plain
-from .case import ReproFacts
+from .case import GRAD_STAGES, ReproFacts
 from .settings import inner_kwargs
 from .text import WIDTH, CannotExpressError, Lines, quoted
 
@@ -146,10 +146,9 @@ def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[
     """The recorded settings, with those of what stands for the rung and of the entry."""
     own: list[Settings] = [stand.settings]
     if entry == "as recorded":
-        if case.record.stage.startswith("post_grad"):  # its passes are not run a second time
-            own.append({"inductor": {"use_post_grad_passes": False}})
-        if case.record.stage == "pre_grad":
-            own.append({"inductor": {"use_pre_grad_passes": False}})
+        for passes in ("post_grad", "pre_grad"):  # they are not run a second time
+            if case.record.stage.startswith(passes):
+                own.append({"inductor": {f"use_{passes}_passes": False}})
     rooms = dict.fromkeys([*case.record.config, *(room for settings in own for room in settings)])
     every = [case.record.config, *own]
     return {
@@ -211,7 +210,7 @@ def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], cons
         lines.append(f"    gm = symbolic_trace({function})")
     if not stand.is_inductor:
         return [*lines, "    return gm(*inputs)"]
-    if stage in ("dynamo", "pre_grad"):
+    if stage in GRAD_STAGES:
         return [*lines[:-1], f"    return compile_fx(symbolic_trace({function}), list(inputs))(*inputs)"]
     if not traced:
         mode = ", FakeTensorMode(allow_non_fake_inputs=True)" if constants else ""

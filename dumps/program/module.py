@@ -34,7 +34,7 @@ from ..schema import (
     Value,
 )
 from ..walk import mentioned, nodes, plain, tensors, user_frame
-from .case import placeholders
+from .case import GRAD_STAGES, placeholders
 from .kernels import INTERPRETED
 from .text import (
     CHECKPOINTS,
@@ -194,10 +194,9 @@ def program(record: GraphRecord) -> str:
     title = f"Graph {record.id} ({record.stage}), saved by graphdbg with torch {record.versions.get('torch', '?')}."
     how = "Runs eagerly: python graph.py. Inputs are those stored beside it, the others are made up."
     head = [f'"""{_one_line(title)}', "", how, '"""', ""]
-    ambient = record.ambient
-    settings = {"grad": _grad(record), "inference_mode": ambient.inference_mode, "autocast": dict(ambient.autocast)}
-    if record.stage not in ("dynamo", "pre_grad"):
-        settings["autocast"] = {}  # what autocast did is in the graph already
+    ambient, early = record.ambient, record.stage in GRAD_STAGES
+    autocast = dict(ambient.autocast) if early else {}  # later, what it did is in the graph already
+    settings = {"grad": ambient.grad and early, "inference_mode": ambient.inference_mode, "autocast": autocast}
     printer = _Module(record)
     kernels = printer.kernels
     first = ["from __future__ import annotations", ""] if kernels.strings_for_types else []
@@ -238,10 +237,6 @@ def _constants(record: GraphRecord) -> list[str]:
     """`CONSTANTS = {path: {"storage": hash, ...}}` for the tensors that the graph and its subgraphs hold."""
     lines = [f"    {path!r}: {_stored(stored, f'tensor {path}')!r}," for path, stored in tensors(record.graph)]
     return ["CONSTANTS = {", *lines, "}"]
-
-
-def _grad(record: GraphRecord) -> bool:
-    return record.ambient.grad and record.stage in ("dynamo", "pre_grad")
 
 
 def _stored(stored: StoredTensor, where: str) -> dict[str, Any]:
