@@ -18,7 +18,7 @@ _HOME = {
     "record": "toolkit.recorder.starting",
     "open_run": "dumps.store",
     "load_graph": "dumps.store",
-    "save_graph": "dumps.live",
+    "save_graph": "dumps.torchside.case",
     "replay": "toolkit.replaying.replay",
     "triage": "toolkit.triage.ladder",
     "shadow": "toolkit.program.entry",
@@ -45,8 +45,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .dumps.errors import GraphdbgError
-    from .dumps.live import save_graph
     from .dumps.store import Run, SavedGraph, load_graph, open_run
+    from .dumps.torchside.case import save_graph
     from .minifier.minify import Minified, minify
     from .toolkit.program.entry import shadow
     from .toolkit.recorder.armed.entry import arm, save_repro

@@ -17,24 +17,18 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-OPERATOR = words(
-    """
+OPERATOR = words("""
     abs add and_ concat contains eq floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul imod imul index inv
     invert ior ipow irshift is_ is_not isub itruediv ixor le lshift lt matmul mod mul ne neg not_ or_ pos pow rshift
-    setitem sub truediv truth xor
-    """
-)
+    setitem sub truediv truth xor""")  # fmt: skip
 
 BUILTINS = frozenset(
     ["abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"]
 )
 
-ATTRIBUTES = words(
-    """
-    H T data device dtype grad imag is_complex is_cpu is_cuda is_leaf is_meta is_nested is_quantized is_sparse
-    itemsize layout mH mT nbytes ndim real requires_grad shape
-    """
-)
+ATTRIBUTES = words("""
+    H T data device dtype grad imag is_complex is_cpu is_cuda is_leaf is_meta is_nested is_quantized is_sparse itemsize
+    layout mH mT nbytes ndim real requires_grad shape""")  # fmt: skip
 """Tensor attributes that `builtins.getattr` may name."""
 
 ARRAY_ATTRIBUTES = words("T dtype imag itemsize nbytes ndim real shape size strides")
@@ -53,70 +47,46 @@ DUNDER_METHODS = frozenset(
 NUMBER_METHODS = words("__ceil__ __floor__ __round__ __trunc__ as_integer_ratio bit_length conjugate hex is_integer")
 """Methods of symbolic numbers that `call_method` may name."""
 
-DENIED_METHODS = words(
-    """
+DENIED_METHODS = words("""
     apply_ map_ map2_ as_subclass module_load numpy register_hook register_post_accumulate_grad_hook share_memory_
-    storage untyped_storage storage_type data_ptr set_ dlpack tolist reinforce
-    """
-)
+    storage untyped_storage storage_type data_ptr set_ dlpack tolist reinforce""")  # fmt: skip
 
-EXTRA_FUNCTIONS = tuple(
-    f"{home}.{name}"
-    for home, names in (
-        ("torch._C", "_set_grad_enabled _set_fwd_grad_enabled _enter_dual_level _exit_dual_level _log_api_usage_once"),
-        ("torch._C._autograd", "_saved_tensors_hooks_disable _saved_tensors_hooks_enable"),
-        ("torch.amp.autocast_mode", "_enter_autocast _exit_autocast"),
-        ("torch.autograd.grad_mode", "_enter_inference_mode _exit_inference_mode"),
-        (
-            "torch._C._functorch",
-            "current_level maybe_current_level set_inplace_requires_grad_allowed get_inplace_requires_grad_allowed "
-            "set_single_level_autograd_function_allowed unwrap_if_dead _grad_increment_nesting _grad_decrement_nesting "
-            "_jvp_increment_nesting _jvp_decrement_nesting _vmap_increment_nesting _vmap_decrement_nesting "
-            "_add_batch_dim "
-            "_remove_batch_dim _wrap_for_grad _unwrap_for_grad _unwrap_batched is_batchedtensor get_unwrapped",
-        ),
-        (
-            "torch._functorch.predispatch",
-            "_enter_dual_level _exit_dual_level _jvp_increment_nesting _jvp_decrement_nesting _make_dual _unpack_dual "
-            "_unwrap_for_grad _add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting",
-        ),
-        ("torch._functorch.vmap", "lazy_load_decompositions"),
-        ("torch._functorch.eager_transforms", "_set_tensor_requires_grad _autograd_grad"),
-        ("torch.autograd", "grad"),
-        (
-            "torch",
-            "Tensor BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor "
-            "LongTensor ShortTensor",
-        ),
-        ("torch.autograd.forward_ad", "_maybe_load_decompositions make_dual unpack_dual"),
-        ("torch._refs", "tensor"),
-        ("torch._dynamo.variables.torch", "untyped_storage_size"),
-        ("torch._dynamo.create_parameter_op", "tracable_create_parameter"),
-        (
-            "torch",
-            "_check _check_is_size _check_index _check_tensor_all _check_type _check_value _assert Size "
-            "as_tensor tensor "
-            "get_default_dtype is_grad_enabled is_inference_mode_enabled",
-        ),
-        (
-            "torch.nn.functional",
-            "sigmoid tanh hardsigmoid hardswish upsample upsample_nearest upsample_bilinear grouped_mm scaled_mm "
-            "scaled_grouped_mm",
-        ),
-        ("torch.utils._sympy.functions", "FloorDiv"),
-    )
-    for name in names.split()
-)
+_EXTRA = {
+    "torch._C": "_set_grad_enabled _set_fwd_grad_enabled _enter_dual_level _exit_dual_level _log_api_usage_once",
+    "torch._C._autograd": "_saved_tensors_hooks_disable _saved_tensors_hooks_enable",
+    "torch.amp.autocast_mode": "_enter_autocast _exit_autocast",
+    "torch.autograd.grad_mode": "_enter_inference_mode _exit_inference_mode",
+    "torch._C._functorch": """
+        current_level maybe_current_level set_inplace_requires_grad_allowed get_inplace_requires_grad_allowed
+        set_single_level_autograd_function_allowed unwrap_if_dead _grad_increment_nesting _grad_decrement_nesting
+        _jvp_increment_nesting _jvp_decrement_nesting _vmap_increment_nesting _vmap_decrement_nesting _add_batch_dim
+        _remove_batch_dim _wrap_for_grad _unwrap_for_grad _unwrap_batched is_batchedtensor get_unwrapped""",
+    "torch._functorch.predispatch": """
+        _enter_dual_level _exit_dual_level _jvp_increment_nesting _jvp_decrement_nesting _make_dual _unpack_dual
+        _unwrap_for_grad _add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting""",
+    "torch._functorch.vmap": "lazy_load_decompositions",
+    "torch._functorch.eager_transforms": "_set_tensor_requires_grad _autograd_grad",
+    "torch.autograd": "grad",
+    "torch": """
+        Tensor BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
+        ShortTensor _check _check_is_size _check_index _check_tensor_all _check_type _check_value _assert Size as_tensor
+        tensor get_default_dtype is_grad_enabled is_inference_mode_enabled""",
+    "torch.autograd.forward_ad": "_maybe_load_decompositions make_dual unpack_dual",
+    "torch._refs": "tensor",
+    "torch._dynamo.variables.torch": "untyped_storage_size",
+    "torch._dynamo.create_parameter_op": "tracable_create_parameter",
+    "torch.nn.functional": """
+        sigmoid tanh hardsigmoid hardswish upsample upsample_nearest upsample_bilinear grouped_mm scaled_mm
+        scaled_grouped_mm""",
+    "torch.utils._sympy.functions": "FloorDiv",
+}
+EXTRA_FUNCTIONS = tuple(f"{home}.{name}" for home, names in _EXTRA.items() for name in names.split())
 """Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs; one a torch lacks is
 skipped."""
 
 REFERENCE_HOMES = (
-    "torch._refs",
-    "torch._refs.fft",
-    "torch._refs.linalg",
-    "torch._refs.nn.functional",
-    "torch._refs.special",
-)
+    "torch._refs", "torch._refs.fft", "torch._refs.linalg", "torch._refs.nn.functional", "torch._refs.special",
+)  # fmt: skip
 """Where torch's operators are written in Python; callable is what these list as public."""
 
 WRAPPER_HOMES = {
@@ -127,31 +97,20 @@ WRAPPER_HOMES = {
 where their class is defined in this process."""
 
 BUILTIN_HOMES = (
-    "torch._C._nn",
-    "torch._C._fft",
-    "torch._C._linalg",
-    "torch._C._special",
-    "torch._C._sparse",
-    "torch._C._nested",
+    "torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._sparse", "torch._C._nested",
     "torch",
-)
+)  # fmt: skip
 """Where compiled functions live that are registered aten ops under another roof (`torch.arange`,
 `torch._C._nn.gelu`)."""
 
-DENIED_FUNCTIONS = words(
-    """
+DENIED_FUNCTIONS = words("""
     from_file load save set_printoptions import_ir_module fork wait compile manual_seed seed set_default_device
-    from_dlpack from_numpy frombuffer set_num_threads set_num_interop_threads vmap jit
-    """
-)
+    from_dlpack from_numpy frombuffer set_num_threads set_num_interop_threads vmap jit""")  # fmt: skip
 
-WITH_TORCH = words(
-    """
+WITH_TORCH = words("""
     aten prim prims higher_order operator _operator math builtins torch numpy quantized _quantized mkldnn
-    mkldnn_prepacked
-    onednn mkl sparse xnnpack prepacked c10d debugprims inductor static_runtime nvprims aoti_torch streams nnapi
-    """
-)
+    mkldnn_prepacked onednn mkl sparse xnnpack prepacked c10d debugprims inductor static_runtime nvprims aoti_torch
+    streams nnapi""")  # fmt: skip
 """Namespaces whose operators `import torch` registers."""
 
 
@@ -179,29 +138,21 @@ OP_HOMES = {
 }
 """Modules of torch that register the ops of a namespace on import. The names are ours, never a dump's."""
 
-DENIED_NAMESPACES = words(
-    """
-    prim profiler debugprims static_runtime _test onnx_symbolic onnx rpc caffe2 _caffe2 image debug_mode_ops
-    """
-)
+DENIED_NAMESPACES = words("""
+    prim profiler debugprims static_runtime _test onnx_symbolic onnx rpc caffe2 _caffe2 image
+    debug_mode_ops""")  # fmt: skip
 
-DENIED_OPS = words(
-    """
+DENIED_OPS = words("""
     aten::from_file aten::save aten::load aten::_print aten::to_here aten::confirmed_by_owner aten::local_value
     aten::owner aten::is_owner aten::owner_name aten::hash aten::data_ptr aten::storage inductor::_reinterpret_tensor
-    inductor::_alloc_from_pool export::access_subclass_inner_tensor
-    """
-)
+    inductor::_alloc_from_pool export::access_subclass_inner_tensor""")  # fmt: skip
 
 DENIED_ARGUMENTS = ("file", "path", "url", "uri")
 """An op with a string argument whose name holds one of these words is denied, whatever library registered it."""
 
-DENIED_HIGHER_ORDER = words(
-    """
+DENIED_HIGHER_ORDER = words("""
     call_torchbind aoti_call_delegate executorch_call_delegate inductor_compiled_code invoke_leaf_function
-    inline_asm_elementwise dynamo_bypassing_wrapper custom_function_call register_hook
-    """
-)
+    inline_asm_elementwise dynamo_bypassing_wrapper custom_function_call register_hook""")  # fmt: skip
 
 TRITON_CALLS = frozenset(
     ["higher_order.triton_kernel_wrapper_mutation", "higher_order.triton_kernel_wrapper_functional"]

@@ -17,7 +17,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import CannotWriteError, EnvironmentLackError, ExistsAlreadyError
@@ -67,9 +67,8 @@ class Syncing:
     def _sync(self, paths: Iterable[Path]) -> None:
         for path in paths:
             try:
-                sync(path)
-            except FileNotFoundError:
-                continue
+                with suppress(FileNotFoundError):
+                    sync(path)
             except OSError as error:
                 self._failed(path, error)
 

@@ -78,26 +78,18 @@ class _Cutting:
                 if self._reaches(expression, unit.scopes, wanted):
                     expressions[name] = ast.unparse(expression)
                     self._follow(expression, unit.scopes, expressions[name])
-            if name not in expressions and self._binding(wanted, (self.scope,)):
-                own = self._binding(wanted, (self.scope,))[0]
-                expressions[name] = f"{wanted}()" if isinstance(own, ast.ClassDef) else wanted
+            if name not in expressions and (own := self._binding(wanted, (self.scope,))):
+                expressions[name] = f"{wanted}()" if isinstance(own[0], ast.ClassDef) else wanted
                 self._follow(ast.Name(wanted, ast.Load()), (self.scope,), wanted)
         if not roots and not expressions:
             return None
         for unit in roots:
             self._take(unit, "")
-        later = [
-            statement for statement in roots if not _makes(statement.node)
-        ]  # what is registered for an operator comes after the operator
-        ordered = sorted(
-            self.taken, key=lambda statement: (statement in later, len(statement.scopes) > 1, statement.node.lineno)
-        )
-        statements = [self._text(statement.node) for statement in ordered]
-        future = [
-            ast.unparse(statement)
-            for statement in self.scope
-            if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-        ]
+        later = [unit for unit in roots if not _makes(unit.node)]  # what is registered for an operator comes after it
+        ordered = sorted(self.taken, key=lambda unit: (unit in later, len(unit.scopes) > 1, unit.node.lineno))
+        statements = [self._text(unit.node) for unit in ordered]
+        whole = [statement for statement in self.scope if isinstance(statement, ast.ImportFrom)]
+        future = [ast.unparse(statement) for statement in whole if statement.module == "__future__"]
         imports = sorted(self.imports, key=lambda statement: (statement.startswith("from "), statement))
         head = "\n".join([*future, *imports])
         program = "\n\n\n".join(statement for statement in (head, *statements) if statement) + "\n"
@@ -138,14 +130,9 @@ class _Cutting:
         """Whether an expression names the function or class, itself or by a variable."""
         names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
         names |= {node.attr for node in ast.walk(expression) if isinstance(node, ast.Attribute)}
-        behind = {
-            node.id
-            for name in names
-            for statement in self._binding(name, scopes)
-            if isinstance(statement, ast.Assign)
-            for node in ast.walk(statement.value)
-            if isinstance(node, ast.Name)
-        }
+        bound = [statement for name in names for statement in self._binding(name, scopes)]
+        values = [statement.value for statement in bound if isinstance(statement, ast.Assign)]
+        behind = {node.id for value in values for node in ast.walk(value) if isinstance(node, ast.Name)}
         return wanted.rpartition(".")[2] in names | behind
 
     def _take(self, unit: _Unit, why: str) -> None:
@@ -174,12 +161,9 @@ class _Cutting:
                     self._take(_Unit(statement, self._scopes_of(statement, scopes)), name)
 
     def _star(self) -> bool:
-        stars = [
-            statement
-            for statement in self.scope
-            if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*"
-        ]
-        self.imports |= dict.fromkeys(ast.unparse(statement) for statement in stars)
+        whole = [statement for statement in self.scope if isinstance(statement, ast.ImportFrom)]
+        stars = [ast.unparse(statement) for statement in whole if statement.names[0].name == "*"]
+        self.imports |= dict.fromkeys(stars)
         return bool(stars)
 
     def _binding(self, name: str, scopes: tuple[tuple[ast.stmt, ...], ...]) -> list[ast.stmt]:
@@ -202,10 +186,8 @@ class _Cutting:
             name = getattr(call.func, "id", "")
             if name and name not in seen:
                 seen.add(name)
-                functions = [
-                    inner for inner in self._binding(name, (self.scope,)) if isinstance(inner, ast.FunctionDef)
-                ]
-                if any(self._trains(inner, seen) for inner in functions):
+                bound = self._binding(name, (self.scope,))
+                if any(self._trains(inner, seen) for inner in bound if isinstance(inner, ast.FunctionDef)):
                     return True
         return False
 
@@ -238,11 +220,7 @@ def _flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements, the inner ones of conditions and blocks in their place; what only defines (`try: import ...`) stays
     whole."""
     for statement in body:
-        parts = [
-            *getattr(statement, "body", []),
-            *getattr(statement, "orelse", []),
-            *getattr(statement, "finalbody", []),
-        ]
+        parts = [part for name in ("body", "orelse", "finalbody") for part in getattr(statement, name, [])]
         parts += [inner for handler in getattr(statement, "handlers", []) for inner in handler.body]
         if isinstance(statement, _SCOPES) or not parts or (_is_choice(statement) and all(map(_defines, parts))):
             yield statement
@@ -261,36 +239,34 @@ def _defines(statement: ast.stmt) -> bool:
 
 def _makes(statement: ast.stmt) -> bool:
     """Whether a registration makes an operator, or a library of operators."""
-    heads = [
-        *getattr(statement, "decorator_list", []),
-        *([assigned] if (assigned := getattr(statement, "value", None)) else []),
-    ]
-    functions = [head.func if isinstance(head, ast.Call) else head for head in heads]
-    words = {getattr(head, "attr", getattr(head, "id", "")) for head in functions}
+    functions = [head.func if isinstance(head, ast.Call) else head for head in _heads(statement)]
+    words = {getattr(function, "attr", getattr(function, "id", "")) for function in functions}
     return not words.isdisjoint(("custom_op", "triton_op", "define", "Library"))
+
+
+def _heads(statement: ast.stmt) -> list[ast.expr]:
+    """The expressions of a statement that may register something: its decorators, or its value."""
+    heads: list[ast.expr] = list(getattr(statement, "decorator_list", []))
+    if isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign)) and statement.value is not None:
+        heads.append(statement.value)
+    return heads
 
 
 def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collection[str]) -> bool:
     """Whether a statement registers something for an operator: by its name as text, by `torch.ops.namespace`, or by a
     variable that another such statement bound (the function under custom_op, a Library)."""
-    heads: list[ast.expr] = list(getattr(statement, "decorator_list", []))
-    if isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign)) and statement.value is not None:
-        heads.append(statement.value)
-    for head in heads:
+    for head in _heads(statement):
         function = head.func if isinstance(head, ast.Call) else head
         given = [*head.args, *(argument.value for argument in head.keywords)] if isinstance(head, ast.Call) else []
         while isinstance(function, ast.Call):  # torch.library.impl(...)(function)
             given, function = [*given, *function.args], function.func
-        word = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        word = getattr(function, "attr", getattr(function, "id", ""))
         by_name = word.startswith("register_")  # with the whole name of an operator; nn.Module has such methods, too
         if word not in _REGISTERS and not by_name:
             continue
         owner = function.value if isinstance(function, ast.Attribute) else None
-        listed = [
-            item
-            for argument in given
-            for item in (argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument])
-        ]
+        lists = [argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument] for argument in given]
+        listed = [item for items in lists for item in items]
         named = [argument for argument in (owner, *listed) if argument is not None]
         if any(isinstance(argument, ast.Name) and argument.id in variables for argument in named) or any(
             _means(argument, spaces, whole=by_name) for argument in listed

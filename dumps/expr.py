@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from . import syntax
+from .allowlist import words
 from .errors import ExpressionError, RefusedError
 from .wording import counted
 
@@ -52,32 +53,12 @@ class Apply(msgspec.Struct, frozen=True):
 Expr = int | float | bool | Name | Apply
 
 CONSTANTS: dict[str, float] = {
-    "oo": math.inf,
-    "int_oo": math.inf,
-    "nan": math.nan,
-    "zoo": math.nan,
-    "pi": math.pi,
-    "E": math.e,
-}
+    "oo": math.inf, "int_oo": math.inf, "nan": math.nan, "zoo": math.nan, "pi": math.pi, "E": math.e,
+}  # fmt: skip
 """Names that are not symbols."""
 
 _MANY = 10_000
-UNARY_OPAQUE = (
-    "sqrt",
-    "cos",
-    "cosh",
-    "sin",
-    "sinh",
-    "tan",
-    "tanh",
-    "asin",
-    "acos",
-    "atan",
-    "exp",
-    "log",
-    "log2",
-    "asinh",
-)
+UNARY_OPAQUE = words("sqrt cos cosh sin sinh tan tanh asin acos atan exp log log2 asinh")
 _BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
 ARITY: dict[str, tuple[int, int]] = {
@@ -97,40 +78,15 @@ ARITY: dict[str, tuple[int, int]] = {
 ..."""
 
 _ALIASES = {
-    "Equality": "Eq",
-    "Unequality": "Ne",
-    "StrictLessThan": "Lt",
-    "LessThan": "Le",
-    "StrictGreaterThan": "Gt",
-    "GreaterThan": "Ge",
-    "ceil": "ceiling",
-    "trunc": "TruncToInt",
-}
+    "Equality": "Eq", "Unequality": "Ne", "StrictLessThan": "Lt", "LessThan": "Le", "StrictGreaterThan": "Gt",
+    "GreaterThan": "Ge", "ceil": "ceiling", "trunc": "TruncToInt",
+}  # fmt: skip
 _OPERATORS: dict[type[ast.AST], str] = {
-    ast.Or: "Or",
-    ast.And: "And",
-    ast.Eq: "Eq",
-    ast.NotEq: "Ne",
-    ast.Lt: "Lt",
-    ast.LtE: "Le",
-    ast.Gt: "Gt",
-    ast.GtE: "Ge",
-    ast.BitOr: "Or",
-    ast.BitXor: "Xor",
-    ast.BitAnd: "And",
-    ast.LShift: "LShift",
-    ast.RShift: "RShift",
-    ast.Add: "Add",
-    ast.Sub: "Add",
-    ast.Mult: "Mul",
-    ast.Div: "Div",
-    ast.FloorDiv: "FloorDiv",
-    ast.Mod: "PythonMod",
-    ast.Pow: "Pow",
-    ast.Not: "Not",
-    ast.Invert: "Not",
-    ast.USub: "Neg",
-}
+    ast.Or: "Or", ast.And: "And", ast.Eq: "Eq", ast.NotEq: "Ne", ast.Lt: "Lt", ast.LtE: "Le", ast.Gt: "Gt",
+    ast.GtE: "Ge", ast.BitOr: "Or", ast.BitXor: "Xor", ast.BitAnd: "And", ast.LShift: "LShift", ast.RShift: "RShift",
+    ast.Add: "Add", ast.Sub: "Add", ast.Mult: "Mul", ast.Div: "Div", ast.FloorDiv: "FloorDiv", ast.Mod: "PythonMod",
+    ast.Pow: "Pow", ast.Not: "Not", ast.Invert: "Not", ast.USub: "Neg",
+}  # fmt: skip
 _FLAT = frozenset({"Add", "Mul", "And", "Or", "Xor"})
 _UNEXPECTED = re.compile(
     r"[^\w\s.,()+*/%<>=!&|^~-]|(?<!\w)\d\w*[a-df-zA-DF-Z_]|(?<!\w)\d+\.\w*_|,(?=\s*\))|(?<!\w)None(?!\w)", re.ASCII
@@ -145,9 +101,8 @@ _DEEP = f"it is nested more than {MAX_DEPTH} deep"
 def parse(text: str) -> Expr:
     """The parsed form. Raises RefusedError for an unknown function, UnreadableError for text that is no expression."""
     if len(text) > MAX_LENGTH:
-        raise ExpressionError(
-            "cannot read an expression", f"it has {counted(len(text), 'character')}, more than {MAX_LENGTH}"
-        )
+        why = f"it has {counted(len(text), 'character')}, more than {MAX_LENGTH}"
+        raise ExpressionError("cannot read an expression", why)
     return _Parser(text).whole()
 
 
@@ -384,15 +339,9 @@ _untyped: Any = operator  # the stubs leave the types of some open
 _OPAQUE: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name in UNARY_OPAQUE}
 
 _FOLDS: dict[str, Callable[[list[Any]], Any]] = {
-    "Add": sum,
-    "Mul": _product,
-    "Min": min,
-    "Max": max,
-    "And": all,
-    "Or": any,
-    "Xor": _odd,
+    "Add": sum, "Mul": _product, "Min": min, "Max": max, "And": all, "Or": any, "Xor": _odd,
     "IsNonOverlappingAndDenseIndicator": _dense,
-}
+}  # fmt: skip
 """Functions of any number of arguments."""
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

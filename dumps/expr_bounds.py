@@ -123,9 +123,8 @@ def _power(name: str, base: Size, exponent: Size, known: Size) -> Size:
     if exponent.open:  # it stays as it is
         return known._replace(bits=_SYMBOL_BITS, degree=1)
     if not exponent.whole and base.bits > MAX_INEXACT_BITS and not base.open:
-        raise _refused(
-            name, f"its exponent is not a whole number, and its base may have more than {MAX_INEXACT_BITS} bits"
-        )
+        why = f"its exponent is not a whole number, and its base may have more than {MAX_INEXACT_BITS} bits"
+        raise _refused(name, why)
     times = _exponent(name, exponent)
     terms = 1
     if base.terms > 1:

@@ -42,9 +42,8 @@ def encode(record: object) -> bytes:
     try:
         return msgspec.json.encode(record) + b"\n"
     except UnicodeEncodeError as error:
-        raise NoGraphError(
-            "cannot save a record", f"a text in it is not valid UTF-8 ({error.object[:60]!r})"
-        ) from error
+        why = f"a text in it is not valid UTF-8 ({error.object[:60]!r})"
+        raise NoGraphError("cannot save a record", why) from error
 
 
 def stored_names(record: GraphRecord | None, inputs: InputsRecord | None = None) -> Iterator[str]:

@@ -19,6 +19,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,12 +81,10 @@ class HeldFile:
         except OSError:
             self.remove()
             raise
-        try:
+        with suppress(OSError):  # no hard links here: should the process die, only the first graph has its inputs
             for path in others:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 os.link(first, path)
-        except OSError:  # no hard links here: should the process die, only the first graph has its inputs
-            return
 
     def reserve(self, size_bytes: int) -> None:
         """Makes the file at least that large, and replaces `buffer`. Raises OSError when the disk is full."""
@@ -121,10 +120,8 @@ def read(path: Path, *, live: bool = False) -> Held:
     try:
         with opened(path) as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise UnreadableError(what, error.strerror or str(error)) from error
-    except ValueError as error:
-        raise UnreadableError(what, str(error)) from error
+    except (OSError, ValueError) as error:
+        raise UnreadableError(what, getattr(error, "strerror", None) or str(error)) from error
     head = _head(mapped, what)
     execution, start, size = head
     record = decode_record(mapped[start : start + size], HeldRecord, str(path))
@@ -152,9 +149,8 @@ def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
     if magic != _MAGIC:
         raise DamagedError(what, "the file is damaged")
     if not whole:
-        raise DamagedError(
-            what, f"they are incomplete: the process died while it copied the inputs of execution {execution}"
-        )
+        why = f"they are incomplete: the process died while it copied the inputs of execution {execution}"
+        raise DamagedError(what, why)
     return execution, start, size
 
 
@@ -236,13 +232,12 @@ def of_graph(held_path: Path, graph_path: Path, liveness: str, tensors: TensorSt
     Those of a process that ended are kept; those of one that may live, or in a run that cannot be written, are only
     read.
     """
+    ended = liveness in ("dead", "ended")
     try:
-        if liveness in ("dead", "ended"):
-            try:
+        with suppress(EnvironmentLackError):
+            if ended:
                 return keep(held_path, graph_path, tensors), ""
-            except EnvironmentLackError:
-                return settled(read(held_path), tensors.lend), ""
-        return settled(read(held_path, live=True), tensors.lend), ""
+        return settled(read(held_path, live=not ended), tensors.lend), ""
     except UnreadableError as error:
         return None, f"{error} {_INSTEAD}"
 
@@ -250,8 +245,6 @@ def of_graph(held_path: Path, graph_path: Path, liveness: str, tensors: TensorSt
 def _remove(path: Path) -> None:
     """Deletes a held file, and its folders with the last one."""
     path.unlink(missing_ok=True)
-    for folder in path.parents[:2]:
-        try:
+    with suppress(OSError):  # others lie in it still
+        for folder in path.parents[:2]:
             folder.rmdir()
-        except OSError:
-            return  # others lie in it still

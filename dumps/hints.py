@@ -43,20 +43,15 @@ _SAME_INTEGERS = """
 _KEEPS_VALUES = frozenset(_SAME_INTEGERS.split())
 """Ops whose result holds the same integers as their input."""
 
-_ROWS_OF_FIRST = {"embedding": (0, 1), "embedding_bag": (0, 1), "_embedding_bag": (0, 1)}
+_ROWS_OF_FIRST = ("embedding", "embedding_bag", "_embedding_bag")
 _BY_DIM = {
-    "gather": (1, 2),
-    "index_select": (1, 2),
-    "scatter": (1, 2),
-    "scatter_add": (1, 2),
-    "scatter_reduce": (1, 2),
-    "index_add": (1, 2),
-    "index_copy": (1, 2),
-    "index_fill": (1, 2),
+    **dict.fromkeys(("gather", "index_select", "index_add", "index_copy", "index_fill"), (1, 2)),
+    **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce"), (1, 2)),
     "take_along_dim": (2, 1),
 }
+"""Where the dimension and the index stand among the arguments."""
 _LISTS = frozenset({"index", "index_put", "_unsafe_index", "_unsafe_index_put", "index_put_"})
-_CLASSES = {"nll_loss": 1, "nll_loss_forward": 1, "nll_loss2d_forward": 1, "cross_entropy": 1}
+_CLASSES = ("nll_loss", "nll_loss_forward", "nll_loss2d_forward", "cross_entropy")
 
 
 def numbers(record: GraphRecord, seen: InputsRecord | None = None) -> dict[str, int | float | bool]:
@@ -112,8 +107,7 @@ def scalar(value: SymValue, known: Numbers) -> int | float | bool:
         number = evaluate(value.expr, known)
     except GraphdbgError:
         number = value.hint if value.hint is not None else UNKNOWN_SIZE
-    kinds: dict[str, type[int] | type[float] | type[bool]] = {"int": int, "float": float, "bool": bool}
-    return kinds[value.kind](number)
+    return {"int": int, "float": float, "bool": bool}[value.kind](number)
 
 
 def concrete(value: TensorValue, known: Numbers, where: str) -> TensorValue:
@@ -177,10 +171,11 @@ class _Search:
             if node.target.startswith("torch.nn.functional."):
                 table, index = index, table
             self._limit(index, self._size(table, 0))
-        elif name in _BY_DIM and len(args) > 2:
-            dim, index = (args[place] for place in _BY_DIM[name])
+        elif name in _BY_DIM and args:
+            places = zip(_BY_DIM[name], ("dim", "index"), strict=True)
+            dim, index = (args[place] if place < len(args) else node.kwargs.get(word) for place, word in places)
             if isinstance(dim, int):
-                self._limit(index, self._size(args[0], dim))
+                self._limit(node.kwargs.get("indices", index), self._size(args[0], dim))
         elif name in _LISTS and len(args) > 1 and isinstance(args[1], list):
             for place, index in enumerate(cast("list[Arg]", args[1])):
                 if index is not None:
@@ -213,9 +208,9 @@ class _Search:
 def _op(node: NodeRecord) -> str:
     """The bare name of what a node calls: "gather" for aten.gather.default, torch.gather and a method gather."""
     parts = node.target.split(".")
-    if node.op == "call_function" and len(parts) == 3 and parts[0] not in ("torch", "operator"):
-        return parts[1].rstrip("_") if parts[1] not in _LISTS else parts[1]
-    return parts[-1]
+    of_a_library = node.op == "call_function" and len(parts) == 3 and parts[0] not in ("torch", "operator")
+    name = parts[1] if of_a_library else parts[-1]
+    return name if name in _LISTS else name.rstrip("_")
 
 
 def _name(arg: Arg) -> str:

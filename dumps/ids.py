@@ -20,6 +20,7 @@ import msgspec
 
 from .errors import BadValueError, NameRefusedError, NoSuchGraphError
 from .schema import STAGES
+from .wording import listed
 
 _COMPILE = re.compile(r"case|(?:x\d+_0|ca\d+(?:_\d+){1,2}|\d+_\d+)(?:_a\d+)?", re.ASCII)
 _TORCH_COMPILE = re.compile(
@@ -28,6 +29,7 @@ _TORCH_COMPILE = re.compile(
 _STAGE = re.compile(rf"(?:{'|'.join(STAGES)})(?:\.[1-9]\d*)?", re.ASCII)
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 _MAX_NAME = 200
+_MOST_NAMED = 12
 
 
 def compile_name(compile_id: str) -> str:
@@ -45,9 +47,8 @@ def compile_name(compile_id: str) -> str:
 def check_id(local: str) -> str:
     """Returns a local graph id that is well formed, hence safe as a path; raises RefusedError for any other text."""
     if not is_id(local):
-        raise NameRefusedError(
-            f"{local!r} is not a graph id", "ids look like 0_0/forward, 0_0_a1/joint or x0_0/inference.1"
-        )
+        why = "ids look like 0_0/forward, 0_0_a1/joint or x0_0/inference.1"
+        raise NameRefusedError(f"{local!r} is not a graph id", why)
     return local
 
 
@@ -71,9 +72,8 @@ def check_file_name(name: str, what: str = "file name") -> str:
     """Returns a name of one path component made of letters, digits and `_`, after the first also `. + -`; raises
     RefusedError for anything else."""
     if len(name) > _MAX_NAME or not _PLAIN.fullmatch(name):
-        raise NameRefusedError(
-            f"{name!r} is not a {what}", "only letters, digits and _ . + - are allowed, no sign first"
-        )
+        why = "only letters, digits and _ . + - are allowed, no sign first"
+        raise NameRefusedError(f"{name!r} is not a {what}", why)
     return name
 
 
@@ -121,20 +121,14 @@ def find(text: str, addresses: Sequence[Address], where: str = "this run") -> in
     if len(positions) == 1:
         return positions[0]
     if positions:
-        raise NoSuchGraphError(
-            f"{text!r} is ambiguous in {where}", f"it could be {_some(names, positions)}", "give more of the id"
-        )
+        why = f"it could be {listed([names[i] for i in positions], _MOST_NAMED)}"
+        raise NoSuchGraphError(f"{text!r} is ambiguous in {where}", why, "give more of the id")
     if not addresses:
         raise NoSuchGraphError(f"{where} holds no graph {text!r}", "it holds no graphs at all")
-    why = f"it holds {_some(names, inside or range(len(names)))}"
+    why = f"it holds {listed([names[i] for i in inside] or names, _MOST_NAMED)}"
     if colon and not inside:
         why = f"no process there is called {process!r}; {why}"
     attempts = re.compile(re.escape(local).replace("/", r"_a\d+/"), re.ASCII)
     later = [i for i in inside if "/" in local and attempts.match(addresses[i].local)]
     fix = f"did you mean {names[later[-1]]}" if later else "list them with graphdbg ls"
     raise NoSuchGraphError(f"{where} holds no graph {text!r}", why, fix)
-
-
-def _some(names: Sequence[str], positions: Sequence[int], limit: int = 12) -> str:
-    text = ", ".join(names[i] for i in positions[:limit])
-    return f"{text} and {len(positions) - limit} more" if len(positions) > limit else text

@@ -12,6 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,45 +52,26 @@ class Process(msgspec.Struct):
     left_out: dict[str, int] = {}
 
 
-class ListedGraph(msgspec.Struct):
+class ListedGraph(journal.GraphState, kw_only=True):
     """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder
-    does; `since` is when it came to its status; `lost`: in flight when its process ended; `died`: which was no end of
-    its own; `at` and `stack`: where its compile was last seen; `word`: the program's own for the stage
-    (graphdbg.observe)."""
+    does; `lost`: in flight when its process ended; `died`: which was no end of its own."""
 
     id: str
     local: str
     process: str
     rank: int | None
     stage: str
-    nodes: int | None
-    status: str
-    error: str | None
-    seconds: float | None
     saved: bool
     path: Path
-    since: float = 0.0
     lost: bool = False
     died: bool = False
-    at: str = ""
-    stack: list[str] = []
-    word: str = ""
 
     def fixed(self) -> dict[str, Any]:
         """The row as `ls --json` prints it; with where its compile was last seen, if it is long, and the program's
         word."""
-        return {
-            "id": self.id,
-            "process": self.process,
-            "rank": self.rank,
-            "stage": self.stage,
-            "nodes": self.nodes,
-            "status": self.status,
-            "error": self.error,
-            "seconds": self.seconds,
-            **({"at": self.at, "stack": self.stack} if self.at else {}),
-            **({"word": self.word} if self.word else {}),
-        }
+        names = ["id", "process", "rank", "stage", "nodes", "status", "error", "seconds"]
+        names += ["at", "stack"] * bool(self.at) + ["word"] * bool(self.word)
+        return {name: getattr(self, name) for name in names}
 
 
 def is_run(path: Path) -> bool:
@@ -115,11 +97,8 @@ def processes(run: Path) -> list[Process]:
 def process_folders(run: Path) -> list[str]:
     """The names of a run's folders that belong to processes."""
     files = (PROCESS_FILE, JOURNAL_FILE, GRAPHS_FOLDER)
-    return [
-        entry
-        for entry in _folders(run)
-        if entry != TENSORS_FOLDER and any((run / entry / name).exists() for name in files)
-    ]
+    names = [name for name in _folders(run) if name != TENSORS_FOLDER]
+    return [name for name in names if any((run / name / file).exists() for file in files)]
 
 
 def in_order(processes: Iterable[Process]) -> list[Process]:
@@ -150,9 +129,8 @@ class Folders:
 
 def _folders(path: Path) -> list[str]:
     try:
-        with os.scandir(path) as entries:
+        with suppress(FileNotFoundError), os.scandir(path) as entries:
             return sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False))
-    except FileNotFoundError:
         return []
     except OSError as error:
         raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
@@ -184,20 +162,9 @@ def process_at(path: Path, contents: journal.JournalContents, folders: Folders |
     left = exit_record(path, damage)
     end = contents.ending()
     alive = "dead" if left is not None and not end.ended else liveness(record, ended=end.ended)
-    return Process(
-        path.name,
-        path,
-        record.rank,
-        record,
-        alive,
-        states,
-        saved,
-        damage,
-        end.last,
-        left,
-        end.uncaught,
-        dict(end.left_out),
-    )
+    process = Process(path.name, path, record.rank, record, alive, states, saved, damage, end.last, left, end.uncaught)
+    process.left_out = dict(end.left_out)
+    return process
 
 
 def left_out(processes: Iterable[Process]) -> Counter[str]:
@@ -235,33 +202,24 @@ def _row(process: Process, local: str, name: str) -> ListedGraph:
     nodes = state.nodes
     if nodes is None and local in process.saved:  # a journal that lost its line
         try:
-            many = stored(path / TABLE) is not None
-            nodes = (
-                len(read_table(path / TABLE)) if many else len(read_record(path / GRAPH_FILE, GraphRecord).graph.nodes)
-            )
+            table = read_table(path / TABLE) if stored(path / TABLE) is not None else None
+            nodes = len(read_record(path / GRAPH_FILE, GraphRecord).graph.nodes if table is None else table)
         except GraphdbgError as error:
             process.damage.append(str(error))
-    lost = state.status in journal.IN_FLIGHT and process.liveness in ("dead", "ended")
-    error = state.error
-    if lost:
-        how = "died" if process.liveness == "dead" else "ended"  # with a thread of it at work
-        error = f"process {process.record.pid} {how} while this graph was {state.status}"
-    return ListedGraph(
-        name,
-        local,
-        process.name,
-        process.rank,
-        ids.stage_of(local),
-        nodes,
-        state.status,
-        error,
-        state.seconds,
-        local in process.saved,
-        path,
-        state.since,
-        lost,
-        process.liveness == "dead",
-        state.at,
-        state.stack,
-        state.word,
+    row = ListedGraph(
+        **msgspec.structs.asdict(state),
+        id=name,
+        local=local,
+        process=process.name,
+        rank=process.rank,
+        stage=ids.stage_of(local),
+        saved=local in process.saved,
+        path=path,
+        lost=state.status in journal.IN_FLIGHT and process.liveness in ("dead", "ended"),
+        died=process.liveness == "dead",
     )
+    row.nodes = nodes
+    if row.lost:
+        how = "died" if row.died else "ended"  # with a thread of it at work
+        row.error = f"process {process.record.pid} {how} while this graph was {state.status}"
+    return row

@@ -93,9 +93,9 @@ def value(held: T) -> T:
 
 def record(saved: GraphRecord) -> GraphRecord:
     """A graph's record with inert text in every field, for a program that a compiler will read."""
-    fields = {field: getattr(saved, field) for field in saved.__struct_fields__ if field not in _PROGRAMS}
-    inert_fields = {field: value(held) for field, held in fields.items() if field != "strings"}
-    return msgspec.structs.replace(saved, **inert_fields, strings=[lines(string) for string in saved.strings])
+    kept = (*_PROGRAMS, "strings")
+    fields = {field: value(getattr(saved, field)) for field in saved.__struct_fields__ if field not in kept}
+    return msgspec.structs.replace(saved, **fields, strings=[lines(string) for string in saved.strings])
 
 
 class Texts(dict[str, str]):

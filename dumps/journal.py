@@ -25,25 +25,11 @@ from .errors import CannotWriteError, UnreadableError
 from .lines import LineWriter
 from .reading import refuse_many
 
-KINDS = (
-    "captured",
-    "compiling",
-    "compiled",
-    "failed",
-    "running",
-    "ran",
-    "skipped",
-    "left_out",
-    "note",
-    "why",
-    "begin",
-    "end",
-)
+STATES = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped")
+KINDS = (*STATES, "left_out", "note", "why", "begin", "end")
 """The kinds of events. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state;
 `left_out` says that a graph is not there, or no longer, to stay within a limit; the others are states of a graph. A
 reader passes over kinds that it does not know."""
-
-STATES = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped")
 DECOMPOSITION, LOWERING, BACKEND = "decomposition ", "lowering ", "backend"
 """How the name of a decomposition, a lowering or a backend of the user's begins, in a note of what has no saved
 form."""
@@ -113,9 +99,8 @@ class Event(msgspec.Struct):
 
 def line(event: Event) -> bytes:
     """The journal line of an event that was read, to copy a journal."""
-    return (
-        msgspec.json.encode(_clean({"t": event.time, "kind": event.kind, "graph": event.graph, **event.fields})) + b"\n"
-    )
+    fields = {"t": event.time, "kind": event.kind, "graph": event.graph, **event.fields}
+    return msgspec.json.encode(_clean(fields)) + b"\n"
 
 
 class GraphState(msgspec.Struct):

@@ -16,13 +16,8 @@ from . import syntax
 
 WHOLE = "output_code.py"
 _SUFFIX = {
-    "triton": ".py",
-    "cpp": ".cpp",
-    "cpp_pybinding": ".cpp",
-    "metal": ".metal",
-    "pallas": ".py",
-    "cutedsl": ".py",
-}
+    "triton": ".py", "cpp": ".cpp", "cpp_pybinding": ".cpp", "metal": ".metal", "pallas": ".py", "cutedsl": ".py",
+}  # fmt: skip
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 

@@ -8,104 +8,69 @@ torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import click
 
 _WIDTH = 78
 """Columns of the end of a help text, which is indented by two: it fits into 80."""
 
-EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
-    "dump": (
-        ("graphdbg dump -o myrun train.py", "record a training script into the folder myrun"),
-        ("graphdbg dump -o first --inputs first -- python train.py --steps 3", "also keep the tensors it begins with"),
-    ),
-    "import": (
-        ("graphdbg import small/case/graph.py --trust -o edited", "a graph.py that you edited, as a case"),
-        ("graphdbg import trace -o theirs", "a run of the files of TORCH_TRACE=trace"),
-    ),
-    "demo": (
-        ("graphdbg demo -o demo", "wrong numbers: find, shrink and report them"),
-        ("graphdbg demo --plant compile_error", "the same with a kernel that does not compile"),
-    ),
-    "doctor": (
-        ("graphdbg doctor", "a row for each thing that works or is missing"),
-        ("graphdbg doctor --clean --dry-run", "what the cache folder holds"),
-    ),
-    "ls": (
-        ("graphdbg ls myrun", "the compiles of a run, and what failed"),
-        ("graphdbg ls myrun --why", "graph breaks, failed guards and dynamic sizes"),
-        ("graphdbg ls", "the runs in this folder"),
-    ),
-    "show": (
-        ("graphdbg show myrun/0_0/forward", "the nodes of a graph"),
-        ("graphdbg show myrun/0_0/forward --node relu --hops 2", "one node and what lies around it"),
-        ("graphdbg show myrun/0_0/forward --find relu --save part", "some of its nodes as a case"),
-    ),
-    "draw": (
-        ("graphdbg draw myrun/0_0/forward -o graph.svg", "the whole graph"),
-        ("graphdbg draw myrun/0_0/forward --around relu --hops 2 -o relu.png", "one node and its neighbours"),
-    ),
-    "diff": (
-        ("graphdbg diff myrun first", "two runs, graph by graph"),
-        ("graphdbg diff myrun/0_0/joint myrun/0_0/forward", "two stages of one compile"),
-    ),
-    "tui": (
-        ("graphdbg tui myrun", "a run"),
-        ("graphdbg tui small", "a minification, also while it runs"),
-    ),
-    "triage": (
-        ("graphdbg triage myrun", "which graph of a run fails, and in which layer"),
-        ("graphdbg triage myrun/0_0/forward --rungs eager,inductor", "one graph under these two rungs"),
-        ("graphdbg triage -- python train.py", "each compiled call of a program, beside eager"),
-    ),
-    "replay": (
-        ("graphdbg replay myrun/0_0/forward", "run a graph again under Inductor"),
-        ("graphdbg replay myrun/0_0/forward --rung inductor_nofuse", "the same with no fusion"),
-    ),
-    "check": (
-        ("graphdbg check myrun/0_0/forward", "one graph"),
-        ("graphdbg check myrun", "every graph of a run"),
-    ),
-    "minify": (
-        ("graphdbg minify -o small myrun/0_0/forward", "shrink one graph into the folder small"),
-        ("graphdbg minify --resume -o small", "go on after Ctrl-C or a kill"),
-    ),
-    "steer": (
-        ("graphdbg steer small", "what a minification is doing"),
-        ("graphdbg steer small pause", "let it wait; resume goes on"),
-    ),
-    "report": (
-        ("graphdbg report -o report myrun/0_0/forward", "a graph as it was recorded"),
-        ("graphdbg report small", "the result of minify"),
-    ),
-    "verify": (
-        ("graphdbg verify small", "does small/repro.py still fail?"),
-        ("graphdbg verify small --python python3", "does it fail with the torch of that Python?"),
-    ),
-    "same": (
-        ("graphdbg same small report", "two folders of minify or report"),
-        ("graphdbg same small myrun/0_0/forward", "a repro and a graph of a run"),
-    ),
-    "pack": (
-        ("graphdbg pack myrun --preview", "what would be sent; writes nothing"),
-        ("graphdbg pack myrun -o page.html", "one page for a browser"),
-    ),
-    "bisect": (
-        ("graphdbg bisect myrun/0_0/forward", "the node, pass, lowering or setting at fault"),
-        ("graphdbg bisect small --by pass", "search the parts of the compiler only"),
-    ),
-    "compile": (
-        ("graphdbg compile myrun/0_0/forward", "every stage, then the kernels"),
-        ("graphdbg compile myrun/0_0/joint --diff joint", "what the joint passes rewrote"),
-        ("graphdbg compile myrun/0_0/forward --skip remove_noop_ops", "without a pass; does the code differ?"),
-        ("graphdbg compile myrun/0_0/forward --emit source -o stages", "graphs and code as files"),
-        ("graphdbg compile myrun/0_0/forward --emit ptx --target cuda:90", "Triton kernels for a GPU that is not here"),
-    ),
-    "kernel": (
-        ("graphdbg kernel myrun/0_0/forward", "the Triton kernels of a graph, with their launches"),
-        ("graphdbg kernel myrun/0_0/forward --check", "each access of each kernel, on the CPU"),
-    ),
-}  # fmt: skip
+_EXAMPLES = """
+graphdbg dump -o myrun train.py  # record a training script into the folder myrun
+graphdbg dump -o first --inputs first -- python train.py --steps 3  # also keep the tensors it begins with
+graphdbg import small/case/graph.py --trust -o edited  # a graph.py that you edited, as a case
+graphdbg import trace -o theirs  # a run of the files of TORCH_TRACE=trace
+graphdbg demo -o demo  # wrong numbers: find, shrink and report them
+graphdbg demo --plant compile_error  # the same with a kernel that does not compile
+graphdbg doctor  # a row for each thing that works or is missing
+graphdbg doctor --clean --dry-run  # what the cache folder holds
+graphdbg ls myrun  # the compiles of a run, and what failed
+graphdbg ls myrun --why  # graph breaks, failed guards and dynamic sizes
+graphdbg ls  # the runs in this folder
+graphdbg show myrun/0_0/forward  # the nodes of a graph
+graphdbg show myrun/0_0/forward --node relu --hops 2  # one node and what lies around it
+graphdbg show myrun/0_0/forward --find relu --save part  # some of its nodes as a case
+graphdbg draw myrun/0_0/forward -o graph.svg  # the whole graph
+graphdbg draw myrun/0_0/forward --around relu --hops 2 -o relu.png  # one node and its neighbours
+graphdbg diff myrun first  # two runs, graph by graph
+graphdbg diff myrun/0_0/joint myrun/0_0/forward  # two stages of one compile
+graphdbg tui myrun  # a run
+graphdbg tui small  # a minification, also while it runs
+graphdbg triage myrun  # which graph of a run fails, and in which layer
+graphdbg triage myrun/0_0/forward --rungs eager,inductor  # one graph under these two rungs
+graphdbg triage -- python train.py  # each compiled call of a program, beside eager
+graphdbg replay myrun/0_0/forward  # run a graph again under Inductor
+graphdbg replay myrun/0_0/forward --rung inductor_nofuse  # the same with no fusion
+graphdbg check myrun/0_0/forward  # one graph
+graphdbg check myrun  # every graph of a run
+graphdbg minify -o small myrun/0_0/forward  # shrink one graph into the folder small
+graphdbg minify --resume -o small  # go on after Ctrl-C or a kill
+graphdbg steer small  # what a minification is doing
+graphdbg steer small pause  # let it wait; resume goes on
+graphdbg report -o report myrun/0_0/forward  # a graph as it was recorded
+graphdbg report small  # the result of minify
+graphdbg verify small  # does small/repro.py still fail?
+graphdbg verify small --python python3  # does it fail with the torch of that Python?
+graphdbg same small report  # two folders of minify or report
+graphdbg same small myrun/0_0/forward  # a repro and a graph of a run
+graphdbg pack myrun --preview  # what would be sent; writes nothing
+graphdbg pack myrun -o page.html  # one page for a browser
+graphdbg bisect myrun/0_0/forward  # the node, pass, lowering or setting at fault
+graphdbg bisect small --by pass  # search the parts of the compiler only
+graphdbg compile myrun/0_0/forward  # every stage, then the kernels
+graphdbg compile myrun/0_0/joint --diff joint  # what the joint passes rewrote
+graphdbg compile myrun/0_0/forward --skip remove_noop_ops  # without a pass; does the code differ?
+graphdbg compile myrun/0_0/forward --emit source -o stages  # graphs and code as files
+graphdbg compile myrun/0_0/forward --emit ptx --target cuda:90  # Triton kernels for a GPU that is not here
+graphdbg kernel myrun/0_0/forward  # the Triton kernels of a graph, with their launches
+graphdbg kernel myrun/0_0/forward --check  # each access of each kernel, on the CPU
+"""
+EXAMPLES = {
+    name: tuple((line, about) for line, _, about in rows)
+    for name, rows in groupby(
+        (line.partition("  # ") for line in _EXAMPLES.strip().splitlines()), key=lambda row: row[0].split()[1]
+    )
+}
 """Command -> command lines with a few words of what each does. In this order, each after `dump`, they make one story:
 a test runs them."""
 
@@ -120,16 +85,11 @@ _REPRO = {
     "4": "it cannot be judged",
 }
 EXITS: dict[str, dict[str, str]] = {
-    "dump": {
-        "N": "what CMD exits with; 0 to 255",
-        "128+N": "signal N ended CMD",
-    },
+    "dump": {"N": "what CMD exits with; 0 to 255", "128+N": "signal N ended CMD"},
     "import": {"0": "the case or run is written"},
     "demo": {"0": "the planted bug was found and reduced", "1": "a step failed"},
-    "doctor": {
-        "0": "everything that graphdbg needs is here",
-        "3": "something that it needs is missing, or could not be removed",
-    },
+    "doctor": {"0": "everything that graphdbg needs is here",
+               "3": "something that it needs is missing, or could not be removed"},
     "ls": {"0": "listed, whatever the run's graphs came to"},
     "show": {"0": "shown"},
     "draw": {"0": "drawn"},
@@ -178,9 +138,8 @@ REPRO = {
 def _own(name: str) -> dict[str, str]:
     missing = [table for table, rows in (("EXITS", EXITS), ("EXAMPLES", EXAMPLES)) if name not in rows]
     if missing:
-        raise KeyError(
-            f"{' and '.join(missing)} of dumps/manual.py: no row for the command {name}, of which help tells"
-        )
+        what = f"{' and '.join(missing)} of dumps/manual.py: no row for the command {name}, of which help tells"
+        raise KeyError(what)
     return EXITS[name]
 
 

@@ -95,17 +95,13 @@ def line_of(node: NodeRecord, record: GraphRecord) -> str:
 
 def _result(kind: str, of: str, own: str) -> str:
     of = "" if of.startswith(("output[", "args[")) else of
-    match kind:
-        case "gradient":
-            return f"grad of {of or own}"
-        case "saved":
-            return f"saved for backward: {own}"
-        case "mutation":
-            return f"{of or own}, written in place"
-        case "alias base":
-            return f"base of {of or own}"
-        case _:
-            return of or own
+    said = {
+        "gradient": f"grad of {of or own}",
+        "saved": f"saved for backward: {own}",
+        "mutation": f"{of or own}, written in place",
+        "alias base": f"base of {of or own}",
+    }
+    return said.get(kind, of or own)
 
 
 def _inputs(record: GraphRecord, known: Mapping[str, str]) -> dict[str, str]:

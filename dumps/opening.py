@@ -36,12 +36,9 @@ _MOST_ABOVE = 8
 _RUN = "run.json"
 _GRAPH = ("graph.json", "graph.json.gz")
 _KINDS = {
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket",
     stat.S_IFDIR: "a folder",
-}
+}  # fmt: skip
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 
 
@@ -59,11 +56,8 @@ def opened(path: Path, *, named: bool = False, freely: int = FREELY_BYTES) -> Bi
         _regular(status, path)
         if status.st_size > freely and (there := _on_disk(descriptor, status)) * MOST_TIMES < status.st_size:
             sizes = f"{size_text(status.st_size)} long, {size_text(there)} on disk"
-            raise OSError(
-                errno.EFBIG,
-                f"it is a sparse file ({sizes}); if you trust it, copy it with `cp --sparse=never`",
-                str(path),
-            )
+            why = f"it is a sparse file ({sizes}); if you trust it, copy it with `cp --sparse=never`"
+            raise OSError(errno.EFBIG, why, str(path))
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -75,9 +69,8 @@ def read(path: Path, *, named: bool = False) -> bytes:
     with opened(path, named=named) as file:
         size = os.fstat(file.fileno()).st_size
         if size > FREELY_BYTES and size > (most := most_in_memory()):
-            raise OSError(
-                errno.EFBIG, f"it has {size_text(size)}, and graphdbg reads at most {size_text(most)} here", str(path)
-            )
+            why = f"it has {size_text(size)}, and graphdbg reads at most {size_text(most)} here"
+            raise OSError(errno.EFBIG, why, str(path))
         return file.read()
 
 
@@ -94,9 +87,8 @@ def refuse_links(folder: Path) -> None:
         plain = (stat.S_IFREG, stat.S_IFDIR)
         odd = [entry.name for entry in entries if stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode) not in plain]
     if odd:
-        raise ExistsAlreadyError(
-            f"cannot write into {folder}", f"{min(odd)!r} in it is a link or not a regular file", "remove it"
-        )
+        why = f"{min(odd)!r} in it is a link or not a regular file"
+        raise ExistsAlreadyError(f"cannot write into {folder}", why, "remove it")
 
 
 def most_out(packed_bytes: int) -> int:
@@ -150,11 +142,8 @@ def _here(path: Path) -> None:
     if path.is_symlink():
         place = os.path.realpath(path)
     if place != root and not place.startswith(root.rstrip(os.sep) + os.sep):
-        raise OSError(
-            errno.EPERM,
-            f"a link points outside {root}, to {place}; replace it with a copy of what it points to",
-            str(path),
-        )
+        why = f"a link points outside {root}, to {place}; replace it with a copy of what it points to"
+        raise OSError(errno.EPERM, why, str(path))
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,18 +33,12 @@ _CALL = re.compile(r"self\.get_(?:parameter|buffer)\('([^']*)'\)")
 _WRAPPED = re.compile(r"__\w+\(([^()]*)\)")
 
 _KINDS = {
-    "PlainAOTOutput": "user",
-    "GradAOTOutput": "gradient",
-    "InputMutationAOTOutput": "mutation",
-    "MetadataMutationAOTOutput": "mutation",
-    "IntermediateBaseAOTOutput": "alias base",
-    "SavedForBackwardsAOTOutput": "saved",
-    "SavedForBackwardsNoVcCheckAOTOutput": "saved",
-    "ForwardTokenAOTOutput": "token",
-    "BackwardTokenAOTOutput": "token",
-    "PhiloxUpdatedForwardOffsetAOTOutput": "random state",
-    "PhiloxUpdatedBackwardOffsetAOTOutput": "random state",
-}
+    "PlainAOTOutput": "user", "GradAOTOutput": "gradient", "InputMutationAOTOutput": "mutation",
+    "MetadataMutationAOTOutput": "mutation", "IntermediateBaseAOTOutput": "alias base",
+    "SavedForBackwardsAOTOutput": "saved", "SavedForBackwardsNoVcCheckAOTOutput": "saved",
+    "ForwardTokenAOTOutput": "token", "BackwardTokenAOTOutput": "token",
+    "PhiloxUpdatedForwardOffsetAOTOutput": "random state", "PhiloxUpdatedBackwardOffsetAOTOutput": "random state",
+}  # fmt: skip
 
 _WORDS: dict[str, str] = {
     "PlainAOTInput": "args[{idx}]",
@@ -195,9 +189,10 @@ def _of(tree: ast.Call, sources: Mapping[str, str]) -> str:
     if (known := sources.get(ast.unparse(tree))) is not None:
         return known
     words = _WORDS.get(tree.func.id if isinstance(tree.func, ast.Name) else "", "")
-    said: Callable[[ast.expr], str] = lambda value: (  # noqa: E731 - one line of a dict
-        _of(value, sources) if isinstance(value, ast.Call) else str(getattr(value, "value", ""))
-    )
+
+    def said(value: ast.expr) -> str:
+        return _of(value, sources) if isinstance(value, ast.Call) else str(getattr(value, "value", ""))
+
     try:
         return words.format(**{str(word.arg): said(word.value) for word in tree.keywords})
     except (KeyError, IndexError):

@@ -19,18 +19,9 @@ import msgspec
 FORMAT = 1
 
 STAGES = (
-    "dynamo",
-    "pre_grad",
-    "joint",
-    "joint_passed",
-    "forward",
-    "backward",
-    "inference",
-    "compiled_autograd",
-    "post_grad_forward",
-    "post_grad_backward",
-    "post_grad_inference",
-)
+    "dynamo", "pre_grad", "joint", "joint_passed", "forward", "backward", "inference", "compiled_autograd",
+    "post_grad_forward", "post_grad_backward", "post_grad_inference",
+)  # fmt: skip
 
 Dim = int | str
 """A size, stride or offset: an int, or the text of an expression over the graph's symbols ("2*s0 + 1")."""

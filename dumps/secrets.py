@@ -23,14 +23,11 @@ from urllib.parse import quote
 
 ALLOWED = (
     "CUBLAS_WORKSPACE_CONFIG", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "KMP_AFFINITY", "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING",
-    "PYTORCH_ENABLE_MPS_FALLBACK", "RANK", "TORCHDYNAMO_DISABLE", "TORCHDYNAMO_VERBOSE",
-    "TORCHINDUCTOR_COMPILE_THREADS",
-    "TORCHINDUCTOR_COORDINATE_DESCENT_TUNING", "TORCHINDUCTOR_CPP_WRAPPER", "TORCHINDUCTOR_FORCE_DISABLE_CACHES",
-    "TORCHINDUCTOR_FREEZING", "TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_MAX_AUTOTUNE",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "LOCAL_WORLD_SIZE", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_ENABLE_MPS_FALLBACK", "RANK", "TORCHDYNAMO_DISABLE",
+    "TORCHDYNAMO_VERBOSE", "TORCHINDUCTOR_COMPILE_THREADS", "TORCHINDUCTOR_COORDINATE_DESCENT_TUNING",
+    "TORCHINDUCTOR_CPP_WRAPPER", "TORCHINDUCTOR_FORCE_DISABLE_CACHES", "TORCHINDUCTOR_FREEZING",
+    "TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_MAX_AUTOTUNE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "TORCH_COMPILE_DEBUG", "TORCH_COMPILE_DISABLE", "TORCH_DEVICE_BACKEND_AUTOLOAD", "TRITON_INTERPRET", "WORLD_SIZE",
 )  # fmt: skip
 
@@ -119,8 +116,8 @@ _PAIR = re.compile(r"[^\s:]+:\S+")
 _HEADER = re.compile(r"(?P<name>[\w-]+)\s*:\s*(?P<value>.+)", re.DOTALL)
 _ORDINARY = frozenset({
     "true", "false", "none", "null", "auto", "default", "enabled", "disabled", "required", "optional", "localhost",
-    "system",
-    "basic", "bearer", "string", "python", "forward", "backward", "inference", "joint", "tensor", "pytest", "plugin",
+    "system", "basic", "bearer", "string", "python", "forward", "backward", "inference", "joint", "tensor", "pytest",
+    "plugin",
 })  # fmt: skip
 """Values that are no secret, whatever holds them."""
 
@@ -226,10 +223,8 @@ def random_looking(text: str) -> list[str]:
 
 def _is_random(word: str) -> bool:
     digits, upper, lower = (sum(map(kind, word)) for kind in (str.isdigit, str.isupper, str.islower))
-    if (
-        _KERNEL_FILE.fullmatch(word) or word.count("/") > _MOST_SLASHES
-    ):  # Inductor's name by a hash of the contents; a path
-        return False
+    if _KERNEL_FILE.fullmatch(word) or word.count("/") > _MOST_SLASHES:
+        return False  # Inductor's name by a hash of the contents; a path
     if re.fullmatch(r"[0-9a-f]{32,}|[0-9A-F]{32,}", word):
         return digits > 0
     bits = -sum(count / len(word) * math.log2(count / len(word)) for count in Counter(word).values())

@@ -30,8 +30,7 @@ from .walk import given, references, string, user_frame
 ITEM_BYTES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1,
     "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1, "complex32": 4, "complex64": 8, "complex128": 16,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
 }  # fmt: skip
 """A dtype that is not listed has one."""
 
@@ -296,9 +295,8 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise _damaged(where, str(error).replace("`$", f"`$.{name}")) from error
         count = len(column) if count < 0 else count
-        if len(column) != count or (
-            name in _TEXTS and count and not 0 <= min(column) <= max(column) < len(table.strings)
-        ):
+        texts = column if name in _TEXTS else []
+        if len(column) != count or (texts and not 0 <= min(texts) <= max(texts) < len(table.strings)):
             raise _damaged(where, "its columns do not fit together")
         if name in ("shape", "stride"):
             _check_dims(where, name, table.strings, set(column))

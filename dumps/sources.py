@@ -72,7 +72,9 @@ class SourceWriter:
             self._texts.add(record.sha)
             self._bytes += len(data)
             self.disk_bytes += in_blocks(len(content))
-        self._append(record)
+        line = msgspec.json.encode(record)
+        append(self.process / LIST, line)
+        self.disk_bytes += in_blocks(len(line) + 1) if len(self.known) == 1 else 0
         return bool(record.sha)
 
     def _refusal(self, size_bytes: int) -> str:
@@ -81,11 +83,6 @@ class SourceWriter:
         if size_bytes > MOST_FILE_BYTES:
             return f"it has {size_bytes} bytes"
         return f"{MOST_BYTES} bytes are kept already" if self._bytes + size_bytes > MOST_BYTES else ""
-
-    def _append(self, record: SourceRecord) -> None:
-        line = msgspec.json.encode(record)
-        append(self.process / LIST, line)
-        self.disk_bytes += in_blocks(len(line) + 1) if len(self.known) == 1 else 0
 
 
 class Sources:

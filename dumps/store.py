@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,17 @@ from .graph_folder import (
 from .opening import opened
 from .output import say
 from .reading import plain_name, read_bytes, read_if_there, read_record, stored
-from .schema import FROM_TRACE, OF_A_TRACE, GraphRecord, InputRecord, InputsRecord, RunRecord, StoredTensor, TensorValue
+from .schema import (
+    FROM_TRACE,
+    OF_A_TRACE,
+    GraphRecord,
+    InputRecord,
+    InputsRecord,
+    RunRecord,
+    StoredTensor,
+    TensorValue,
+    Value,
+)
 from .sources import Sources
 from .tensors import TensorStore
 from .validate import check_graph, check_inputs
@@ -56,11 +67,8 @@ def borrowed(saved: SavedGraph) -> InputsRecord | None:
     if saved.run is None:
         return None
     compile_name = saved.local_id.partition("/")[0]
-    mine = [
-        graph
-        for graph in saved.run.graphs()
-        if graph.process == saved.process and graph.local_id.partition("/")[0] == compile_name
-    ]
+    beside = [graph for graph in saved.run.graphs() if graph.process == saved.process]
+    mine = [graph for graph in beside if graph.local_id.partition("/")[0] == compile_name]
     by_name: dict[str, InputRecord] = {}
     first: InputsRecord | None = None
     groups = 0
@@ -73,7 +81,7 @@ def borrowed(saved: SavedGraph) -> InputsRecord | None:
         for item in seen.inputs:
             if item.name in wanted:
                 by_name.setdefault(item.name, _regrouped(item, groups))
-        groups += 1 + max((group for item in seen.inputs for group in _groups(item)), default=0)
+        groups += 1 + max((value.storage or 0 for item in seen.inputs for value in _values(item)), default=0)
     if first is None or not by_name:
         return None
     inputs = [by_name[name] for name in wanted if name in by_name]
@@ -101,7 +109,8 @@ def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGra
         lender = by_id.get(f"{compile_name}/{kind}{number}")
         if kind == "inference" and (lender is None or lender.own_inputs_record is None):
             lender = next(near, None)  # freezing: the inner compiler sees another graph than the one before the passes
-        yield from [lender] if lender is not None else []
+        if lender is not None:
+            yield lender
     elif saved.stage == "pre_grad":
         yield from [graph for graph in reversed(mine[:at]) if graph.stage == "dynamo"][:1]
     elif saved.stage in ("joint", "joint_passed"):
@@ -110,40 +119,29 @@ def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGra
             yield forward
             number = "".join(forward.local_id.partition("/")[2].partition(".")[1:])
             backward = by_id.get(f"{compile_name}/backward{number}")
-            yield from [backward] if backward is not None else []
+            if backward is not None:
+                yield backward
 
 
-def _groups(item: InputRecord) -> list[int]:
-    values = [item.value, item.stored.value if item.stored is not None else None]
-    return [group for value in values if isinstance(value, TensorValue) for group in _of_tensor(value)]
-
-
-def _of_tensor(value: TensorValue) -> list[int]:
-    own = [] if value.storage is None else [value.storage]
-    return own + [group for part in value.inner.values() for group in _of_tensor(part)]
+def _values(item: InputRecord | StoredTensor | Value | None) -> Iterator[TensorValue]:
+    """The tensors in the record of an input, with those inside and behind others."""
+    if isinstance(item, TensorValue):
+        yield item
+        yield from _values(item.base)
+    if isinstance(item, (InputRecord, StoredTensor)):
+        yield from _values(item.value)
+    if isinstance(item, InputRecord):
+        yield from _values(item.stored)
+    for part in item.inner.values() if isinstance(item, (StoredTensor, TensorValue)) else ():
+        yield from _values(part)
 
 
 def _regrouped(item: InputRecord, by: int) -> InputRecord:
     """A copy whose storages have other numbers: each record counts its own."""
-    if not by or not _groups(item):
-        return item
-    changed = msgspec.structs.replace(item)
-    if isinstance(item.value, TensorValue):
-        changed.value = _moved(item.value, by)
-    if item.stored is not None:
-        changed.stored = _stored_moved(item.stored, by)
-    return changed
-
-
-def _moved(value: TensorValue, by: int) -> TensorValue:
-    own = None if value.storage is None else value.storage + by
-    inner = {name: _moved(part, by) for name, part in value.inner.items()}
-    return msgspec.structs.replace(value, storage=own, inner=inner)
-
-
-def _stored_moved(stored: StoredTensor, by: int) -> StoredTensor:
-    inner = {name: _stored_moved(part, by) for name, part in stored.inner.items()}
-    return msgspec.structs.replace(stored, value=_moved(stored.value, by), inner=inner)
+    copy = deepcopy(item)
+    for value in _values(copy):
+        value.storage = None if value.storage is None else value.storage + by
+    return copy
 
 
 class CodeFile:
@@ -424,23 +422,20 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     path = Path(os.path.normpath(Path(cwd or "") / text))
     try:
         if not text or "\0" in text:
-            raise NoSuchRunError(
-                f"{text!r} is not a name", "a run, RUN/ID or a case folder is needed", "list the runs here: graphdbg ls"
-            )
+            why = "a run, RUN/ID or a case folder is needed"
+            raise NoSuchRunError(f"{text!r} is not a name", why, "list the runs here: graphdbg ls")
         if is_script(text, cwd):
             fix = f"record it first: graphdbg dump -o myrun {shlex.quote(text)}"
-            raise WrongKindError(
-                f"{text} is a script", "the command needs a run, a graph of a run or a case folder", fix
-            )
+            why = "the command needs a run, a graph of a run or a case folder"
+            raise WrongKindError(f"{text} is a script", why, fix)
         if any(place.is_file() for place in (path, *path.parents)):
             from .archive import folder_of  # late: hardly ever needed
 
             path = folder_of(path)
-        if index.is_run(path):
-            return open_run(path)
-        for parent in path.parents:
-            if index.is_run(parent):
-                return _inside(open_run(parent), path.relative_to(parent))
+        for folder in (path, *path.parents):
+            if index.is_run(folder):
+                run = Run(folder)
+                return run if folder == path else _inside(run, path.relative_to(folder))
         for folder in (path, path / "case"):
             if stored(folder / GRAPH_FILE) is not None:
                 return SavedGraph(folder)
@@ -493,9 +488,8 @@ def load_graph(path: str | Path) -> SavedGraph:
     """
     target = resolve(str(path))
     if isinstance(target, Run):
-        raise WrongKindError(
-            f"{path} is a run", "the command needs one graph", f"name one: {path}/ID; list them with graphdbg ls {path}"
-        )
+        fix = f"name one: {path}/ID; list them with graphdbg ls {path}"
+        raise WrongKindError(f"{path} is a run", "the command needs one graph", fix)
     return target
 
 

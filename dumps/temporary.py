@@ -24,23 +24,8 @@ from types import FrameType
 from .errors import CannotWriteError
 
 ALIVE = "alive"
-PREFIXES = tuple(
-    f"graphdbg-{what}-"
-    for what in (
-        "zip",
-        "pack",
-        "values",
-        "bisect",
-        "compile",
-        "import",
-        "launches",
-        "tour",
-        "doctor",
-        "repro",
-        "test",
-        "handed",
-    )
-)
+_OURS = "zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor", "repro", "test", "handed"
+PREFIXES = tuple(f"graphdbg-{what}-" for what in _OURS)
 """The names of folders that can be removed without ending a process."""
 
 _mine: dict[Path, tuple[int, int, Callable[[Path], object]]] = {}
@@ -52,10 +37,8 @@ def _remove_tree(path: Path) -> None:
     """Removes a folder with one descriptor open at a time (`shutil.rmtree` opens one for every level): more may not be
     left. Nobody else can write in it."""
     for place, folders, files in os.walk(path, topdown=False):
-        for remove, names in (
-            (os.unlink, (*files, *folders)),
-            (os.rmdir, folders),
-        ):  # of folders, first those that are links
+        # Of folders, first those that are links.
+        for remove, names in ((os.unlink, (*files, *folders)), (os.rmdir, folders)):
             for name in names:
                 with contextlib.suppress(OSError):
                     remove(os.path.join(place, name))  # noqa: PTH118 - there may be 100,000 of them

@@ -16,7 +16,8 @@ import hashlib
 import mmap
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
@@ -59,9 +60,8 @@ def check_hash(name: str, place: str = "") -> str:
     """Returns a storage name that is 40 hexadecimal digits, hence safe as a path; raises RefusedError for anything
     else."""
     if not HASH.fullmatch(name):
-        raise NameRefusedError(
-            f"{name!r} is not a tensor name" + (f" ({place})" if place else ""), "names are 40 hexadecimal digits"
-        )
+        what = f"{name!r} is not a tensor name" + (f" ({place})" if place else "")
+        raise NameRefusedError(what, "names are 40 hexadecimal digits")
     return name
 
 
@@ -87,7 +87,7 @@ class TensorStore:
         path = self.folder / name
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_file(path, (file_header(len(flat)), flat), later=self.later)
+            write_file(path, (file_header({"data": len(flat)}), flat), later=self.later)
             self.written_bytes += len(flat)
         return name
 
@@ -125,9 +125,11 @@ class _Entry(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
-def file_header(size_bytes: int) -> bytes:
-    """What stands before the bytes of a storage in its file."""
-    text = msgspec.json.encode({"data": {"dtype": "U8", "shape": [size_bytes], "data_offsets": [0, size_bytes]}})
+def file_header(sizes: Mapping[str, int]) -> bytes:
+    """What stands before the bytes of uint8 tensors in a safetensors file: their names and sizes, in order."""
+    ends = list(accumulate(sizes.values(), initial=0))
+    places = zip(sizes.items(), ends, ends[1:], strict=False)
+    text = msgspec.json.encode({name: _Entry("U8", [size], (start, end)) for (name, size), start, end in places})
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 
@@ -141,18 +143,14 @@ def _verified(path: Path, name: str) -> memoryview:
                 raise DamagedError(what, "the file is empty", "record the run again")
             mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError as error:
-        raise NotStoredError(
-            what, "the file is missing", "record the run again, or copy tensors/ along with the graph"
-        ) from error
-    except OSError as error:
-        raise UnreadableError(what, error.strerror or str(error)) from error
-    except ValueError as error:
-        raise UnreadableError(what, str(error)) from error
+        fix = "record the run again, or copy tensors/ along with the graph"
+        raise NotStoredError(what, "the file is missing", fix) from error
+    except (OSError, ValueError) as error:
+        raise UnreadableError(what, getattr(error, "strerror", None) or str(error)) from error
     data = mapped[data_start(mapped, what) :]
     if hash_bytes(data) != name:
-        raise DamagedError(
-            what, "the file is damaged: its content does not match the hash in its name", "record the run again"
-        )
+        why = "the file is damaged: its content does not match the hash in its name"
+        raise DamagedError(what, why, "record the run again")
     return data
 
 

@@ -9,7 +9,7 @@ Reads records only; nothing of the source is run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,10 +45,7 @@ class UserKernel:
         head += [line for call in self.calls for line in _call(call)]
         if kernel.decorators and kernel.decorators not in kernel.program:
             head += ["as it was written:", *(f"  {line}" for line in kernel.decorators.splitlines())]
-        head += [f"not saved, and it cannot run without: {text}" for text in kernel.missing]
-        head += [f"not saved: {text}" for text in kernel.dropped]
-        body = kernel.program or "# its source was not kept\n"
-        return "\n".join(f"# {line}".rstrip() for line in head) + "\n\n" + body
+        return _commented(head, kernel.program, kernel.missing, kernel.dropped)
 
 
 class UserSource:
@@ -69,8 +66,14 @@ class UserSource:
         definition = self.definition
         head = [f"cut out of the program's {self.name}; --trust runs it"]
         head += [f"{setting} = {value}" for setting, value in definition.values.items()]
-        head += [f"not saved, and it cannot run without: {text}" for text in definition.missing]
-        return "\n".join(f"# {line}" for line in head) + "\n\n" + (definition.program or "# its source was not kept\n")
+        return _commented(head, definition.program, definition.missing)
+
+
+def _commented(head: list[str], program: str, missing: list[str], dropped: Sequence[str] = ()) -> str:
+    """A program under comments that say what it is and what of it was not saved."""
+    head = [*head, *(f"not saved, and it cannot run without: {text}" for text in missing)]
+    head += [f"not saved: {text}" for text in dropped]
+    return "\n".join(f"# {line}".rstrip() for line in head) + "\n\n" + (program or "# its source was not kept\n")
 
 
 def of(saved: SavedGraph) -> list[UserKernel | UserSource]:
@@ -88,12 +91,8 @@ def of_record(record: GraphRecord) -> list[UserKernel]:
     """The user's kernels of a record; one of an older graphdbg has the kernel's function alone."""
     calls = list(_calls(record.graph))
     if record.kernels:
-        return [
-            UserKernel(
-                kernel, [recorded_call for recorded_call in calls if recorded_call.kwargs.get("kernel_idx") == at]
-            )
-            for at, kernel in enumerate(record.kernels)
-        ]
+        own = [[call for call in calls if call.kwargs.get("kernel_idx") == at] for at in range(len(record.kernels))]
+        return list(map(UserKernel, record.kernels, own))
     by_source: dict[str, UserKernel] = {}
     for call in calls:
         held = cast("dict[str, int]", call.meta.get(OLD) or {})

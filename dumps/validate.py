@@ -24,7 +24,7 @@ import msgspec
 
 from . import expr, ids
 from .arguments import KINDS
-from .arguments.kind import Inside, short
+from .arguments.kind import Inside
 from .arguments.names import DEVICE, FUNCTION, WORD
 from .errors import DamagedError, GraphdbgError, RefusedError, UnreadableError
 from .permitted import argument_refusal
@@ -62,8 +62,16 @@ Path = str
 """Where in the file: "node 3 'add_1', args[1]"."""
 
 
+def short(value: Any) -> str:
+    """A value as a message says it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 class Checker:
     """Checks one file; every failure names `where`, then the place in it."""
+
+    short = staticmethod(short)
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -281,14 +289,9 @@ class Checker:
         else:
             self.name(node.target, place, _DOTTED, "a dotted name")
             there = node.target in body.modules or node.target in body.subgraphs
-            if node.op == "call_module":
-                what, fits = "module", there
-            else:
-                what, fits = (
-                    "attribute",
-                    there or node.target in body.attrs or isinstance(node.value, (OpaqueValue, ConstValue)),
-                )
-            if not fits:
+            what = "module" if node.op == "call_module" else "attribute"
+            held = node.target in body.attrs or isinstance(node.value, (OpaqueValue, ConstValue))
+            if not there and (what == "module" or not held):
                 self.fail(place, f"the graph has no {what} {node.target!r}")
 
     def inputs(self, inputs: list[InputRecord]) -> None:

@@ -100,9 +100,8 @@ class RunWriter:
         except OSError as error:
             raise CannotWriteError(f"cannot record into {path}", error.strerror or str(error)) from error
         if taken and not (path / RUN_FILE).exists():
-            raise ExistsAlreadyError(
-                f"cannot record into {path}", "the folder is not empty", "choose another name or delete it"
-            )
+            fix = "choose another name or delete it"
+            raise ExistsAlreadyError(f"cannot record into {path}", "the folder is not empty", fix)
         if not taken and write_file(path / RUN_FILE, encode(record), exclusive=True):
             if ours:
                 trust.bind(path)
@@ -277,18 +276,12 @@ class ProcessWriter:
         twice.
         """
         folder = self._existing(local) / CODE_FOLDER
-        texts = {
-            ids.check_file_name(name, "file name"): text.encode("utf-8", "backslashreplace")
-            for name, text in files.items()
-        }
+        texts = {ids.check_file_name(name): text.encode("utf-8", "backslashreplace") for name, text in files.items()}
         size = sum(map(len, texts.values()))
         if size >= LARGE_BYTES and kernels.WHOLE in files and len(files) > 1:
             kernel_texts = kernels.split(files[kernels.WHOLE])
-            texts = {
-                name: data
-                for name, data in texts.items()
-                if name == kernels.WHOLE or files[name] != kernel_texts.get(name)
-            }
+            kept = [name for name in texts if name == kernels.WHOLE or files[name] != kernel_texts.get(name)]
+            texts = {name: texts[name] for name in kept}
         contents = dict(packed(name, data, size) for name, data in texts.items())
         if self.gate is not None:
             self._ask(local, folder_bytes(contents))

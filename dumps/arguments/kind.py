@@ -4,8 +4,8 @@
 write. Handlers call the walker that they are given for the arguments inside. They must not import torch: what needs it
 is asked of the encoder and the decoder, and types are named as text.
 
->>> short("x" * 99)[-5:], listed([1, 2])
-('xx...', [1, 2])
+>>> listed([1, 2])
+[1, 2]
 """
 
 from __future__ import annotations
@@ -89,12 +89,6 @@ class Kind(ABC):
     def number(self, body: Any, facts: NodeColumns) -> Any:
         """The number, expression or name that it stands for, where one is known."""
         return None
-
-
-def short(value: Any) -> str:
-    """A value as a message says it."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def listed(body: Any) -> list[Any]:

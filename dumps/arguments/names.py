@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .kind import OTHER, Inside, Kind, short
+from .kind import OTHER, Inside, Kind
 
 if TYPE_CHECKING:
     from ..diff.facts import NodeColumns
@@ -31,7 +31,7 @@ class Name(Kind):
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if not isinstance(body, str):
-            checker.fail(place, f"{short(body)} is not a {self.tag}")
+            checker.fail(place, f"{checker.short(body)} is not a {self.tag}")
         checker.name(body, place, self.pattern, f"a {self.tag}")
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:

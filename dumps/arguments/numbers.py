@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from .kind import OTHER, Inside, Kind, listed, short
+from .kind import OTHER, Inside, Kind, listed
 
 if TYPE_CHECKING:
     from ..diff.facts import NodeColumns
@@ -26,7 +26,7 @@ class Float(Kind):
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if body not in _NOT_FINITE:
-            checker.fail(place, f"{short(body)} is not nan, inf or -inf")
+            checker.fail(place, f"{checker.short(body)} is not nan, inf or -inf")
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
         return str(body)
@@ -55,7 +55,7 @@ class Complex(Kind):
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         for part in checker.items(body, place, 2):
             if not _is_float(part):
-                checker.fail(place, f"{short(part)} is not a number")
+                checker.fail(place, f"{checker.short(part)} is not a number")
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
         return f"complex({', '.join(inner(part) for part in body)})"
@@ -77,7 +77,7 @@ class Symbolic(Kind):
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         number, text = checker.items(body, place, 2)
         if number not in ("int", "float", "bool") or not isinstance(text, str):
-            checker.fail(place, f"{short(body)} is not a kind and an expression")
+            checker.fail(place, f"{checker.short(body)} is not a kind and an expression")
         checker.expression(text, place)
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
@@ -106,7 +106,7 @@ class Dots(Kind):
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if body is not True:
-            checker.fail(place, f"{short(body)} is not true")
+            checker.fail(place, f"{checker.short(body)} is not true")
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
         return "..."
@@ -129,7 +129,7 @@ class Text(Kind):
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if not isinstance(body, int) or isinstance(body, bool) or body < 0:
-            checker.fail(place, f"{short(body)} is not an index into the strings")
+            checker.fail(place, f"{checker.short(body)} is not an index into the strings")
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
         return repr(strings[body] if 0 <= body < len(strings) else "")

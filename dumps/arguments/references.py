@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .kind import OTHER, Inside, Kind, short
+from .kind import OTHER, Inside, Kind
 
 if TYPE_CHECKING:
     from ..diff.facts import NodeColumns
@@ -25,7 +25,7 @@ class Node(Kind):
     """{"node": name}."""
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
-        why = inside.reference(body) if isinstance(body, str) else f"{short(body)} is not the name of a node"
+        why = inside.reference(body) if isinstance(body, str) else f"{checker.short(body)} is not the name of a node"
         if why:
             checker.fail(place, why)
 
@@ -50,7 +50,7 @@ class Tensor(Kind):
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if not isinstance(body, str) or body not in inside.attrs:
-            checker.fail(place, f"tensor {short(body)} is not among the graph's attributes")
+            checker.fail(place, f"tensor {checker.short(body)} is not among the graph's attributes")
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
         return str(body)
@@ -92,7 +92,7 @@ class Opaque(Kind):
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if not all(isinstance(part, str) for part in checker.items(body, place, 2)):
-            checker.fail(place, f"{short(body)} is not a type name and its text")
+            checker.fail(place, f"{checker.short(body)} is not a type name and its text")
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
         return str(body[-1])

@@ -1,19 +1,19 @@
 """The data that a program is written from: a saved graph's records, facts on the graph, its failure and its origin.
 
->>> symbol_homes(run.graph("0_1/dynamo").record.graph)["s77"], facts_of(record).tolerance
+>>> symbol_homes(run.graph("0_1/dynamo").record.graph)["s77"], GraphFacts(record).tolerance
 (('s77', None), 1e-05)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
 
-from ..schema import GraphBody, GraphRecord, InputsRecord, NodeRecord, SymValue, TensorValue
+from ..schema import GraphBody, GraphRecord, InputsRecord, NodeRecord, SymValue, TensorValue, Value
 from ..walk import bodies, named, output_values, references
 from ..walk import nodes as every_node
 
@@ -27,13 +27,8 @@ REDUCED = "Reduced by"
 """How `made` begins in a case that was minified."""
 
 TOLERANCES = {
-    "float64": 1e-10,
-    "complex128": 1e-10,
-    "float32": 1e-5,
-    "complex64": 1e-5,
-    "float16": 4e-3,
-    "bfloat16": 3e-2,
-}
+    "float64": 1e-10, "complex128": 1e-10, "float32": 1e-5, "complex64": 1e-5, "float16": 4e-3, "bfloat16": 3e-2,
+}  # fmt: skip
 """Error relative to the size of the values, on top of four times that of eager: the criterion of toolkit.numerics."""
 
 HALF = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
@@ -71,108 +66,73 @@ def placeholders(body: GraphBody) -> list[NodeRecord]:
     return [node for node in body.nodes if node.op == "placeholder"]
 
 
-@dataclass(frozen=True)
 class GraphFacts:
-    """What programs are chosen by. `inputs` and `outputs` are dtypes, empty for what is no tensor."""
+    """What programs are chosen by: all facts, in one look at the record."""
 
-    inputs: list[str]
-    outputs: list[str]
-    several: bool
-    """Whether the graph returns more than one value, or nothing."""
-    wanted: list[int]
-    """The inputs that are recorded as requiring gradients."""
-    outputs_want: bool
-    """Whether an output is recorded as requiring gradients."""
-    held: list[str]
-    """The dtypes of the graph's constants."""
-    writes: bool
-    """Whether an operator writes in place, or may: the inputs of the graph are then results, too."""
-    shares: bool
-    """Whether two inputs or constants share memory."""
-    views: bool
-    """Whether autograd, which sees this graph, knows some tensors that share memory as views."""
-    strided: bool
-    """Whether an operator may reach memory outside of the view that it is given."""
-    unbacked: bool
-    """Whether an output has a size that is known only at run time."""
-    with_floats: bool
-    """Whether some value is floating, or may be, complex ones included."""
-    with_complex: bool
-    names_float: bool
-    """Whether an argument names a floating dtype, or a method casts: it does not become float64 by its inputs alone."""
-    is_random: bool
-    """Whether an op draws random numbers: compiled code then has to draw the same as eager."""
-    draws_as_inductor: bool
-    """Whether an op draws from Inductor's own generator."""
-    on_cuda: bool
-    """Whether an input is on a CUDA device, so that a run must be waited for."""
-    tolerance: float
-    """The loosest relative tolerance of the graph's dtypes."""
-    half: bool
-    """Whether a half precision is among the dtypes."""
-    grad: bool
-    """Whether autograd still has to see the graph, so that a program runs a backward too."""
-    wants_backward: bool
-    """Whether gradients are computed: autograd is on, or the graph turns it on."""
-    switches: bool
-    """Whether a call neither takes nor gives values of the graph, and is there for its effect: `torch.fx` runs it as it
-    traces."""
-
-    @property
-    def moved(self) -> bool:
+    def __init__(self, record: GraphRecord) -> None:
+        nodes = record.graph.nodes
+        inputs, outputs = [node.value for node in placeholders(record.graph)], output_values(record.graph)
+        given, returned = (
+            [value for value in values if isinstance(value, TensorValue)] for values in (inputs, outputs)
+        )
+        dtypes = {node.value.dtype for node in nodes if isinstance(node.value, TensorValue)}
+        computed = [node.value for node in nodes if node.op not in ("output", "get_attr")]
+        calls = [node.target for node in nodes if node.op.startswith("call_")]
+        known = [TOLERANCES.get(dtype, 0.25) for dtype in dtypes if "float" in dtype or dtype in TOLERANCES]
+        held = [tensor.value for body in bodies(record.graph) for tensor in body.attrs.values()]
+        homes: list[int | None] = [value.storage for value in (*given, *held) if value.storage is not None]
+        self.inputs, self.outputs = _dtypes(inputs), _dtypes(outputs)
+        """Dtypes, empty for what is no tensor."""
+        self.several = len(outputs) != 1
+        """Whether the graph returns more than one value, or nothing."""
+        self.wanted = [at for at, value in enumerate(inputs) if isinstance(value, TensorValue) and value.requires_grad]
+        """The inputs that are recorded as requiring gradients."""
+        self.outputs_want = any(value.requires_grad for value in returned)
+        """Whether an output is recorded as requiring gradients."""
+        self.held = [value.dtype for value in held]
+        """The dtypes of the graph's constants."""
+        self.writes = any(map(_writes, every_node(record.graph)))
+        """Whether an operator writes in place, or may: the inputs of the graph are then results, too."""
+        self.shares = len(set(homes)) < len(homes)
+        """Whether two inputs or constants share memory."""
+        self.grad = record.stage in GRAD_STAGES
+        """Whether autograd still has to see the graph, so that a program runs a backward too."""
+        self.views = self.grad and any(value.base and homes.count(value.storage) > 1 for value in given)
+        """Whether autograd, which sees this graph, knows some tensors that share memory as views."""
+        self.strided = any("as_strided" in call for call in calls)
+        """Whether an operator may reach memory outside of the view that it is given."""
+        self.unbacked = any(_UNBACKED.search(str(dim)) for value in returned for dim in value.shape)
+        """Whether an output has a size that is known only at run time."""
+        self.with_floats = any(
+            not isinstance(value, TensorValue) or value.dtype.startswith(FLOATING) for value in computed
+        )
+        """Whether some value is floating, or may be, complex ones included."""
+        self.with_complex = any(dtype.startswith("complex") for dtype in dtypes)
+        self.names_float = any(map(_casts, nodes)) or any("float" in dtype for dtype in named(nodes, "dtype"))
+        """Whether an argument names a floating dtype, or a method casts: it does not become float64 by its inputs
+        alone."""
+        self.is_random = any(map(_RANDOM.search, calls))
+        """Whether an op draws random numbers: compiled code then has to draw the same as eager."""
+        self.draws_as_inductor = any(map(_OWN_RANDOM.search, calls))
+        """Whether an op draws from Inductor's own generator."""
+        self.on_cuda = any(value.device.startswith("cuda") for value in given)
+        """Whether an input is on a CUDA device, so that a run must be waited for."""
+        self.tolerance = max(known, default=TOLERANCES["float32"])
+        """The loosest relative tolerance of the graph's dtypes."""
+        self.half = bool(HALF & dtypes)
+        """Whether a half precision is among the dtypes."""
+        turned_on = record.ambient.grad or any("set_grad_enabled" in call for call in calls)
+        self.wants_backward = self.grad and bool(self.wanted) and turned_on
+        """Whether gradients are computed: autograd is on, or the graph turns it on."""
+        self.switches = any(map(_switches, nodes))
+        """Whether a call neither takes nor gives values of the graph, and is there for its effect: `torch.fx` runs it
+        as it traces."""
+        self.moved = self.views and self.writes and self.wants_backward
         """Whether the inputs are as autograd knew them, so that they cannot be copied: they are created as float64."""
-        return self.views and self.writes and self.wants_backward
 
 
-def facts_of(record: GraphRecord) -> GraphFacts:
-    """All facts, in one look at the record."""
-    nodes = record.graph.nodes
-    inputs, outputs = [node.value for node in placeholders(record.graph)], output_values(record.graph)
-    tensors = [node.value for node in nodes if isinstance(node.value, TensorValue)]
-    dtypes = {value.dtype for value in tensors}
-    computed = [node.value for node in nodes if node.op not in ("output", "get_attr")]
-    calls = [node.target for node in nodes if node.op.startswith("call_")]
-    known = [TOLERANCES.get(dtype, 0.25) for dtype in dtypes if "float" in dtype or dtype in TOLERANCES]
-    held = [tensor.value for body in bodies(record.graph) for tensor in body.attrs.values()]
-    homes = [
-        value.storage for value in (*inputs, *held) if isinstance(value, TensorValue) and value.storage is not None
-    ]
-    wanted = [at for at, value in enumerate(inputs) if isinstance(value, TensorValue) and value.requires_grad]
-    return GraphFacts(
-        inputs=[value.dtype if isinstance(value, TensorValue) else "" for value in inputs],
-        outputs=[value.dtype if isinstance(value, TensorValue) else "" for value in outputs],
-        several=len(outputs) != 1,
-        wanted=wanted,
-        held=[value.dtype for value in held],
-        writes=any(map(_writes, every_node(record.graph))),
-        shares=len(set(homes)) < len(homes),
-        views=record.stage in GRAD_STAGES
-        and any(
-            isinstance(input_value, TensorValue)
-            and input_value.base
-            and input_value.storage is not None
-            and homes.count(input_value.storage) > 1
-            for input_value in inputs
-        ),
-        strided=any("as_strided" in call for call in calls),
-        outputs_want=any(isinstance(value, TensorValue) and value.requires_grad for value in outputs),
-        unbacked=any(
-            _UNBACKED.search(str(dim)) for value in outputs if isinstance(value, TensorValue) for dim in value.shape
-        ),
-        with_floats=any(not isinstance(value, TensorValue) or value.dtype.startswith(FLOATING) for value in computed),
-        with_complex=any(dtype.startswith("complex") for dtype in dtypes),
-        names_float=any(map(_casts, nodes)) or any("float" in dtype for dtype in named(nodes, "dtype")),
-        is_random=any(map(_RANDOM.search, calls)),
-        draws_as_inductor=any(map(_OWN_RANDOM.search, calls)),
-        on_cuda=any(isinstance(value, TensorValue) and value.device.startswith("cuda") for value in inputs),
-        tolerance=max(known, default=TOLERANCES["float32"]),
-        half=bool(HALF & dtypes),
-        grad=record.stage in GRAD_STAGES,
-        wants_backward=record.stage in GRAD_STAGES
-        and bool(wanted)
-        and (record.ambient.grad or any("set_grad_enabled" in call for call in calls)),
-        switches=any(map(_switches, nodes)),
-    )
+def _dtypes(values: Iterable[Value | None]) -> list[str]:
+    return [value.dtype if isinstance(value, TensorValue) else "" for value in values]
 
 
 def _switches(node: NodeRecord) -> bool:
@@ -277,7 +237,7 @@ class ReproFacts:
     @cached_property
     def facts(self) -> GraphFacts:
         """The facts of its graph."""
-        return facts_of(self.record)
+        return GraphFacts(self.record)
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -80,10 +80,8 @@ class Runs:
         self.facts, self.failure, self.compiled = case.facts, case.failure, compiled
         self.dtypes = ", **dtypes" if wide else ""
         self.backward = case.facts.wants_backward
-        facts, compared = (
-            self.facts,
-            self.failure.kind in ("accuracy", "nan", "metadata") and self.failure.stage != "eager",
-        )
+        facts, failure = self.facts, self.failure
+        compared = failure.kind in ("accuracy", "nan", "metadata") and failure.stage != "eager"
         self.writes = compared and facts.writes
         self.results = [*facts.outputs, *([*facts.inputs, *facts.held] if self.writes else [])]
         """The dtypes of what is compared, gradients left out; empty for what is no tensor."""
@@ -151,22 +149,18 @@ class Runs:
 def _nan(run: Runs) -> DyingProgram:
     if run.failure.stage == "eager":  # the model's own: no compiler is needed
         return DyingProgram(
-            [
-                f"for i, e in enumerate({run.of('graph')}):",
-                "    if torch.is_tensor(e) and e.isnan().any():",
-                '        sys.exit(f"BUG: output {i}: {int(e.isnan().sum())} values are NaN in eager mode")',
-                'print("gone: no output is NaN")',
-            ]
+            f"for i, e in enumerate({run.of('graph')}):",
+            "    if torch.is_tensor(e) and e.isnan().any():",
+            '        sys.exit(f"BUG: output {i}: {int(e.isnan().sum())} values are NaN in eager mode")',
+            'print("gone: no output is NaN")',
         )
     return DyingProgram(
-        [
-            *run.compared(),
-            "for i, (e, g) in enumerate(zip(eager, got, strict=True)):",
-            "    bad = e.isfinite() & ~g.isfinite()",
-            "    if bad.any():",
-            '        sys.exit(f"BUG: output {i}: {int(bad.sum())} values are NaN or infinite, eager\'s are finite")',
-            _gone("is finite where eager mode is"),
-        ]
+        *run.compared(),
+        "for i, (e, g) in enumerate(zip(eager, got, strict=True)):",
+        "    bad = e.isfinite() & ~g.isfinite()",
+        "    if bad.any():",
+        '        sys.exit(f"BUG: output {i}: {int(bad.sum())} values are NaN or infinite, eager\'s are finite")',
+        _gone("is finite where eager mode is"),
     )
 
 
@@ -179,14 +173,12 @@ def _metadata(run: Runs) -> DyingProgram:
         "    return [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]",
     ]
     return DyingProgram(
-        [
-            f"eager = {run.of('graph')}",
-            f"got = {run.of(run.compiled)}",
-            f"eager, got = ([{form} for x in y] for y in (eager, got))",
-            "print(f\"{'gone' if eager == got else 'BUG'}: outputs are {got}, in eager mode {eager}\")",
-            "sys.exit(int(eager != got))",
-        ],
-        [strides] if stride else [],
+        f"eager = {run.of('graph')}",
+        f"got = {run.of(run.compiled)}",
+        f"eager, got = ([{form} for x in y] for y in (eager, got))",
+        "print(f\"{'gone' if eager == got else 'BUG'}: outputs are {got}, in eager mode {eager}\")",
+        "sys.exit(int(eager != got))",
+        functions=[strides] if stride else [],
     )
 
 
@@ -198,33 +190,29 @@ def _crossed(detail: str) -> DyingProgram:
         "torch 2.11"
     )
     return DyingProgram(
-        [
-            "if FAULT:",
-            *([every] if detail == "stride" else []),
-            "    try:",
-            "        with CrossRefFakeMode(only_check_ops_with_meta=False):",
-            "            graph(*make_inputs())",
-            "    except (MetadataMismatchError, AssertionError) as error:",
-            '        sys.exit(f"BUG: {error}")',
-            'print("gone: each operator returns what it promises")',
-        ]
+        "if FAULT:",
+        *([every] if detail == "stride" else []),
+        "    try:",
+        "        with CrossRefFakeMode(only_check_ops_with_meta=False):",
+        "            graph(*make_inputs())",
+        "    except (MetadataMismatchError, AssertionError) as error:",
+        '        sys.exit(f"BUG: {error}")',
+        'print("gone: each operator returns what it promises")',
     )
 
 
 def _mutation(compiled: str) -> DyingProgram:
     return DyingProgram(
-        [
-            "before, eager, got = make_inputs(), make_inputs(), make_inputs()",
-            "graph(*eager)",
-            f"{compiled}(*got)",
-            "for i, (b, *after) in enumerate(zip(before, eager, got, strict=True)):",
-            "    changed = [torch.is_tensor(b) and not torch.allclose(b, x, rtol=0, atol=0, equal_nan=True) "
-            "for x in after]",
-            "    if changed[0] != changed[1]:",
-            "        sys.exit(f\"BUG: {'eager mode' if changed[0] else 'the compiled graph'} alone changes "
-            'input {i} in place")',
-            _gone("changes what eager mode changes"),
-        ]
+        "before, eager, got = make_inputs(), make_inputs(), make_inputs()",
+        "graph(*eager)",
+        f"{compiled}(*got)",
+        "for i, (b, *after) in enumerate(zip(before, eager, got, strict=True)):",
+        "    changed = [torch.is_tensor(b) and not torch.allclose(b, x, rtol=0, atol=0, equal_nan=True) "
+        "for x in after]",
+        "    if changed[0] != changed[1]:",
+        "        sys.exit(f\"BUG: {'eager mode' if changed[0] else 'the compiled graph'} alone changes "
+        'input {i} in place")',
+        _gone("changes what eager mode changes"),
     )
 
 
@@ -242,13 +230,11 @@ def _shared_memory(compiled: str) -> DyingProgram:
         "    return [(home, None if home is None else y.storage_offset()) for home, y in found]",
     ]
     return DyingProgram(
-        [
-            f"eager, got = homes(graph), homes({compiled})",
-            "print(f\"{'gone' if eager == got else 'BUG'}: outputs lie in inputs (number, offset) {got}, in "
-            'eager mode {eager}")',
-            "sys.exit(int(eager != got))",
-        ],
-        [homes],
+        f"eager, got = homes(graph), homes({compiled})",
+        "print(f\"{'gone' if eager == got else 'BUG'}: outputs lie in inputs (number, offset) {got}, in "
+        'eager mode {eager}")',
+        "sys.exit(int(eager != got))",
+        functions=[homes],
     )
 
 
@@ -257,15 +243,9 @@ def _unknown(run: Runs) -> DyingProgram:
 
 
 _KINDS: dict[str, Callable[[Runs], DyingProgram]] = {
-    "crash": suite.crash,
-    "missing_error": suite.missing_error,
-    "signal": suite.signal,
-    "hang": suite.hang,
-    "slow": suite.slow,
-    "memory": suite.memory,
-    "nan": _nan,
-    "metadata": _metadata,
-}
+    "crash": suite.crash, "missing_error": suite.missing_error, "signal": suite.signal, "hang": suite.hang,
+    "slow": suite.slow, "memory": suite.memory, "nan": _nan, "metadata": _metadata,
+}  # fmt: skip
 
 
 # -- values against float64
@@ -286,7 +266,7 @@ def _float64(run: Runs, wide: str | None) -> DyingProgram:
     """A comparison of the compiled and eager results with the graph's float64 result."""
     if not run.facts.with_floats and run.failure.kind == "accuracy":  # nothing would be wider
         loop = "for i, (e, g) in enumerate(zip(eager, got, strict=True)):"
-        return DyingProgram([*run.compared(), loop, *indented(_integers("e != g")), _gone("is eager's")])
+        return DyingProgram(*run.compared(), loop, *indented(_integers("e != g")), _gone("is eager's"))
     given, functions = f"[{_in_float64(run)} for x in make_inputs()]", [_FLOAT64_MODE] if wide is None else []
     if run.writes and run.facts.shares and not run.backward and all([*run.facts.inputs, *run.facts.held]):
         given, functions = "widened(make_inputs())", [*functions, _WIDENED]
@@ -300,14 +280,12 @@ def _float64(run: Runs, wide: str | None) -> DyingProgram:
         run.failure.detail
     )
     return DyingProgram(
-        [
-            *mode,
-            *run.compared(exact if wide is not None else ""),
-            "for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):",
-            *indented(test),
-            _gone(agrees or "agrees with float64"),
-        ],
-        functions,
+        *mode,
+        *run.compared(exact if wide is not None else ""),
+        "for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):",
+        *indented(test),
+        _gone(agrees or "agrees with float64"),
+        functions=functions,
     )
 
 

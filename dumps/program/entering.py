@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ..schema import Arg
 from ..walk import plain
-from .case import ReproFacts
+from .case import GRAD_STAGES, ReproFacts
 from .settings import inner_kwargs
 from .text import WIDTH, CannotExpressError, Lines, quoted
 
@@ -146,10 +146,9 @@ def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[
     """The recorded settings, with those of what stands for the rung and of the entry."""
     own: list[Settings] = [stand.settings]
     if entry == "as recorded":
-        if case.record.stage.startswith("post_grad"):  # its passes are not run a second time
-            own.append({"inductor": {"use_post_grad_passes": False}})
-        if case.record.stage == "pre_grad":
-            own.append({"inductor": {"use_pre_grad_passes": False}})
+        for passes in ("post_grad", "pre_grad"):  # they are not run a second time
+            if case.record.stage.startswith(passes):
+                own.append({"inductor": {f"use_{passes}_passes": False}})
     rooms = dict.fromkeys([*case.record.config, *(room for settings in own for room in settings)])
     every = [case.record.config, *own]
     return {
@@ -211,7 +210,7 @@ def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], cons
         lines.append(f"    gm = symbolic_trace({function})")
     if not stand.is_inductor:
         return [*lines, "    return gm(*inputs)"]
-    if stage in ("dynamo", "pre_grad"):
+    if stage in GRAD_STAGES:
         return [*lines[:-1], f"    return compile_fx(symbolic_trace({function}), list(inputs))(*inputs)"]
     if not traced:
         mode = ", FakeTensorMode(allow_non_fake_inputs=True)" if constants else ""
@@ -231,20 +230,15 @@ def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], cons
 
 def _on_lazy_device(case: ReproFacts) -> Lines:
     """The entry on the lazy device: each operator by its lazy kernel; written inputs are copied back."""
-    moved = (
-        "x.to(device)" if all([*case.facts.inputs, *case.facts.held]) else "x.to(device) if torch.is_tensor(x) else x"
-    )
-    there = "" if moved == "x.to(device)" else "if torch.is_tensor(x): "
-    back = (
-        ["    for x, y in zip(inputs, moved, strict=True):", f"        {there}x.copy_(y.cpu())"]
-        if case.facts.writes
-        else []
-    )
+    tensors = all([*case.facts.inputs, *case.facts.held])
+    moved = "x.to(device)" if tensors else "x.to(device) if torch.is_tensor(x) else x"
+    there = "" if tensors else "if torch.is_tensor(x): "
+    back = ["    for x, y in zip(inputs, moved, strict=True):", f"        {there}x.copy_(y.cpu())"]
     return [
         *["torch._C._lazy_ts_backend._init()", 'device = torch.device("lazy")', "", "def compiled(*inputs):"],
         f"    moved = [{moved} for x in inputs]",
         "    results = [y.cpu() if torch.is_tensor(y) else y for y in graph(*moved)]",
-        *back,
+        *(back if case.facts.writes else []),
         "    return results",
     ]
 

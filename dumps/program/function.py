@@ -86,22 +86,14 @@ def rewritten(target: str, args: list[str], named: list[str]) -> HigherOrderCall
         return HigherOrderCall(f"{args[0]}({', '.join(args[2:])})")
     if target == "higher_order.scan" and len(args) == 4 and not named:
         return HigherOrderCall(f"scan({', '.join(args)})", _SCAN, "torch._higher_order_ops")
-    if (
-        target == FUNCTION
-        and len(args) >= 2
-        and set(_keys(named)) <= _FUNCTION_KEYS
-        and "non_differentiable_idx=[]" in named
-    ):
+    known = {argument.partition("=")[0] for argument in named} <= _FUNCTION_KEYS
+    if target == FUNCTION and len(args) >= 2 and known and "non_differentiable_idx=[]" in named:
         return HigherOrderCall(f"{args[0]}_function.apply({', '.join(args[2:])})", _function(args[0], args[1]))
     if target == "higher_order.flex_attention" and len(args) == 9 and not named:
         score, mask = (_closed(name, buffers) for name, buffers in ((args[3], args[7]), (_last(args[4]), args[8])))
         block = args[4][: -len(_last(args[4])) - 1] + f"{mask})"
         return HigherOrderCall(f"torch.ops.{target}({', '.join([*args[:3], score, block, *args[5:7]])})")
     return None
-
-
-def _keys(named: list[str]) -> list[str]:
-    return [argument.partition("=")[0] for argument in named]
 
 
 def _function(forward: str, backward: str) -> list[str]:
@@ -144,11 +136,8 @@ def compiled_regions(body: GraphBody) -> dict[str, str]:
 
 def alias_free(body: GraphBody) -> set[str]:
     """Nodes of subgraphs that may not give back what they were given."""
-    outputs_without_aliases: set[str] = set()
-    for node in body.nodes:
-        if node.target in _NO_ALIASES:
-            outputs_without_aliases |= {name for tag, name in map(tag_of, node.args) if tag == "node"}
-    return outputs_without_aliases
+    calls = [node for node in body.nodes if node.target in _NO_ALIASES]
+    return {name for node in calls for tag, name in map(tag_of, node.args) if tag == "node"}
 
 
 def given_back(body: GraphBody) -> set[str]:
@@ -159,15 +148,12 @@ def given_back(body: GraphBody) -> set[str]:
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
-    "and_": "&",
-    "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
-    "ge": ">=",
+    "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
+    "gt": ">", "ge": ">=",
 }  # fmt: skip
 _WORDS = """torch sys os math operator subprocess traceback resource time graph compiled make_inputs run f expected
-actual tempfile
-    bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex getattr
-    divmod pow
-    tuple list held mode fakes gm plain like text widened memory name value leaf device"""
+actual tempfile bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex
+getattr divmod pow tuple list held mode fakes gm plain like text widened memory name value leaf device"""
 _SETITEM = ("operator.setitem", "_operator.setitem")
 _OF_TORCH = re.compile(r"prims\.(?!_|inductor_|fma|mul_rn|prepare_softmax)")
 """Primitives that `import torch` registers; the others are Inductor's own."""
@@ -176,21 +162,21 @@ _PLAIN = {
     for name in ("math", "operator", "os", "resource", "subprocess", "sys", "tempfile", "time", "traceback")
 } | {"Path": "from pathlib import Path"}
 _INSIDE = {
-    "compile_fx_inner": "from torch._inductor.compile_fx import compile_fx_inner",
-    "partition_fn": "from torch._inductor.compile_fx import partition_fn",
-    "min_cut_rematerialization_partition": "from torch._functorch.partitioners import "
-    "min_cut_rematerialization_partition",
-    "compile_fx": "from torch._inductor.compile_fx import compile_fx",
-    "select_decomp_table": "from torch._inductor.decomposition import select_decomp_table",
-    "symbolic_trace": "from torch.fx import symbolic_trace",
-    "FakeTensorProp": "from torch.fx.passes.fake_tensor_prop import FakeTensorProp",
-    "CrossRefFakeMode": "from torch._subclasses import CrossRefFakeMode",
-    "MetadataMismatchError": "from torch._subclasses.fake_tensor import MetadataMismatchError",
-    "make_fx": "from torch.fx.experimental.proxy_tensor import make_fx",
-    "joint_graph": "from torch._inductor.fx_passes import joint_graph",
-    "FakeTensorMode": "from torch._subclasses.fake_tensor import FakeTensorMode",
-    "TorchDispatchMode": "from torch.utils._python_dispatch import TorchDispatchMode",
-    "tree_map_only": "from torch.utils._pytree import tree_map_only",
+    name: f"from {module} import {name}"
+    for module, names in {
+        "torch._inductor.compile_fx": "compile_fx compile_fx_inner partition_fn",
+        "torch._functorch.partitioners": "min_cut_rematerialization_partition",
+        "torch._inductor.decomposition": "select_decomp_table",
+        "torch._inductor.fx_passes": "joint_graph",
+        "torch._subclasses": "CrossRefFakeMode",
+        "torch._subclasses.fake_tensor": "FakeTensorMode MetadataMismatchError",
+        "torch.fx": "symbolic_trace",
+        "torch.fx.experimental.proxy_tensor": "make_fx",
+        "torch.fx.passes.fake_tensor_prop": "FakeTensorProp",
+        "torch.utils._python_dispatch": "TorchDispatchMode",
+        "torch.utils._pytree": "tree_map_only",
+    }.items()
+    for name in names.split()
 } | {module: f"import {module}" for module in CONFIG_MODULES.values()}
 """What a program imports because of a name in it."""
 _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
@@ -357,9 +343,8 @@ class FunctionPrinter(Printer):
             text = self.text(body, region)
             self.names, self.beside = names, outer
             if len(self.constants) != before:
-                raise CannotExpressError(
-                    f"the compiled region {region!r} holds a constant, which a repro cannot contain"
-                )
+                what = f"the compiled region {region!r} holds a constant, which a repro cannot contain"
+                raise CannotExpressError(what)
             is_region = not region.startswith("region_autograd")
             self.above[region] = [*(["@torch.compiler.nested_compile_region"] if is_region else []), *text]
         return []
@@ -373,9 +358,8 @@ class FunctionPrinter(Printer):
         return super().call_method(node, args, named)
 
     def call_module(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
-        raise CannotExpressError(
-            f"node {node.name!r} calls the module {node.target!r}, which a repro cannot contain yet"
-        )
+        what = f"node {node.name!r} calls the module {node.target!r}, which a repro cannot contain yet"
+        raise CannotExpressError(what)
 
     def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
         higher = node.target.startswith("higher_order.")

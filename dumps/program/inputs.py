@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal, cast
 
-import msgspec
-
 from ..arguments import KINDS
 from ..hints import Numbers, inputs_known, numbers_and_bounds, size
 from ..schema import (
@@ -37,6 +35,7 @@ from ..schema import (
     Value,
 )
 from ..sidecar import ITEM_BYTES
+from ..tensors import file_header
 from ..walk import tag_of
 from .case import REAL, Read, ReproFacts, placeholders
 from .text import CannotExpressError, InputFormError, OperatorFormError, identifier, quoted
@@ -47,21 +46,10 @@ SMALL_ELEMENTS = 64
 """A tensor of up to this many elements is written out in the program; a larger one goes to the file beside it."""
 
 _FORMATS = {
-    "float64": "d",
-    "float32": "f",
-    "float16": "e",
-    "int64": "q",
-    "int32": "i",
-    "int16": "h",
-    "int8": "b",
-    "uint8": "B",
-    "uint16": "H",
-    "uint32": "I",
-    "uint64": "Q",
-    "bool": "?",
-}
+    "float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B",
+    "uint16": "H", "uint32": "I", "uint64": "Q", "bool": "?",
+}  # fmt: skip
 _LIMITS = {"uint8": 256, "int8": 128}
-_WANTS = ", requires_grad=True)"
 
 
 @dataclass(frozen=True)
@@ -119,18 +107,16 @@ def source_of(
     read: Read | None = None,
     hints: Numbers | None = None,
     *,
-    plain: bool = False,
     views: bool = False,
     moved: bool = False,
     whole: bool = False,
 ) -> InputSource:
     """Renders the slots. `stored` and `literal` fall back to seeded for a slot whose bytes were not kept.
 
-    `plain`: `requires_grad=True` stands among the arguments, where it can. `views`: what shares memory are views of the
-    tensors that autograd knew them as views of. `moved`: the function that makes them has one that all floating memory
-    goes through. `whole`: also the memory around a view.
+    `views`: what shares memory are views of the tensors that autograd knew them as views of. `moved`: the function that
+    makes them has one that all floating memory goes through. `whole`: also the memory around a view.
     """
-    writer = _Writer(way, read, dict(hints or {}), plain, views, moved, whole)
+    writer = _Writer(way, read, dict(hints or {}), views, moved, whole)
     groups: dict[int, list[Slot]] = {}
     for slot in slots:
         if isinstance(slot.value, TensorValue) and slot.value.storage is not None:
@@ -151,10 +137,9 @@ class _Writer:
     """Renders slot after slot, sharing the storages of those that alias."""
 
     def __init__(
-        self, way: Way, read: Read | None, hints: dict[str, float], plain: bool, views: bool, moved: bool, whole: bool
+        self, way: Way, read: Read | None, hints: dict[str, float], views: bool, moved: bool, whole: bool
     ) -> None:
-        self.way, self.read, self.hints, self.plain, self.views, self.moved = way, read, hints, plain, views, moved
-        self.whole = whole
+        self.way, self.read, self.hints, self.views, self.moved, self.whole = way, read, hints, views, moved, whole
         self.source = InputSource()
         if moved:
             self.source.maker = "make_inputs(to=lambda x: x)"
@@ -170,10 +155,11 @@ class _Writer:
             if self.views and value.storage in self.shared and not (value.conj or value.neg):
                 return self._viewed(slot, value)
             text = self._to(value, self._tensor(slot, value))
-            says_gradient = self.plain and text.endswith(_WANTS)
-            return f"{text}.requires_grad_()" if slot.requires_grad and not says_gradient else text
+            return f"{text}.requires_grad_()" if slot.requires_grad else text
         if slot.scalar is not None:
             return repr(slot.scalar)
+        if isinstance(value, ConstValue) and tag_of(value.value)[0] == "float":
+            return f'float("{float(tag_of(value.value)[1])}")'
         if isinstance(value, SymValue):
             known = value.hint if value.hint is not None else self.hints.get(value.expr)
             if known is not None:
@@ -183,18 +169,14 @@ class _Writer:
         raise InputFormError(f"the input {slot.name!r} is a {type(value).__name__}, which a repro cannot create")
 
     def _tensor(self, slot: Slot, value: TensorValue) -> str:
-        if value.inner:
-            raise InputFormError(f"the input {slot.name!r} is a {value.subclass}, which a repro cannot create yet")
-        if value.layout != "strided":
-            raise InputFormError(
-                f"the input {slot.name!r} has the layout {value.layout}, which a repro cannot create yet"
-            )
-        if value.dtype not in ITEM_BYTES:
-            raise InputFormError(
-                f"the input {slot.name!r} has the dtype {value.dtype}, which a repro cannot create yet"
-            )
-        if value.quantizer:
-            raise InputFormError(f"the input {slot.name!r} is quantised, which a repro cannot create yet")
+        for odd, how in (
+            (value.inner, f"is a {value.subclass}"),
+            (value.layout != "strided", f"has the layout {value.layout}"),
+            (value.dtype not in ITEM_BYTES, f"has the dtype {value.dtype}"),
+            (value.quantizer, "is quantised"),
+        ):
+            if odd:
+                raise InputFormError(f"the input {slot.name!r} {how}, which a repro cannot create yet")
         text = self._strided(slot, value)
         text = f"{text}.conj()" if value.conj else text
         return f"torch._neg_view({text})" if value.neg else text
@@ -250,8 +232,7 @@ class _Writer:
         order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
         dense = [shape[d] for d in order]
         if offset == 0 and stride == contiguous(shape):
-            wants = self.plain and slot.requires_grad and not value.conj and not value.neg
-            return self._generate(slot, value, shape, wants=wants)
+            return self._generate(slot, value, shape)
         if offset == 0 and [stride[d] for d in order] == contiguous(dense) and 0 not in stride:
             back = [order.index(d) for d in range(len(shape))]
             return f"{self._generate(slot, value, dense)}.permute({', '.join(map(str, back))})"
@@ -276,9 +257,8 @@ class _Writer:
         name = self.bases[value.storage]
         return name if value.dtype == members[0].dtype else f"{name}.view(torch.{value.dtype})"
 
-    def _generate(self, slot: Slot, value: TensorValue, shape: list[int], *, wants: bool = False) -> str:
-        """A call that makes a contiguous tensor of that shape, in the value range that was seen. `wants`: a
-        gradient."""
+    def _generate(self, slot: Slot, value: TensorValue, shape: list[int]) -> str:
+        """A call that makes a contiguous tensor of that shape, in the value range that was seen."""
         dtype, seen = value.dtype, slot.statistics or {}
         low, high = seen.get("min"), seen.get("max")
         sizes = ", ".join(map(str, shape)) if shape else "()"
@@ -287,7 +267,7 @@ class _Writer:
         size = tuple(shape)
         if low is not None and low == high:
             if low in (0, 1):
-                return f"torch.{'ones' if low else 'zeros'}({sizes}{kind}{device}{_WANTS if wants else ')'}"
+                return f"torch.{'ones' if low else 'zeros'}({sizes}{kind}{device})"
             return f"torch.full({size}, {low!r}{kind}{device})"
         self.source.seeded = True
         if dtype == "bool":
@@ -299,7 +279,7 @@ class _Writer:
         maker = "rand" if low is not None and low >= 0 else "randn"
         if dtype.startswith("float8"):
             return f"torch.{maker}({sizes}{device}).to(torch.{dtype})"
-        return f"torch.{maker}({sizes}{kind}{device}{_WANTS if wants else ')'}"
+        return f"torch.{maker}({sizes}{kind}{device})"
 
     def _kept(self, stored: StoredTensor, value: TensorValue, *, alone: bool) -> str:
         """The recorded bytes: written out when they are few, else read from the file beside the program."""
@@ -367,14 +347,7 @@ def extent(shape: Sequence[int], stride: Sequence[int], offset: int) -> int:
 
 def sidecar_bytes(tensors: Mapping[str, bytes]) -> bytes:
     """A safetensors file of uint8 tensors; the same tensors give the same bytes."""
-    header: dict[str, object] = {}
-    position = 0
-    for name, data in tensors.items():
-        header[name] = {"dtype": "U8", "shape": [len(data)], "data_offsets": [position, position + len(data)]}
-        position += len(data)
-    text = msgspec.json.encode(header)
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + b"".join(tensors.values())
+    return file_header({name: len(data) for name, data in tensors.items()}) + b"".join(tensors.values())
 
 
 def _literal(data: bytes, shape: Sequence[int], dtype: str) -> str:
@@ -431,21 +404,27 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
     """The registration; raises CannotExpressError where the calls do not determine the operator. `schema`: if it is
     known."""
     own = name.replace("::", "_").replace(".", "_")
-    first = calls[0]
+    telling = [
+        recorded for recorded in calls if not recorded.nothing
+    ] or calls  # a result that nobody uses says nothing
+    first = telling[0]
     names = [f"a{index}" for index in range(len(first.args))] + [identifier(key, name) for key in first.kwargs]
     if any(len(recorded.args) != len(first.args) or list(recorded.kwargs) != list(first.kwargs) for recorded in calls):
-        raise OperatorFormError(
-            f"the operator {name} is called with different sets of arguments, so no stand-in can be written"
-        )
-    columns = [[[*recorded.args, *recorded.kwargs.values()][at] for recorded in calls] for at in range(len(names))]
+        what = f"the operator {name} is called with different sets of arguments, so no stand-in can be written"
+        raise OperatorFormError(what)
+    if len({(recorded.listed, len(recorded.result)) for recorded in telling}) > 1:
+        what = f"the operator {name} returns different numbers of results, so no stand-in can be written"
+        raise OperatorFormError(what)
     types = [
-        _type([_kind(arg, call.values) for arg, call in zip(column, calls, strict=True)], name) for column in columns
+        _type([_kind(arg, call.values) for arg, call in zip(column, calls, strict=True)], name)
+        for column in _columns(calls)
     ]
-    written = set(first.written) or (
-        {n for n, t in zip(names, types, strict=True) if t == "Tensor"} if first.nothing else set()
-    )
+    written = set(first.written)
+    if first.nothing and not written:
+        written = {n for n, kind in zip(names, types, strict=True) if kind == "Tensor"}
     schema = schema or _schema(names, types, written, first)
-    outputs = [] if first.nothing else [_output(at, calls, names, columns, name) for at in range(len(first.result))]
+    results_of = range(0 if first.nothing else len(first.result))
+    outputs = [_output(at, telling, names, _columns(telling), name) for at in results_of]
     takes = ", ".join(names)
     outputs_made = [f"made_up({recorded})" for recorded in outputs]
     lines = [f"torch.library.define({quoted(name)}, {quoted(schema)})", "", ""]
@@ -457,6 +436,11 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
         nothing = ", ".join("None" for _ in names) + ("," if len(names) == 1 else "")
         lines.append(f"torch.library.register_autograd({quoted(name)}, lambda *_: ({nothing}))")
     return "\n".join(lines)
+
+
+def _columns(calls: Sequence[OpCall]) -> list[tuple[Arg, ...]]:
+    """The arguments of calls, place by place."""
+    return list(zip(*([*call.args, *call.kwargs.values()] for call in calls), strict=True))
 
 
 def _returned(texts: Sequence[str], call: OpCall) -> str:
@@ -473,17 +457,14 @@ def _schema(names: Sequence[str], types: Sequence[str], written: set[str], call:
         texts.append(f"{kind}(w{at}!) {name}" if name in written else f"{kind} {name}")
     if len(call.args) < len(names):
         texts.insert(len(call.args), "*")
-    kinds = ["Tensor" if isinstance(output, TensorValue) else "SymInt" for output in call.result]
-    result = (
-        "()"
-        if call.nothing
-        else "Tensor[]"
-        if call.listed
-        else kinds[0]
-        if len(kinds) == 1
-        else f"({', '.join(kinds)})"
-    )
-    return f"({', '.join(texts)}) -> {result}"
+    outputs = [] if call.nothing else call.result
+    kinds = ["Tensor" if isinstance(output, TensorValue) else "SymInt" for output in outputs]
+    result = kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
+    return f"({', '.join(texts)}) -> {'Tensor[]' if call.listed else result}"
+
+
+_OF_NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool"}
+"""The schema's types of symbolic numbers."""
 
 
 def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
@@ -498,13 +479,11 @@ def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
     ((tag, content),) = cast("dict[str, Any]", arg).items()
     if tag == "node":
         value = values.get(content)
-        return (
-            {"int": "SymInt", "float": "float", "bool": "bool"}[value.kind] if isinstance(value, SymValue) else "Tensor"
-        )
+        return _OF_NUMBERS[value.kind] if isinstance(value, SymValue) else "Tensor"
     if tag == "tuple":
         return _list_kind(content, values)
     if tag == "sym":
-        return "SymInt" if content[0] == "int" else "float"
+        return _OF_NUMBERS[content[0]]
     if tag in KINDS and KINDS[tag].schema:
         return KINDS[tag].schema
     raise OperatorFormError(f"a custom operator has an argument of kind {tag!r}, which a stand-in cannot take")
@@ -541,46 +520,36 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
         if not isinstance(value, TensorValue):
             raise OperatorFormError(f"the operator {name} returns more than tensors, so no stand-in can be written")
         wanted.append(value)
-    given = {
-        own: tensors
-        for own, column in zip(names, columns, strict=True)
-        if len(tensors := [_tensor(arg, call) for arg, call in zip(column, calls, strict=True)]) == len(calls)
-        and all(tensor is not None for tensor in tensors)
-    }
+    given: dict[str, list[TensorValue]] = {}
+    for own, column in zip(names, columns, strict=True):
+        tensors = [value for arg, call in zip(column, calls, strict=True) if (value := _tensor(arg, call)) is not None]
+        if len(tensors) == len(calls):
+            given[own] = tensors
     dtype = f"dtype=torch.{identifier(wanted[0].dtype, name)}"
     for own, tensors in given.items():
-        if all(
-            t is not None and (t.shape, t.stride) == (w.shape, w.stride) for t, w in zip(tensors, wanted, strict=True)
-        ):
-            same = all(t is not None and t.dtype == w.dtype for t, w in zip(tensors, wanted, strict=True))
+        pairs = list(zip(tensors, wanted, strict=True))
+        if all((t.shape, t.stride) == (w.shape, w.stride) for t, w in pairs):
+            same = all(t.dtype == w.dtype for t, w in pairs)
             return f"torch.empty_like({own}{'' if same else f', {dtype}'})"
     sizes: list[str] = []
     for dim in range(len(wanted[0].shape)):
-        extent = next(
-            (
-                f"{own}.size({place})"
-                for own, tensors in given.items()
-                for place in range(8)
-                if all(
-                    t is not None and place < len(t.shape) and t.shape[place] == w.shape[dim]
-                    for t, w in zip(tensors, wanted, strict=True)
-                )
-            ),
-            None,
+        extents = [w.shape[dim] for w in wanted]
+        places = ((own, place, tensors) for own, tensors in given.items() for place in range(8))
+        same_extent = (
+            f"{own}.size({place})"
+            for own, place, tensors in places
+            if [t.shape[place] if place < len(t.shape) else None for t in tensors] == extents
         )
-        extents = {w.shape[dim] for w in wanted}
-        if extent is None and len(extents) == 1 and isinstance(wanted[0].shape[dim], int):
-            extent = str(wanted[0].shape[dim])
-        if extent is None:
-            raise OperatorFormError(f"a size that the operator {name} returns is none of its arguments' sizes")
-        sizes.append(extent)
+        fixed = str(extents[0]) if len(set(extents)) == 1 and isinstance(extents[0], int) else ""
+        sizes.append(next(same_extent, fixed))
+    if not all(sizes):
+        raise OperatorFormError(f"a size that the operator {name} returns is none of its arguments' sizes")
     device = next(iter(given), "")
-    if not all(isinstance(d, int) for d in wanted[0].shape) or wanted[0].stride == contiguous(
-        cast("list[int]", wanted[0].shape)
-    ):
+    shape = [dim for dim in wanted[0].shape if isinstance(dim, int)]
+    if len(shape) < len(sizes) or wanted[0].stride == contiguous(shape):
         allocation = f"torch.empty(({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
     else:
-        allocation = f"torch.empty_strided({tuple(wanted[0].shape)}, {tuple(wanted[0].stride)}"
+        allocation = f"torch.empty_strided({tuple(shape)}, {tuple(wanted[0].stride)}"
     return f"{allocation}, {dtype}{f', device={device}.device' if device else ''})"
 
 

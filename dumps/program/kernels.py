@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FUNCTIONAL = "higher_order.triton_kernel_wrapper_functional"
 MUTATION = "higher_order.triton_kernel_wrapper_mutation"
-CALLS = frozenset({FUNCTIONAL, MUTATION})
 INTERPRETED = (
     'os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())))  # no GPU: Triton interprets'
 )
@@ -63,9 +62,8 @@ def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> 
     for kernel in kernels:
         where = f"kernel {kernel.name}"
         if kernel.missing or not kernel.program:
-            raise RefusedError(
-                where, f"it was not saved completely: {'; '.join(kernel.missing) or 'its source was not kept'}"
-            )
+            why = f"it was not saved completely: {'; '.join(kernel.missing) or 'its source was not kept'}"
+            raise RefusedError(where, why)
         for names, text in _statements(kernel, where):
             if not names and text.startswith(("import ", "from ")):
                 defined.strings_for_types |= "__future__" in text
@@ -115,9 +113,8 @@ def _grid(node: NodeRecord, kernel: TritonKernel, writer: Writer) -> str:
         return grids[0]
     configs = _configs(kernel)
     if len(configs) != len(grids):
-        raise RefusedError(
-            writer.where, f"it has {counted(len(grids), 'grid')} for {counted(len(configs), 'configuration')}"
-        )
+        why = f"it has {counted(len(grids), 'grid')} for {counted(len(configs), 'configuration')}"
+        raise RefusedError(writer.where, why)
     text = grids[-1]
     for grid, config in list(zip(grids, configs, strict=True))[-2::-1]:
         same = " and ".join(f'meta["{key}"] == {value}' for key, value in config.items())
@@ -172,10 +169,6 @@ def _joined(blocks: list[str]) -> str:
     """Definitions with two empty lines between them, assignments together."""
     text = ""
     for before, block in zip(["", *blocks], blocks, strict=False):
-        gap = (
-            "\n\n\n"
-            if any(block_text.startswith(("@", "def ", "class ", "if ")) for block_text in (before, block))
-            else "\n"
-        )
-        text += (gap if text else "") + block
+        apart = any(part.startswith(("@", "def ", "class ", "if ")) for part in (before, block))
+        text += (("\n\n\n" if apart else "\n") if text else "") + block
     return text

@@ -11,13 +11,14 @@ True
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 
-from ..allowlist import OP_HOMES
+from ..allowlist import OP_HOMES, TRITON_CALLS
 from ..errors import RefusedError
 from ..hints import Numbers, concrete, numbers_and_bounds, scalar
 from ..schema import (
@@ -33,8 +34,8 @@ from ..schema import (
     Value,
 )
 from ..walk import mentioned, nodes, plain, tensors, user_frame
-from .case import placeholders
-from .kernels import CALLS, INTERPRETED
+from .case import GRAD_STAGES, placeholders
+from .kernels import INTERPRETED
 from .text import (
     CHECKPOINTS,
     GETITEM,
@@ -175,8 +176,7 @@ if __name__ == "__main__":
 
 
 _WORDS = """self torch aten gzip math operator constant max min int float bool len abs round sum range slice complex
-getattr
-    divmod pow print tuple list dict str type object super"""
+getattr divmod pow print tuple list dict str type object super"""
 _WANT_GRAPHS = frozenset({"higher_order.autograd_function_apply"})
 """Higher-order ops that look at the FX graph of what they are given."""
 _OWN_OPS = frozenset(
@@ -186,18 +186,22 @@ _PLAIN_PRIMS = frozenset(f"prims.{name}.default" for name in ("convert_element_t
 """Ops of `prims` that are registered by `import torch` alone."""
 
 
+_NOT_FINITE = re.compile(r"\b(?:inf|nan)\b", re.ASCII)
+
+
 def program(record: GraphRecord) -> str:
     """The text of graph.py. Raises RefusedError when the graph holds something that has no form in a program."""
     title = f"Graph {record.id} ({record.stage}), saved by graphdbg with torch {record.versions.get('torch', '?')}."
     how = "Runs eagerly: python graph.py. Inputs are those stored beside it, the others are made up."
     head = [f'"""{_one_line(title)}', "", how, '"""', ""]
-    ambient = record.ambient
-    settings = {"grad": _grad(record), "inference_mode": ambient.inference_mode, "autocast": dict(ambient.autocast)}
-    if record.stage not in ("dynamo", "pre_grad"):
-        settings["autocast"] = {}  # what autocast did is in the graph already
+    ambient, early = record.ambient, record.stage in GRAD_STAGES
+    autocast = dict(ambient.autocast) if early else {}  # later, what it did is in the graph already
+    settings = {"grad": ambient.grad and early, "inference_mode": ambient.inference_mode, "autocast": autocast}
     printer = _Module(record)
     kernels = printer.kernels
     first = ["from __future__ import annotations", ""] if kernels.strings_for_types else []
+    inputs = _inputs(record)
+    first += ["from math import inf, nan"] * bool(_NOT_FINITE.search("".join(inputs)))
     parts = [
         *head, *first, "import gzip", "import json", "import math", "import operator",
         *(["import os"] if kernels.source else []),
@@ -205,7 +209,7 @@ def program(record: GraphRecord) -> str:
         *(["", INTERPRETED, *kernels.imports] if kernels.source else []), "",
         "aten = torch.ops.aten",
         f"LIBRARIES = {_libraries(record)!r}", "", "", *([kernels.source, "", ""] if kernels.source else []),
-        blocks(*printer.classes()), "", "", *_inputs(record), "", *_constants(record), "",
+        blocks(*printer.classes()), "", "", *inputs, "", *_constants(record), "",
         f"SETTINGS = {settings!r}", "", "", RUNTIME,
     ]  # fmt: skip
     return "\n".join(parts)
@@ -233,10 +237,6 @@ def _constants(record: GraphRecord) -> list[str]:
     """`CONSTANTS = {path: {"storage": hash, ...}}` for the tensors that the graph and its subgraphs hold."""
     lines = [f"    {path!r}: {_stored(stored, f'tensor {path}')!r}," for path, stored in tensors(record.graph)]
     return ["CONSTANTS = {", *lines, "}"]
-
-
-def _grad(record: GraphRecord) -> bool:
-    return record.ambient.grad and record.stage in ("dynamo", "pre_grad")
 
 
 def _stored(stored: StoredTensor, where: str) -> dict[str, Any]:
@@ -382,7 +382,7 @@ def _modules(record: GraphRecord) -> list[str]:
         if node.op == "call_function" and is_numpy(node.target):
             modules.update(MODULES)
         root = node.target.partition(".")[0] if node.op == "call_function" else ""
-        if root == "higher_order" and node.target not in CALLS:
+        if root == "higher_order" and node.target not in TRITON_CALLS:
             modules.add("torch._higher_order_ops")
         elif node.target not in _PLAIN_PRIMS:
             modules.update(OP_HOMES.get(root, ())[-1:])
@@ -391,13 +391,8 @@ def _modules(record: GraphRecord) -> list[str]:
 
 def _libraries(record: GraphRecord) -> list[str]:
     """Ops of libraries that the program cannot import by itself, as dotted names."""
-    return sorted(
-        {
-            ".".join(node.target.split(".")[:2])
-            for node in nodes(record.graph)
-            if node.op == "call_function" and node.target.split(".")[0] not in _OWN_OPS
-        }
-    )
+    targets = (node.target.split(".") for node in nodes(record.graph) if node.op == "call_function")
+    return sorted({".".join(parts[:2]) for parts in targets if parts[0] not in _OWN_OPS})
 
 
 def _one_line(text: str) -> str:

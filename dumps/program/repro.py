@@ -28,7 +28,7 @@ from .entering import ENTERS, RUNG, Entry, Stand, compiled_at, mode_lines, or_ea
 from .function import FunctionText, program_of
 from .inputs import InputSource, Way, inputs_of, sidecar_bytes
 from .settings import sources, state_of
-from .text import CannotExpressError, Lines, broken, dotted, indented, items, quoted
+from .text import CannotExpressError, Lines, blocks, broken, dotted, indented, items, quoted
 
 MOST_SYMBOLS = 4
 """The most symbols that are tried alone; a graph of more is tried with all of them marked."""
@@ -65,10 +65,7 @@ class Sizing:
         dims: dict[str, list[int]] = {}
         for mark in self.marks:
             dims.setdefault(mark.name, []).append(mark.dim)
-        return {
-            name: str(dims_of_input[0] if len(dims_of_input) == 1 else tuple(dims_of_input))
-            for name, dims_of_input in dims.items()
-        }
+        return {name: str(own[0] if len(own) == 1 else tuple(own)) for name, own in dims.items()}
 
 
 def listing(marks: tuple[Mark, ...]) -> str:
@@ -109,10 +106,8 @@ def sizes_inside(record: GraphRecord) -> GraphRecord:
     """The record with inputs that are a size of another input computed from it: as arguments they would be
     constants."""
     nodes = record.graph.nodes
-    tensors = msgspec.structs.replace(
-        record.graph, nodes=[node for node in nodes if not isinstance(node.value, SymValue)]
-    )
-    homes = symbol_homes(tensors)
+    tensors = [node for node in nodes if not isinstance(node.value, SymValue)]
+    homes = symbol_homes(msgspec.structs.replace(record.graph, nodes=tensors))
     inside: list[NodeRecord] = []
     kept: list[NodeRecord] = []
     for node in nodes:
@@ -187,7 +182,8 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
     if case.off == "left out" and state.settings:
         settings = ["if FAULT:", *indented(settings)]
     elif case.off == "work-around":
-        settings += ["if not FAULT:  # the work-around", *indented(_lines_of(case))]
+        lines = [line for line in case.workaround.splitlines() if line != "import torch"]  # it has that already
+        settings += ["if not FAULT:  # the work-around", *indented(lines)]
     notes, remarks = state.left_out, state.remarks
     body = _blocks(
         *[definition.program.strip() for definition in sources(case)],
@@ -215,8 +211,7 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
 
 def _blocks(*parts: str | Lines) -> str:
     """Functions and statements with an empty line between them: a reader has the whole program on one screen."""
-    texts = [part if isinstance(part, str) else "\n".join(part) for part in parts]
-    return "\n\n".join(text.replace("\n\n\n", "\n\n") for text in texts if text)
+    return blocks(*parts).replace("\n\n\n", "\n\n")
 
 
 def _head(
@@ -268,11 +263,6 @@ def _off_text(case: ReproFacts) -> str:
         lines = case.workaround.splitlines()
         return f"with the work-around {_one_line(lines[0], 100) if len(lines) == 1 else 'under `if not FAULT`'}"
     return "without what `if FAULT` guards"
-
-
-def _lines_of(case: ReproFacts) -> list[str]:
-    """The work-around, in a program that has imported torch."""
-    return [line for line in case.workaround.splitlines() if line != "import torch"]
 
 
 def _sizes_text(case: ReproFacts, entry: Entry, sizing: Sizing | None) -> list[str]:
@@ -334,11 +324,8 @@ def _inputs(
     alike.
     """
     lines = [f"def {source.maker}:"]
-    if (
-        source.seeded
-        or case.facts.is_random
-        or (case.facts.wants_backward and case.failure.kind in ("accuracy", "nan"))
-    ):
+    tangents = case.facts.wants_backward and case.failure.kind in ("accuracy", "nan")
+    if source.seeded or case.facts.is_random or tangents:
         lines.append("    torch.manual_seed(0)")
     sidecar = sidecar_bytes(source.file) if source.file else None
     if sidecar is not None:
@@ -386,9 +373,8 @@ def _compiled(
         options[1:] = [] if sizing.marks else ["dynamic=False"]
     if case.only_compiled:
         if not stand.is_inductor:
-            raise CannotExpressError(
-                "no repro can be written for a graph that cannot be run", f"the rung is {case.rung}"
-            )
+            what = "no repro can be written for a graph that cannot be run"
+            raise CannotExpressError(what, f"the rung is {case.rung}")
         options.insert(0, "backend=backend")
     elif stand.mode and eager:
         options.insert(0, f'**({{"mode": {quoted(stand.mode)}}} if FAULT else {{"backend": "eager"}})')

@@ -10,18 +10,19 @@ user trusts that, else it is named, never dropped in silence; so is one that no 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from .. import syntax
+from ..errors import RefusedError
 from ..permitted import of_the_process, refusal
 from ..schema import Ambient, Arg, DefinitionRecord, GraphRecord
-from ..walk import bodies, plain
+from ..walk import bodies, plain, tag_of
 from ..wording import counted
 from .case import ReproFacts
-from .text import CannotExpressError, dotted, quoted
+from .text import CannotExpressError, Writer, dotted, quoted
 
 CONFIG_MODULES = {
     "inductor": "torch._inductor.config",
@@ -57,10 +58,8 @@ def state_of(case: ReproFacts, config: Mapping[str, Mapping[str, Arg]]) -> State
     own = {name: text for definition in sources(case) for name, text in definition.values.items()}
     settings, left_out = config_lines(config, own, trusted=case.trust or case.ours)
     groups, remarks = group_lines(case.record)
-    remarks += [
-        f"It holds code of {PurePath(definition.file).name}: {', '.join(definition.values)}."
-        for definition in sources(case)
-    ]
+    for own_source in sources(case):
+        remarks.append(f"It holds code of {PurePath(own_source.file).name}: {', '.join(own_source.values)}.")
     random = random_lines(case)
     settings = [line for line in settings if line not in random]
     return State(settings, [*random, *ambient_lines(case), *groups], left_out, remarks)
@@ -95,13 +94,9 @@ def sources(case: ReproFacts) -> list[DefinitionRecord]:
     """The user's code that makes settings without a plain form; none where it is not trusted, or registers operators
     too."""
     definitions = case.record.definitions if case.trust else []
-    whole = [
-        definition
-        for definition in definitions
-        if definition.program and not definition.missing and "from __future__" not in definition.program
-    ]
     in_force = {f"{room}.{name}" for room, values in case.record.config.items() for name in values}
-    return [definition for definition in whole if not definition.spaces and in_force & set(definition.values)]
+    whole = [own for own in definitions if own.program and not own.missing and "from __future__" not in own.program]
+    return [own for own in whole if not own.spaces and in_force & set(own.values)]
 
 
 def config_lines(
@@ -138,31 +133,29 @@ def config_lines(
 
 def random_lines(case: ReproFacts) -> list[str]:
     """Settings by which compiled code draws random numbers as eager mode does, so that they can be compared."""
-    if (
-        case.failure.kind in ("accuracy", "nan")
-        and case.rung in ("inductor", "inductor_nofuse")
-        and case.facts.is_random
-    ):
-        return ["torch._inductor.config.fallback_random = True"]
-    return []
+    compared = case.failure.kind in ("accuracy", "nan") and case.rung in ("inductor", "inductor_nofuse")
+    return ["torch._inductor.config.fallback_random = True"] if compared and case.facts.is_random else []
+
+
+class _Settings(Writer):
+    """Writes the values that a setting may have: numbers, texts, and lists, tuples and dicts of them."""
+
+    PLAIN = True
+
+    def argument(self, arg: Arg) -> str:
+        if tag_of(arg)[0] not in ("", "float", "tuple", "dict"):
+            raise RefusedError(self.where, "it is no plain value")
+        return super().argument(arg)
+
+    def items(self, args: Iterable[Arg]) -> str:
+        return f"({''.join(f'{self.argument(item)}, ' for item in args).rstrip()})"
 
 
 def _setting(value: Arg) -> str | None:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return quoted(value)
-    if isinstance(value, list):
-        items = [_setting(item) for item in cast("list[Arg]", value)]
-        return None if None in items else f"[{', '.join(item for item in items if item)}]"
-    ((tag, content),) = cast("dict[str, Any]", value).items()
-    if tag == "float":
-        return f'float("{content}")' if content in ("nan", "inf", "-inf") else None
-    if tag == "tuple":
-        items = [_setting(item) for item in content]
-        return None if None in items else f"({''.join(f'{item}, ' for item in items if item).rstrip()})"
-    if tag == "dict":
-        pairs = [(_setting(key), _setting(item)) for key, item in content]
-        return None if any(None in pair for pair in pairs) else "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
-    return None
+    try:
+        return _Settings({}).argument(value)
+    except RefusedError:
+        return None
 
 
 def ambient_lines(case: ReproFacts) -> list[str]:
@@ -221,9 +214,8 @@ def group_lines(record: GraphRecord) -> tuple[list[str], list[str]]:
             if op == "wait_tensor" or not texts:
                 continue
             if not texts[-1].isdigit():
-                raise CannotExpressError(
-                    f"the process group {texts[-1][:40]!r} has a custom name, which the program cannot give it"
-                )
+                what = f"the process group {texts[-1][:40]!r} has a custom name, which the program cannot give it"
+                raise CannotExpressError(what)
             sizes[texts[-1]] = max(sizes.get(texts[-1], 1), size if isinstance(size, int) else 1)
     if not sizes:
         return [], []
@@ -234,13 +226,8 @@ def group_lines(record: GraphRecord) -> tuple[list[str], list[str]]:
         *(["    from torch.testing._internal.distributed.fake_pg import FakeStore", ""] if world > 1 else []),
         f'    torch.distributed.init_process_group("{backend}", store={store}, rank=0, world_size={world})',
     ]
-    lines += [
-        f"    torch.distributed.new_group(list(range({sizes.get(str(number), 1)})))"
-        for number in range(1, max(map(int, sizes)) + 1)
-    ]
-    ranks = (
-        "one rank each"
-        if world == 1
-        else f"up to {counted(world, 'rank')} that are not there: collectives move nothing"
-    )
+    for number in range(1, max(map(int, sizes)) + 1):
+        lines.append(f"    torch.distributed.new_group(list(range({sizes.get(str(number), 1)})))")
+    missing = f"up to {counted(world, 'rank')} that are not there: collectives move nothing"
+    ranks = "one rank each" if world == 1 else missing
     return lines, [f"Process groups are made here by one process, with {ranks}."]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import ast
 import signal as signals
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -44,14 +44,13 @@ _WARM = (
 )
 
 
-@dataclass
 class DyingProgram:
     """The statements that run and judge, and functions that they need beside the graph."""
 
-    lines: Lines
-    functions: list[Lines] = field(default_factory=list[Lines])
-    expected: Lines = field(default_factory=list[str])
-    """Statements that come before all others: which exception is looked for."""
+    def __init__(self, *lines: str, functions: Sequence[Lines] = ()) -> None:
+        self.lines, self.functions = lines, list(functions)
+        self.expected: Lines = []
+        """Statements that come before all others: which exception is looked for."""
 
 
 def limit_s(failure: FailureWords) -> int:
@@ -79,15 +78,13 @@ _JUDGED = [
 def crash(run: Runs) -> DyingProgram:
     """The ending for an exception while it compiles or runs."""
     return DyingProgram(
-        [
-            *run.eager(),
-            "try:",
-            *indented(run.waited(run.compiled)),
-            "except Exception as error:",
-            *_JUDGED,
-            'print("gone: it compiles and runs")',
-        ],
-        [SOURCE],
+        *run.eager(),
+        "try:",
+        *indented(run.waited(run.compiled)),
+        "except Exception as error:",
+        *_JUDGED,
+        'print("gone: it compiles and runs")',
+        functions=[SOURCE],
     )
 
 
@@ -102,14 +99,12 @@ def missing_error(run: Runs) -> DyingProgram:
         '    return ""',
     ]
     return DyingProgram(
-        [
-            f"eager, got = raised(graph), raised({run.compiled})",
-            "other = any(text and (ERROR not in text or not like(WORDS, text)) for text in (eager, got))",
-            "print(f\"{'cannot tell: ' * other}eager mode raises {eager or 'nothing'}\\ntorch.compile raises "
-            "{got or 'nothing'}\")",
-            "sys.exit(UNSURE if other else int(bool(eager) and not got))",
-        ],
-        [SOURCE, raised],
+        f"eager, got = raised(graph), raised({run.compiled})",
+        "other = any(text and (ERROR not in text or not like(WORDS, text)) for text in (eager, got))",
+        "print(f\"{'cannot tell: ' * other}eager mode raises {eager or 'nothing'}\\ntorch.compile raises "
+        "{got or 'nothing'}\")",
+        "sys.exit(UNSURE if other else int(bool(eager) and not got))",
+        functions=[SOURCE, raised],
     )
 
 
@@ -138,15 +133,13 @@ def only_compiles(case: ReproFacts, compiled: str, *, inner: bool) -> DyingProgr
         "    sys.exit(0)",
     ]
     return DyingProgram(
-        [
-            *inputs,
-            "try:",
-            f"    {compiled}(*inputs)",
-            "except Exception as error:",
-            *_JUDGED,
-            'raise RuntimeError("nothing was compiled")',
-        ],
-        [SOURCE] if inner else [SOURCE, backend],
+        *inputs,
+        "try:",
+        f"    {compiled}(*inputs)",
+        "except Exception as error:",
+        *_JUDGED,
+        'raise RuntimeError("nothing was compiled")',
+        functions=[SOURCE] if inner else [SOURCE, backend],
     )
 
 
@@ -166,14 +159,12 @@ def signal(run: Runs) -> DyingProgram:
     """The ending for a process that is killed."""
     end = death_of(run.failure)
     return DyingProgram(
-        [
-            *_child(run),
-            *run.eager(),
-            f"end = subprocess.run({_AGAIN}, timeout={limit_s(run.failure)}, check=False).returncode",
-            f"print(f\"{{'BUG' if end == {end} else 'cannot tell' if end else 'gone'}}: the compiled run "
-            f'ended with {{end}}")',
-            f"sys.exit(1 if end == {end} else UNSURE if end else 0)",
-        ]
+        *_child(run),
+        *run.eager(),
+        f"end = subprocess.run({_AGAIN}, timeout={limit_s(run.failure)}, check=False).returncode",
+        f"print(f\"{{'BUG' if end == {end} else 'cannot tell' if end else 'gone'}}: the compiled run "
+        f'ended with {{end}}")',
+        f"sys.exit(1 if end == {end} else UNSURE if end else 0)",
     )
 
 
@@ -181,16 +172,14 @@ def hang(run: Runs) -> DyingProgram:
     """The ending for a run that does not end."""
     busy = "min(2, max(1, os.getloadavg()[0] / os.cpu_count()))"
     return DyingProgram(
-        [
-            *_child(run),
-            *run.eager(),
-            f"limit = {limit_s(run.failure)} * {busy}  # seconds; longer on a busy machine",
-            "try:",
-            f"    subprocess.run({_AGAIN}, timeout=limit, check=True)",
-            "except subprocess.TimeoutExpired:",
-            '    sys.exit(f"BUG: the compiled run does not end within {limit:.0f} s")',
-            'print("gone: it ends")',
-        ]
+        *_child(run),
+        *run.eager(),
+        f"limit = {limit_s(run.failure)} * {busy}  # seconds; longer on a busy machine",
+        "try:",
+        f"    subprocess.run({_AGAIN}, timeout=limit, check=True)",
+        "except subprocess.TimeoutExpired:",
+        '    sys.exit(f"BUG: the compiled run does not end within {limit:.0f} s")',
+        'print("gone: it ends")',
     )
 
 
@@ -198,15 +187,13 @@ def slow(run: Runs) -> DyingProgram:
     """The ending for a compile that takes too long."""
     over = f"{float(run.failure.message):g}"
     return DyingProgram(
-        [
-            *run.eager(),
-            _WARM,
-            "began = time.perf_counter()  # compile and first run; the compile cache should be empty",
-            *run.waited(run.compiled),
-            "seconds = time.perf_counter() - began",
-            f"print(f\"{{'BUG' if seconds > {over} else 'gone'}}: compile and first run took {{seconds:.1f}} s\")",
-            f"sys.exit(int(seconds > {over}))",
-        ]
+        *run.eager(),
+        _WARM,
+        "began = time.perf_counter()  # compile and first run; the compile cache should be empty",
+        *run.waited(run.compiled),
+        "seconds = time.perf_counter() - began",
+        f"print(f\"{{'BUG' if seconds > {over} else 'gone'}}: compile and first run took {{seconds:.1f}} s\")",
+        f"sys.exit(int(seconds > {over}))",
     )
 
 
@@ -233,18 +220,16 @@ def _peak(run: Runs) -> DyingProgram:
             ]
         ]
     return DyingProgram(
-        [
-            *run.eager(),
-            _WARM,
-            f"before = {before}",
-            *reset,
-            *run.waited(run.compiled),
-            f"needed = {peak} - before",
-            f"print(f\"{{'BUG' if needed > {over} else 'gone'}}: compile and first run needed {{needed / "
-            f'2**20:.1f}} MiB")',
-            f"sys.exit(int(needed > {over}))",
-        ],
-        functions,
+        *run.eager(),
+        _WARM,
+        f"before = {before}",
+        *reset,
+        *run.waited(run.compiled),
+        f"needed = {peak} - before",
+        f"print(f\"{{'BUG' if needed > {over} else 'gone'}}: compile and first run needed {{needed / "
+        f'2**20:.1f}} MiB")',
+        f"sys.exit(int(needed > {over}))",
+        functions=functions,
     )
 
 
@@ -255,19 +240,17 @@ def _out_of_memory(run: Runs) -> DyingProgram:
         "    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))",
     ]
     return DyingProgram(
-        [
-            *_child(
-                run, *limited, why=f"  # the compiled run, where no more than {OUT_OF_MEMORY_BYTES} bytes can be mapped"
-            ),
-            *run.eager(),
-            'with tempfile.TemporaryFile("w+") as log:  # no pipe: processes that it leaves would keep it open',
-            f"    end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, stderr=log, check=False).returncode",
-            "    told = log.seek(0) or log.read()",
-            'short = end and any(x in told for x in ("MemoryError", "allocate memory", "bad_alloc", "out of memory"))',
-            "print(f\"{told}\\n{'BUG: out of memory' if short else 'cannot tell' if end else 'gone'}: it ended "
-            'with {end}")',
-            "sys.exit(1 if short else UNSURE if end else 0)",
-        ]
+        *_child(
+            run, *limited, why=f"  # the compiled run, where no more than {OUT_OF_MEMORY_BYTES} bytes can be mapped"
+        ),
+        *run.eager(),
+        'with tempfile.TemporaryFile("w+") as log:  # no pipe: processes that it leaves would keep it open',
+        f"    end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, stderr=log, check=False).returncode",
+        "    told = log.seek(0) or log.read()",
+        'short = end and any(x in told for x in ("MemoryError", "allocate memory", "bad_alloc", "out of memory"))',
+        "print(f\"{told}\\n{'BUG: out of memory' if short else 'cannot tell' if end else 'gone'}: it ended "
+        'with {end}")',
+        "sys.exit(1 if short else UNSURE if end else 0)",
     )
 
 
@@ -377,12 +360,9 @@ def _chosen(node: ast.If | ast.IfExp, program: str) -> str | None:
 def _statement(node: ast.stmt, text: str, parts: Parts) -> None:
     """A statement behind the functions: a setting, a state, or a part of how the repro judges."""
     for call in ast.walk(node):
-        if (
-            isinstance(call, ast.Call)
-            and ast.unparse(call.func) == "torch.compile"
-            and ast.unparse(call.args[0]) == "graph"
-        ):
-            parts.compiled = parts.compiled or ast.unparse(call)
+        compiled = ast.unparse(call) if isinstance(call, ast.Call) else ""
+        if compiled.startswith(("torch.compile(graph,", "torch.compile(graph)")):
+            parts.compiled = parts.compiled or compiled
     target = node.targets[0] if isinstance(node, ast.Assign) else None
     if isinstance(node, ast.Assign) and isinstance(target, ast.Attribute) and ast.unparse(target).startswith("torch."):
         module, _, name = ast.unparse(target).partition(f".{_CONFIG}.")
@@ -492,10 +472,8 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
     """The statements of the test, and the method that compares, where there is one."""
     kind, detail = failure.kind, failure.detail
     if "backend" in parts.functions or kind in ("slow", "memory", "command"):
-        raise CannotExpressError(
-            f"no test is written for a failure of the kind {kind!r}",
-            "the repro measures time or memory, or only compiles",
-        )
+        why = "the repro measures time or memory, or only compiles"
+        raise CannotExpressError(f"no test is written for a failure of the kind {kind!r}", why)
     if kind in _DEADLY:
         return _in_a_child(failure), []
     if failure.stage == "eager":
@@ -520,20 +498,17 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
             "torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)",
         ], []
     asked = {"equal_nan": "True"} | ({"check_stride": "True"} if detail == "stride" else {}) | how
-    more = (
-        ["", "def signs(results):", "    return [x.signbit() & (x == 0) for x in results]"]
-        if detail == "signed zero"
-        else []
-    )
+    signs = ["", "@staticmethod", "def signs(results):", "    return [x.signbit() & (x == 0) for x in results]"]
+    signs = signs if detail == "signed zero" else []
     close = "torch.testing.assert_close"
     compared = [f"{close}(actual, expected, {', '.join(f'{name}={value}' for name, value in asked.items())})"]
-    compared += [f"{close}(self.signs(actual), self.signs(expected))"] if more else []
+    compared += [f"{close}(self.signs(actual), self.signs(expected))"] if signs else []
     common = [
         "def common(self, fn, compiled):",
         f"    expected = {_called(parts, 'fn')}",
         f"    actual = {_called(parts, 'compiled')}",
         *indented(compared),
-        *(["", "@staticmethod", *more[1:]] if more else []),
+        *signs,
     ]
     return [f"self.common(graph, {parts.compiled})"], common
 

@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from .. import expr as expressions
 from .. import syntax
+from ..allowlist import BUILTINS, TRITON_CALLS
 from ..arguments import KINDS
 from ..errors import GraphdbgError, NameRefusedError, RefusedError, TargetRefusedError
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
@@ -65,33 +66,23 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DUNDER_OPS = frozenset(f"__{i}{name}__" for i in ("", "i", "r") for name in ("and", "or", "xor", "lshift", "rshift"))
 """Operators of aten that are named so."""
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::[0-9]+)?", re.ASCII)
-_INFIX = {"Add": "+", "Mul": "*", "Div": "/", "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%",
-"Pow": "**",
-          "PowByNatural": "**", "IntTrueDiv": "/", "FloatTrueDiv": "/", "FloatPow": "**", "LShift": "<<",
-          "RShift": ">>",
-          "Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge": ">=", "And": "and", "Or": "or",
-          "BitwiseFn_bitwise_and": "&", "BitwiseFn_bitwise_or": "|", "BitwiseFn_bitwise_xor": "^"}  # fmt: skip
+_INFIX = {
+    "Add": "+", "Mul": "*", "Div": "/", "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%", "Pow": "**",
+    "PowByNatural": "**", "IntTrueDiv": "/", "FloatTrueDiv": "/", "FloatPow": "**", "LShift": "<<", "RShift": ">>",
+    "Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge": ">=", "And": "and", "Or": "or",
+    "BitwiseFn_bitwise_and": "&", "BitwiseFn_bitwise_or": "|", "BitwiseFn_bitwise_xor": "^",
+}  # fmt: skip
 _CALLS = {
-    "Max": "max",
-    "Min": "min",
-    "Abs": "abs",
-    "ToFloat": "float",
-    "TruncToInt": "int",
-    "RoundToInt": "round",
-    "FloorToInt": "math.floor",
-    "CeilToInt": "math.ceil",
-    "floor": "math.floor",
-    "ceiling": "math.ceil",
-    "TruncToFloat": "math.trunc",
-    "RoundDecimal": "round",
-    "Identity": "",
-}
-_ALIASES = {"_operator": "operator"}
+    "Max": "max", "Min": "min", "Abs": "abs", "ToFloat": "float", "TruncToInt": "int", "RoundToInt": "round",
+    "FloorToInt": "math.floor", "CeilToInt": "math.ceil", "floor": "math.floor", "ceiling": "math.ceil",
+    "TruncToFloat": "math.trunc", "RoundDecimal": "round", "Identity": "",
+}  # fmt: skip
+_OTHER = {
+    "Neg": "(-{0})", "Not": "(not {0})", "CeilDiv": "(-(-{0} // {1}))", "ModularIndexing": "(({0} // {1}) % {2})",
+    "Where": "({1} if {0} else {2})",
+}  # fmt: skip
 CHECKPOINTS = frozenset({"higher_order.tag_activation_checkpoint", "higher_order.wrap_activation_checkpoint"})
 GETITEM = ("operator.getitem", "_operator.getitem")
-_BUILTINS = frozenset(
-    {"abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"}
-)
 
 
 class CannotExpressError(GraphdbgError):
@@ -214,8 +205,8 @@ def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
     parts = name.split(".")
     if name.startswith("opaque:") or len(parts) < 2 or not all(IDENTIFIER.fullmatch(part) for part in parts):
         raise TargetRefusedError(where, f"the target {name[:80]!r} cannot be saved")
-    root = _ALIASES.get(parts[0], parts[0])
-    if any(keyword.iskeyword(part) for part in parts) or (root == "builtins" and parts[1] not in _BUILTINS):
+    root = "operator" if parts[0] == "_operator" else parts[0]
+    if any(keyword.iskeyword(part) for part in parts) or (root == "builtins" and parts[1] not in BUILTINS):
         raise TargetRefusedError(where, f"the target {name[:80]!r} may not be called from a saved graph")
     if root == "builtins":
         return parts[1]
@@ -224,14 +215,6 @@ def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
     if root in ("operator", "math", "torch"):
         return ".".join([root, *parts[1:]])
     return name if root in short else f"torch.ops.{name}"
-
-
-def expression(text: str, names: Mapping[str, str], where: str) -> str:
-    """A symbol expression as Python over `names`; RefusedError for a function that has no Python form."""
-    try:
-        return _expression(expressions.parse(text), names)
-    except GraphdbgError as error:
-        raise type(error)(where, str(error)) from error
 
 
 def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
@@ -244,16 +227,10 @@ def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
     args = [_expression(argument, names) for argument in tree.args]
     if tree.function in _INFIX:
         return f"({f' {_INFIX[tree.function]} '.join(args)})"
-    if tree.function in ("Neg", "Not"):
-        return f"({'-' if tree.function == 'Neg' else 'not '}{args[0]})"
+    if tree.function in _OTHER:
+        return _OTHER[tree.function].format(*args)
     if tree.function in _CALLS:
         return f"{_CALLS[tree.function]}({', '.join(args)})"
-    if tree.function == "CeilDiv":
-        return f"(-(-{args[0]} // {args[1]}))"
-    if tree.function == "ModularIndexing":
-        return f"(({args[0]} // {args[1]}) % {args[2]})"
-    if tree.function == "Where":
-        return f"({args[1]} if {args[0]} else {args[2]})"
     if tree.function.startswith("OpaqueUnaryFn_"):
         return f"math.{tree.function.removeprefix('OpaqueUnaryFn_')}({args[0]})"
     raise RefusedError(f"the function {tree.function!r}", "a program cannot contain it")
@@ -312,7 +289,10 @@ class Writer:
 
     def expression(self, text: str) -> str:
         """A symbol expression; RefusedError for a function that has no Python form."""
-        return expression(text, self.symbols, self.where)
+        try:
+            return _expression(expressions.parse(text), self.symbols)
+        except GraphdbgError as error:
+            raise type(error)(self.where, str(error)) from error
 
     def function_name(self, name: str) -> str:
         """A target that is used as an argument; RefusedError for what may not be called."""
@@ -400,7 +380,7 @@ class Printer(Writer):
     def call(self, node: NodeRecord) -> str:
         """A computing node as an expression."""
         self.where = f"node {node.name}"
-        if node.target in kernels.CALLS:
+        if node.target in TRITON_CALLS:
             return kernels.call(node, self.record.kernels, self)
         args = [self.argument(arg) for arg in node.args]
         named = self.keywords(node.kwargs.items())

@@ -43,40 +43,31 @@ class Plain(NamedTuple):
 _HOMES = {
     "torch": """
         abs acos acosh add.Tensor addbmm addcdiv addcmul addmm addmv addr all all.dim all.dims amax amin aminmax angle
-        any
-        any.dim any.dims arange arange.start arange.start_step argmax argmin as_strided as_strided_scatter asin asinh
-        atan
-        atan2 atanh baddbmm bernoulli bernoulli.p bincount bitwise_and.Tensor bitwise_left_shift.Tensor bitwise_not
-        bitwise_or.Tensor bitwise_right_shift.Tensor bitwise_xor.Tensor bmm bucketize.Tensor cat ceil celu clamp
-        clamp.Tensor clamp_max clamp_max.Tensor clamp_min clamp_min.Tensor clone complex constant_pad_nd copysign.Tensor
-        cos
-        cosh count_nonzero count_nonzero.dim_IntList cummax cummin cumprod cumsum deg2rad detach diag_embed diagonal
-        diagonal_scatter digamma dist div.Tensor div.Tensor_mode dot embedding empty.memory_format empty_like
-        empty_strided
-        eq.Scalar eq.Tensor erf erfc erfinv exp exp2 expm1 eye eye.m fill.Scalar flip floor floor_divide fmax fmin
-        fmod.Tensor frac frexp.Tensor full full_like gather gcd ge.Scalar ge.Tensor gt.Scalar gt.Tensor hardshrink
-        heaviside
-        histc hypot i0 igamma igammac index_add index_copy index_fill.int_Scalar index_fill.int_Tensor index_put
-        index_reduce index_select isin.Tensor_Tensor isinf isnan isneginf isposinf kthvalue lcm ldexp.Tensor le.Scalar
-        le.Tensor lerp.Scalar lerp.Tensor lgamma linspace log log10 log1p log2 logaddexp logaddexp2 logcumsumexp
-        logical_and
-        logical_not logical_or logical_xor logit logspace logsumexp lt.Scalar lt.Tensor masked_fill.Scalar
-        masked_fill.Tensor masked_scatter masked_select max max.dim maximum mean mean.dim median median.dim min min.dim
-        minimum mm mode mul.Tensor mv mvlgamma nan_to_num nanmedian nanmedian.dim nansum native_batch_norm
-        native_dropout
-        native_group_norm native_layer_norm ne.Scalar ne.Tensor neg nextafter nonzero nonzero_static ones ones_like
-        permute
-        pixel_shuffle pixel_unshuffle polar polygamma pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prod prod.dim_int
-        rad2deg rand rand_like randint randint.low randint_like randint_like.low_dtype randn randn_like reciprocal
-        relu remainder.Scalar remainder.Tensor renorm repeat_interleave.Tensor roll rot90 round round.decimals rsqrt
-        rsub.Scalar rsub.Tensor scalar_tensor scatter.reduce scatter.src scatter.value scatter_add scatter_reduce.two
-        searchsorted.Tensor select.int select_scatter sgn sigmoid sign signbit sin sinc sinh slice_scatter sort
-        sort.stable
-        split.Tensor split_with_sizes sqrt squeeze squeeze.dim squeeze.dims stack std.correction std_mean.correction
-        sub.Tensor sum sum.dim_IntList t take tan tanh threshold topk trace transpose.int tril tril_indices triu
-        triu_indices trunc unbind.int unsafe_split.Tensor unsqueeze var.correction var_mean.correction vdot
-        view_as_complex
-        view_as_real where.self xlogy.Tensor zeros zeros_like""",
+        any any.dim any.dims arange arange.start arange.start_step argmax argmin as_strided as_strided_scatter asin
+        asinh atan atan2 atanh baddbmm bernoulli bernoulli.p bincount bitwise_and.Tensor bitwise_left_shift.Tensor
+        bitwise_not bitwise_or.Tensor bitwise_right_shift.Tensor bitwise_xor.Tensor bmm bucketize.Tensor cat ceil celu
+        clamp clamp.Tensor clamp_max clamp_max.Tensor clamp_min clamp_min.Tensor clone complex constant_pad_nd
+        copysign.Tensor cos cosh count_nonzero count_nonzero.dim_IntList cummax cummin cumprod cumsum deg2rad detach
+        diag_embed diagonal diagonal_scatter digamma dist div.Tensor div.Tensor_mode dot embedding empty.memory_format
+        empty_like empty_strided eq.Scalar eq.Tensor erf erfc erfinv exp exp2 expm1 eye eye.m fill.Scalar flip floor
+        floor_divide fmax fmin fmod.Tensor frac frexp.Tensor full full_like gather gcd ge.Scalar ge.Tensor gt.Scalar
+        gt.Tensor hardshrink heaviside histc hypot i0 igamma igammac index_add index_copy index_fill.int_Scalar
+        index_fill.int_Tensor index_put index_reduce index_select isin.Tensor_Tensor isinf isnan isneginf isposinf
+        kthvalue lcm ldexp.Tensor le.Scalar le.Tensor lerp.Scalar lerp.Tensor lgamma linspace log log10 log1p log2
+        logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp
+        lt.Scalar lt.Tensor masked_fill.Scalar masked_fill.Tensor masked_scatter masked_select max max.dim maximum mean
+        mean.dim median median.dim min min.dim minimum mm mode mul.Tensor mv mvlgamma nan_to_num nanmedian
+        nanmedian.dim nansum native_batch_norm native_dropout native_group_norm native_layer_norm ne.Scalar ne.Tensor
+        neg nextafter nonzero nonzero_static ones ones_like permute pixel_shuffle pixel_unshuffle polar polygamma
+        pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prod prod.dim_int rad2deg rand rand_like randint randint.low
+        randint_like randint_like.low_dtype randn randn_like reciprocal relu remainder.Scalar remainder.Tensor renorm
+        repeat_interleave.Tensor roll rot90 round round.decimals rsqrt rsub.Scalar rsub.Tensor scalar_tensor
+        scatter.reduce scatter.src scatter.value scatter_add scatter_reduce.two searchsorted.Tensor select.int
+        select_scatter sgn sigmoid sign signbit sin sinc sinh slice_scatter sort sort.stable split.Tensor
+        split_with_sizes sqrt squeeze squeeze.dim squeeze.dims stack std.correction std_mean.correction sub.Tensor sum
+        sum.dim_IntList t take tan tanh threshold topk trace transpose.int tril tril_indices triu triu_indices trunc
+        unbind.int unsafe_split.Tensor unsqueeze var.correction var_mean.correction vdot view_as_complex view_as_real
+        where.self xlogy.Tensor zeros zeros_like""",
     "torch.nn.functional": """
         avg_pool2d avg_pool3d gelu glu hardsigmoid hardswish hardtanh leaky_relu mish silu softplus softshrink""",
     "torch.special": """
@@ -87,10 +78,8 @@ _HOMES = {
         linalg_matrix_exp linalg_qr linalg_solve_triangular linalg_vector_norm""",
     "": """
         add_.Tensor clamp_ copy_ div_.Tensor exp_ expand fill_.Scalar fill_.Tensor index_put_ masked_fill_.Scalar
-        mul_.Tensor
-        new_empty new_full new_ones new_zeros relu_ repeat scatter_.src scatter_.value scatter_add_ sqrt_ sub_.Tensor
-        unfold
-        view zero_""",
+        mul_.Tensor new_empty new_full new_ones new_zeros relu_ repeat scatter_.src scatter_.value scatter_add_ sqrt_
+        sub_.Tensor unfold view zero_""",
 }
 """Where a function lives (empty: it is a method) -> operators of aten whose arguments it takes as they are; without an
 overload it is the default one."""
@@ -105,11 +94,9 @@ aten._to_copy.default(x, *, dtype, device) -> .to(x, device, dtype)
 aten.elu.default(x, alpha) -> torch.nn.functional.elu(x, alpha)
 aten.elu.default(x, alpha, scale=1, input_scale=1) -> torch.nn.functional.elu(x, alpha)
 aten.max_pool2d_with_indices.default(x, size, stride, padding, dilation, ceil_mode) -> \
-torch.nn.functional.max_pool2d(x, size, \
-stride, padding, dilation, ceil_mode, return_indices=True)
+torch.nn.functional.max_pool2d(x, size, stride, padding, dilation, ceil_mode, return_indices=True)
 aten.max_pool3d_with_indices.default(x, size, stride, padding, dilation, ceil_mode) -> \
-torch.nn.functional.max_pool3d(x, size, \
-stride, padding, dilation, ceil_mode, return_indices=True)
+torch.nn.functional.max_pool3d(x, size, stride, padding, dilation, ceil_mode, return_indices=True)
 aten.mse_loss.default(x, target) -> torch.nn.functional.mse_loss(x, target)
 aten.mse_loss.default(x, target, reduction=1) -> torch.nn.functional.mse_loss(x, target)
 aten.reflection_pad1d.default(x, pad) -> torch.nn.functional.pad(x, pad, mode='reflect')
@@ -122,8 +109,7 @@ aten.sym_storage_offset.default(x) -> .storage_offset(x)
 aten.sym_stride.int(x, dim) -> .stride(x, dim)
 prims.convert_element_type.default(x, dtype) -> .to(x, dtype)
 prims.iota.default(length, *, start=0, step=1, dtype, device, requires_grad=False) -> \
-torch.arange(length, dtype=dtype, \
-device=device)
+torch.arange(length, dtype=dtype, device=device)
 """
 """Calls with other arguments: names stand for what is given, `name=value` must be given so, what is named must all be
 given but what stands last. The first form that fits counts. Those of prims are the same calls after Inductor's
@@ -168,12 +154,8 @@ def names() -> dict[str, str]:
     for home, words in _HOMES.items():
         for word in words.split():
             name, _, overload = word.partition(".")
-            plain = (
-                name.removeprefix(f"{home.removeprefix('torch.')}_")
-                if home in ("torch.special", "torch.linalg")
-                else name
-            )
-            by_operator[f"aten.{name}.{overload or 'default'}"] = f"{home}.{plain}"
+            prefix = f"{home.removeprefix('torch.')}_" if home in ("torch.special", "torch.linalg") else ""
+            by_operator[f"aten.{name}.{overload or 'default'}"] = f"{home}.{name.removeprefix(prefix)}"
     return by_operator
 
 
@@ -239,12 +221,8 @@ def _indexed(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Pla
     dim = given.get("dim", 0)
     if type(dim) is not int or dim < 0 or "x" not in given:
         return None
-    start, stop, step = given.get("start"), given.get("end"), given.get("step", 1)
-    part = Slice(
-        None if type(start) is int and start == 0 else start,
-        None if type(stop) is int and stop == _WHOLE else stop,
-        None if type(step) is int and step == 1 else step,
-    )
+    bounds = ((given.get("start"), 0), (given.get("end"), _WHOLE), (given.get("step", 1), 1))
+    part = Slice(*(None if type(bound) is int and bound == usual else bound for bound, usual in bounds))
     return Plain(INDEX, [given["x"], *[Slice()] * dim, part], {})
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import fx
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Node
 
 from ..atomic import new_folder
 from ..errors import NoGraphError
@@ -38,18 +39,31 @@ _ROLES = {
 _MUTATIONS = {"BUFFER_MUTATION": "BufferAOTInput", "PARAMETER_MUTATION": "ParamAOTInput", "USER_INPUT_MUTATION": ""}
 
 
-def save(
-    gm: Any,
+def save_graph(
+    gm: GraphModule | ExportedProgram,
     inputs: Sequence[Any],
-    path: Path,
+    path: str | Path,
     *,
-    like: GraphRecord | None,
-    stage: str | None,
-    compile_kwargs: Mapping[str, Any] | None,
-    ambient: Ambient | None,
+    like: GraphRecord | None = None,
+    stage: str | None = None,
+    compile_kwargs: Mapping[str, Any] | None = None,
+    ambient: Ambient | None = None,
 ) -> Path:
-    """Writes the folder; it appears whole or not at all. `gm` may be an exported program."""
-    if isinstance(gm, torch.export.ExportedProgram):
+    """Writes a case folder (graph.json, graph.py, inputs.json, tensors/) that `load_graph` reads, and returns its path;
+    keeps the inputs whole.
+
+    `gm` may be an ExportedProgram; `inputs` are then its user inputs, () for its example inputs.
+
+    Stage, compile kwargs, ambient state and config come from `like`, else from the record that `gm` was loaded from,
+    else from what is being asked for. Raises UsageError when `path` exists.
+
+    >>> save_graph(torch.fx.symbolic_trace(model), [x], "linear")
+    PosixPath('linear')
+    >>> load_graph("linear").inputs()[0].equal(x)
+    True
+    """
+    path = Path(path)
+    if isinstance(gm, ExportedProgram):
         gm, inputs, roles = parts(gm, inputs)
         gm.meta[CARRY] = {"inputs": roles}
         stage = stage or "inference"
@@ -67,7 +81,7 @@ def save(
 
 
 def describe(
-    gm: fx.GraphModule,
+    gm: GraphModule,
     *,
     like: GraphRecord | None,
     stage: str | None,
@@ -98,7 +112,7 @@ def describe(
     return record
 
 
-def guess_stage(gm: fx.GraphModule) -> str:
+def guess_stage(gm: GraphModule) -> str:
     """`inference` for a graph of registered ops alone, else `dynamo`."""
     for node in gm.graph.nodes:
         low_level = isinstance(node.target, (t.OpOverload, t.HigherOrderOperator))
@@ -109,8 +123,8 @@ def guess_stage(gm: fx.GraphModule) -> str:
 
 
 def parts(
-    program: torch.export.ExportedProgram, inputs: Sequence[Any] | None = None, named: Mapping[str, Any] | None = None
-) -> tuple[fx.GraphModule, list[Any], list[InputRecord]]:
+    program: ExportedProgram, inputs: Sequence[Any] | None = None, named: Mapping[str, Any] | None = None
+) -> tuple[GraphModule, list[Any], list[InputRecord]]:
     """(the graph, a value for each of its inputs, their roles). `inputs` and `named` are what the program would be
     called with; where neither is given, its example inputs. Raises UsageError where it has none, or where they do not
     fit.
@@ -170,11 +184,11 @@ def _made(name: str, value: Any) -> Any:
     return None if kind is None or value is None else kind(value)
 
 
-def _renamed(module: fx.GraphModule) -> fx.GraphModule:
+def _renamed(module: GraphModule) -> GraphModule:
     """The graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change on
     loading."""
-    graph = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {}
+    graph = Graph()
+    copies: dict[Node, Node] = {}
     for node in module.graph.nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
-    return fx.GraphModule(module, graph)
+    return GraphModule(module, graph)

@@ -3,7 +3,7 @@
 Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every
 node.
 
->>> gm, fake_inputs, mode = fake_module(record, saved.tensors, "case/graph.json")
+>>> gm, fake_inputs, mode = fake_module(record, saved.tensors, where="case/graph.json")
 >>> fake_inputs[0].shape
 torch.Size([16, 8])
 """
@@ -180,9 +180,26 @@ class Decoder:
             meta.tensor_meta(node)
 
 
-def fake_module(record: GraphRecord, tensors: TensorSink | None, where: str) -> tuple[GraphModule, list[Any], Any]:
-    """The module, the values of its placeholders (None where none was recorded), and the mode that they live in."""
-    decoder = Decoder(record, tensors, where)
+def module(record: GraphRecord, tensors: TensorSink | None, *, where: str = "") -> GraphModule:
+    """The live graph with real parameters, buffers and constants; `node.meta` has no fake values.
+
+    Tensors whose bytes were not recorded are synthesised; their names are in `gm.meta["graphdbg"]["made_up"]`. Raises
+    RefusedError for what is off the allow-list, UnreadableError for what makes no sense, EnvironmentLackError for what
+    this torch or process lacks.
+    """
+    return Decoder(record, tensors, where or f"graph {record.id}").build(fake=False)
+
+
+def fake_module(
+    record: GraphRecord, tensors: TensorSink | None, *, where: str = ""
+) -> tuple[GraphModule, list[Any], Any]:
+    """The module with fake values on every node, ready for Inductor's inner compile; the values of its placeholders
+    (None where none was recorded), and the FakeTensorMode that they live in.
+
+    Symbols keep their names, hints, ranges and guards; `gm.shape_env` and the mode's shape_env are the rebuilt
+    ShapeEnv.
+    """
+    decoder = Decoder(record, tensors, where or f"graph {record.id}")
     gm = decoder.build(fake=True)
     gm.shape_env = decoder.symbols.env  # pyright: ignore
     places = gm.graph.find_nodes(op="placeholder")

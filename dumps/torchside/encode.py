@@ -72,7 +72,7 @@ def encode(
     roles: Iterable[InputRecord] = (),
     sink: TensorSink | None = None,
 ) -> GraphRecord:
-    """The record of a graph.
+    """The record of a live graph, which is left untouched; adds no guard.
 
     `roles` are what is known of inputs: role and source count. Tensors that the graph holds go to `sink`; without one,
     and for those it declines, only their metadata is written.

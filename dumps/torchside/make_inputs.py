@@ -5,7 +5,7 @@ same values on every device and in every process; each input has a stream of its
 change the others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
 
 >>> from graphdbg.dumps.schema import TensorValue
->>> [value.shape for value in make(record, saved.inputs_record, saved.tensors, seed=0)][:2]
+>>> [value.shape for value in inputs(record, saved.inputs_record, saved.tensors, seed=0)][:2]
 [torch.Size([16, 8]), torch.Size([16])]
 >>> tensor("x", TensorValue(dtype="float32", shape=[2, 3], stride=[0, 1]), seed=0).stride()
 (0, 1)
@@ -54,10 +54,11 @@ _INTEGERS = frozenset(getattr(torch, f"{sign}int{bits}") for sign in ("", "u") f
 _MAX_BYTES = 1 << 40
 
 
-def make(
-    record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | None, seed: int, where: str = ""
+def inputs(
+    record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | None, seed: int = 0, *, where: str = ""
 ) -> list[Any]:
-    """One value per placeholder, in order. Raises RefusedError for an input that has no saved form."""
+    """Real inputs in placeholder order: stored ones as they were, the others synthesised from `seed`. Raises
+    RefusedError for an input that has no saved form."""
     where = where or f"graph {record.id}"
     placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
     known = inputs_known(record, seen)

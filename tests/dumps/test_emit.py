@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,14 @@ def test_leaf_modules_and_constants(tmp_path: Path) -> None:
     live.save_graph(gm, inputs, tmp_path / "case")
     graph, own = run(tmp_path / "case")
     assert same(graph(*own), gm(*inputs))
+
+
+def test_an_input_that_is_no_finite_number(tmp_path: Path) -> None:
+    gm = torch.fx.symbolic_trace(lambda x, low, odd: (x * low, x * odd))
+    live.save_graph(gm, [torch.ones(2), -math.inf, math.nan], tmp_path / "case")
+    graph, own = run(tmp_path / "case")
+    assert own[1] == -math.inf and math.isnan(own[2])
+    assert same(graph(*own)[0], torch.full((2,), -math.inf))
 
 
 @pytest.mark.slow

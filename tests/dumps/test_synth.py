@@ -108,6 +108,17 @@ def test_statistics_steer_the_values() -> None:
     assert {int(v) for v in drawn.unique()} == set(range(-3, 6))
 
 
+@pytest.mark.parametrize("target", ["gather", "scatter_", "index_add_"])
+@pytest.mark.parametrize("named", [False, True])
+def test_indices_of_a_method_in_place_or_by_name_stay_inside(target: str, named: bool) -> None:
+    table, index = TensorValue("float32", [7, 3], [3, 1]), TensorValue("int64", [50], [1])
+    given = {"args": [{"node": "x_0"}], "kwargs": {"dim": 1, "index": {"node": "x_1"}}}
+    given = given if named else {"args": [{"node": "x_0"}, 1, {"node": "x_1"}]}
+    call = NodeRecord(name="e", op="call_method", target=target, **given)  # type: ignore[arg-type]
+    made = live.inputs(graph_of(table, index, nodes=[call]), None, None, 0)[1]
+    assert made.unique().tolist() == [0, 1, 2]
+
+
 def test_indices_stay_inside_what_they_index() -> None:
     table, index = TensorValue("float32", [7, 3], [3, 1]), TensorValue("int64", [50], [1])
     nodes = [

@@ -24,17 +24,16 @@ def row(
     name: str, error: str | None = None, *, process: str = "pid1", status: str = "failed", lost: bool = False
 ) -> index.ListedGraph:
     return index.ListedGraph(
-        f"{process}:{name}",
-        name,
-        process,
-        None,
-        name.partition("/")[2],
-        3,
-        status,
-        error,
-        None,
-        True,
-        Path(name),
+        id=f"{process}:{name}",
+        local=name,
+        process=process,
+        rank=None,
+        stage=name.partition("/")[2],
+        nodes=3,
+        status=status,
+        error=error,
+        saved=True,
+        path=Path(name),
         lost=lost,
     )
 

@@ -133,7 +133,7 @@ def write_storage(tensor: torch.Tensor, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     data = storage_bytes(tensor.untyped_storage())
     with path.open("wb") as file:
-        file.writelines((file_header(len(data)), data))
+        file.writelines((file_header({"data": len(data)}), data))
 
 
 def leaves(tree: Any) -> Iterator[Held]:

@@ -174,12 +174,30 @@ def test_a_stand_in_from_the_record_alone() -> None:
     assert "return made_up(torch.empty_like(a0))" in found.block
 
 
+def test_a_symbolic_argument_of_a_stand_in_has_the_type_of_its_symbol() -> None:
+    found = registered(using("nolib.scale.default", *({"sym": [kind, "s0"]} for kind in ("int", "float", "bool"))))
+    assert found is not None
+    assert '"(Tensor a0, SymInt a1, float a2, bool a3) -> Tensor"' in found.block
+
+
 def test_sizes_come_from_the_arguments_where_they_are_theirs() -> None:
     found = registered(using("nolib.rows.default", value=tensor(2, 7, dtype="int64")))
     assert found is not None
     assert "torch.empty((a0.size(0), 7,), dtype=torch.int64, device=a0.device)".replace(",)", ")") in found.block
     with pytest.raises(CannotExpressError, match="a size that the operator"):
         registered(using("nolib.rows.default", value=tensor("u0", dtype="int64")))  # type: ignore[arg-type]
+
+
+def test_calls_whose_result_nobody_uses_or_of_another_number_of_results() -> None:
+    unused = call("z", "nolib.scale.default", node("x"), value=tensor(2, 3))
+    used = call("y", "nolib.scale.default", node("x"), value=tensor(2, 3))
+    for calls in ([unused, used], [used, unused]):
+        found = registered(record_of({"x": tensor(2, 3)}, calls, ["y"]))
+        assert found is not None and '"(Tensor a0) -> Tensor"' in found.block
+    lists = [SequenceValue("list", [tensor(2, 3)] * count) for count in (1, 2)]
+    calls = [call(f"s{at}", "nolib.split.default", node("x"), value=value) for at, value in enumerate(lists)]
+    with pytest.raises(CannotExpressError, match="different numbers of results"):
+        registered(record_of({"x": tensor(2, 3)}, calls, ["s0", "s1"]))
 
 
 def test_lists_and_writes() -> None:

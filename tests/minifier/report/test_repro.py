@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from graphdbg.dumps.program.case import facts_of
+from graphdbg.dumps.program.case import GraphFacts
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.program.settings import ambient_lines, config_lines
 from graphdbg.dumps.program.suite import death_of
@@ -196,12 +196,12 @@ def test_ambient_state_is_restored_where_it_differs() -> None:
 
 def test_tolerance_and_reference() -> None:
     half = record_of({"x": tensor(2, dtype="float16")}, [], [])
-    assert (facts_of(half).tolerance, facts_of(half).half) == (4e-3, True)
-    assert (facts_of(relu_record()).tolerance, facts_of(relu_record()).half) == (1e-5, False)
+    assert (GraphFacts(half).tolerance, GraphFacts(half).half) == (4e-3, True)
+    assert (GraphFacts(relu_record()).tolerance, GraphFacts(relu_record()).half) == (1e-5, False)
     cast = record_of(
         {"x": tensor(2)}, [call("y", "aten._to_copy.default", node("x"), dtype={"dtype": "float16"})], ["y"]
     )
-    assert facts_of(cast).names_float
+    assert GraphFacts(cast).names_float
     assert "def graph(x, f16=torch.float16):" in first(cast).text
     assert "graph(*[x.double() for x in make_inputs()], f16=torch.float64)" in first(cast).text
     assert "exact = graph(*[x.double() for x in make_inputs()])" in first(relu_record()).text

@@ -12,7 +12,7 @@ import torch
 
 from graphdbg.dumps.program.inputs import InputSource, Slot, sidecar_bytes, slots_of, source_of
 from graphdbg.dumps.program.text import CannotExpressError
-from graphdbg.dumps.schema import InputRecord, SymbolRecord, SymValue, TensorValue
+from graphdbg.dumps.schema import ConstValue, InputRecord, SymbolRecord, SymValue, TensorValue
 from graphdbg.dumps.sidecar import ITEM_BYTES
 
 from ...dumps.graphs import MemoryTensors
@@ -165,6 +165,12 @@ def test_scalars_come_from_the_execution() -> None:
     record = record_of({"n": SymValue("int", "s0", 3)}, [], [])
     record.inputs.append(InputRecord(name="n", scalar=7))
     assert source_of(slots_of(record, None, {}, grad=False)[0], "seeded").expressions == ["7"]
+
+
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan"])
+def test_a_number_that_is_not_finite_has_a_form(text: str) -> None:
+    source = source_of([Slot("k", ConstValue({"float": text}))], "seeded")
+    assert source.expressions == [f'float("{text}")'] and str(made(source)[0]) == text
 
 
 def test_the_file_is_the_same_for_the_same_tensors() -> None:
