@@ -429,13 +429,23 @@ def is_library(file: str) -> bool:
     return (
         file.startswith(_LIBRARIES)
         or "<frozen" in file
-        or any(file.startswith(folder + os.sep) and _installed_into(folder) for folder in sys.path if folder)
+        or any(
+            file.startswith(folder + os.sep) and Path(file).relative_to(folder).parts[0] in _installed_into(folder)
+            for folder in sys.path
+            if folder
+        )
     )
 
 
 @functools.cache
-def _installed_into(folder: str) -> bool:
-    return any(Path(folder).glob("*.dist-info"))
+def _installed_into(folder: str) -> set[str]:
+    """The packages and files that pip put into a folder."""
+    records = Path(folder).glob("*.dist-info/RECORD")
+    return {
+        line.partition(",")[0].partition("/")[0]
+        for at in records
+        for line in at.read_text("utf-8", "replace").splitlines()
+    }
 
 
 def place_of(function: Any, made_at: tuple[str, int]) -> tuple[str, str, int]:

@@ -21,6 +21,7 @@ from graphdbg.toolkit.program.comparing import Rounding
 from graphdbg.toolkit.program.concluding import concluded, drift
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.operators import first_difference
+from graphdbg.toolkit.program.reach import is_library
 from graphdbg.toolkit.program.records import Call, CallRung, Program
 
 
@@ -344,3 +345,13 @@ def test_what_overflows_in_eagers_half_precision_alone_is_no_reference(dtype: to
     eager, broken = (comparing.Left({"result": torch.tensor(of, dtype=dtype)}) for of in ([2.0, 1.0], [2.0, math.nan]))
     row = comparing.judged("inductor", "inductor", "forward", eager, broken, {}, lambda _: {}, {})
     assert (row.verdict.verdict, row.verdict.kind) == ("fails", "nan")
+
+
+def test_what_pip_put_into_a_folder_is_a_library_and_the_programs_own_beside_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "theirs-1.0.dist-info" / "RECORD"
+    record.parent.mkdir()
+    record.write_text("theirs/__init__.py,sha256=x,3\n__editable__.theirs-1.0.pth,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert is_library(f"{tmp_path}/theirs/model.py") and not is_library(f"{tmp_path}/mine/model.py")
