@@ -285,7 +285,7 @@ class ReplayRoom(ViewsRoom):
         self.show()
         self.jobs.find_last()
         self.look_at_gpus()
-        self.set_interval(1.0, self.show_state)
+        self.set_interval(1.0, lambda: self.home(self.show_state, doing="showing the state"))
 
     @property
     def rung(self) -> str:
