@@ -228,7 +228,8 @@ def of_rows(rows: Sequence[Sequence[str]], case: Candidate) -> Needs:
 
 
 def base_of(case: Candidate) -> Candidate:
-    """The case before its nodes were renamed: what the passes were asked about, so that their answers count here."""
+    """The case without edits that change names alone (`NEUTRAL`): the passes were asked about that one, and their
+    answers hold for both."""
     return replace(case, edits=tuple(edit for edit in case.edits if edit.partition(" ")[0] not in NEUTRAL))
 
 

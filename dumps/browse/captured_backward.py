@@ -57,7 +57,7 @@ def outputs(record: GraphRecord) -> list[OutputRole]:
 
 def sentences(record: GraphRecord) -> list[str]:
     """The hooks that ran, including those that run no operator, and what the passes over torch's capture did."""
-    return [*_hooks(record), *_passes(record)]
+    return [*_hook_lines(record), *_pass_lines(record)]
 
 
 def hooks(record: GraphRecord) -> list[dict[str, Any]]:
@@ -68,7 +68,8 @@ def hooks(record: GraphRecord) -> list[dict[str, Any]]:
     return [{**row, "operators": ran[row.get("hook"), row.get("node")]} for row in rows]
 
 
-def _hooks(record: GraphRecord) -> list[str]:
+def _hook_lines(record: GraphRecord) -> list[str]:
+    """A sentence for each hook, up to `_MOST_HOOKS`."""
     hook_lines: list[str] = []
     for row in hooks(record):
         where = ", ".join(str(row[key]) for key in ("kind", "node") if row.get(key))
@@ -79,7 +80,8 @@ def _hooks(record: GraphRecord) -> list[str]:
     return hook_lines
 
 
-def _passes(record: GraphRecord) -> list[str]:
+def _pass_lines(record: GraphRecord) -> list[str]:
+    """What our passes over the capture moved and removed, in one sentence; nothing where none ran."""
     passes: list[dict[str, Any]] = facts(record).get("passes", [])
     did = [
         f"{pass_['name']} {' and '.join(f'{word} {pass_[word]}' for word in ('moved', 'removed') if pass_.get(word))}"

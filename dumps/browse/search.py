@@ -86,7 +86,7 @@ def find_place(view: GraphView, text: str) -> int:
             f"the last of {counted(len(view), 'node', form=',')} has number {len(view) - 1}",
         )
     if ":" in text:
-        return _line(view, text)
+        return _first_from_line(view, text)
     low = text.lower()
     begins = [name for name in view.table.name if name.lower().startswith(low)] if low else []
     if len(begins) == 1 or (begins and begins[0].lower() == low):
@@ -98,11 +98,12 @@ def find_place(view: GraphView, text: str) -> int:
     raise NoSuchNodeError(f"no node is called {text!r}", "", _near(view, text))
 
 
-def _line(view: GraphView, text: str) -> int:
-    texts = {at for at in view.distinct("where") if view.text[at] == text or view.text[at].endswith(text)}
+def _first_from_line(view: GraphView, text: str) -> int:
+    """The first node from a line such as `train.py:12`, whose folders may be left out. Raises NoSuchNodeError."""
+    lines_asked = {at for at in view.distinct("where") if view.text[at] and view.text[at].endswith(text)}
     column = view.table.where
     for index in range(len(view)):
-        if column[index] in texts and view.text[column[index]]:
+        if column[index] in lines_asked:
             return index
     lines = sorted({view.text[at] for at in view.distinct("where") if view.text[at]})
     near = difflib.get_close_matches(text, lines, n=NEAR)

@@ -53,7 +53,10 @@ def _rounds(sizes: list[int], least: int, more: str = "") -> list[list[str]]:
 
 
 def _with_windows(case: Live, sizes: list[int]) -> list[list[str]]:
-    """The same rounds for the sizes of windows too; smallest first, so that a halved size is not halved again."""
+    """The rounds of `_rounds` over sizes of inputs and of windows (kernel sizes, strides), which change together.
+
+    Smallest first: 8 to 4 before 4 to 2 would make 2 of both.
+    """
     windows = {size for node in case.gm.graph.nodes for size in _window_sizes(node) if size > 1}
     if not windows:
         return []

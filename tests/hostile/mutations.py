@@ -17,6 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from graphdbg.dumps.arguments import KINDS
+
 TEXTS = (
     "",
     "x",
@@ -63,25 +65,8 @@ TEXTS = (
     "0" * 40,
 )
 NUMBERS = (0, 1, -1, 2, 7, 255, 2**31, 2**63 - 1, -(2**63), 2**64, 10**30, 0.5, -0.0, 1e308, 3)
-TAGGED = (
-    {"node": "x"},
-    {"tuple": []},
-    {"sym": ["int", "s0"]},
-    {"slice": [None, None, None]},
-    {"float": "nan"},
-    {"dtype": "float32"},
-    {"device": "cpu"},
-    {"string": 0},
-    {"opaque": ["a", "b"]},
-    {"function": "aten.cos.default"},
-    {"ellipsis": True},
-    {"complex": [1, 2]},
-    {"range": [0, 3, 1]},
-    {"memory_format": "channels_last"},
-    {"value": None},
-    {"tensor": "w"},
-    {"size": [2, 3]},
-)
+TAGGED = tuple({tag: kind.example} for tag, kind in KINDS.items())
+"""An argument of each kind."""
 _MOST_PLACES = 4000
 
 

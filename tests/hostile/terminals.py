@@ -1,4 +1,4 @@
-"""Hostile terminals: random bytes, sizes and signals in the six rooms of the workbench, then terminals that are closed.
+"""Hostile terminals: random bytes, sizes and signals in the rooms of the workbench, then terminals that are closed.
 
 Bytes: any byte, keys, cut escape sequences and mouse reports, pastes, answers that nobody asked for; resizes; SIGWINCH,
 SIGTSTP and SIGCONT. It must stay alive: an end with code 0 by a key that quits is counted, and it is started again; any

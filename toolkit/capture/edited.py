@@ -183,8 +183,8 @@ class _Valued(FakeTensorProp):
             error.line = self.lines.get(n.name, 0)  # type: ignore[attr-defined]
             raise
         if n.op == "output":
-            del n.meta["val"]
-        elif isinstance(output, torch.Tensor) and output.requires_grad:  # what is kept of it is detached
+            del n.meta["val"]  # recorded graphs have none there
+        elif isinstance(output, torch.Tensor) and output.requires_grad:  # FakeTensorProp keeps a detached one
             n.meta["val"].requires_grad_()
         return output
 

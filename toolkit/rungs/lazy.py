@@ -46,5 +46,5 @@ class Lazy(TorchScript):
         return run
 
 
-RUNG = Lazy(order=60, words="lazy tensors; operators without a lazy kernel are named", has_passes=False)
+RUNG = Lazy(order=60, words="lazy tensors; operators without a lazy kernel are named", is_side=True, has_passes=False)
 """The one instance that the registry hands out."""

@@ -1,4 +1,4 @@
-"""The first line of a screen: the six rooms with their state, where we are, and on the right what runs and what failed.
+"""The first line of a screen: the rooms with their state, where we are, and on the right what runs and what failed.
 Knows no run and no job.
 
 For example:

@@ -11,6 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.rung import SIDE
 from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs import CannotRun, rung
 
@@ -62,6 +63,7 @@ def test_an_operator_without_a_kernel_is_a_reason_with_its_line() -> None:
 
 def test_stages_and_devices_that_it_does_not_take() -> None:
     lazy = rung("lazy")
+    assert lazy.name in SIDE, "it blames nothing but itself"
     for stage in ("dynamo", "pre_grad"):
         assert "AOTAutograd" in (lazy.unavailable(ReplaySpec(stage)) or "")
     with pytest.raises(CannotRun, match="runs on the CPU, and inputs are on meta"):

@@ -229,6 +229,7 @@ class ReportRoom(ViewsRoom):
         self.show()
 
     def _run(self, words: Sequence[str], then: Callable[[Job, int], None]) -> None:
+        """Runs a command; `then` hears of its end, unless another was started here since."""
         self._data, self.said, self._standing = [], [], ""
 
         def ended(job: Job, code: int) -> None:
