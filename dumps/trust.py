@@ -158,7 +158,7 @@ def trusted(run: Path | None = None) -> bool:
     where this user recorded it here, or says `--trust`. Without a path: of the run that this process works on."""
     if given() or run is None:
         return given() or _ours
-    return str(run) in _made or ours(run)
+    return str(run.absolute()) in _made or ours(run)
 
 
 def settle() -> None:
@@ -169,7 +169,7 @@ def settle() -> None:
 
 def vouch(case: Path) -> None:
     """Trusts a case that this process has just written, of a live graph of its own."""
-    _made.add(str(case))
+    _made.add(str(case.absolute()))
 
 
 def grant(ready: Ready | None = None) -> None:

@@ -274,7 +274,7 @@ def minify(
     ).checked()
     with owned("graphdbg-minify-") as folder:
         saved = load_graph(_with_settings(save_graph(gm, list(inputs), folder / "original")))
-        trust.vouch(saved.path.absolute())
+        trust.vouch(saved.path)
         try:
             result = minify_saved(
                 saved,

@@ -109,7 +109,7 @@ def beginning(saved: SavedGraph, given: bool) -> Generator[ForkServer | None]:
 
 def wall_for(saved: SavedGraph, given: bool) -> Collection[str] | None:
     """The wall around programs of a graph; None where the user recorded it here, or trusts it."""
-    return None if given or trust.trusted(saved.path.absolute()) else PARTS
+    return None if given or trust.trusted(saved.path) else PARTS
 
 
 @contextlib.contextmanager

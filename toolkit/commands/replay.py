@@ -81,11 +81,12 @@ def replay(
     """
     from ..replaying.node_stats import node_rows
 
+    views = {"--at": node is not None, "--values": values, "--stats": stats, "--json-lines": as_lines and not values}
+    chosen = [option for option, given in views.items() if given]
+    if len(chosen) > 1:
+        what = f"{chosen[0]} and {chosen[1]} cannot be used together"
+        raise OptionsExcludeError(what, "each prints in a form of its own", "leave one out")
     if node is not None:
-        if values or stats or as_lines:
-            option = "--values" if values else "--stats" if stats else "--json-lines"
-            what = f"--at and {option} cannot be used together"
-            raise OptionsExcludeError(what, "--at shows one node", "leave one out")
         raise SystemExit(_show_at(resolve_graph(graph), node, rung, {**how, "check": check}, as_json))
     if values:
         raise SystemExit(_show_values(resolve_graph(graph), graph, rung, how, as_json=as_json, as_lines=as_lines))

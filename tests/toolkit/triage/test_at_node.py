@@ -74,8 +74,9 @@ def test_the_command_prints_json_and_refuses(tmp_path: Path) -> None:
     assert [one["name"] for one in told["inputs"]] == ["x_1", "w_1"]
     with pytest.raises(UsageError, match="has no node 'nm'"):
         CliRunner().invoke(replay, [path, "--at", "nm"], catch_exceptions=False)
-    with pytest.raises(UsageError, match="cannot be used together"):
-        CliRunner().invoke(replay, [path, "--at", "mm", "--values"], catch_exceptions=False)
+    for words in (["--at", "mm", "--values"], ["--values", "--stats"], ["--stats", "--json-lines"]):
+        with pytest.raises(UsageError, match="cannot be used together"):
+            CliRunner().invoke(replay, [path, *words], catch_exceptions=False)
 
 
 def test_at_a_terminal_a_prompt_in_a_child_has_it_all_at_hand(tmp_path: Path, server: ForkServer) -> None:
