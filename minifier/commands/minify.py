@@ -18,7 +18,15 @@ from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import BadValueError, CommandLineError, GraphdbgError, OptionsExcludeError
 from ...dumps.output import emit, say
 from ...dumps.wording import shown_path
-from ...toolkit.commands.options import WithCommand, command_of, import_option, search_here, seed_option, trust_option
+from ...toolkit.commands.options import (
+    WithCommand,
+    command_of,
+    import_option,
+    rung_option,
+    search_here,
+    seed_option,
+    trust_option,
+)
 from ...toolkit.isolation.imports import TRUST, run_line
 from ...toolkit.recorder.options import size_of
 from ...toolkit.verdicts.verdict import with_flags
@@ -56,7 +64,7 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
 @click.option(
     "-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered."
 )
-@click.option("--rung", default="inductor", show_default=True, help="How the graph is run.")
+@rung_option
 @click.option(
     "--check",
     default="auto",
