@@ -132,8 +132,11 @@ class _Cutting:
         names |= {node.attr for node in ast.walk(expression) if isinstance(node, ast.Attribute)}
         bound = [statement for name in names for statement in self._binding(name, scopes)]
         values = [statement.value for statement in bound if isinstance(statement, ast.Assign)]
-        behind = {node.id for value in values for node in ast.walk(value) if isinstance(node, ast.Name)}
-        return wanted.rpartition(".")[2] in names | behind
+        behind = [node for value in values for node in ast.walk(value)]
+        names |= {node.id for node in behind if isinstance(node, ast.Name)}
+        if any(isinstance(node, ast.Lambda) for node in (*ast.walk(expression), *behind)):
+            names.add("<lambda>")
+        return wanted.rpartition(".")[2] in names
 
     def _take(self, unit: _Unit, why: str) -> None:
         if unit in self.taken:

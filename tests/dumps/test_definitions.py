@@ -88,6 +88,16 @@ def test_a_pass_that_is_set_inside_a_function() -> None:
     assert "mine" not in made.program
 
 
+def test_a_pass_that_is_a_lambda() -> None:
+    text = (
+        "import torch._inductor.config as cfg\ndef count(g): ...\ncfg.post_grad_custom_post_pass = lambda g: count(g)\n"
+    )
+    found = cut(text, values={"inductor.post_grad_custom_post_pass": "<lambda>"})
+    assert found is not None
+    assert found.values == {"inductor.post_grad_custom_post_pass": "lambda g: count(g)"}
+    assert "def count(g)" in found.program and not found.missing
+
+
 def test_what_is_computed_by_training_is_missing() -> None:
     made = cut(PROGRAM, values={"inductor.joint_custom_pre_pass": "Learnt"})
     assert made is not None

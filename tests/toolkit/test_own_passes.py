@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import DefinitionRecord
 from graphdbg.dumps.store import load_graph, open_run
+from graphdbg.toolkit.recorder.summary import registered_here
 from graphdbg.toolkit.replaying.replay import replay
 from graphdbg.toolkit.verdicts.own_passes import dropped_words, still_to_run, without_passes
 from tests.dumps.graphs import chain
@@ -38,6 +40,57 @@ def test_a_pass_that_had_still_to_run_is_named_with_what_brings_it_back(tmp_path
     write_graph_folder(tmp_path / "other", record)
     other = load_graph(tmp_path / "other")
     assert dropped_words(other, still_to_run(other))[1] == "--import team"
+
+
+def test_a_pass_of_a_script_that_is_not_recorded_is_not_promised_by_trust(tmp_path: Path) -> None:
+    record = chain()
+    record.config = {"inductor": {HOOK: {"opaque": ["__main__.Cheap", "<Cheap object>"]}}}
+    write_graph_folder(tmp_path / "case", record)
+    saved = load_graph(tmp_path / "case")
+    without, flags = dropped_words(saved, still_to_run(saved))
+    assert (without, flags) == (f"without the run's own pass a pass ({HOOK}), whose source is not recorded", "")
+    verdict = without_passes(saved, [f"setting inductor.{HOOK} is not applied: its value could not be saved"])
+    assert verdict is not None and not any("--trust" in line for line in verdict.next)
+
+
+def test_a_lowering_that_torch_wraps_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import lowering
+
+    assert list(registered_here()) == []
+
+    def own_tanh(x: object) -> object:
+        return x
+
+    monkeypatch.setitem(lowering.lowerings, torch.ops.aten.tanh.default, lowering.make_pointwise(own_tanh))
+    assert list(registered_here()) == [("lowering aten.tanh.default", own_tanh)]
+
+
+OWN_DECOMPOSITION = """\
+import torch
+from torch._inductor import decomposition
+
+decomposition.decompositions.pop(torch.ops.aten.silu.default, None)
+
+
+@decomposition.register_decomposition([torch.ops.aten.silu.default])
+def own_silu(x):
+    return x * torch.sigmoid(1.05 * x)
+
+
+torch.compile(torch.func.vmap(torch.nn.functional.silu))(torch.randn(4, 3))
+"""
+
+
+@pytest.mark.long
+def test_a_graph_that_a_decomposition_of_the_run_changed_is_not_said_to_be_right(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(OWN_DECOMPOSITION)
+    command = [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "--", sys.executable, "train.py"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    outcome = replay(open_run(tmp_path / "run").graph("0_0/dynamo"), "inductor")
+    assert (outcome.fidelity or "").startswith("different")
+    why = "right, but without the run's own own_silu in train.py:7 (decomposition aten.silu.default)"
+    assert (outcome.verdict.verdict, outcome.verdict.reason) == ("cannot_tell", why)
+    assert outcome.verdict.next[0].endswith("train.py")
 
 
 PROGRAM = """\

@@ -16,6 +16,7 @@ import functools
 import inspect
 import os
 import sys
+import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 _NOT_THE_USERS = ("torch", "graphdbg", "builtins")
+_EMPTY = types.CellType()
 
 
 def note_settings(session: Session, config: Mapping[str, Mapping[str, Any]], record: GraphRecord) -> None:
@@ -70,9 +72,19 @@ def registered_here() -> Iterator[tuple[str, Any]]:
     for kind, name in ((DECOMPOSITION, "decomposition"), (LOWERING, "lowering")):
         table: Mapping[Any, Any] = getattr(sys.modules.get(f"torch._inductor.{name}"), f"{name}s", {})
         for operator, function in list(table.items()):
-            home = str(getattr(_home(function), "__module__", None) or "torch")
-            if home.partition(".")[0] not in _NOT_THE_USERS and str(operator).startswith(("aten.", "prims.")):
-                yield f"{kind}{operator}", function
+            if str(operator).startswith(("aten.", "prims.")) and (own := _users(function)) is not None:
+                yield f"{kind}{operator}", own
+
+
+def _users(function: Any, depth: int = 3) -> Any:
+    """The function itself where it is the user's, else the user's that torch's wraps (`make_pointwise(mine)`); None."""
+    home = _home(function)
+    if str(getattr(home, "__module__", None) or "torch").partition(".")[0] not in _NOT_THE_USERS:
+        return function
+    cells = (getattr(home, "__closure__", None) or ()) if depth else ()
+    inside = [cell.cell_contents for cell in cells if cell != _EMPTY]
+    plain = [value for value in inside if isinstance(value, (types.FunctionType, functools.partial))]
+    return next((own for value in plain if (own := _users(value, depth - 1)) is not None), None)
 
 
 def _note(session: Session, unsaved: str, value: Any) -> None:

@@ -357,12 +357,15 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     asked = payload["own_nan"] or payload["check"] == "nan"
     outcome = with_own_nan(outcome, live, case.saved, asked=asked, seed=payload["seed"])
     here = {name for name, _ in registered_here()}
-    away = [hook for hook in payload["registered"] if not hook.startswith(DECOMPOSITION) and hook not in here]
-    outcome.notes = [*live.notes, *map(not_applied, away), *outcome.notes]
+    away = [hook for hook in payload["registered"] if hook not in here]
+    lowered = [hook for hook in away if not hook.startswith(DECOMPOSITION)]
+    outcome.notes = [*live.notes, *map(not_applied, lowered), *outcome.notes]
     if watched:
         mark("fidelity")
         outcome.fidelity = watched.compare(outcome)
         outcome.unlike = unlike(case.saved, outcome, watched, live.inputs)
+        if (outcome.fidelity or "").startswith("different"):  # else no decomposition of the run's had a part in it
+            outcome.notes += [not_applied(hook) for hook in away if hook not in lowered]
         if not payload["anyway"]:
             outcome.verdict = gated(case.saved, outcome, outcome.unlike, payload["imports"])
     if payload["keep"] and outcome.outputs is not None:

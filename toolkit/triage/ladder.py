@@ -309,7 +309,8 @@ class Ladder:
         row = row_of(outcome, rung)
         if row.verdict.kind == "hang" and left < self.how.limit_s:
             short = f"the {left:.0f} s that were left were not enough (see --max-time)"
-            row = RungResult(rung, cannot_tell(short, NO_TIME))
+            longer = f"graphdbg triage {self.saved.name} --max-time {4 * self.how.limit_s:.0f}"
+            row = RungResult(rung, cannot_tell(short, NO_TIME).then(longer))
         self.fidelity = outcome.fidelity or self.fidelity
         self.unlike = outcome.unlike or self.unlike
         self.eager_nan = outcome.eager_nan or self.eager_nan

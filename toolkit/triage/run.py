@@ -287,7 +287,7 @@ class _Work:
             return self._row(graph, RungResult(self.rung, unloadable(error, graph.path)))
         self.ladders[graph.id] = ladder
         if row.verdict.detail == NO_TIME:
-            row.verdict = cannot_tell(row.reason, NOT_JUDGED)
+            row.verdict = msgspec.structs.replace(row.verdict, detail=NOT_JUDGED)
         if not row.failed:
             ladder.forget()
         self.report(f"{graph.id}: {word(row.verdict)}")

@@ -132,21 +132,20 @@ def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     lost = [dropped for dropped in still_to_run(saved) if f"inductor.{dropped.hook} is not applied" in text]
     if not lost:
         return _without_registered(saved, notes)
-    without, how = dropped_words(saved, lost)
-    verdict = cannot_tell(f"right, but {without}", WITHOUT)
-    return verdict.then(f"graphdbg triage {saved.name} {how}")
+    return _not_judged(saved, *dropped_words(saved, lost))
 
 
 def _without_registered(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
+    lost = [known for known in registered(saved) if not_applied(known.hook) in notes]
+    without = f"without the run's own {' and '.join(known.text for known in lost)}"
+    return _not_judged(saved, without, flags_for(saved, lost)) if lost else None
+
+
+def _not_judged(saved: SavedGraph, without: str, flags: str) -> Verdict:
     from .ladder_words import whole_program
 
-    lost = [known for known in registered(saved) if not_applied(known.hook) in notes]
-    if not lost:
-        return None
-    flags = flags_for(saved, lost)
-    verdict = cannot_tell(f"right, but without the run's own {' and '.join(known.text for known in lost)}", WITHOUT)
     again = f"graphdbg triage {saved.name} {flags}" if flags else whole_program(saved.run) if saved.run else ""
-    return verdict.then(again)
+    return cannot_tell(f"right, but {without}", WITHOUT).then(again)
 
 
 def still_to_run(saved: SavedGraph) -> list[Pass]:
@@ -160,7 +159,8 @@ def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
     line that do."""
     how = flags_for(saved, lost)
     text = " and ".join(dropped.text for dropped in lost)
-    return f"without the run's own pass {text}, which runs only with {how}", how
+    only = f"which runs only with {how}" if how else "whose source is not recorded"
+    return f"without the run's own pass {text}, {only}", how
 
 
 def flags_for(saved: SavedGraph, lost: Sequence[Pass]) -> str:
@@ -170,7 +170,7 @@ def flags_for(saved: SavedGraph, lost: Sequence[Pass]) -> str:
     recorded = {name for definition in saved.record.definitions if not definition.missing for name in definition.values}
     hooks = {f"inductor.{hook}" for some in HOOKS.values() for hook in some}
     given = all(f"inductor.{dropped.hook}" in hooks for dropped in lost)  # to a setting, as only passes are
-    trusting = given and (not mine or all(f"inductor.{dropped.hook}" in recorded for dropped in lost))
+    trusting = given and all(f"inductor.{dropped.hook}" in recorded for dropped in lost)
     return "--trust" if trusting else " ".join(f"--import {module}" for module in dict.fromkeys(mine))
 
 
