@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...dumps.errors import CannotStartError
-from ...dumps.wording import counted, joined
+from ...dumps.wording import counted, flat, joined
 from ...toolkit.isolation.cache import toolchain_seed
 from ...toolkit.isolation.fresh import BUG, GONE, Trial, run_command, run_many
 from .environment import package_version
@@ -75,7 +75,7 @@ class _Runs:
     @property
     def ending(self) -> str:
         """How that run ended and its last line: `exit code 2: cannot tell: ...`."""
-        last = self.output.strip().rpartition("\n")[2]
+        last = flat(self.output.strip().rpartition("\n")[2])
         return _ending(self.trials[0].code) + (f": {last}" if last else "")
 
 

@@ -83,6 +83,7 @@ NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
 """Classes of Python's own whose objects hold what is the user's."""
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPState")
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 class Restorable(NamedTuple):
@@ -429,6 +430,7 @@ def is_library(file: str) -> bool:
     return (
         file.startswith(_LIBRARIES)
         or "<frozen" in file
+        or not _INSTALLED.isdisjoint(Path(file).parts)  # another Python's, or a distribution's without RECORD
         or any(
             file.startswith(folder + os.sep) and Path(file).relative_to(folder).parts[0] in _installed_into(folder)
             for folder in sys.path

@@ -355,3 +355,4 @@ def test_what_pip_put_into_a_folder_is_a_library_and_the_programs_own_beside_it_
     record.write_text("theirs/__init__.py,sha256=x,3\n__editable__.theirs-1.0.pth,,\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert is_library(f"{tmp_path}/theirs/model.py") and not is_library(f"{tmp_path}/mine/model.py")
+    assert is_library("/usr/lib/python3/dist-packages/numpy/core.py")
