@@ -159,7 +159,7 @@ _OF_TORCH = re.compile(r"prims\.(?!_|inductor_|fma|mul_rn|prepare_softmax)")
 """Primitives that `import torch` registers; the others are Inductor's own."""
 _PLAIN = {
     name: f"import {name}"
-    for name in ("math", "operator", "os", "resource", "subprocess", "sys", "tempfile", "time", "traceback")
+    for name in "faulthandler math operator os resource subprocess sys tempfile time traceback".split()
 } | {"Path": "from pathlib import Path"}
 _INSIDE = {
     name: f"from {module} import {name}"

@@ -285,9 +285,12 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
             "the program itself was not seen to fail"
         )
     elif report.says != "shows":
+        behind = (
+            "" if asked.how["wall"] is None else ", behind the wall that is around runs of others (--trust: without it)"
+        )
         report.notes.append(
             f"repro.py shows it in {report.rate}, so it does not prove the failure, although the case fails; it ended "
-            f"with {asked.redactor.text(chosen.runs.ending)}"
+            f"with {asked.redactor.text(chosen.runs.ending)}{behind}"
         )
     ends = {GONE: "ends with 0", BUG: "still fails", UNSURE: "cannot tell"}
     ended = chosen.without.code if chosen.without is not None else None

@@ -103,6 +103,9 @@ def test_the_inner_compiler_and_stored_inputs_are_fallbacks(
     assert "First failing layer: inductor." in report.issue.read_text()
 
 
+BEHIND = ", behind the wall that is around runs of others (--trust: without it)"
+
+
 def test_a_program_that_does_not_fail_is_no_proof(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
     judged(lambda text: 0)
     report = bundle.emit_report(
@@ -110,7 +113,7 @@ def test_a_program_that_does_not_fail_is_no_proof(tmp_path: Path, judged: Callab
     )
     assert not report.verified
     assert "does not show it reliably:** it did in 0 of 1 fresh process" in report.issue.read_text()
-    assert report.notes[-1].endswith(f"it ended with exit code 0: {CRASH.error}: {CRASH.raw}")
+    assert report.notes[-1].endswith(f"it ended with exit code 0: {CRASH.error}: {CRASH.raw}{BEHIND}")
 
 
 def test_nothing_is_overwritten(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
