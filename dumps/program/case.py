@@ -221,6 +221,8 @@ class ReproFacts:
     ours: bool = False
     """Whether settings may name these because the user recorded the graph here."""
     only_compiled: bool = False
+    whole: bool = True
+    """Whether it is compiled with `fullgraph=True`, which also lets the compiler read numbers out of tensors."""
     recorded_at: str = ""
     """The stage of the graph that it was reduced from, where that is not the record's own."""
     ops: Registered | None = None

@@ -16,6 +16,7 @@ def graph(primals_1, primals_2, primals_3, primals_4, primals_5):
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -152,15 +153,15 @@ _INFIX = {
     "gt": ">", "ge": ">=",
 }  # fmt: skip
 _WORDS = """torch sys os math operator subprocess traceback resource time graph compiled make_inputs run f expected
-actual tempfile bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex
-getattr divmod pow tuple list held mode fakes gm plain like text widened memory name value leaf device"""
+actual faulthandler tempfile bf16 f16 f32 f8 l O I resident scan print range slice float int max min len
+abs sum round bool complex getattr divmod pow tuple list held mode fakes gm plain like text widened
+memory name value leaf device"""
 _SETITEM = ("operator.setitem", "_operator.setitem")
 _OF_TORCH = re.compile(r"prims\.(?!_|inductor_|fma|mul_rn|prepare_softmax)")
 """Primitives that `import torch` registers; the others are Inductor's own."""
-_PLAIN = {
-    name: f"import {name}"
-    for name in "faulthandler math operator os resource subprocess sys tempfile time traceback".split()
-} | {"Path": "from pathlib import Path"}
+_PLAIN = {name: f"import {name}" for name in _WORDS.split() if name in sys.stdlib_module_names} | {
+    "Path": "from pathlib import Path"
+}
 _INSIDE = {
     name: f"from {module} import {name}"
     for module, names in {

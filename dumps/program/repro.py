@@ -368,9 +368,8 @@ def _compiled(
         wide, held = bool(program.wide), len(program.constants)
         inner = compiled_at(case, entry, stand, program.parameters, held, wide=wide)
         return "compiled", *or_eager(inner, making, eager=eager)
-    options = ["fullgraph=True", f"dynamic={_varying(case)}"]
-    if sizing is not None:
-        options[1:] = [] if sizing.marks else ["dynamic=False"]
+    varying = _varying(case) if sizing is None else None if sizing.marks else False
+    options = ["fullgraph=True"] * case.whole + ([f"dynamic={varying}"] if varying is not None else [])
     if case.only_compiled:
         if not stand.is_inductor:
             what = "no repro can be written for a graph that cannot be run"

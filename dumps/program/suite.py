@@ -31,17 +31,14 @@ from .text import CannotExpressError, Lines, indented, quoted
 if TYPE_CHECKING:
     from .endings import Runs
 
-LIMIT_S, LEAST_S, MOST_S = 120, 40, 300
-"""Seconds after which a compile of a small case hangs, where no limit was recorded; what a fresh process needs at
-least; and the longest that a program waits on an idle machine."""
+LIMIT_S, LEAST_S, MOST_S, BEGINS_S = 120, 15, 300, 25
+"""Seconds after which a compile of a small case hangs, where no limit was recorded; what any compile may take; the
+longest that a program waits on an idle machine; and what a process needs before its second compile."""
 
 OUT_OF_MEMORY_BYTES = 2 << 30
 """Bytes that the compiled run of a small case may map, where the original ran out of memory."""
 
 _TEXT_OF = """"".join(traceback.format_exception(error, limit=0)) + str(getattr(error, "inner_exception", ""))"""
-_WARM = (
-    "torch.compile(lambda x: x + 1)(torch.ones(2))  # what the first compile of a process loads is not what is measured"
-)
 
 
 class DyingProgram:
@@ -54,8 +51,8 @@ class DyingProgram:
 
 
 def limit_s(failure: FailureWords) -> int:
-    """Seconds to wait for a hang: the limit when it was found."""
-    return min(MOST_S, max(LEAST_S, int(failure.size))) if failure.kind == "hang" and failure.size else LIMIT_S
+    """Seconds to wait for a hang: less than the limit when it was found, which a reduced case is only just above."""
+    return min(MOST_S, max(LEAST_S, int(failure.size * 0.8))) if failure.kind == "hang" and failure.size else LIMIT_S
 
 
 def death_of(failure: FailureWords) -> str | int:
@@ -155,6 +152,12 @@ def _child(run: Runs, *before: str, why: str = "") -> Lines:
     return [f'if "child" in sys.argv:{why}', *before, *indented([*run.waited(run.compiled), "sys.exit(0)"])]
 
 
+def _warm(run: Runs) -> Lines:
+    """A first compile, of something else: what that loads is not what is measured."""
+    on = ', device="cuda"' if run.facts.on_cuda else ""
+    return [f"torch.compile(lambda x: x + 1)(torch.ones(2{on}))  # the first compile of a process is not measured"]
+
+
 def signal(run: Runs) -> DyingProgram:
     """The ending for a process that is killed."""
     end = death_of(run.failure)
@@ -173,6 +176,8 @@ def hang(run: Runs) -> DyingProgram:
     busy = "min(2, max(1, os.getloadavg()[0] / os.cpu_count()))"
     return DyingProgram(
         *run.eager(),
+        f"faulthandler.dump_traceback_later({LIMIT_S}, exit=True)",
+        *_warm(run),
         f"limit = {limit_s(run.failure)} * {busy}  # seconds; longer on a busy machine",
         'print(f"if this takes {limit:.0f} s, that is the BUG: it is then ended, and says where it was", flush=True)',
         "faulthandler.dump_traceback_later(limit, exit=True)  # with exit code 1",
@@ -187,7 +192,7 @@ def slow(run: Runs) -> DyingProgram:
     over = f"{float(run.failure.message):g}"
     return DyingProgram(
         *run.eager(),
-        _WARM,
+        *_warm(run),
         "began = time.perf_counter()  # compile and first run; the compile cache should be empty",
         *run.waited(run.compiled),
         "seconds = time.perf_counter() - began",
@@ -220,7 +225,7 @@ def _peak(run: Runs) -> DyingProgram:
         ]
     return DyingProgram(
         *run.eager(),
-        _WARM,
+        *_warm(run),
         f"before = {before}",
         *reset,
         *run.waited(run.compiled),
@@ -523,7 +528,7 @@ def _in_a_child(failure: FailureWords) -> list[str]:
         'child = multiprocessing.get_context("spawn").Process(target=run_compiled)',
         "child.start()",
         "self.addCleanup(child.kill)",
-        f"child.join({limit_s(failure)})",
+        f"child.join({BEGINS_S + limit_s(failure)})",
         "self.assertEqual(child.exitcode, 0)",
     ]
 

@@ -70,7 +70,7 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
     if not symbols_of(case):
         out = without_fakes(gm)
         if bodies(out):
-            with (mode := fake_mode(env := ShapeEnv(), static=True)):
+            with (mode := fake_mode(env := _as_recorded(case.gm), static=True)):
                 fakes = [mode.from_tensor(item) if isinstance(item, torch.Tensor) else item for item in inputs]
                 Renewing(out, _key(case), env).run(*fakes, enable_io_processing=False)
             if case.spec.dynamic:  # numbers that are known only as it runs
@@ -98,6 +98,20 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
         Renewing(out, _key(case), again.env).run(*fakes, enable_io_processing=False)
     out.shape_env = again.env  # type: ignore[assignment]
     return Live(out, left, spec)
+
+
+def _as_recorded(gm: fx.GraphModule) -> ShapeEnv:
+    """A new one without symbols, with the settings of the one that the fake values of the inputs have (whether the
+    graph may read numbers out of tensors, say)."""
+    writer = SymbolWriter()
+    for node in gm.graph.find_nodes(op="placeholder"):
+        writer.adopt(getattr(getattr(fake_of(node), "fake_mode", None), "shape_env", None))
+    return Symbols(_record(writer.finish()[2]), "").env
+
+
+def _record(settings: dict[str, Any], **symbols: Any) -> GraphRecord:
+    settings = {name: value for name, value in settings.items() if "frozen" not in name}
+    return GraphRecord(format=0, id="", stage="", graph=GraphBody(nodes=[]), shape_env=settings, **symbols)
 
 
 def fewer(case: Live, gm: fx.GraphModule, inputs: list[Any], names: list[str]) -> Live:
@@ -177,8 +191,7 @@ class _Again:
         symbols, guards, settings = writer.finish()
         symbols = [msgspec.structs.replace(row, hint=numbers.get(row.name, row.hint)) for row in symbols]
         gone = {row.name for row in symbols if row.name in static or not _in_range(row)}
-        settings = {name: value for name, value in settings.items() if "frozen" not in name}
-        record = GraphRecord(format=0, id="", stage="", graph=GraphBody(nodes=[]), symbols=symbols, shape_env=settings)
+        record = _record(settings, symbols=symbols)
         read = Symbols(record, "")
         hints = {symbol: sympy.Integer(numbers[name]) for name, symbol in read.by_name.items() if name in numbers}
         held = [row for row in guards if _holds(read.expr(row.expr), hints, gone)]

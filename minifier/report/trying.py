@@ -143,6 +143,8 @@ def candidates(case: ReproFacts) -> Iterator[Script]:
     forms = [bare, *([case] if case.imports else [])] if ops is not None or not case.needs_imports else [case]
     if case.failure.kind in ("hang", "slow"):  # a slow machine shows those too: what the module does is seen beside it
         forms.reverse()
+    if case.record.graph.subgraphs and not case.record.shape_env.get("allow_scalar_outputs", True):
+        forms += [replace(form, whole=False) for form in forms]  # passes trace the graphs inside again
     for stand in stands_for(case.rung):
         for entry in entries_of(case, stand):
             for way in ways:  # with imports as soon as the same program without them has not shown it
@@ -238,6 +240,7 @@ def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
     first = shown = None
     for script in candidates(offs(case)[0]):
         beside = f" and {', '.join(script.case.modules)} imported" if script.case.imports else ""
+        beside += "" if script.case.whole else " without fullgraph=True"
         asked.narrate(
             f"running a repro that enters {_entering(script)} with {script.way} inputs{beside}, in a fresh process"
         )

@@ -30,8 +30,8 @@ from .client import FORKING, ForkServer, fork_server, program_environment
 from .processes import owned
 from .protocol import ask
 
-LIMIT_S = 700.0
-"""More than twice the longest that a repro of a hang waits (`suite.MOST_S`)."""
+LIMIT_S = 800.0
+"""More than twice the longest that a repro of a hang waits (`suite.MOST_S`), and its start."""
 _NO_LIMIT_S = 1e9
 """The limit of a child whose time is watched here, where it can also be stopped."""
 _LOG_CHARACTERS = 4_000_000

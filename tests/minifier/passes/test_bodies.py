@@ -12,6 +12,7 @@ from torch._higher_order_ops import while_loop
 
 from graphdbg.dumps import live, walk
 from graphdbg.dumps.store import load_graph
+from graphdbg.dumps.torchside.node_meta import fake_of
 from graphdbg.minifier.minify import minify
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.symbolic import bodies as bodies_of
@@ -22,7 +23,7 @@ from graphdbg.toolkit.live.spec import ReplaySpec
 inside = pass_of("bodies")
 
 
-def captured(f: Any, *inputs: torch.Tensor) -> Live:
+def captured(f: Any, *inputs: torch.Tensor, whole: bool = True) -> Live:
     """What Dynamo captures of a function."""
     seen: list[Any] = []
 
@@ -32,7 +33,7 @@ def captured(f: Any, *inputs: torch.Tensor) -> Live:
 
     torch._dynamo.reset()
     with torch.no_grad():
-        torch.compile(f, backend=keep, fullgraph=True, dynamic=False)(*inputs)
+        torch.compile(f, backend=keep, fullgraph=whole, dynamic=False)(*inputs)
     return Live(seen[0], list(inputs), ReplaySpec("dynamo"))
 
 
@@ -77,6 +78,14 @@ def test_each_branch_keeps_one_node() -> None:
     result = reduced(given)
     assert (calls(result, "cond_true_0"), calls(result, "cond_false_0")) == (["sin"], ["cos"])
     assert len(calls(given, "cond_true_0")) == 4, "the case itself is left alone"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_fake_values_keep_what_the_compiler_may_read(whole: bool) -> None:
+    """Without `fullgraph=True` no number is read out of a tensor, and passes that trace again fail where they would."""
+    less = reduced(captured(branches, torch.ones(3), whole=whole))
+    place = less.gm.graph.find_nodes(op="placeholder")[0]
+    assert fake_of(place).fake_mode.shape_env.allow_scalar_outputs is whole
 
 
 def test_nodes_inside_count_before_and_after(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 import torch._inductor.decomposition
@@ -143,3 +144,14 @@ def test_what_a_clock_tells_is_looked_for_with_the_module_first() -> None:
     case = replace(case, record=record_of({"x": tensor(4)}, [own], ["y"], stage="inference"), needs_imports=True)
     first, second, *_ = candidates(replace(case, imports=("planted_hang",)))
     assert (first.case.imports, second.case.imports) == (("planted_hang",), ()), "before a stand-in of the operator"
+
+
+def test_a_graph_with_graphs_inside_is_also_compiled_as_it_was_without_fullgraph() -> None:
+    tanh = call("tanh", "torch.tanh", node("x"), value=tensor(4))
+    record = record_of({"x": tensor(4)}, [tanh], ["tanh"], stage="inference")
+    inside = msgspec.structs.replace(record.graph, subgraphs={"body": record.graph})
+    for graph, reads, whole in ((record.graph, False, [True]), (inside, True, [True]), (inside, False, [True, False])):
+        case = case_of(msgspec.structs.replace(record, graph=graph, shape_env={"allow_scalar_outputs": reads}), CRASH)
+        plain = [script for script in candidates(case) if (script.entry, script.way) == ("torch.compile", "seeded")]
+        assert [script.case.whole for script in plain] == whole
+        assert ["fullgraph=True" in script.text for script in plain] == whole

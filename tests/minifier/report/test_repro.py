@@ -223,7 +223,7 @@ def test_the_code_of_a_killed_child() -> None:
     assert death_of(FAILURES["hang"]) == "hang"
 
 
-@pytest.mark.parametrize(("load", "size", "waits"), [(0, 5, 40), (1, 45, 45), (3, 40, 60), (11, 40, 80), (0, 600, 300)])
+@pytest.mark.parametrize(("load", "size", "waits"), [(0, 5, 15), (1, 45, 36), (3, 40, 48), (11, 40, 64), (0, 600, 300)])
 def test_a_hang_is_waited_for_longer_where_the_machine_is_busy(
     load: float, size: float, waits: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +232,8 @@ def test_a_hang_is_waited_for_longer_where_the_machine_is_busy(
     text = first(relu_record(), Signature("hang", "run", size=size)).text
     names: dict[str, Any] = {"os": os}
     exec(next(line for line in text.splitlines() if line.startswith("limit = ")), names)
-    assert names["limit"] == waits and 2 * names["limit"] < LIMIT_S
+    assert names["limit"] == waits and 2 * names["limit"] + 120 < LIMIT_S
+    assert text.index("x + 1") < text.index("limit = "), "the first compile of a process is not what is waited for"
 
 
 SET: dict[str, Any] = {"inductor": {"fallback_random": True}}
