@@ -110,6 +110,8 @@ DEFAULT_TIME_S = 600.0
 SCREENING = 0.6
 """The part of the time after which no further graph is judged when some have failed; the rest is for their ladders."""
 
+AGAIN_S = 60.0
+"""A graph that fails alone is replayed again where that takes less."""
 WORST = 3
 
 Report = Callable[[str], object]
@@ -327,6 +329,7 @@ class _Work:
     def _explain_one(self, row: GraphRow, all: bool) -> None:
         narrowest, graph, inner = self.narrowed(row)
         ladder = self.ladders[graph.id]
+        flaky = self._again(row, graph) if narrowest is row else ""
         ladder.max_time_s, ladder.began = self.left_s(), time.monotonic()
         for rung in chosen(graph, self.rungs, all=all):
             self.heard(graph.id, ladder.climb(rung, all=all))
@@ -335,7 +338,27 @@ class _Work:
             reason = f"{result.verdict.reason}; which leads to the NaN of {row.id}: {row.verdict.reason}"
             result.verdict = msgspec.structs.replace(result.verdict, kind=row.verdict.kind, reason=reason)
         self.found.append(result)
-        self.boundaries.append(_boundary(row, narrowest, inner, result.verdict))
+        self.boundaries.append(flaky or _boundary(row, narrowest, inner, result.verdict))
+
+    def _again(self, row: GraphRow, graph: SavedGraph) -> str:
+        """The sentence about a failure that further replays do not show each time, noted in its verdict; "" where the
+        next one fails, too, or takes too long."""
+        failed = 1
+        for times in (2, 3):
+            if row.seconds > AGAIN_S or self.left_s() < 2 * row.seconds:
+                return ""
+            ladder = Ladder(graph, self.server, self.how, max_time_s=self.left_s())
+            other = ladder.run(self.rung)
+            ladder.forget()
+            failed += other.failed
+            if failed == times or not (other.failed or other.passed):
+                return ""
+        said = f"it failed in {failed} of 3 replays"
+        self.report(f"{row.id}: {said}")
+        for judged in (row, self.ladders[graph.id].rows[self.rung]):
+            reason = f"{judged.verdict.reason or word(judged.verdict)}; {said}"
+            judged.verdict = msgspec.structs.replace(judged.verdict, reason=reason)
+        return f"{row.id} is flaky: {said}."
 
     def eased(self, verdict: Verdict, *, thorough: bool) -> Verdict:
         """The run's verdict with what makes it go away, tried on the widest graph of the compile that has it."""

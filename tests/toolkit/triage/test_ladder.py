@@ -79,6 +79,27 @@ def test_a_run_names_the_boundary_between_its_graphs(recorded: Path, server: For
     assert "2 graphs were judged, 1 fail" in found.summary
 
 
+def test_a_failure_that_further_replays_do_not_show_is_flaky(
+    recorded: Path, server: ForkServer, tmp_path: Path
+) -> None:
+    planted = tmp_path / "at_first.py"
+    planted.write_text(
+        f"""
+import pathlib, torch
+from torch._inductor.lowering import lowerings, mul
+right, mark = lowerings[torch.ops.aten.tanh.default], pathlib.Path({str(tmp_path / "mark")!r})
+def tanh(x):
+    wrong = not mark.exists()
+    mark.touch()
+    return mul(right(x), 1.01) if wrong else right(x)
+lowerings[torch.ops.aten.tanh.default] = tanh
+"""
+    )
+    found = triage_run(open_run(recorded), imports=[str(planted)], server=server)
+    assert found.boundaries == ["0_0/dynamo is flaky: it failed in 1 of 3 replays."]
+    assert found.verdict.failed and found.verdict.reason.endswith("; it failed in 1 of 3 replays")
+
+
 def test_a_run_without_time_judges_nothing_and_says_so(recorded: Path) -> None:
     with ForkServer(warm="nothing") as bare:
         found = triage_run(open_run(recorded), server=bare, max_time_s=0.5)
