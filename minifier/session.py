@@ -27,7 +27,7 @@ from .events import EXPLAINING, Cut, Follow, Happening, QueryAnswered, QueryStar
 from .log import Log
 from .minified import Interrupted, Minified, Result
 from .needs import MOST_EXPLAINED, Needs, base_of, certify, of_rows
-from .options import MinifyOptions
+from .options import HANG_LIMIT_S, MinifyOptions
 from .passes import NAMES as PASS_NAMES
 from .passes import NEUTRAL, PLAINER
 from .results import Results, write_atoms
@@ -228,11 +228,17 @@ class Minification:
         return self._flakiness()
 
     def _in_time(self, runs: Sequence[Future[Answer]]) -> list[Answer]:
-        """Answers of runs of the original: the first that is there, however late, and what others gave within the
-        time."""
+        """Answers of runs of the original: what they gave within the time, or the first that is there in a minute, or
+        that hangs."""
         done, late = wait(runs, self.budget.seconds_left())
         if not done:
-            done, late = wait(runs, return_when=FIRST_COMPLETED)
+            own = self.options.judged == "hang" or self.options.hangs or self.options.time_limit  # it ends by that
+            done, late = wait(runs, None if own else HANG_LIMIT_S, FIRST_COMPLETED)
+        if not done:
+            self.subject.abort()
+            why = f"its first run did not end within the time (--max-time {self.budget.max_seconds:g})"
+            fix = "if it hangs, minify it with --check hang; else give it more time"
+            raise CannotJudgeError("cannot judge the case", why, fix, verdict.cannot_tell(why, verdict.NO_TIME))
         if late:
             self.subject.abort()
             times = counted(len(done), "time")
