@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +29,7 @@ import msgspec
 
 from . import held, ids, index, journal, kernels, sidecar
 from .displayed import Displayed
-from .errors import NoSuchRunError, NotStoredError, UnreadableError, UsageError, WrongKindError
+from .errors import GraphdbgError, NoSuchRunError, NotStoredError, UnreadableError, UsageError, WrongKindError
 from .graph_folder import (
     CODE_FOLDER,
     GRAPH_FILE,
@@ -242,6 +243,13 @@ class SavedGraph(Displayed):
             why = f"its id is {record.id!r}, but it is in the folder of {self._row.local!r}"
             raise UnreadableError(f"cannot read {self.path / GRAPH_FILE}", why)
         return record
+
+    @property
+    def sourced(self) -> bool:
+        """Whether it holds source of the program's own that `--trust` runs; False where it cannot be read."""
+        with suppress(GraphdbgError):
+            return any(definition.program and not definition.missing for definition in self.record.definitions)
+        return False
 
     @cached_property
     def inputs_record(self) -> InputsRecord | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import deaths, why
+from .. import deaths, trust, why
 from ..errors import WrongKindError
 from ..index import ListedGraph
 from ..journal import IN_FLIGHT
@@ -121,7 +121,9 @@ def next_of(text: str, run: Run) -> list[str]:
     """The next command for a run: to look at the graph that failed, or at the first."""
     bad = [row for row in run.rows if row.saved and (row.status == "failed" or row.lost)]
     if bad:
-        return [shlex.join(["graphdbg", "replay", f"{text}/{nearest_error(bad).id}"])]
+        graph = run.graph(nearest_error(bad).id)
+        own = ["--trust"] * (graph.sourced and trust.trusted(run.path))
+        return [shlex.join(["graphdbg", "replay", f"{text}/{graph.id}", *own])]
     return [shlex.join(["graphdbg", "show", f"{text}/{row.id}"]) for row in run.rows if row.saved][:1]
 
 

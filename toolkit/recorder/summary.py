@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps import deaths, index, journal, why
-from ...dumps.errors import GraphdbgError
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.journal import BACKEND, DECOMPOSITION, LOWERING
 from ...dumps.lines import append, objects
@@ -326,18 +325,9 @@ def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
 def _commands(rows: list[index.ListedGraph], name: str, trusting: bool) -> list[str]:
     bad = [row for row in rows if row.status == "failed" or row.lost]
     chosen = best(bad or rows)
-    flag = " --trust" if trusting or _defined(chosen) else ""
+    flag = " --trust" if trusting or load_graph(chosen.path).sourced else ""
     first = f"graphdbg minify {name}/{chosen.id}" if bad else f"graphdbg triage {name}"
     return [first + flag, f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}{flag}"]
-
-
-def _defined(row: index.ListedGraph) -> bool:
-    """Whether the graph has operators of the program's own, whose source is in the dump."""
-    try:
-        definitions = load_graph(row.path).record.definitions
-    except GraphdbgError:
-        return False
-    return any(definition.program and not definition.missing for definition in definitions)
 
 
 def best(rows: list[index.ListedGraph]) -> index.ListedGraph:

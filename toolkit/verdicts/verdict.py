@@ -20,7 +20,6 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from ...dumps.errors import GraphdbgError
 from ...dumps.index import is_run
 from ..isolation.imports import option_words, with_trust
 from ..live.rung import LADDER
@@ -46,11 +45,7 @@ _TAKES = {
 def with_trust_for(saved: SavedGraph, command: str) -> str:
     """The command with `--trust`, where that brings back what the graph needs of its own program; else "" (there is
     none)."""
-    try:
-        mine = any(definition.program and not definition.missing for definition in saved.record.definitions)
-    except GraphdbgError:
-        return ""
-    return f"{command} --trust" if mine else ""
+    return f"{command} --trust" if saved.sourced else ""
 
 
 def remember(imports: Sequence[str]) -> None:

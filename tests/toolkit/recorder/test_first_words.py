@@ -7,10 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import graphdbg
-from graphdbg.dumps.schema import FORMAT, RunRecord
+from graphdbg.dumps import trust
+from graphdbg.dumps.schema import FORMAT, DefinitionRecord, RunRecord
+from graphdbg.dumps.store import open_run
+from graphdbg.dumps.why.show import next_of
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.toolkit.recorder import summary
 from tests.dumps.graphs import chain
@@ -56,6 +60,19 @@ def test_the_next_commands_begin_with_minify_where_something_failed_and_bring_th
 ) -> None:
     told = closing(tmp_path, monkeypatch, *events, module=module)
     assert told[told.index("graphdbg: next, try") + 1 :] == [f"  graphdbg {words}" for words in wanted]
+
+
+@pytest.mark.parametrize(("ours", "flag"), [(True, " --trust"), (False, "")])
+def test_ls_brings_the_users_operators_back_where_the_user_recorded_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool, flag: str
+) -> None:
+    process = RunWriter.create(tmp_path / "run", RunRecord(format=FORMAT, command=["train.py"])).process()
+    own = DefinitionRecord("__main__", "train.py", "import torch", spaces=["mine"])
+    process.save_graph(msgspec.structs.replace(chain("0_0/forward"), definitions=[own]))
+    process.journal.event("failed", graph="0_0/forward", error="RuntimeError: no")
+    process.close()
+    monkeypatch.setattr(trust, "trusted", lambda run=None: ours)
+    assert next_of("run", open_run(tmp_path / "run")) == [f"graphdbg replay run/0_0/forward{flag}"]
 
 
 def test_names_are_quoted_and_what_is_lost_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
