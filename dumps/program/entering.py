@@ -9,6 +9,7 @@ For example: `entries_of(case)` gives `['torch.compile', 'compile_fx_inner', 'as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -187,12 +188,24 @@ def _by_inner_compiler(case: ReproFacts, function: str) -> Lines:
     ]
 
 
+_WRITTEN = re.compile(
+    "_?operator\\.(setitem|i(?:add|sub|mul|truediv|floordiv|mod|pow|matmul|and|or|xor|lshift|rshift))"
+)
+
+
+def _written(case: ReproFacts) -> Lines:
+    """Statements by which `torch.fx` traces Python's operators in place as they are: it makes a sum of `x += y`."""
+    found = sorted({match[1] for node in case.record.graph.nodes if (match := _WRITTEN.fullmatch(node.target))})
+    call = 'lambda *args: args[0].tracer.create_proxy("call_function"'
+    return [f"Proxy.__{name}__ = {call}, operator.{name}, args, {{}})" for name in found]
+
+
 def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
     """The entry with the nodes as saved, from their stage on."""
     stage, named, facts = case.record.stage, ", ".join(parameters), case.facts
     if stand.backend == LAZY:
         return _on_lazy_device(case)
-    lines = ["def compiled(*inputs):"]
+    lines = [*_written(case), "def compiled(*inputs):"]
     function = f"lambda {named}: graph({named})" if wide else "graph"
     if constants:
         count = len(parameters)

@@ -171,7 +171,7 @@ _INSIDE = {
         "torch._inductor.fx_passes": "joint_graph",
         "torch._subclasses": "CrossRefFakeMode",
         "torch._subclasses.fake_tensor": "FakeTensorMode MetadataMismatchError",
-        "torch.fx": "symbolic_trace",
+        "torch.fx": "Proxy symbolic_trace",
         "torch.fx.experimental.proxy_tensor": "make_fx",
         "torch.fx.passes.fake_tensor_prop": "FakeTensorProp",
         "torch.utils._python_dispatch": "TorchDispatchMode",

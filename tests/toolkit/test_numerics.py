@@ -354,3 +354,13 @@ def test_packed_numbers_are_compared_byte_by_byte() -> None:
     assert output_errors(None, [want], [want], ["packed"]) == []
     gm = make_fx(lambda x: [x.view(torch.float4_e2m1fn_x2).view(torch.uint8)], tracing_mode="fake")(changed)
     assert output_grains(gm) == [0.5]
+
+
+def test_a_run_that_raises_leaves_grad_mode_as_it_was() -> None:
+    def run(inputs: list[Any]) -> list[Any]:
+        torch._C._set_grad_enabled(False)
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        execute(run, [torch.ones(1)], seed=0)
+    assert torch.is_grad_enabled()

@@ -46,3 +46,12 @@ def test_they_do_not_where_the_inputs_lie_apart() -> None:
     fakes, _ = shared_fakes(gm, [value.clone() for value in inputs], False)
     assert fakes[0] is not next(iter(gm.graph.nodes)).meta["val"]
     assert fakes[0].untyped_storage()._cdata != fakes[1].untyped_storage()._cdata
+
+
+def test_a_traced_graph_whose_inputs_share_what_was_apart_is_given_their_views() -> None:
+    gm, inputs = views()
+    base, part = gm.graph.find_nodes(op="placeholder")
+    for node in (base, part):
+        node.meta["example_value"] = node.meta.pop("val").clone()
+    fakes, _ = shared_fakes(gm, inputs, False)
+    assert fakes[1]._base is fakes[0]

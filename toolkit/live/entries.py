@@ -57,14 +57,17 @@ def shared_fakes(
 def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bool) -> bool:
     """Whether real inputs share memory wherever the recorded values do, which a compiler relies on; with `views` (a
     graph that AOTAutograd still has to see) also whether autograd knows such values as views of each other, as it knew
-    the program's.
+    the program's, and whether others share none.
     """
     first: dict[int, tuple[Any, Any]] = {}
+    shared: dict[int, Any] = {}
     for fake, real in zip(recorded, inputs, strict=True):
         if isinstance(fake, torch.Tensor) and fake.layout is torch.strided and not _has_symbols(fake) and real.numel():
             mate, real_mate = first.setdefault(storage_key(fake), (fake, real))
             unrelated = views and mate._base is None and fake._base is None
             if mate is not fake and (unrelated or storage_key(real_mate) != storage_key(real)):
+                return False
+            if views and storage_key(shared.setdefault(storage_key(real), fake)) != storage_key(fake):
                 return False
     return True
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...dumps.errors import GraphdbgError, LostServer
+from ...dumps.schema import InputRecord, TensorValue
 from ...dumps.wording import counted
 from ..blame.partners import compile_of, inner_graphs, stages_of
 from ..isolation import ForkServer, opened
@@ -100,10 +101,20 @@ def _fingerprint(graphs: list[SavedGraph]) -> str:
 
 
 def _met(graph: SavedGraph) -> list[Any]:
-    """How its inputs came in a real execution: form, `requires_grad` and who shares memory, not the numbers in them."""
+    """How its inputs came in a real execution: form, `requires_grad`, who shares memory, and numbers that stand alone;
+    not those in tensors with sizes."""
     record = graph.inputs_record
     inputs = [] if record is None else record.inputs
-    return [[item.role, item.value, item.stored is not None and item.stored.parameter] for item in inputs]
+    return [
+        [item.role, item.value, item.stored is not None and item.stored.parameter, *_alone(item)] for item in inputs
+    ]
+
+
+def _alone(item: InputRecord) -> list[Any]:
+    """The number that an input is, as one or as a tensor without sizes; not that of a parameter, which differs from
+    layer to layer."""
+    alone = isinstance(item.value, TensorValue) and not item.value.shape and item.role not in ("parameter", "buffer")
+    return [item.scalar, item.statistics if alone else None]
 
 
 DEFAULT_TIME_S = 600.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import struct
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -144,6 +146,23 @@ def test_what_a_clock_tells_is_looked_for_with_the_module_first() -> None:
     case = replace(case, record=record_of({"x": tensor(4)}, [own], ["y"], stage="inference"), needs_imports=True)
     first, second, *_ = candidates(replace(case, imports=("planted_hang",)))
     assert (first.case.imports, second.case.imports) == (("planted_hang",), ()), "before a stand-in of the operator"
+
+
+def test_what_python_writes_in_place_is_traced_as_it_is() -> None:
+    added = call("s", "_operator.iadd", node("x"), node("w"), value=tensor(4))
+    put = call("p", "_operator.setitem", node("w"), 0, 2.0)
+    record = record_of({"x": tensor(4), "w": tensor(4)}, [added, put, call("y", "torch.sin", node("x"))], ["y"])
+    record = msgspec.structs.replace(record, stage="dynamo")
+    script = script_of(case_of(record, ACCURACY), "as recorded", "seeded", stand=stands_for("inductor")[0])
+    traced: dict[str, Any] = {"torch": torch, "operator": operator, "Proxy": torch.fx.Proxy}
+    with pytest.MonkeyPatch.context() as patch:  # which puts back what the program sets
+        for name in ("__iadd__", "__setitem__"):
+            patch.setattr(torch.fx.Proxy, name, None, raising=False)
+        lines = script.text.splitlines()
+        first = lines.index("def graph(x, w):")
+        exec("\n".join([*lines[first : lines.index("", first)], *(x for x in lines if x.startswith("Proxy"))]), traced)
+        targets = [node.target for node in torch.fx.symbolic_trace(traced["graph"]).graph.nodes if "call" in node.op]
+    assert targets == [operator.iadd, operator.setitem, torch.sin], script.text
 
 
 def test_a_graph_with_graphs_inside_is_also_compiled_as_it_was_without_fullgraph() -> None:

@@ -40,6 +40,19 @@ def test_the_same_graph_has_the_same_requires_grad(tmp_path: Path) -> None:
     assert not third.same_as
 
 
+def test_graphs_with_other_numbers_are_others(tmp_path: Path) -> None:
+    torch.compiler.reset()
+    steps = [
+        torch.compile(one, backend="aot_eager")
+        for one in (lambda x, by: x.sin() * by, lambda x, by: x.sin() * by, lambda x, by: x.sin() * by)
+    ]
+    with graphdbg.record(str(tmp_path / "run")):
+        for function, by in zip(steps, (0.5, 0.5, 0.0), strict=True):
+            function(torch.ones(3), torch.tensor(by))
+    first, second, third = candidates(open_run(tmp_path / "run"), ())
+    assert (second.same_as, third.same_as) == (first.graph.id, "")
+
+
 def test_lines_come_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "BEAT_S", 0.05)
     done = threading.Event()
