@@ -97,6 +97,8 @@ class GraphFacts:
         """Whether two inputs or constants share memory."""
         self.grad = record.stage in GRAD_STAGES
         """Whether autograd still has to see the graph, so that a program runs a backward too."""
+        self.autocast = list(record.ambient.autocast) if self.grad else []
+        """The devices on which autocast was on around it."""
         self.views = self.grad and any(value.base and homes.count(value.storage) > 1 for value in given)
         """Whether autograd, which sees this graph, knows some tensors that share memory as views."""
         self.strided = any("as_strided" in call for call in calls)

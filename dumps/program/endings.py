@@ -131,6 +131,10 @@ class Runs:
         moved = self.facts.moved
         leaves = "leaves" if after or moved else sources
         gradients = f"torch.autograd.grad(sources, {leaves}, tangents, {unused}=True)"
+        returned = (
+            f"return outputs + list({gradients}{'' if self.facts.outputs_want else ' if sources else ()'}){after}"
+        )
+        off = ", ".join(f"torch.autocast({quoted(device)}, enabled=False)" for device in self.facts.autocast)
         return [
             f"def run(function, inputs{self.dtypes}):  # the outputs, then the gradients of the inputs that want one",
             *([f"    leaves, inputs = {sources}, [x.clone() for x in inputs]"] if after and not moved else []),
@@ -138,7 +142,7 @@ class Runs:
             f"    outputs = {outputs}",
             f"    sources = [y for y in outputs if {tensor}y.requires_grad]",
             "    tangents = [torch.randn(y.shape, dtype=torch.float64).to(y) for y in sources]",
-            f"    return outputs + list({gradients}{'' if self.facts.outputs_want else ' if sources else ()'}){after}",
+            *([f"    with {off}:  # as a program's backward", f"        {returned}"] if off else [f"    {returned}"]),
         ]
 
 

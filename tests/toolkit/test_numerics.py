@@ -364,3 +364,14 @@ def test_a_run_that_raises_leaves_grad_mode_as_it_was() -> None:
     with pytest.raises(ValueError):
         execute(run, [torch.ones(1)], seed=0)
     assert torch.is_grad_enabled()
+
+
+def test_a_backward_runs_without_the_autocast_of_its_forward() -> None:
+    def run(inputs: list[Any]) -> list[Any]:
+        with torch.autocast("cpu", enabled=False):
+            return [inputs[0] @ inputs[0]]
+
+    x = torch.full((2, 2), 1 / 3, requires_grad=True)
+    plain = execute(run, [x], seed=0, backward=True).gradients
+    with torch.autocast("cpu"):
+        assert torch.equal(execute(run, [x], seed=0, backward=True).gradients[0], plain[0])

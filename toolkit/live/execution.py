@@ -9,6 +9,7 @@ torch.Size([2, 4])
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -66,7 +67,11 @@ def execute(
     roots = [output for output in outputs if isinstance(output, torch.Tensor) and output.requires_grad]
     if not leaves or not roots:
         return Execution(_detached(outputs), [], inputs, aliases)
-    gradients = torch.autograd.grad(roots, leaves, tangents(roots, seed), allow_unused=True)
+    with contextlib.ExitStack() as plainly:  # a program's backward runs outside of the autocast that its forward was in
+        for device in {root.device.type for root in roots}:
+            if torch.amp.is_autocast_available(device):
+                plainly.enter_context(torch.autocast(device, enabled=False))
+        gradients = torch.autograd.grad(roots, leaves, tangents(roots, seed), allow_unused=True)
     settle()
     return Execution(_detached(outputs), [wrappers.whole(gradient) for gradient in gradients], inputs, aliases)
 

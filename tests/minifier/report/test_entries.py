@@ -165,6 +165,17 @@ def test_what_python_writes_in_place_is_traced_as_it_is() -> None:
     assert targets == [operator.iadd, operator.setitem, torch.sin], script.text
 
 
+def test_a_backward_is_outside_of_autocast() -> None:
+    x = tensor(4, requires_grad=True)
+    record = record_of({"x": x}, [call("y", "torch.sin", node("x"), value=x)], ["y"], stage="dynamo")
+    for autocast, off in (({}, ""), ({"cpu": "bfloat16"}, 'with torch.autocast("cpu", enabled=False):')):
+        ambient = Ambient(grad=True, autocast=autocast)
+        text = script_of(
+            case_of(msgspec.structs.replace(record, ambient=ambient), ACCURACY), "torch.compile", "seeded"
+        ).text
+        assert ("enabled=False" in text, off in text) == (bool(off), True)
+
+
 def test_a_graph_with_graphs_inside_is_also_compiled_as_it_was_without_fullgraph() -> None:
     tanh = call("tanh", "torch.tanh", node("x"), value=tensor(4))
     record = record_of({"x": tensor(4)}, [tanh], ["tanh"], stage="inference")
