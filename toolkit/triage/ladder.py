@@ -246,7 +246,7 @@ def triage(
         if not (rungs or all) and (parted := judge_stages(stages_of(saved), how, used)) is not None:
             verdict, seconds, inputs = parted[1], time.monotonic() - began, inputs_given(saved)
             rows = [RungResult(STAGES, verdict, seconds=seconds)]
-            eased_verdict = eased(saved, used, how, verdict, 0.0, limit_s, thorough=workaround)
+            eased_verdict = eased(stages_of(saved)[0], used, how, verdict, 0.0, limit_s, thorough=workaround)
             return Triage(rows, STAGES, address(saved), verdict.reason, inputs, seconds, eased_verdict)
         ladder = Ladder(saved, used, how, max_time_s=max_time_s)
         for rung in wanted:
