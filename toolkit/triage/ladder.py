@@ -348,12 +348,12 @@ class Ladder:
     def _in_its_layer(self, row: RungResult) -> None:
         """Puts the failure of the decomposed graph in the layer of decompositions, where it is right with none."""
         left = min(self.how.limit_s, self._left_s())
-        if left < 1.0 or row.verdict.fault != "compiler" or row.verdict.kind == "missing_error":
+        if left < 1.0 or row.verdict.fault != "compiler":
             return
         trial = Trial("no operator decomposed", [Off("decomposition", keep=[])], rung=row.rung)
         payload = {"trial": msgspec.to_builtins(trial), "check": "auto", "shared": str(self._shared)}
         asked = ask(bisect_asking.TASK, {**self.how.payload(self.saved), **payload}, left, server=self.server)
-        if outcome_of(asked.end(), row.rung).ok:
+        if _as_eager(row_of(outcome_of(asked.end(), row.rung), row.rung)).verdict.exit_code == 0:
             row.verdict = row.verdict.in_layer("decomposition")
 
     def forget(self) -> None:
