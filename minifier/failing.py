@@ -20,6 +20,7 @@ from ..dumps.wording import counted, shown_path
 from ..dumps.worst import last_failing, no_graphs
 from ..toolkit.replaying.after_failure import compile_of, suspects, triggered
 from ..toolkit.replaying.replay import How
+from ..toolkit.verdicts.ladder_words import whole_program
 from ..toolkit.verdicts.verdict import ROUNDING, with_flags
 from ..toolkit.verdicts.verdict_words import text
 from .options import MinifyOptions
@@ -105,11 +106,12 @@ def _screened(
     usual = options.rung == MinifyOptions.rung
     where = shown_path(run.path)
     look = f"graphdbg triage {where}" if usual else f"graphdbg replay {where} --rung {options.rung}"
-    look = with_flags(look, options.imports)
+    steps = [with_flags(look, options.imports), *filter(None, [whole_program(run)])]
+    see = f"see {' or '.join(steps)}"
     if verdict.exit_code:
         told_of = f"whether a graph of {run.name} fails cannot be determined"
         what = f"no graph of {run.name} fails by itself" if verdict.failed else told_of
-        raise CannotJudgeError(what, verdict.reason, f"see {look}", verdict.then(*verdict.next or [look]))
+        raise CannotJudgeError(what, verdict.reason, see, verdict.then(*verdict.next or steps))
     judged = f"each was judged under {'Inductor' if usual else options.rung}"
     why = f"{judged}; what Dynamo runs in Python, between the graphs, is not judged"
-    raise DoesNotFailError(f"no graph of {run.name} fails", why, f"see {look}", verdict.then(look))
+    raise DoesNotFailError(f"no graph of {run.name} fails", why, see, verdict.then(*steps))

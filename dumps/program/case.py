@@ -93,8 +93,8 @@ class GraphFacts:
         """The dtypes of the graph's constants."""
         self.writes = any(map(_writes, every_node(record.graph)))
         """Whether an operator writes in place, or may: the inputs of the graph are then results, too."""
-        self.shares = len(set(homes)) < len(homes)
-        """Whether two inputs or constants share memory."""
+        self.shares = len(set(homes)) < len(homes) or any(map(_overlaps, given))
+        """Whether two inputs or constants share memory, or elements of one input may."""
         self.grad = record.stage in GRAD_STAGES
         """Whether autograd still has to see the graph, so that a program runs a backward too."""
         self.autocast = list(record.ambient.autocast) if self.grad else []
@@ -135,6 +135,17 @@ class GraphFacts:
 
 def _dtypes(values: Iterable[Value | None]) -> list[str]:
     return [value.dtype if isinstance(value, TensorValue) else "" for value in values]
+
+
+def _overlaps(value: TensorValue) -> bool:
+    """Whether a step is 0, or no longer than what the shorter ones reach, as far as sizes and steps are numbers."""
+    both, reach = zip(value.stride, value.shape, strict=False), 0
+    known = [(step, size) for step, size in both if isinstance(step, int) and isinstance(size, int) and size > 1]
+    for step, size in sorted(known):
+        if step <= reach:
+            return True
+        reach += (size - 1) * step
+    return 0 in value.stride
 
 
 def _switches(node: NodeRecord) -> bool:

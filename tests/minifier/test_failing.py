@@ -86,6 +86,7 @@ def test_a_run_without_a_failure_is_judged_under_the_rung_that_was_asked_for(
     assert "each was judged under debug_nop" in str(raised.value)
     assert "graphdbg replay" in str(raised.value)
     assert "--rung debug_nop" in str(raised.value)
+    assert "graphdbg triage -- python train.py" in str(raised.value)
 
 
 def test_an_empty_run_is_refused(tmp_path: Path) -> None:

@@ -250,10 +250,11 @@ def _record(result: Bisection, saved: SavedGraph) -> Record:
 
 
 def _sentence(first: Culprit) -> str:
-    text = first.sentence[:1].upper() + first.sentence[1:]
     inside = f"; inside it, {first.detail}" if first.detail else ""
-    switched = first.alone and first.kind not in ("setting", "own_setting", "fusion", "aot")
-    return f"{text}{inside}." + " With only that off the graph is right (verified)." * switched
+    if first.kind in ("setting", "own_setting", "fusion", "aot"):
+        return f"{first.sentence[:1].upper()}{first.sentence[1:]}{inside}."
+    right = ": with only that off the graph is right (verified)" if first.alone else ""
+    return f"To blame is {first.sentence}{inside}{right}."
 
 
 _MEANS = {

@@ -7,7 +7,7 @@ that the program imported. Imports no torch.
 For example:
 
     judge_graphs(call, None, print).op
-    # 'The decomposition of aten.silu.default. With only that off the graph is right (verified).'
+    # 'To blame is the decomposition of aten.silu.default: with only that off the graph is right (verified).'
 """
 
 from __future__ import annotations

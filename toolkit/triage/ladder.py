@@ -246,7 +246,7 @@ def triage(
         if not (rungs or all) and (parted := judge_stages(stages_of(saved), how, used)) is not None:
             verdict, seconds, inputs = parted[1], time.monotonic() - began, inputs_given(saved)
             rows = [RungResult(STAGES, verdict, seconds=seconds)]
-            eased_verdict = eased(saved, used, how, verdict, 0.0, limit_s, thorough=workaround)
+            eased_verdict = eased(stages_of(saved)[0], used, how, verdict, 0.0, limit_s, thorough=workaround)
             return Triage(rows, STAGES, address(saved), verdict.reason, inputs, seconds, eased_verdict)
         ladder = Ladder(saved, used, how, max_time_s=max_time_s)
         for rung in wanted:
@@ -348,12 +348,12 @@ class Ladder:
     def _in_its_layer(self, row: RungResult) -> None:
         """Puts the failure of the decomposed graph in the layer of decompositions, where it is right with none."""
         left = min(self.how.limit_s, self._left_s())
-        if left < 1.0 or row.verdict.fault != "compiler" or row.verdict.kind == "missing_error":
+        if left < 1.0 or row.verdict.fault != "compiler":
             return
         trial = Trial("no operator decomposed", [Off("decomposition", keep=[])], rung=row.rung)
         payload = {"trial": msgspec.to_builtins(trial), "check": "auto", "shared": str(self._shared)}
         asked = ask(bisect_asking.TASK, {**self.how.payload(self.saved), **payload}, left, server=self.server)
-        if outcome_of(asked.end(), row.rung).ok:
+        if _as_eager(row_of(outcome_of(asked.end(), row.rung), row.rung)).verdict.exit_code == 0:
             row.verdict = row.verdict.in_layer("decomposition")
 
     def forget(self) -> None:

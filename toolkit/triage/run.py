@@ -377,6 +377,7 @@ class _Work:
         if not alike or not blames_compiler(verdict):
             return verdict
         graphs = [(row, self.run.graph(row.id)) for row in alike]
+        graphs = [(row, stages_of(graph)[0] if row.rung == STAGES else graph) for row, graph in graphs]
         at = verdict.where.graph if verdict.where is not None else ""
         of = next((compile_of(graph) for row, graph in graphs if row.address == at), None)
         row, graph = next((pair for pair in graphs if of in (None, compile_of(pair[1]))), graphs[0])

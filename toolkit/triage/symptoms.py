@@ -35,7 +35,7 @@ from ..replaying.replay import How, replay, slowed
 from ..verdicts.ladder_records import REAL
 from ..verdicts.ladder_words import address, record_again, run_address, whole_program
 from ..verdicts.own_passes import HOOKS, left_out, passes
-from ..verdicts.verdict import ROUNDING, Verdict, Where, cannot_tell
+from ..verdicts.verdict import NOT_JUDGED, ROUNDING, Verdict, Where, cannot_tell
 from ..verdicts.verdict_words import RANKS, memory_needed
 from .apart import apart
 from .ladder import DEFAULT_LIMIT_S, Steady
@@ -520,6 +520,8 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     elif asked and judged.verdict == "ok" and (looked or not result.summary):
         said = " ".join(looked[-1:] if symptom == "slow" else looked[:1])
         judged = msgspec.structs.replace(judged, reason=said.partition(": ")[2].removesuffix("."))
+    if judged.verdict == "cannot_tell" and judged.detail != NOT_JUDGED and not judged.next:
+        judged = judged.then(whole_program(run))
     result.summary = _summed_up(result, judged, looked, asked=asked)
     result.verdict, result.symptom, result.noticed = judged, symptom, found_by
     if symptom == "slow":

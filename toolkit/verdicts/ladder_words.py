@@ -47,7 +47,8 @@ def concluded(triage: Triage, saved: SavedGraph, imports: Sequence[str] = (), ea
     bisect, minify = "graphdbg bisect ", "graphdbg minify "
     smaller = command.replace(bisect, minify) if triage.first_failing and command.startswith(bisect) else ""
     short = " --check hang" if verdict.kind == "hang" else ""  # which waits no longer than for that
-    steps = [f"{step}{short}" if step.startswith(minify) else step for step in (command, smaller)]
+    whole = whole_program(saved.run) if saved.run is not None and triage.rows[0].verdict.undecided else ""
+    steps = [f"{step}{short}" if step.startswith(minify) else step for step in (command, smaller, whole)]
     triage.verdict = verdict if verdict.detail == UNLIKE else verdict.then(*steps)
     return triage
 
@@ -73,7 +74,9 @@ def _summed_up(triage: Triage, saved: SavedGraph, imports: Sequence[str], eager_
         return command + (with_imports if command else "")
     eager = next((row for row in triage.rows if row.rung == "eager"), None)
     if eager is not None and eager.verdict.undecided:
-        triage.summary = f"Nothing can be judged: {eager.reason}. The compiler is not at fault."
+        triage.summary = (
+            f"Nothing can be judged: {eager.reason}. What compiles the graph is not at fault; what made it may be."
+        )
         return f"graphdbg replay {triage.graph} --rung eager{with_imports}"
     if eager_nan:
         places = ", ".join(eager_nan[:6])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from graphdbg.dumps.program.settings import plain_change
 from graphdbg.dumps.schema import Ambient
@@ -96,9 +97,14 @@ def test_what_is_written_is_compared_also_where_nothing_is_returned() -> None:
     silent = next(candidates(case_of(record_of({"x": tensor(4), "y": tensor(4)}, [copy], []), ACCURACY))).text
     assert "    return [*function(*inputs), *inputs]" in silent
     assert "eager = run(graph, make_inputs())" in silent
-    shared = {"x": tensor(4, storage=0), "y": tensor(4, storage=0)}
-    text = next(candidates(case_of(record_of(shared, [copy], []), ACCURACY))).text
-    assert "exact = run(graph, widened(make_inputs()))" in text
+    plain, frames = tensor(4, 4), structs.replace(tensor(4, 4), stride=[2, 1])
+    for inputs, wide in (
+        ({"x": tensor(4, storage=0), "y": tensor(4, storage=0)}, "widened(make_inputs())"),
+        ({"x": frames, "y": plain}, "widened(make_inputs())"),
+        ({"x": plain, "y": plain}, "[x.double() for x in make_inputs()]"),
+    ):
+        text = next(candidates(case_of(record_of(inputs, [copy], []), ACCURACY))).text
+        assert f"exact = run(graph, {wide})" in text
 
 
 def test_a_broken_promise_of_an_operator_is_looked_for_by_torchs_own_comparison() -> None:

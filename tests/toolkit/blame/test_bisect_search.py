@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.toolkit.blame.bisect_narrowing import last_needed, narrow, single
-from graphdbg.toolkit.blame.bisect_records import Bisection, Effect, Subsystem
-from graphdbg.toolkit.blame.bisect_words import conclude
+from graphdbg.toolkit.blame.bisect_records import Application, Bisection, Culprit, Effect, Subsystem
+from graphdbg.toolkit.blame.bisect_words import _sentence, conclude, finding_text
 
 
 @given(st.integers(1, 600).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count))))
@@ -79,6 +80,20 @@ def test_what_the_failure_stays_without() -> None:
         "No pass, lowering or setting explains it: the failure stays without any one of these: "
         "the run's own settings, pre grad passes; nor does it go away without all kinds of passes at once."
     )
+
+
+@pytest.mark.parametrize(
+    ("alone", "end"),
+    [
+        (True, ": with only that off the graph is right (verified)."),
+        (False, ", but with only this off the failure stays."),
+    ],
+)
+def test_what_is_to_blame_is_said_in_a_whole_sentence(alone: bool, end: str) -> None:
+    off = [Application("decomposition", name="aten.celu.default")]
+    said = finding_text("decomposition", off, off, alone)
+    found = _sentence(Culprit("decomposition", "decomposition", "aten.celu.default", said, alone=alone))
+    assert found == f"To blame is the decomposition of aten.celu.default{end}"
 
 
 def test_nothing_is_narrowed_where_nothing_was_applied() -> None:

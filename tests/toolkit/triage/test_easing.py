@@ -10,8 +10,8 @@ import pytest
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import ForkServer
 from graphdbg.toolkit.replaying.replay import How
-from graphdbg.toolkit.triage import ladder
-from graphdbg.toolkit.verdicts.verdict import fails
+from graphdbg.toolkit.triage import ladder, run
+from graphdbg.toolkit.verdicts.verdict import WHOLE, fails
 from graphdbg.toolkit.verdicts.verdict_words import EAGER
 
 
@@ -40,3 +40,16 @@ def test_what_was_looked_for_and_whether_it_was_found(
     saved, heard = open_run(recorded).graphs()[0], list[str]()
     ladder.eased(saved, server, How(), fails("wrong_numbers", "inductor", ""), 0.1, 60.0, report=heard.append)
     assert heard[0].startswith("looking for a work-around: ") and heard[1].startswith(said)
+
+
+def test_where_stages_parted_the_graph_before_is_eased(
+    recorded: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = open_run(recorded).graph("0_0/dynamo"), open_run(recorded).graph("0_0/inference")
+    parted, tried = (after, fails("wrong_numbers", "aot_autograd", "it parts", detail=WHOLE)), list[str]()
+    for module in (ladder, run):
+        monkeypatch.setattr(module, "judge_stages", lambda *given, **more: parted)
+    monkeypatch.setattr(ladder, "work_around", lambda saved, *given, **more: tried.append(saved.id))
+    found = [ladder.triage(after, server=server), run.triage_run(open_run(recorded), server=server)]
+    assert tried == [before.id] * 2
+    assert all(f"/{before.id} --workaround" in triage.verdict.next[-1] for triage in found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,16 @@ def test_the_rung_of_a_planted_fault(recorded: Path, server: ForkServer, fault: 
     assert fault in found.summary
     assert f"`{first}`" in found.summary
     assert "recorded inputs" in found.summary
+
+
+@pytest.mark.long
+def test_an_error_that_a_decomposition_does_not_raise_is_in_its_layer(
+    recorded_script: Callable[..., Path], server: ForkServer
+) -> None:
+    celu = "import torch\ntorch.compile(lambda x: torch.nn.functional.celu(x, 0.0))(torch.ones(8))\n"
+    saved = load_graph(recorded_script(celu, inputs="first") / "0_0/dynamo")
+    found = graphdbg.triage(saved, rungs=["eager", "decomposed"], server=server)
+    assert (found.verdict.kind, found.verdict.layer) == ("missing_error", "decomposition")
 
 
 @pytest.mark.long

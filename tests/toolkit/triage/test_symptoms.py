@@ -18,7 +18,7 @@ from graphdbg.toolkit.commands.triage import run_table
 from graphdbg.toolkit.recorder.watching import write_exit
 from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.triage import symptoms
-from graphdbg.toolkit.triage.ladder import Steady
+from graphdbg.toolkit.triage.ladder import Steady, triage
 from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage
 from graphdbg.toolkit.triage.symptoms import (
     SYMPTOMS,
@@ -226,6 +226,15 @@ def test_a_program_that_did_not_end_well_is_not_said_to_be_fine(recorded, tmp_pa
     assert found.symptom == "crash" and "exit code 1" in found.why
     judged = triage_symptom(run, *found, asked=False, max_time_s=100, server=server)
     assert judged.verdict.verdict == "cannot_tell" and judged.verdict.next[0].startswith("graphdbg triage -- ")
+
+
+def test_a_graph_that_eager_refuses_is_left_to_the_whole_program(tmp_path, monkeypatch, server):
+    monkeypatch.chdir(tmp_path)
+    write_run("run", [graph("x: [4, 2]\ny = torch.softmax(x, 3) [4, 2]\nreturn y", "0_0/dynamo")])
+    run = open_run("run")
+    found = [triage_symptom(run, *noticed(run), asked=False, max_time_s=100, server=server)]
+    found.append(triage(run.graphs()[0], server=server))
+    assert [triaged.verdict.next[-1] for triaged in found] == ["graphdbg triage -- python train.py"] * 2
 
 
 def test_the_command_takes_the_symptoms_of_the_table():
