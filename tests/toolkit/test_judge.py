@@ -434,3 +434,12 @@ def test_what_is_written_inside_of_one_counts() -> None:
     assert judge(case, Planted(lambda outputs, inputs: outputs)).ok
     outcome = judge(case, Planted(lambda outputs, inputs: (inputs[0].b.mul_(1.5), outputs)[1]))
     assert not outcome.ok
+
+
+@pytest.mark.parametrize("dropped", [0.0, 0.5])
+def test_attention_that_drops_nothing_draws_nothing(dropped: float) -> None:
+    graph = fx.Graph()
+    q = graph.placeholder("q")
+    attention = torch.nn.functional.scaled_dot_product_attention
+    graph.output(graph.call_function(attention, (q, q, q), {"dropout_p": dropped}))
+    assert eager.has_random(fx.GraphModule(torch.nn.Module(), graph)) == bool(dropped)

@@ -173,7 +173,18 @@ def is_random(node: fx.Node) -> bool:
         return False
     if isinstance(tags := getattr(node.target, "tags", None), (list, set, tuple)):
         return torch.Tag.nondeterministic_seeded in tags
-    return getattr(node.target, "__name__", "") in _RANDOM_FUNCTIONS
+    return getattr(node.target, "__name__", "") in _RANDOM_FUNCTIONS and not _idle(node)
+
+
+def _idle(node: fx.Node) -> bool:
+    """Whether a node of the program's could draw but is set to drop nothing."""
+    name = getattr(node.target, "__name__", "")
+    place, neutral = {"dropout": ("training", False), "scaled_dot_product_attention": ("dropout_p", 0.0)}.get(
+        name, ("", None)
+    )
+    at = {"training": 2, "dropout_p": 4}.get(place, 0)
+    given = node.args[at] if len(node.args) > at > 0 else node.kwargs.get(place, 0.0 if place == "dropout_p" else None)
+    return bool(place) and given == neutral and given is not None
 
 
 def is_uninitialised(node: fx.Node) -> bool:

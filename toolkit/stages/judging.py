@@ -87,18 +87,7 @@ def drawing(places: dict[str, tuple[int, str]]) -> Hook | None:
 
 def _draws(node: fx.Node) -> bool:
     name = str(node.target)
-    return name.startswith("prims.inductor_rand") or (is_random(node) and "_seed" not in name and not _idle(node))
-
-
-def _idle(node: fx.Node) -> bool:
-    """Whether a node of the program's could draw but is set to drop nothing."""
-    name = getattr(node.target, "__name__", "")
-    place, neutral = {"dropout": ("training", False), "scaled_dot_product_attention": ("dropout_p", 0.0)}.get(
-        name, ("", None)
-    )
-    at = {"training": 2, "dropout_p": 4}.get(place, 0)
-    given = node.args[at] if len(node.args) > at > 0 else node.kwargs.get(place, 0.0 if place == "dropout_p" else None)
-    return bool(place) and given == neutral and given is not None
+    return name.startswith("prims.inductor_rand") or (is_random(node) and "_seed" not in name)
 
 
 def _kind(node: fx.Node) -> str:
