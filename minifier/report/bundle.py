@@ -269,7 +269,7 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
     report.sidecar = report.repro.with_suffix(".safetensors") if script.sidecar is not None else None
     report.entry, report.inputs = CHECKED_BY if case.checked else script.entry, script.way
     report.shown, report.times = chosen.runs.shown, len(chosen.runs.trials)
-    report.first_layer = first_layer(chosen.layers, case.rung)
+    report.first_layer = first_layer(chosen.layers, case.rung) if chosen.layers or not case.facts.grad else ""
     report.verdict = report.verdict.in_layer(backend_layer(earliest(chosen.layers)))
     if case.imports:
         report.notes.append(f"repro.py imports {', '.join(case.modules)}, which has to be attached to the issue")

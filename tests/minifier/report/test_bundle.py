@@ -103,6 +103,16 @@ def test_the_inner_compiler_and_stored_inputs_are_fallbacks(
     assert "First failing layer: inductor." in report.issue.read_text()
 
 
+def test_no_layer_is_named_where_none_was_asked(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
+    judged(lambda text: int("compile_fx(symbolic_trace(" in text))
+    record = msgspec.structs.replace(relu_record(), stage="dynamo")
+    report = bundle.emit_report(
+        case_folder(tmp_path / "case", record), tmp_path / "out", signature=ACCURACY, narrate=quiet
+    )
+    assert (report.entry, report.verified) == ("as recorded", True)
+    assert "layer" not in report.issue.read_text()
+
+
 BEHIND = ", behind the wall that is around runs of others (--trust: without it)"
 
 
