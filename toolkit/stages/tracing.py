@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -244,11 +245,21 @@ class Seen:
         self.values: dict[str, list[tuple[Any, ...]]] = {}
         self.gradients: dict[str, tuple[Any, ...]] = {}
         """In the order of the nodes."""
+        self.written: dict[str, list[tuple[str, tuple[Any, ...]]]] = {}
+        """By the name of a node: what it read that was written in place since it was made, as it was then."""
         self._wanted = gradients
+        self._known: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
 
     def __call__(self, node: fx.Node, value: Any) -> Any:
         if node.op != "output":
             self.values[node.name] = [_sums(tensor) for tensor in tensors_in(value)]
+        for name in (source.name for source in node.all_input_nodes if source.name in self._known):
+            reference, version = self._known[name]
+            tensor = reference()
+            if tensor is not None and tensor is not value and tensor._version != version:
+                self.written.setdefault(node.name, []).append((name, _sums(tensor)))
+        if isinstance(value, torch.Tensor) and not value.is_inference():
+            self._known[node.name] = weakref.ref(value), value._version
         if self._wanted and isinstance(value, torch.Tensor) and value.requires_grad:
             self.gradients[node.name] = ()
 
@@ -359,6 +370,12 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
         counterparts, mine = mates.get(node.name, ()), seen[0].values.get(node.name, ())
         known = [sums for mate in counterparts for sums in seen[1].values.get(mate.name, ())]
         if mine and known and len(mine[0]) > 1 and not _any_like(mine[0], known):
+            sources = {source.name for mate in counterparts for source in mate.all_input_nodes}
+            read = [sums for source in sources for sums in seen[1].values.get(source, ())]
+            lost = [name for name, sums in seen[0].written.get(node.name, ()) if not _any_like(sums, read)]
+            if lost:
+                last = counterparts[-1]
+                return Parted(last, f"{last.name} reads no more what was written in place to {lost[0]}", last.name)
             return _decomposed(counterparts, node)
     every = [sums for nodes in backwards.values() for node in nodes for sums in seen[1].values.get(node.name, ())]
     every += [sums for node in traced.graph.find_nodes(op="placeholder") for sums in seen[1].values.get(node.name, ())]

@@ -1,0 +1,48 @@
+"""Where a traced graph lost what the program wrote in place, the tracing is named, and not the operator that reads
+it."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from graphdbg.toolkit.live.eager import run_graph
+from graphdbg.toolkit.stages.tracing import Seen, traced_apart
+
+aten = torch.ops.aten
+
+
+def graph_of(*calls: tuple[Any, ...], sources: tuple[fx.Node, ...] = ()) -> fx.GraphModule:
+    """A graph of calls, whose arguments are nodes by their place; the last is returned. `sources`: what each was
+    traced from."""
+    graph = fx.Graph()
+    nodes = [graph.placeholder("x"), graph.placeholder("y")]
+    for target, *places in calls:
+        nodes.append(graph.call_function(target, tuple(nodes[place] for place in places)))
+    for node, source in zip(nodes[2:], sources, strict=bool(sources)):
+        node.meta["from_node"] = [source]
+    graph.output((nodes[-1],))
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        ((aten.sin.default, 2), "sin_default reads no more what was written in place to neg"),
+        ((aten.cos.default, 3), "cos_default (aten.cos.default) has another value than sin in the program"),
+        ((aten.sin.default, 3), ""),
+    ],
+)
+def test_a_lost_write_is_told_from_a_wrong_operator(last: tuple[Any, ...], says: str) -> None:
+    program = graph_of((torch.neg, 0), (operator.iadd, 2, 1), (torch.sin, 2))
+    made = tuple(node for node in program.graph.nodes if node.op == "call_function")
+    traced = graph_of((aten.neg.default, 0), (aten.add.Tensor, 2, 1), last, sources=made)
+    seen = Seen(), Seen()
+    for gm, hook in zip((program, traced), seen, strict=True):
+        run_graph(gm, [torch.arange(4.0), torch.full((4,), 3.0)], hook=hook)
+    parted = traced_apart(program, traced, seen)
+    assert says == ("" if parted is None else parted.text)
