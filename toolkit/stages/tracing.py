@@ -367,7 +367,7 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
             backwards.setdefault(node.meta.get("seq_nr", -1), []).append(node)
     there = {node.name: node for node in program.graph.nodes}
     for node in program.graph.nodes:
-        counterparts, mine = mates.get(node.name, ()), seen[0].values.get(node.name, ())
+        counterparts, mine = mates.get(node.name, []), seen[0].values.get(node.name, ())
         known = [sums for mate in counterparts for sums in seen[1].values.get(mate.name, ())]
         if mine and known and len(mine[0]) > 1 and not _any_like(mine[0], known):
             sources = {source.name for mate in counterparts for source in mate.all_input_nodes}
