@@ -83,6 +83,8 @@ class Runs:
         facts, failure = self.facts, self.failure
         compared = failure.kind in ("accuracy", "nan", "metadata") and failure.stage != "eager"
         self.writes = compared and facts.writes
+        self.autocast = facts.autocast if compared else []
+        """The devices on which autocast is to be off in a backward whose numbers are compared."""
         self.results = [*facts.outputs, *([*facts.inputs, *facts.held] if self.writes else [])]
         """The dtypes of what is compared, gradients left out; empty for what is no tensor."""
         self.tensors = bool(self.results) and all(self.results)
@@ -134,7 +136,7 @@ class Runs:
         returned = (
             f"return outputs + list({gradients}{'' if self.facts.outputs_want else ' if sources else ()'}){after}"
         )
-        off = ", ".join(f"torch.autocast({quoted(device)}, enabled=False)" for device in self.facts.autocast)
+        off = ", ".join(f"torch.autocast({quoted(device)}, enabled=False)" for device in self.autocast)
         return [
             f"def run(function, inputs{self.dtypes}):  # the outputs, then the gradients of the inputs that want one",
             *([f"    leaves, inputs = {sources}, [x.clone() for x in inputs]"] if after and not moved else []),
