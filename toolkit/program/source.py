@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import cmath
+import contextlib
 import copy
 import enum
 import functools
@@ -48,7 +49,6 @@ _OF_COMPILE = ("_compiled_call_impl", "_is_torch_compile")
 _HOMES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "math", "operator", "builtins")
 _MODULE = {"_parameters", "_buffers", "_modules"}
 INLINE = 8
-_unwrapped: Any = inspect.unwrap
 _COMPILES = re.compile(r"(?<!nested_)compile(?!r\b)")
 """In the text of a decorator that compiles; those of `torch.compiler` say how, and stay."""
 
@@ -135,8 +135,9 @@ class Source:
             value = _unwrapped(value) if not isinstance(value, type) else value
             if isinstance(value, torch.nn.Module):
                 return self.text(value, hint)
-            if _cells(value) and not is_library(_file_of(value)):
-                return self._named(value, _stem(value))
+            made_by = _made_by(value)
+            if made_by or (_cells(value) and not is_library(_file_of(value))):
+                return self._named(value, hint if made_by else _stem(value))
             return self._defined_as(value)
         return self._named(value, hint)
 
@@ -296,8 +297,14 @@ class Source:
     # the user's own definitions, and names of others'
 
     def _closed(self, value: types.FunctionType | type) -> str:
-        """A function or class with cells, made by a function of them: `make_step(weight)`."""
+        """A function or class with cells, made by a function of them: `make_step(weight)`, `torch.func.grad(loss)`."""
         cells = _cells(value)
+        if (made_by := _made_by(value)) is not None:
+            first, *words = inspect.signature(made_by).parameters.values()
+            held = [(word.name, word.default, cells[word.name].cell_contents) for word in words]
+            rest = [f"{key}={self.text(part, key)}" for key, default, part in held if not _alike(part, default)]
+            inner = self.text(cells[first.name].cell_contents, first.name)
+            return f"{self._elsewhere(made_by)}({', '.join([inner, *rest])})"
         own = [name for name in cells if name != value.__name__]
         if "__class__" in own:
             raise CannotSayError(f"{value.__qualname__}, a method that was given alone")
@@ -377,7 +384,8 @@ class Source:
         kinds = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, logging.Logger)
         defined = isinstance(value, kinds) or _is_of_typing(value)
         code = getattr(value, "__code__", None)
-        if not defined or (getattr(value, "__closure__", None) and not is_library(getattr(code, "co_filename", ""))):
+        closed = getattr(value, "__closure__", None) and not is_library(getattr(code, "co_filename", ""))
+        if not defined or closed or _made_by(value):
             if self.spaces.setdefault(name, space)[name] is space[name]:
                 return ""
             if _is_constant(value):
@@ -504,6 +512,25 @@ def _cells(value: Any) -> dict[str, Any]:
         return {name: cell for part in own for name, cell in _cells(part).items() if name != "__class__"}
     code = getattr(value, "__code__", None)
     return dict(zip(code.co_freevars, value.__closure__ or (), strict=True)) if code is not None else {}
+
+
+def _made_by(value: Any) -> Any:
+    """The function of a library that made another around one of the user's, of just what that closes over, as
+    `torch.func.grad(loss)` does; None for others, and for what is a decorator: its text stands in the definition."""
+    if not isinstance(value, types.FunctionType) or not hasattr(value, "__wrapped__"):
+        return None
+    makers = [part for part in value.__globals__.values() if isinstance(part, types.FunctionType)]
+    maker = next((part for part in makers if value.__code__ in part.__code__.co_consts), None)
+    given = {} if maker is None else inspect.signature(maker).parameters
+    if not given or not is_library(_file_of(value)) or not given.keys() <= _cells(value).keys():
+        return None
+    with contextlib.suppress(OSError, TypeError):
+        return None if inspect.getsource(inspect.unwrap(value)).lstrip().startswith("@") else maker
+    return maker
+
+
+def _unwrapped(value: Any) -> Any:
+    return inspect.unwrap(value, stop=lambda part: _made_by(part) is not None)
 
 
 def _stem(value: Any) -> str:

@@ -342,6 +342,33 @@ def test_a_decorator_of_the_compiler_stays_and_one_that_compiles_goes() -> None:
     assert "@torch.compiler.disable\ndef left_to_python" in written and "torch.compile(" not in written
 
 
+def cubed(x: torch.Tensor) -> torch.Tensor:
+    return x**3
+
+
+@torch.vmap
+def rows(x: torch.Tensor) -> torch.Tensor:
+    return x.sum()
+
+
+slope = torch.func.grad(torch.func.grad(cubed), argnums=(0,))
+
+
+def of_transforms(x: torch.Tensor) -> Any:
+    return slope(x)[0] + rows(x.reshape(1, 1))[0]
+
+
+def test_a_function_that_a_transform_made_of_another_is_made_so_again() -> None:
+    source, space = Source({}), dict[str, Any]()
+    source.begin(Start(reach(of_transforms, (), {})), set())
+    text = source.text(of_transforms, "it")
+    for name, held in source.spaces.items():
+        source.assign(name, held[name])
+    assert made_again(source, text, space)(torch.tensor(2.0)) == 14  # 6 x, and x
+    made = [line for line in source.lines if "torch.func.grad" in line]
+    assert made == ["func = torch.func.grad(cubed)", "slope = torch.func.grad(func, argnums=(0,))"]
+
+
 @pytest.mark.own_server  # the program itself becomes one, which is not lent
 @pytest.mark.slow
 def test_a_missing_guard_is_shown_by_the_calls_in_order(tmp_path: Path) -> None:
