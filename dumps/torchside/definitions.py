@@ -16,7 +16,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, cast
 
@@ -66,17 +66,21 @@ def of_record(
 ) -> list[DefinitionRecord]:
     """The definitions of a graph's operators, which are among its `functions`, and of the settings in force that have
     no saved form. Never fails for a text that cannot be cut: what is not found is not there."""
-    definitions: list[DefinitionRecord] = []
     spaces = {op.partition("::")[0] for op in operators(functions)}
+    return [*of_spaces(spaces), *_of_settings(record, config)]
+
+
+def of_spaces(spaces: Collection[str]) -> Iterator[DefinitionRecord]:
+    """The definitions of the operators of these namespaces."""
+    left = set(spaces)
     for definition, _ in _ran.values():
-        if spaces & set(definition.spaces):
-            definitions.append(definition)
-            spaces -= set(definition.spaces)
-    for module, file in _own_files() if spaces else ():
-        if (registered := spaces & _spaces_in(file)) and (program := _cut(file, _spaces_in(file), ())) is not None:
-            definitions.append(_definition(module, file, program, sorted(registered)))
-            spaces -= registered
-    return [*definitions, *_of_settings(record, config)]
+        if left & set(definition.spaces):
+            yield definition
+            left -= set(definition.spaces)
+    for module, file in _own_files() if left else ():
+        if (registered := left & _spaces_in(file)) and (program := _cut(file, _spaces_in(file), ())) is not None:
+            yield _definition(module, file, program, sorted(registered))
+            left -= registered
 
 
 def _definition(module: str, file: str, cut_program: CutProgram, spaces: Sequence[str] = ()) -> DefinitionRecord:

@@ -26,10 +26,11 @@ import torch
 from ...dumps import syntax
 from ...dumps.atomic import write_file
 from ...dumps.output import say
-from ...dumps.wording import counted
+from ...dumps.wording import counted, like, words_of
 from ...toolkit.isolation import ForkServer
 from ...toolkit.isolation.fresh import BUG, GONE, run_once
 from ...toolkit.isolation.heartbeat import BEAT_S
+from ...toolkit.program.comparing import OF_FAKE
 from ...toolkit.program.source import Unannotated
 
 KEPT = {"unsure", "leaves", "left", "everything", "differs", "main"}
@@ -133,6 +134,7 @@ class Cutting:
         self.word = time.monotonic() + BEAT_S
         self.refused: set[str] = set()
         self.text, self.asked, self.said, self.plain = program.read_text(encoding="utf-8"), 0, "", False
+        self.words: set[str] = set()
         backend = re.search(r"^BACKEND = '(\w+)'", self.text, re.MULTILINE)
         self.before = BEFORE.get(backend[1], "") if backend else ""
         self.kind = self._kind(program)
@@ -144,7 +146,9 @@ class Cutting:
         said = re.search(r"^FAILS \(([^)]*)\)(?:: call \d+ of \d+: (.*))?", trial.output, re.MULTILINE)
         if trial.code == BUG and said:
             self.said = self.said or said[2] or ""
-            return said[1]
+            if not self.words and said[1].startswith("error "):
+                self.words = words_of(_message(trial.output) or self.said.partition(": ")[2].partition(", eager ")[0])
+            return said[1] if like(self.words, _message(trial.output) or trial.output) else "another error"
         return f"code {trial.code}"
 
     def fails(self, text: str) -> bool:
@@ -199,12 +203,15 @@ class Cutting:
         left = {name: tensor for name, tensor in tensors.items() if f"T[{name!r}]" in self.text}
         if self.plain:
             torch.save(left, beside) if left else beside.unlink()
+            self._keep(_laid_out(self.text))
 
     def _shows(self, script: str) -> bool:
         """Whether a plain script shows the failure, and nothing without the fault or under the backend before."""
         with self._candidate(script) as candidate:
             trial = run_once(candidate, limit_s=LIMIT_S, bare=self.bare)
             if trial.code != BUG or not re.search(r"^BUG: ", trial.output, re.MULTILINE):
+                return False
+            if not like(self.words, _message(trial.output) or trial.output):
                 return False
             if run_once(candidate, "--without-fault", limit_s=LIMIT_S, bare=self.bare).code != GONE:
                 return False
@@ -218,7 +225,7 @@ class Cutting:
         before = ""
         while before != self.text and time.monotonic() < self.deadline:
             before = self.text
-            for proposals in (unused, shorter, constructors, _deletions, _bodies, _elements, entries, _halves):
+            for proposals in _PROPOSALS:
                 at = 0
                 while time.monotonic() < self.deadline:
                     candidate = next(islice(proposals(self.text), at, None), None)
@@ -231,11 +238,31 @@ class Cutting:
         return self.text
 
 
+def _laid_out(text: str) -> str:
+    """A script with empty lines around its definitions, and behind its imports."""
+    lines, before = "", None
+    for node in syntax.parsed(text).body:
+        both = (before, node)
+        apart = any(isinstance(part, (ast.FunctionDef, ast.ClassDef)) for part in both)
+        imports = {isinstance(part, ast.Import) for part in both}
+        gap = 3 if apart else 2 if imports == {True, False} else 1
+        lines += "\n" * (gap if before else 0) + ast.unparse(ast.Module([node], [])).strip()
+        before = node
+    return f"{lines}\n"
+
+
+def _message(output: str) -> str:
+    """What an operator's fake function raised, as Dynamo's explanation in an output repeats it; "" where none did."""
+    inner = OF_FAKE.search(output)
+    return f"{inner[1]}: {inner[2]}" if inner else ""
+
+
 def _blocks(tree: ast.Module) -> list[list[ast.stmt]]:
     """The lists of statements that may be cut, outermost first."""
     blocks = [tree.body]
     for node in tree.body:
-        if not (isinstance(node, ast.FunctionDef) and node.name in {*KEPT, *HELPERS}) and not isinstance(node, ast.If):
+        judges = isinstance(node, ast.FunctionDef) and node.name in {*KEPT, *HELPERS}
+        if not judges and not isinstance(node, (ast.If, ast.Try, ast.For)):
             blocks += [
                 body
                 for child in ast.walk(node)
@@ -346,6 +373,27 @@ def _elements(text: str) -> Iterator[str]:
         if isinstance(returned, (ast.Tuple, ast.List)):
             for place in reversed(range(len(returned.elts))):
                 yield _with(tree, slice(place, place + 1), [], returned.elts)
+
+
+def operands(text: str) -> Iterator[str]:
+    """Texts with a call or an operation replaced by what it is given, outermost first."""
+    tree = syntax.parsed(text)
+    simple = [node for block in _blocks(tree)[1:] for node in block if not getattr(node, "body", None)]
+    statements = [node for node in simple if not _fixed(node) and "T[" not in ast.unparse(node)]
+    for parent in [part for statement in statements for part in ast.walk(statement)]:
+        for name, held in ast.iter_fields(parent):
+            block: list[Any] = [*held] if isinstance(held, list) else [held]
+            for at, node in enumerate(block):
+                given: list[Any] = [getattr(node, "left", None), getattr(node, "right", None)]
+                if isinstance(node, ast.Call):
+                    given = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+                for operand in given:
+                    if isinstance(operand, ast.expr) and not isinstance(operand, (ast.Constant, ast.Starred)):
+                        instead: list[Any] = [*block[:at], operand, *block[at + 1 :]]
+                        setattr(parent, name, instead if isinstance(held, list) else operand)
+                        candidate = ast.unparse(tree)
+                        setattr(parent, name, held)
+                        yield candidate
 
 
 def _halves(text: str) -> Iterator[str]:
@@ -547,3 +595,6 @@ def _script(tree: ast.Module, body: list[ast.stmt], ending: str, constants: Mapp
         options=", ".join(word for word, wanted in words.items() if wanted),
         ending=ending,
     )
+
+
+_PROPOSALS = (unused, shorter, constructors, _deletions, _bodies, _elements, operands, entries, _halves)

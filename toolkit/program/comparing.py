@@ -41,7 +41,7 @@ _UNITS = 1 << 20
 REQUIRES = " requires grad"
 """Behind the name of a result that does."""
 
-_OF_FAKE = re.compile(r"with fake tensors: .*: got (\w+)\(['\"](.*?)['\"]\)")
+OF_FAKE = re.compile(r"with fake tensors: .*: got (\w+)\(['\"](.*?)['\"]\)")
 """The exception that an operator raised on fake tensors, as Dynamo repeats it."""
 
 Values = dict[str, Any]
@@ -269,7 +269,7 @@ def said(error: BaseException | None) -> str:
     """The type of an exception, and the first line of what it says (what a backend raised is behind a line that names
     it; what an operator's fake function raised is inside Dynamo's explanation)."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
-    inner = _OF_FAKE.search(str(error))
+    inner = OF_FAKE.search(str(error))
     told = f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
     return f"{told} ({inner[1]}: {inner[2][:160]})" if inner else told
 

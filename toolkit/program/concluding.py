@@ -283,7 +283,7 @@ def concluded(
     else:
         agrees, nan = worst(map(_of_call, program.calls)), next((one for one in program.calls if one.nan), None)
         if nan is not None and not agrees.exit_code:
-            agrees = agrees.said_too(f"{nan.nan} of {nan.place} holds NaN, in eager too")
+            agrees = agrees.said_too(f"{nan.nan} of {nan.place} holds NaN in eager itself")
             going_on = [*recorded(command, "--when", "nan"), *going_on]
         judged = any(call.judged for call in program.calls)
         triaged.verdict = agrees.then(*(going_on if judged else recording))

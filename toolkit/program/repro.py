@@ -29,8 +29,10 @@ from typing import Any
 
 import torch
 
+from ...dumps.allowlist import WITH_TORCH
 from ...dumps.atomic import write_file
 from ...dumps.program.settings import process_lines
+from ...dumps.torchside.definitions import of_spaces
 from .. import torch_private as t
 from ..live.eager import eager_draws
 from ..torch_private import replaced
@@ -301,7 +303,7 @@ def left(function, run, args, kwargs, state, given):
         tensors = {{name: value for name, value in found.items() if isinstance(value, torch.Tensor)}}
         found |= {{f"{{name}} requires grad": value.requires_grad for name, value in tensors.items()}}
     except Exception as error:
-        return {{"": f"raises {{type(error).__name__}}: {{str(error).strip().splitlines()[:1]}}"}}
+        return {{"": f"raises {{type(error).__name__}}: {{str(error).strip()}}"}}
     after = [pair for part in ({{"it": function}}, state()) for pair in leaves(part, "")]
     found |= {{f"{{name}} afterwards": value for name, value in after}}
     tensors = {{name: value for name, value in found.items() if isinstance(value, torch.Tensor)}}
@@ -467,7 +469,10 @@ class FunctionCalls:
         settings = settings_of(main)
         settings += "".join(f"\n{line}" for line in self.settings if line not in settings)
         of_settings = set(re.findall(r"^def ([^(\n]+)", settings, re.MULTILINE))
-        definitions = "\n\n\n".join(text for name, text in source.definitions.items() if name not in of_settings)
+        parts = [text for name, text in source.definitions.items() if name not in of_settings]
+        named = "\n".join([*parts, *(line for lines in calls for line in lines)])
+        operators = of_spaces(set(re.findall(r"torch\.ops\.(\w+)\.", named)) - WITH_TORCH)
+        definitions = "\n\n\n".join([*(known.program for known in operators if not known.missing), *parts])
         names = sorted(source.spaces)
         body = ([f"global {', '.join(names)}"] if names else []) + [line for lines in calls for line in lines]
         if given:

@@ -124,6 +124,10 @@ class Source:
         if _is_of_typing(value):
             self.imports.add("import typing")
             return _typing_text(value)
+        if isinstance(value, (t.OpOverload, t.OpOverloadPacket)):
+            return f"torch.ops.{value}"
+        if op := next((name for name, held in t.custom_ops.items() if held is value), ""):
+            return f"torch.ops.{op.replace('::', '.')}"
         if isinstance(value, types.MethodType):
             return f"{self.text(value.__self__, type(value.__self__).__name__.lower())}.{value.__func__.__name__}"
         if isinstance(value, functools.partial):

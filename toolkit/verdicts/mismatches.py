@@ -238,7 +238,7 @@ def next_step(finding: NodeMismatch) -> str:
         "stages",
         "schema": f"declare the argument as mutated in the schema of {finding.op} (mutates_args)",
         "input": "look at the graph that made this input, or at the guards that accepted it",
-        "unknown": f"register a fake function for {finding.op}, then check again",
+        "unknown": f"register or correct the fake function of {finding.op}, then check again",
     }.get(cause, "")
 
 

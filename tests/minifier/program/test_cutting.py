@@ -69,6 +69,47 @@ def test_what_fails_under_every_backend_is_cut_under_its_own_alone(tmp_path: Pat
     assert "unused" not in Cutting(program, float("inf")).run()
 
 
+OTHER = """
+import sys
+BACKEND = "eager"
+def main():
+    used = sum([1, 2])
+    text = "".join(["Dimension", " out of range"]) if used else "no such dimension"
+    print(f"FAILS (error raises IndexError): call 1 of 1: it raises IndexError: {text}, eager raises nothing")
+    sys.exit(1)
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_what_raises_something_else_fails_another_way(tmp_path: Path) -> None:
+    program = tmp_path / "repro.py"
+    program.write_text(OTHER)
+    cut = Cutting(program, float("inf"))
+    assert cut.kind == "error raises IndexError"
+    assert cut.fails(OTHER.replace("[1, 2]", "[1]")) and not cut.fails(OTHER.replace("[1, 2]", "[]"))
+    said = "failed to run FX node with fake tensors: call_function mm(): got AssertionError('Please convert {}')"
+    program.write_text(OTHER.replace('"".join(["Dimension", " out of range"])', repr(said.format("all tensors first"))))
+    cut = Cutting(program, float("inf"))
+    assert cut.fails(cut.text) and not cut.fails(cut.text.replace("AssertionError('Please convert", "ValueError('no"))
+
+
+def test_a_call_gives_way_to_what_it_is_given(tmp_path: Path) -> None:
+    text = (
+        "import torch\nnorm = max\ndef step(x):\n    return torch.relu(norm(x * 2, 1)).sum()\n"
+        "def run(compile):\n    torch.manual_seed(0)\n    y = T['x'].narrow(0, 0, 1)\n    compile(step)(y)\n"
+    )
+    changed = [set(cut.splitlines()) - set(text.splitlines()) for cut in cutting.operands(text)]
+    assert [line.strip() for lines in changed for line in lines if "return" in line] == [
+        "return torch.relu(norm(x * 2, 1))",
+        "return norm(x * 2, 1).sum()",
+        "return torch.sum()",
+        "return torch.relu(x * 2).sum()",
+        "return torch.relu(norm(x, 1)).sum()",
+    ]
+    assert all("manual_seed(0)" in cut and "T['x'].narrow(0, 0, 1)" in cut for cut in cutting.operands(text))
+
+
 UNUSED = """
 import functools
 import torch

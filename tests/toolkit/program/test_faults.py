@@ -155,7 +155,7 @@ except Exception as error:
     ("fake", "says"),
     [
         ("", "the fake function of faulty::cut is wrong. Correct the fake function of faulty::cut"),
-        ("raise ValueError('of no use')", "could not be asked. Register a fake function for faulty::cut, then judge"),
+        ("raise ValueError('of no use')", "could not be asked. Register or correct the fake function of"),
     ],
 )
 def test_an_operator_of_the_program_s_own_is_at_fault_and_not_dynamo(fake: str, says: str, tmp_path: Path) -> None:

@@ -411,6 +411,31 @@ def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_a
     assert space["main"]() == 0
 
 
+OPERATOR = """
+import torch
+@torch.library.custom_op("graphdbg_tests::product", mutates_args=())
+def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return x @ w
+@product.register_fake
+def _(x, w):
+    return torch.func.vjp(lambda w: x @ w, w)[0]
+def step(x):
+    return product(x, x) + torch.ops.graphdbg_tests.product(x, x)
+x = torch.ones(2, 2)
+torch.compile(step, backend="eager")(x)
+"""
+
+
+@pytest.mark.long
+def test_operators_of_the_program_are_registered_in_its_repro(tmp_path: Path) -> None:
+    program = tmp_path / "prog.py"
+    program.write_text(OPERATOR)
+    found = triage_program([sys.executable, str(program)], output=tmp_path / "out", quiet=True)
+    assert (found.verdict.kind, found.verdict.layer, found.repro.rate) == ("crash", "dynamo", "3 of 3"), found.summary
+    text = Path(found.repro.path).read_text()
+    assert "def product(x: torch.Tensor, w: torch.Tensor)" in text and "@product.register_fake" in text
+
+
 def test_an_interrupt_ends_the_runs_of_a_repro_and_is_said(tmp_path: Path) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -128,7 +128,7 @@ def test_nan_that_eager_gives_too_is_said(tmp_path: Path) -> None:
         torch.compile(lambda x: (x.log() * x).sum(), backend="aot_eager")(torch.zeros(3))
     assert found.verdict.verdict == "ok"
     assert found.verdict.reason.startswith("result of ") and found.verdict.reason.endswith(
-        ", call 0 holds NaN, in eager too"
+        ", call 0 holds NaN in eager itself"
     )
     again = concluded(Program(found.calls), tmp_path, JudgedCall(), ["python", "train.py"])
     assert [line.partition(" -o ")[0] for line in again.verdict.next][:1] == ["graphdbg dump --when nan"]
