@@ -432,8 +432,9 @@ class FunctionCalls:
         while left := [name for name in source.spaces if name not in done]:
             for name in left:
                 done.add(name)
-                if name in source.spaces[name]:
-                    source.assign(name, source.spaces[name][name])
+                space, key = source.spaces[name]
+                if key in space:
+                    source.assign(name, space[key])
         everything = [*given, *named, *((name, name) for name in sorted(source.spaces))]
         state = ", ".join(f"{name!r}: {text}" for name, text in everything)
         words = f"({', '.join(text for _, text in given)}{',' if len(given) == 1 else ''})"

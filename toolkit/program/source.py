@@ -59,14 +59,14 @@ class CannotSayError(Exception):
 
 class Source:
     """`definitions`: the user's functions and classes by name, those that others need first; `spaces`: where the
-    globals that they read lie; `homes`: the user's own modules that have to be imported."""
+    globals that they read lie, and under what name; `homes`: the user's own modules that have to be imported."""
 
     def __init__(self, known: dict[str, Any]) -> None:
         self.known = known
         self.lines: list[str] = []
         self.definitions: dict[str, str] = {}
         self.imports: set[str] = {"import torch"}
-        self.spaces: dict[str, dict[str, Any]] = {}
+        self.spaces: dict[str, tuple[dict[str, Any], str]] = {}
         self.homes: set[str] = set()
         self.tensors: dict[str, torch.Tensor] = {}
         self.start: Start | None = None
@@ -152,7 +152,7 @@ class Source:
         self._exact = ""
         if not text:
             del self.spaces[name]
-        elif text != name and (text != self._assigned.get(name) or name in self.touched):
+        elif text != name and (text != self._assigned.get(name) or self.spaces[name][1] in self.touched):
             self.lines.append(f"{name} = {text}")
         self._assigned[name] = text
 
@@ -371,8 +371,9 @@ class Source:
         names = sorted(_reads(inside) - own - {name, "__name__", "__builtins__"})
         _renamed(tree, {other: text for other in names if other in space and (text := self._reads(other, space))})
         for other in sorted(set(_early(first)) & self.spaces.keys()):
-            if _is_constant(self.spaces[other][other]):
-                self.definitions.setdefault(other, f"{other} = {self.text(self.spaces[other][other], other)}")
+            held, key = self.spaces[other]
+            if _is_constant(held[key]):
+                self.definitions.setdefault(other, f"{other} = {self.text(held[key], other)}")
         return ast.unparse(tree)
 
     def _reads(self, name: str, space: dict[str, Any]) -> str:
@@ -390,11 +391,15 @@ class Source:
         code = getattr(value, "__code__", None)
         closed = getattr(value, "__closure__", None) and not is_library(getattr(code, "co_filename", ""))
         if not defined or closed or _made_by(value):
-            if self.spaces.setdefault(name, space)[name] is space[name]:
+            first, key = self.spaces.setdefault(name, (space, name))
+            if first.get(key) is space[name]:
                 return ""
             if _is_constant(value):
                 return f"({self.text(value, name)})"
-            raise CannotSayError(f"two globals that are named {name}")
+            known = (other for other, (held, key) in self.spaces.items() if held is space and key == name)
+            other = next(known, "") or _unused(name, self._taken, self.known, self._defined, self.spaces)
+            self.spaces[other] = (space, name)
+            return other
         text = self.text(value, name)
         if text == name or self._defined.get(name, value) is not value:
             return "" if text == name else text

@@ -250,8 +250,8 @@ def test_annotations_registries_and_decorators_need_nothing_of_the_program_s(
     source.begin(Start(reach(model, (), {})), set())
     text = source.text(model, "model")
     assert set(source.spaces) == {"TABLE", "HOME", "LINES"} and not source.homes
-    for name, space in list(source.spaces.items()):
-        source.assign(name, space[name])
+    for name, (space, key) in list(source.spaces.items()):
+        source.assign(name, space[key])
     assert "LINES" not in source.spaces and source.left_out == "LINES, a builtins.list_iterator"
     made = made_again(source, text, {})
     assert torch.equal(made(torch.ones(2)), torch.full((2,), 2.0))
@@ -358,12 +358,25 @@ def of_transforms(x: torch.Tensor) -> Any:
     return slope(x)[0] + rows(x.reshape(1, 1))[0]
 
 
+def test_globals_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "of_first.py").write_text("table = ['first']\ndef here():\n    return [*table]\n")
+    again = "from of_first import here as before\ntable = ['second']\ndef both():\n    return before() + table\n"
+    (tmp_path / "of_second.py").write_text(again)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    both, source = importlib.import_module("of_second").both, Source({})
+    source.begin(Start(reach(both, (), {})), set())
+    text = source.text(both, "both")
+    for name, (space, key) in source.spaces.items():
+        source.assign(name, space[key])
+    assert made_again(source, text, {})() == ["first", "second"]
+
+
 def test_a_function_that_a_transform_made_of_another_is_made_so_again() -> None:
     source, space = Source({}), dict[str, Any]()
     source.begin(Start(reach(of_transforms, (), {})), set())
     text = source.text(of_transforms, "it")
-    for name, held in source.spaces.items():
-        source.assign(name, held[name])
+    for name, (held, key) in source.spaces.items():
+        source.assign(name, held[key])
     assert made_again(source, text, space)(torch.tensor(2.0)) == 14  # 6 x, and x
     made = [line for line in source.lines if "torch.func.grad" in line]
     assert made == ["func = torch.func.grad(cubed)", "slope = torch.func.grad(func, argnums=(0,))"]
