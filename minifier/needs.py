@@ -42,6 +42,8 @@ TIED = "tied to other parts: eager fails when only this one changes"
 NOTHING_LIKE_IT = "the search has nothing of the same form to put in its place"
 MOST_TOLD = 100
 """Characters of another failure's text in a sentence."""
+MOST_NAMED = 5
+"""Parts in one line of a terminal; issue.md has all of them."""
 NOT_RUN = "not asked: it fails before anything is run"
 OTHER_REFERENCE = "another dtype is compared with another tolerance, so a pass proves nothing"
 OTHER_VALUES = "other values may still fail: a few random draws prove nothing"
@@ -268,6 +270,7 @@ def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             if not row["tried"]:
                 untried.setdefault(row["why"] or "nothing was asked", []).append(part_words(row))
         texts += [f"{', '.join(parts)} [{why}]" for why, parts in untried.items()]
+        texts[MOST_NAMED:] = [f"and {more} more"] if (more := len(texts) - MOST_NAMED) > 0 else []
         lines += [f"{head}: {'; '.join(texts)}"] if texts else []
     return lines
 

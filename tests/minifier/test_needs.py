@@ -275,6 +275,8 @@ def test_it_is_told_in_few_lines_and_in_the_issue(tmp_path: Path) -> None:
     assert len(lines) == 3
     assert lines[0].startswith("needed: ") and "relu (aten.relu.default) [abs in its place, left out" in lines[0]
     assert "x.shape[0] = 8 [9, 7: passes; 16: fails the same way]" in lines[1]
+    many = sentences([row for row in result.needs if row["verdict"] == "needed" for _ in range(9)])
+    assert many[0].count("]; ") == 5 and many[0].endswith("; and 13 more")
     failing = verdict.fails("crash", "inductor", "")
     known = CaseFile(needs=result.needs)
     known.unneeded = unneeded(

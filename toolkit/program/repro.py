@@ -42,6 +42,8 @@ from .records import PROGRAM as OWN
 from .source import CannotSayError, Source, settings_of
 from .start import Start
 
+_COMPILE = inspect.unwrap(torch.compile)
+"""The function of torch's, also where a program puts one of its own in its place, which may choose another backend."""
 _ROOM = 6
 """Entries of Dynamo's caches that one of the program's becomes, with those of the rungs."""
 
@@ -87,7 +89,7 @@ class Rungs:
 
         backend.of_a_rung = True  # type: ignore[attr-defined]
         alone: dict[str, Any] = {"isolate_recompiles": True} if isolates() else {}
-        return torch.compile(self.function, backend=backend, **self.asked, **alone)
+        return _COMPILE(self.function, backend=backend, **self.asked, **alone)
 
 
 def without_cuda_graphs(backend: Any) -> Any:
@@ -103,7 +105,7 @@ def without_cuda_graphs(backend: Any) -> Any:
 @functools.cache
 def isolates() -> bool:
     """Whether this torch keeps what was compiled for one call of torch.compile apart from what was for others."""
-    return "isolate_recompiles" in inspect.signature(torch.compile).parameters
+    return "isolate_recompiles" in inspect.signature(_COMPILE).parameters
 
 
 def uncounted(put: t.Replaced) -> None:
