@@ -329,7 +329,8 @@ class Rounding(EagerMode):
 
 
 def _dense(value: Any) -> bool:
-    return is_float(value) and not value.is_complex() and value.element_size() > 1 and value.numel() > 0
+    plain = is_float(value) and not value.is_complex() and value.element_size() > 1 and value.numel() > 0
+    return plain and not value.is_meta and not value._is_zerotensor()  # a zero of autograd's has no memory
 
 
 def noise_of(eager: Values, samples: list[Values]) -> dict[str, Noise]:

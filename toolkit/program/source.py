@@ -136,6 +136,8 @@ class Source:
             words += [f"{name}={self.text(part, name)}" for name, part in value.keywords.items()]
             return f"functools.partial({', '.join(words)})"
         if inspect.isroutine(value) or isinstance(value, type) or "_torchdynamo_orig_callable" in _own(value):
+            if (owner := _owner(value)) is not None:
+                return f"{self.text(owner, type(owner).__name__.lower())}.{value.__name__}"
             value = _unwrapped(value) if not isinstance(value, type) else value
             if isinstance(value, torch.nn.Module):
                 return self.text(value, hint)
@@ -419,13 +421,12 @@ class Source:
         for home in (*_HOMES, getattr(value, "__module__", None)):
             holder: Any = sys.modules.get(home or "")
             named = getattr(value, "__qualname__", getattr(value, "__name__", ""))
-            path = value.__name__ if home in _HOMES else named
-            for part in path.split("."):
-                holder = getattr(holder, part, None)
-            if home and (holder is value or (isinstance(holder, types.FunctionType) and _unwrapped(holder) is value)):
-                if home != "builtins":
-                    self.imports.add(f"import {home}")
-                return path if home == "builtins" else f"{home}.{path}"
+            for path in {value.__name__: 0, named: 0} if home in _HOMES else [named]:
+                held = functools.reduce(lambda holder, part: getattr(holder, part, None), path.split("."), holder)
+                if home and (held is value or (isinstance(held, types.FunctionType) and _unwrapped(held) is value)):
+                    if home != "builtins":
+                        self.imports.add(f"import {home}")
+                    return path if home == "builtins" else f"{home}.{path}"
         if (owner := getattr(value, "__objclass__", None)) is not None:  # a method of a class in C
             return f"{self._elsewhere(owner)}.{value.__name__}"
         if isinstance(value, type) and value.__module__ == parametrize.__name__:  # a class of one module's own
@@ -536,6 +537,20 @@ def _made_by(value: Any) -> Any:
     with contextlib.suppress(OSError, TypeError):
         return None if inspect.getsource(inspect.unwrap(value)).lstrip().startswith("@") else maker
     return maker
+
+
+def _owner(value: Any) -> Any:
+    """The object whose method a library's function holds with it, as a scheduler's for an optimizer's step does."""
+    inner = value
+    while isinstance(inner, types.FunctionType) and is_library(_file_of(inner)):
+        for cell in _cells(inner).values():
+            held = cell.cell_contents
+            held = held() if isinstance(held, weakref.ref) else held
+            method = getattr(type(held), value.__name__, None)
+            if isinstance(method, types.FunctionType) and inspect.unwrap(method) is inspect.unwrap(value):
+                return held
+        inner = getattr(inner, "__wrapped__", None)
+    return None
 
 
 def _unwrapped(value: Any) -> Any:

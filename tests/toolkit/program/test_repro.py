@@ -325,6 +325,32 @@ def test_a_tensor_of_a_class_of_the_programs_is_written_and_its_operators_do_not
     assert 0 < float((kept(tensor) - 1).abs().max()) < 1e-5
 
 
+def test_a_zero_without_memory_is_not_moved_by_rounding() -> None:
+    cubes = torch.func.hessian(lambda x: (x**3).sum())
+    with Rounding(0):
+        moved = cubes(torch.ones(3))
+    assert (moved - 6 * torch.eye(3)).abs().max() < 1e-4
+
+
+class _Scheduled:
+    """An optimizer's step as a scheduler leaves it."""
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.5)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=2)
+
+
+def test_a_method_that_a_library_wrapped_is_called_on_its_object() -> None:
+    (weight,) = _Scheduled.optimizer.param_groups[0]["params"]
+    weight.grad = torch.ones(2)
+    source = Source({})
+    source.begin(Start(reach(_Scheduled.optimizer.step, (), {})), set())
+    text = source.text(_Scheduled.optimizer.step, "step")
+    assert text.endswith(".step") and source.text(torch.optim.SGD.step, "step") == "torch.optim.SGD.step"
+    made = made_again(source, text, {"HERE": None})
+    made()
+    assert (made.__self__.param_groups[0]["params"][0] < 1).all() and (weight == 1).all()
+
+
 @torch.compiler.disable
 def left_to_python(x: torch.Tensor) -> torch.Tensor:
     return x + 1
