@@ -282,7 +282,7 @@ def leaves(value, name, seen=()):
         plain = (torch.Tensor, int, float, complex, str, bytes, type(None))
         yield name, value if isinstance(value, plain) else type(value)
     else:
-        parts = [(f".{{key}}", part) for key, part in value.__dict__.items()]
+        parts = [(f".{{key}}", part) for key, part in value.__dict__.items() if key != "_is_torch_compile"]
     for place, part in parts:
         yield from leaves(part, name + place, seen)
 

@@ -529,6 +529,8 @@ def _made_by(value: Any) -> Any:
     `torch.func.grad(loss)` does; None for others, and for what is a decorator: its text stands in the definition."""
     if not isinstance(value, types.FunctionType) or not hasattr(value, "__wrapped__"):
         return None
+    if str(value.__globals__.get("__name__")).startswith("torch._dynamo."):
+        return None
     makers = [part for part in value.__globals__.values() if isinstance(part, types.FunctionType)]
     maker = next((part for part in makers if value.__code__ in part.__code__.co_consts), None)
     given = {} if maker is None else inspect.signature(maker).parameters

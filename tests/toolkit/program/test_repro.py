@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.external_utils import wrap_inline
 from torch._dynamo.guards import GuardBuilder
 from torch.nn.utils import parametrizations
 
@@ -346,6 +347,7 @@ def test_a_method_that_a_library_wrapped_is_called_on_its_object() -> None:
     source.begin(Start(reach(_Scheduled.optimizer.step, (), {})), set())
     text = source.text(_Scheduled.optimizer.step, "step")
     assert text.endswith(".step") and source.text(torch.optim.SGD.step, "step") == "torch.optim.SGD.step"
+    assert source.text(wrap_inline(_Scheduled.optimizer.step), "step") == text  # as Dynamo has it
     made = made_again(source, text, {"HERE": None})
     made()
     assert (made.__self__.param_groups[0]["params"][0] < 1).all() and (weight == 1).all()
@@ -403,6 +405,7 @@ def test_a_function_that_a_transform_made_of_another_is_made_so_again() -> None:
     text = source.text(of_transforms, "it")
     for name, (held, key) in source.spaces.items():
         source.assign(name, held[key])
+    assert source.text(wrap_inline(of_transforms), "it") == text
     assert made_again(source, text, space)(torch.tensor(2.0)) == 14  # 6 x, and x
     made = [line for line in source.lines if "torch.func.grad" in line]
     assert made == ["func = torch.func.grad(cubed)", "slope = torch.func.grad(func, argnums=(0,))"]
