@@ -29,14 +29,14 @@ from typing import Any
 
 import torch
 
-from ...dumps.allowlist import WITH_TORCH
+from ...dumps.allowlist import OP_HOMES, WITH_TORCH
 from ...dumps.atomic import write_file
 from ...dumps.program.settings import process_lines
 from ...dumps.torchside.definitions import of_spaces
 from .. import torch_private as t
 from ..live.eager import eager_draws
 from ..torch_private import replaced
-from .reach import argument_names, callable_of, own_modules
+from .reach import argument_names, callable_of, own_file, own_modules
 from .records import ALONE, BACKENDS, MODULES, WITH_MODULES, Call, CallRung
 from .records import PROGRAM as OWN
 from .source import CannotSayError, Source, settings_of
@@ -474,8 +474,10 @@ class FunctionCalls:
         of_settings = set(re.findall(r"^def ([^(\n]+)", settings, re.MULTILINE))
         parts = [text for name, text in source.definitions.items() if name not in of_settings]
         named = "\n".join([*parts, *(line for lines in calls for line in lines)])
-        operators = of_spaces(set(re.findall(r"torch\.ops\.(\w+)\.", named)) - WITH_TORCH)
-        definitions = "\n\n\n".join([*(known.program for known in operators if not known.missing), *parts])
+        spaces = set(re.findall(r"torch\.ops\.(\w+)", named)) - WITH_TORCH
+        brought = {home for space in spaces for home in (*OP_HOMES.get(space, ())[-1:], space) if home in sys.modules}
+        source.imports |= {f"import {home}" for home in brought if not own_file(sys.modules[home])}
+        definitions = "\n\n\n".join([*(known.program for known in of_spaces(spaces) if not known.missing), *parts])
         names = sorted(source.spaces)
         body = ([f"global {', '.join(names)}"] if names else []) + [line for lines in calls for line in lines]
         if given:

@@ -411,6 +411,8 @@ class Source:
     def _module(self, value: types.ModuleType) -> str:
         if value.__name__ == "__main__":
             raise CannotSayError("the program's own module")
+        if value.__name__.startswith("torch.ops."):  # no module of a file
+            return value.__name__
         file = getattr(value, "__file__", None)
         if file and not is_library(file):
             self.homes.add(value.__name__)

@@ -455,6 +455,7 @@ def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_a
 
 OPERATOR = """
 import torch
+import torch.ao.quantization.fx._decomposed
 @torch.library.custom_op("graphdbg_tests::product", mutates_args=())
 def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return x @ w
@@ -462,7 +463,8 @@ def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 def _(x, w):
     return torch.func.vjp(lambda w: x @ w, w)[0]
 def step(x):
-    return product(x, x) + torch.ops.graphdbg_tests.product(x, x)
+    known = torch.ops.quantized_decomposed.quantize_per_tensor(x, 0.1, 0, 0, 255, torch.uint8)
+    return product(x, x) + torch.ops.graphdbg_tests.product(x, x) + known
 x = torch.ones(2, 2)
 torch.compile(step, backend="eager")(x)
 """
@@ -476,6 +478,7 @@ def test_operators_of_the_program_are_registered_in_its_repro(tmp_path: Path) ->
     assert (found.verdict.kind, found.verdict.layer, found.repro.rate) == ("crash", "dynamo", "3 of 3"), found.summary
     text = Path(found.repro.path).read_text()
     assert "def product(x: torch.Tensor, w: torch.Tensor)" in text and "@product.register_fake" in text
+    assert "import torch.ao.quantization.fx._decomposed" in text
 
 
 def test_an_interrupt_ends_the_runs_of_a_repro_and_is_said(tmp_path: Path) -> None:
