@@ -46,3 +46,16 @@ def test_a_lost_write_is_told_from_a_wrong_operator(last: tuple[Any, ...], says:
         run_graph(gm, [torch.arange(4.0), torch.full((4,), 3.0)], hook=hook)
     parted = traced_apart(program, traced, seen)
     assert says == ("" if parted is None else parted.text)
+
+
+def test_a_write_that_came_back_wrong_is_named_where_it_did() -> None:
+    program = graph_of((torch.neg, 0), (operator.iadd, 2, 1), (torch.sin, 2))
+    neg, iadd, sin = (node for node in program.graph.nodes if node.op == "call_function")
+    calls = (aten.neg.default, 0), (aten.add.Tensor, 2, 1), (aten.mul.Tensor, 3, 0), (aten.sin.default, 4)
+    traced = graph_of(*calls, sources=(neg, iadd, iadd, sin))
+    seen = Seen(), Seen()
+    for gm, hook in zip((program, traced), seen, strict=True):
+        run_graph(gm, [torch.arange(4.0), torch.full((4,), 3.0)], hook=hook)
+    parted = traced_apart(program, traced, seen)
+    assert parted is not None
+    assert (parted.text, parted.at) == ("mul_tensor is not what was written in place to neg", "mul_tensor")
