@@ -109,6 +109,18 @@ def test_values_give_way_to_ones_or_seeded_numbers() -> None:
     assert pass_of("values").propose(case(lambda x: x + 1, torch.zeros(3, dtype=torch.int64))) == []
 
 
+def test_values_are_put_into_what_overlaps_itself() -> None:
+    windows = torch.rand(7).as_strided((3, 3), (2, 1))
+    given = Live(
+        make_fx(lambda x, y: x + y)(torch.rand(3, 3), torch.rand(3, 3)), [torch.rand(3, 1).expand(3, 3), windows]
+    )
+    made = applied("values", given, ["values 0 ones", "values 1 randn"])
+    assert [value.stride() for value in made.inputs] == [(1, 0), (2, 1)]
+    assert made.inputs[0].eq(1).all() and made.inputs[1].abs().sum() > 0
+    shared = Live(given.gm, [windows, windows[:1].expand(3, 3)])
+    assert applied("values", shared, ["values 1 ones"]).inputs[0][0].eq(1).all()
+
+
 def test_values_of_one_memory_stay_in_it() -> None:
     base = torch.arange(6.0)
     shared = Live(case(lambda a, b: a + b, base, base).gm, [base, base[2:5]])
