@@ -410,11 +410,13 @@ def _last_operator(nodes: Sequence[fx.Node]) -> list[fx.Node]:
 def _decomposed(counterparts: Sequence[fx.Node], node: fx.Node) -> Parted:
     last = counterparts[-1]
     operator = _operator(last)
-    counterparts = [mate for mate in counterparts if _operator(mate) == operator]
+    every = listed((mate.name for mate in counterparts), _SHOWN)
+    alone, counterparts = len(counterparts) == 1, [mate for mate in counterparts if _operator(mate) == operator]
     names = listed((mate.name for mate in counterparts), _SHOWN)
     last.meta.setdefault("stack_trace", node.meta.get("stack_trace") or "")
     if len(counterparts) == 1 and str(last.target) == operator:
-        return Parted(last, f"{names} ({operator}) has another value than {node.name} in the program", last.name)
+        what = f"{names} ({operator}) has another value than {node.name} in the program"
+        return Parted(last, what if alone else f"{target_of(node)} became {every}: {what}", last.name)
     return Parted(last, f"{operator} became {names}", last.name, operator)
 
 
