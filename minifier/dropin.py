@@ -34,7 +34,7 @@ from .events import Best, Follow, Happening
 from .minified import Interrupted, Minified, Result
 from .passes import NAMES, PLAINER, pass_of
 from .passes import inputs as stand_ins
-from .passes.forms import forms
+from .passes.forms import watched
 from .search.edits import drop_outputs, exhaust
 from .search.problem import Answer, Candidate, Ruling
 from .search.tiers import TIERS, gentle
@@ -131,12 +131,12 @@ class FxProblem:
     def _edited(self, candidate: Candidate) -> Answer:
         try:
             case = self._case(candidate)
-            runs = forms(case) is not None
-        except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
+            watched(case, lambda _, value: value)
+        except Exception as error:  # noqa: BLE001  the edit does not fit, or eager refuses the case with it
             return Answer(Ruling.INVALID, detail=str(error))
         size = (len(case.gm.graph.nodes), input_bytes(case.inputs))
         try:
-            return self._asked(case) if runs else Answer(Ruling.INVALID, "", *size, "eager refuses it")
+            return self._asked(case)
         except Exception as error:  # noqa: BLE001  it is the caller's; what it says of the nodes alone propagates
             return Answer(Ruling.INVALID, "", *size, f"the predicate raises {type(error).__name__}: {error}")
 

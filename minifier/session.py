@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -347,6 +348,7 @@ class Minification:
 
     def _steps(self) -> list[tuple[str, Step]]:
         axes: list[tuple[str, Step]] = [(name, self._axis(name)) for name in PASS_NAMES]
+        axes.insert(PASS_NAMES.index("values") + 1, ("dims", self._axis("dims", again=True)))
         small: list[tuple[str, Step]] = [("explain", certify), ("outputs", self._outputs), ("together", self._together)]
         return [*TIERS, *small, *axes, (EXPLAINING, self._needs)]
 
@@ -376,10 +378,15 @@ class Minification:
             return plain
         return state
 
-    def _axis(self, name: str) -> Step:
+    def _axis(self, name: str, *, again: bool = False) -> Step:
+        """A pass as a step. `again`: once more, where whole numbers became small ones: as indices they forbade sizes
+        below them."""
+
         def step(engine: Engine, state: Candidate) -> Candidate:
             state = engine.case
             if name not in self.left and not (name in NEUTRAL and state != self.together):
+                return state
+            if again and not any(fnmatchcase(edit, "values * zeros") for edit in state.edits):
                 return state
             return exhaust(engine, state, lambda case: self._proposed(name, case), plainer=name in PLAINER)
 

@@ -48,7 +48,8 @@ def _begin() -> None:
 
 
 def forms(case: Live) -> dict[str, list[Any]] | None:
-    """The form of every node's value, the outputs' under "output"; None where eager does not run."""
+    """The form of every node's value, the outputs' under "output"; where eager raises, there the error's class. None
+    where it cannot be run."""
     seen: dict[str, list[Any]] = {}
 
     def look(node: fx.Node, value: Any) -> Any:
@@ -57,7 +58,9 @@ def forms(case: Live) -> dict[str, list[Any]] | None:
 
     try:
         seen["output"] = [_form(leaf) for leaf in watched(case, look)]
-    except (GraphRunError, RuntimeError):
+    except GraphRunError as error:
+        seen["output"] = [type(error.__cause__)]
+    except RuntimeError:
         return None
     return seen
 
@@ -85,12 +88,21 @@ def run(case: Live) -> Any:
 def fitting(
     case: Live, rounds: list[list[str]], apply: Callable[[Live, str], Live], fine: Callable[[Live], bool]
 ) -> list[list[str]]:
-    """Of each round all edits where the case with them is `fine`, else those that are so alone."""
+    """Of each round all edits where the case with them is `fine`, else those that are so alone. Where eager raises as
+    it is, in which an error that is missing shows: those with which it raises an error of that class."""
+
+    def judged(changed: Live) -> bool | type[BaseException]:
+        try:
+            return fine(changed)
+        except Exception as error:  # noqa: BLE001  whatever eager raises, they do not fit
+            return type(error.__cause__ or error)
+
+    wanted = judged(case)
 
     def fits(edits: list[str]) -> bool:
         try:
-            return fine(reduce(apply, edits, case))
-        except Exception:  # noqa: BLE001  whatever eager raises, they do not fit
+            return judged(reduce(apply, edits, case)) is wanted
+        except Exception:  # noqa: BLE001  it cannot be made
             return False
 
     kept = [edits if fits(edits) else [edit for edit in edits if fits([edit])] for edits in rounds if edits]

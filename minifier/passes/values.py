@@ -15,7 +15,7 @@ import torch
 
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import clone_inputs
-from ...toolkit.live.values import shares_memory
+from ...toolkit.live.values import shares_memory, span
 from . import Pass
 
 SEED = 0
@@ -77,20 +77,24 @@ def apply(case: Live, edit: str) -> Live:
     index = int(position)
     old = case.inputs[index]
     new = KINDS[kind](old, index).to(old.dtype)
-    if not any(shares_memory(old, other) for place, other in enumerate(case.inputs) if place != index):
-        return filled(case, index, new)
-    inputs = clone_inputs(case.inputs)
+    inputs = list(case.inputs)
     with torch.no_grad():
-        inputs[index].copy_(new)
+        if any(shares_memory(old, other) for place, other in enumerate(inputs) if place != index):
+            inputs = clone_inputs(inputs)
+            _write(inputs[index], new)
+        else:
+            own = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device)
+            inputs[index] = _write(own, new).requires_grad_(old.requires_grad)
     return Live(case.gm, inputs, case.spec)
 
 
-def filled(case: Live, place: int, values: torch.Tensor) -> Live:
-    """The case with other values in an input that has memory of its own."""
-    inputs, old = list(case.inputs), case.inputs[place]
-    new = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device)
-    inputs[place] = new.copy_(values).requires_grad_(old.requires_grad)
-    return Live(case.gm, inputs, case.spec)
+def _write(target: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Writes values into a tensor; into one that overlaps itself as many as its memory takes."""
+    whole = target
+    if (most := span(target)) < target.numel():
+        target, values = target.as_strided((most,), (1,)), values.flatten()[:most]
+    target.copy_(values)
+    return whole
 
 
 PASS = Pass(

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.schema import Ambient
@@ -107,6 +108,24 @@ def test_values_give_way_to_ones_or_seeded_numbers() -> None:
     assert pass_of("values").propose(flags) == [["values 0 ones"], ["values 0 zeros"]]
     assert applied("values", flags, ["values 0 ones"]).inputs[0].all()
     assert pass_of("values").propose(case(lambda x: x + 1, torch.zeros(3, dtype=torch.int64))) == []
+
+
+def test_what_eager_raises_has_to_stay_where_it_is_the_failure() -> None:
+    given = Live(fx.symbolic_trace(lambda x: x.add_(x.t())), [torch.rand(6, 6)])
+    assert pass_of("dims").propose(given) == [["dims 6 2"], ["dims 6 3"]], "with 1 there is no error any more"
+    assert pass_of("dtypes").propose(Live(given.gm, [torch.rand(6, 6).half()])) == [["dtypes float16 float32"]]
+
+
+def test_values_are_put_into_what_overlaps_itself() -> None:
+    windows = torch.rand(7).as_strided((3, 3), (2, 1))
+    given = Live(
+        make_fx(lambda x, y: x + y)(torch.rand(3, 3), torch.rand(3, 3)), [torch.rand(3, 1).expand(3, 3), windows]
+    )
+    made = applied("values", given, ["values 0 ones", "values 1 randn"])
+    assert [value.stride() for value in made.inputs] == [(1, 0), (2, 1)]
+    assert made.inputs[0].eq(1).all() and made.inputs[1].abs().sum() > 0
+    shared = Live(given.gm, [windows, windows[:1].expand(3, 3)])
+    assert applied("values", shared, ["values 1 ones"]).inputs[0][0].eq(1).all()
 
 
 def test_values_of_one_memory_stay_in_it() -> None:

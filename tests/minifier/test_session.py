@@ -182,3 +182,28 @@ def test_the_time_that_is_over_ends_the_second_run_of_the_original(tmp_path: Pat
     result = run(problem, tmp_path, max_time=0.05)
     assert "the original was run 1 time only (--max-time 0.05)" in result.notes
     assert (result.verified, result.asked["sanity"]) == ((3, 3), 1)
+
+
+class Indexed(Abstract):
+    """A size can shrink only once the indices into it are zeros; other values do not matter to it."""
+
+    kind = "zeros"
+
+    def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
+        return [], ["dims", "values"]
+
+    def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
+        plain = f"values 0 {self.kind}"
+        return {"values": [[plain]], "dims": [["dims 7 2"]] if plain in candidate.edits else []}.get(name, [])
+
+    def test(self, candidate: Candidate) -> Answer:
+        return replace(super().test(candidate), input_bytes=9 - len(candidate.edits))
+
+
+@pytest.mark.parametrize(("kind", "more"), [("zeros", ["dims 7 2"]), ("ones", [])])
+def test_sizes_are_asked_for_again_where_indices_became_zeros(tmp_path: Path, kind: str, more: list[str]) -> None:
+    problem = Indexed(transformer(20), needs([7]))
+    problem.kind = kind
+    run(problem, tmp_path / "out")
+    case = json.loads((tmp_path / "out" / "case" / "case").read_text())
+    assert case["edits"] == [f"values 0 {kind}", *more]

@@ -168,6 +168,27 @@ def test_each_end_of_a_process_has_a_signature(answer: Answer) -> None:
     assert found.kind in found.text()
 
 
+HEAP = (
+    "double free or corruption (!prev)",
+    "corrupted size vs. prev_size",
+    "free(): invalid next size (fast)",
+    "malloc_consolidate(): unaligned fastbin chunk detected",
+)
+
+
+@pytest.mark.parametrize("line", HEAP[1:])
+def test_a_corrupt_heap_is_one_failure_wherever_it_is_noticed(line: str) -> None:
+    elsewhere = TRACE.replace("_ops", "_tensor")
+    first, second, other = (
+        from_answer(Answer(1, "signal", signal="SIGABRT", stage="run", output=f"{said}\n{trace}"))
+        for said, trace in ((HEAP[0], TRACE), (line, elsewhere), ("Assertion `n < 3' failed.", elsewhere))
+    )
+    assert first is not None and second is not None and other is not None
+    assert first.same_as(second) and second.same_as(first)
+    assert not first.same_as(other)
+    assert line in second.text()
+
+
 def test_an_answer_carries_the_tasks_own_signature() -> None:
     inner = Signature("accuracy", "compare", size=1.0)
     assert from_answer(Answer(1, "done", value={"signature": msgspec.to_builtins(inner)})) == inner

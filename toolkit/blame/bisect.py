@@ -25,7 +25,7 @@ import msgspec
 
 from ...dumps import temporary
 from ...dumps.errors import GraphdbgError
-from ...dumps.wording import size_text
+from ...dumps.wording import listed, size_text
 from ..isolation import Answer, ForkServer, opened
 from ..live.rung import LADDER
 from ..replaying.replay import DEFAULT_LIMIT_S, How, outcome_of
@@ -41,7 +41,7 @@ from .bisect_narrowing import explained_below, narrow, own_settings, setting_fin
 from .bisect_records import Bisection, Clock, Culprit, Effect, Off, OutOfTime, Subsystem, Trial
 from .bisect_words import fallback_code
 from .node_asking import NUMBERS, Ask, Narrowing, NodeBlame, Spent
-from .partners import ByNode, NodeFound, forward_partner, siblings
+from .partners import SHOWN, UNSEEN, ByNode, NodeFound, forward_partner, siblings
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -275,6 +275,15 @@ class Search:
         findings = self.found
         findings.node, findings.alone = self.ask.node(self.ask.producer(name)), alone
         findings.error, findings.detail = departure["error"], departure["text"]
+        if not alone and (unseen := self._unseen(findings.node.name)):
+            what = listed((f"`{it}`" for it in unseen), SHOWN)
+            findings.between = f"{UNSEEN}: {what} could not be returned from a compile and may be wrong already."
+
+    def _unseen(self, name: str) -> list[str]:
+        """What a node depends on, up to the values that a compile can return: written in place, or of several parts."""
+        rows, of_node = self.ask.rows, self.ask.atoms["of_node"]
+        found = self.ask.ancestors(of_node[name], {of_node[row["name"]] for row in rows if row["tap"]})
+        return [row["name"] for row in rows if row["op"].startswith("call_") and of_node[row["name"]] in found]
 
     # Crashes without a node, signals, hangs.
 

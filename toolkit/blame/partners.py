@@ -97,6 +97,9 @@ class ByNode(msgspec.Struct):
         return " ".join(part for part in parts if part)
 
 
+UNSEEN = "Whether what it reads is right is not known"
+
+
 def _finding(findings: ByNode) -> str:
     if findings.status == "nothing":
         return f"{findings.id} does not fail under {findings.rung} ({findings.text}): nothing to bisect."
@@ -110,7 +113,8 @@ def _finding(findings: ByNode) -> str:
         return f"No node could be named: {findings.detail or findings.text}."
     if findings.sort in ("accuracy", "nan"):
         size = f"error {findings.error:.2g}" if findings.error is not None else findings.detail
-        text = f"First wrong node: {findings.node.text()}, {size} on right inputs"
+        right = "" if findings.between.startswith(UNSEEN) else " on right inputs"
+        text = f"First wrong node: {findings.node.text()}, {size}{right}"
     else:
         text = f"The failure is at {findings.node.text()} ({headline(findings.verdict)})"
     return f"{text}{_alone(findings)}."

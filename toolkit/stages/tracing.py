@@ -370,13 +370,7 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
         counterparts, mine = mates.get(node.name, []), seen[0].values.get(node.name, ())
         known = [sums for mate in counterparts for sums in seen[1].values.get(mate.name, ())]
         if mine and known and len(mine[0]) > 1 and not _any_like(mine[0], known):
-            sources = {source.name for mate in counterparts for source in mate.all_input_nodes}
-            read = [sums for source in sources for sums in seen[1].values.get(source, ())]
-            lost = [name for name, sums in seen[0].written.get(node.name, ()) if not _any_like(sums, read)]
-            if lost:
-                last = counterparts[-1]
-                return Parted(last, f"{last.name} reads no more what was written in place to {lost[0]}", last.name)
-            return _decomposed(counterparts, node)
+            return _badly_written(counterparts, node.name, seen) or _decomposed(counterparts, node)
     every = [sums for nodes in backwards.values() for node in nodes for sums in seen[1].values.get(node.name, ())]
     every += [sums for node in traced.graph.find_nodes(op="placeholder") for sums in seen[1].values.get(node.name, ())]
     for name, grad in reversed(seen[0].gradients.items()):
@@ -390,6 +384,23 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
     return None
 
 
+def _badly_written(counterparts: Sequence[fx.Node], name: str, seen: tuple[Seen, Seen]) -> Parted | None:
+    """Where what the program wrote in place is not among what the operator reads: it was lost, or came back wrong."""
+    sources = {source.name: source for mate in counterparts for source in mate.all_input_nodes}
+    read = [sums for source in sources for sums in seen[1].values.get(source, ())]
+    known = [sums for values in seen[0].values.values() for sums in values]
+    for written, sums in seen[0].written.get(name, ()):
+        if len(sums) > 3 and not _any_like(sums, read):
+            for source in sources.values():
+                new = seen[1].values.get(source.name, ())
+                alike = [other for other in known if other[:2] == sums[:2]]
+                if len(new) == 1 and new[0][:2] == sums[:2] and not _any_like(new[0], alike):
+                    return Parted(source, f"{source.name} is not what was written in place to {written}", source.name)
+            last = counterparts[-1]
+            return Parted(last, f"{last.name} reads no more what was written in place to {written}", last.name)
+    return None
+
+
 def _last_operator(nodes: Sequence[fx.Node]) -> list[fx.Node]:
     """The nodes of one operation's backward that were made from its most frequent operator."""
     operator = Counter(map(_operator, nodes)).most_common(1)[0][0]
@@ -399,11 +410,13 @@ def _last_operator(nodes: Sequence[fx.Node]) -> list[fx.Node]:
 def _decomposed(counterparts: Sequence[fx.Node], node: fx.Node) -> Parted:
     last = counterparts[-1]
     operator = _operator(last)
-    counterparts = [mate for mate in counterparts if _operator(mate) == operator]
+    every = listed((mate.name for mate in counterparts), _SHOWN)
+    alone, counterparts = len(counterparts) == 1, [mate for mate in counterparts if _operator(mate) == operator]
     names = listed((mate.name for mate in counterparts), _SHOWN)
     last.meta.setdefault("stack_trace", node.meta.get("stack_trace") or "")
     if len(counterparts) == 1 and str(last.target) == operator:
-        return Parted(last, f"{names} ({operator}) has another value than {node.name} in the program", last.name)
+        what = f"{names} ({operator}) has another value than {node.name} in the program"
+        return Parted(last, what if alone else f"{target_of(node)} became {every}: {what}", last.name)
     return Parted(last, f"{operator} became {names}", last.name, operator)
 
 

@@ -520,8 +520,9 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     elif asked and judged.verdict == "ok" and (looked or not result.summary):
         said = " ".join(looked[-1:] if symptom == "slow" else looked[:1])
         judged = msgspec.structs.replace(judged, reason=said.partition(": ")[2].removesuffix("."))
-    if judged.verdict == "cannot_tell" and judged.detail != NOT_JUDGED and not judged.next:
-        judged = judged.then(whole_program(run))
+    if judged.verdict == "cannot_tell" and judged.detail != NOT_JUDGED:
+        go_on = [*(command for verdict in verdicts for command in verdict.next), *judged.next] or [whole_program(run)]
+        judged = judged.then(*dict.fromkeys(go_on))
     result.summary = _summed_up(result, judged, looked, asked=asked)
     result.verdict, result.symptom, result.noticed = judged, symptom, found_by
     if symptom == "slow":

@@ -206,6 +206,9 @@ RAISED_TOO = "raised, too"
 
 _SIZE_FACTOR = 1e-3
 
+_HEAP = re.compile(r"double free|corrupted (?:size|double)|^(?:malloc|calloc|realloc|munmap_chunk|free)(?:_\w+)?\(\)")
+"""What glibc says of a corrupt heap: which check finds it, and where the program is then, is chance."""
+
 
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to fail.
@@ -303,8 +306,9 @@ def from_answer(answer: Answer) -> Signature | None:
         return None if signature is None else msgspec.convert(signature, Signature)
     frames = tuple(faulthandler_frames(answer.output))
     if answer.status == "signal":
-        text = _abort_text(answer.output)
-        return Signature("signal", answer.stage, frames=frames, detail=answer.signal, message=text)
+        raw = _abort_text(answer.output)
+        text = "the heap is corrupt" if _HEAP.search(raw) else message(raw)
+        return Signature("signal", answer.stage, frames=frames, detail=answer.signal, message=text, raw=raw)
     if answer.status == "timeout":
         return Signature("hang", answer.stage, frames=frames, size=round(answer.seconds, 1))
     if answer.status == "memory":
@@ -337,6 +341,7 @@ def inside(error: BaseException) -> BaseException | None:
 
 
 def _abort_text(output: str) -> str:
-    """The line that a C++ abort leaves ("terminate called ...", a failed assertion), normalised."""
-    signs = ("what():", "Assertion", "double free", "corrupt")
-    return next((message(line) for line in output.splitlines() if any(sign in line for sign in signs)), "")
+    """The line that a C++ abort leaves: "terminate called ...", a failed assertion, a heap that is corrupt."""
+    signs = ("what():", "Assertion", "corrupt")
+    lines = output.splitlines()
+    return next((line for line in lines if any(sign in line for sign in signs) or _HEAP.search(line)), "")

@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphdbg.toolkit.blame.bisect import Search
 from graphdbg.toolkit.blame.bisect_narrowing import last_needed, narrow, single
 from graphdbg.toolkit.blame.bisect_records import Application, Bisection, Culprit, Effect, Subsystem
 from graphdbg.toolkit.blame.bisect_words import _sentence, conclude, finding_text
+from graphdbg.toolkit.blame.node_asking import NodeBlame
+from graphdbg.toolkit.blame.partners import ByNode
 
 
 @given(st.integers(1, 600).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count))))
@@ -98,3 +101,17 @@ def test_what_is_to_blame_is_said_in_a_whole_sentence(alone: bool, end: str) -> 
 
 def test_nothing_is_narrowed_where_nothing_was_applied() -> None:
     assert narrow(cast(Any, SimpleNamespace(log=[])), ["decomposition"]) == []
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_the_inputs_of_a_wrong_node_are_called_right_only_where_they_were_seen(seen: bool) -> None:
+    rows = [
+        {"name": name, "op": "call_method", "tap": tap} for name, tap in [("unfold", seen), ("mul", seen), ("y", 1)]
+    ]
+    atoms = {"of_node": {"unfold": 0, "mul": 1, "y": 2}, "parents": [[], [0], [1]]}
+    asking = object.__new__(NodeBlame)
+    asking.found = ByNode("0_0/pre_grad", "inductor", "found", sort="accuracy")
+    asking.__dict__["prepared"] = {"nodes": rows, "atoms": atoms}
+    Search(asking)._name("y", {"error": 0.5, "text": ""}, alone=False)
+    assert ("on right inputs" in asking.found.sentence) == seen
+    assert ("`unfold`, `mul` could not be returned" in asking.found.sentence) != seen

@@ -46,3 +46,29 @@ def test_a_lost_write_is_told_from_a_wrong_operator(last: tuple[Any, ...], says:
         run_graph(gm, [torch.arange(4.0), torch.full((4,), 3.0)], hook=hook)
     parted = traced_apart(program, traced, seen)
     assert says == ("" if parted is None else parted.text)
+
+
+def test_a_write_that_came_back_wrong_is_named_where_it_did() -> None:
+    program = graph_of((torch.neg, 0), (operator.iadd, 2, 1), (torch.sin, 2))
+    neg, iadd, sin = (node for node in program.graph.nodes if node.op == "call_function")
+    calls = (aten.neg.default, 0), (aten.add.Tensor, 2, 1), (aten.mul.Tensor, 3, 0), (aten.sin.default, 4)
+    traced = graph_of(*calls, sources=(neg, iadd, iadd, sin))
+    seen = Seen(), Seen()
+    for gm, hook in zip((program, traced), seen, strict=True):
+        run_graph(gm, [torch.arange(4.0), torch.full((4,), 3.0)], hook=hook)
+    parted = traced_apart(program, traced, seen)
+    assert parted is not None
+    assert (parted.text, parted.at) == ("mul_tensor is not what was written in place to neg", "mul_tensor")
+
+
+def test_an_operator_that_became_several_is_named_with_them() -> None:
+    program = graph_of((torch.nn.functional.softsign, 0))
+    (whole,) = (node for node in program.graph.nodes if node.op == "call_function")
+    calls = (aten.abs.default, 0), (aten.div.Tensor, 0, 2)
+    traced = graph_of(*calls, sources=(whole, whole))
+    seen = Seen(), Seen()
+    for gm, hook in zip((program, traced), seen, strict=True):
+        run_graph(gm, [torch.arange(1.0, 4.0), torch.ones(1)], hook=hook)
+    parted = traced_apart(program, traced, seen)
+    says = "softsign became abs_default, div_tensor: div_tensor (aten.div.Tensor) has another value than softsign"
+    assert parted is not None and parted.text == f"{says} in the program"

@@ -228,6 +228,18 @@ def test_a_program_that_did_not_end_well_is_not_said_to_be_fine(recorded, tmp_pa
     assert judged.verdict.verdict == "cannot_tell" and judged.verdict.next[0].startswith("graphdbg triage -- ")
 
 
+def test_a_program_that_ended_badly_is_judged_next_where_a_graph_cannot_be(recorded, tmp_path, monkeypatch):
+    whole = open_run(shutil.copytree(recorded, tmp_path / "run"))
+    for process in whole.processes:
+        write_exit(process.path, process.record.pid, 1)
+    again = "graphdbg dump --inputs last -- train.py"
+    unjudged = Verdict("cannot_tell", reason="it calls Python", next=[again])
+    monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: RunTriage([], [], [], verdict=unjudged))
+    run = open_run(tmp_path / "run")
+    program, *others = triage_symptom(run, *noticed(run), asked=False, max_time_s=100).verdict.next
+    assert program.startswith("graphdbg triage -- ") and others == [again]
+
+
 def test_a_graph_that_eager_refuses_is_left_to_the_whole_program(tmp_path, monkeypatch, server):
     monkeypatch.chdir(tmp_path)
     write_run("run", [graph("x: [4, 2]\ny = torch.softmax(x, 3) [4, 2]\nreturn y", "0_0/dynamo")])
