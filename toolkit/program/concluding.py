@@ -276,7 +276,9 @@ def concluded(
         triaged.verdict = cannot_tell(_why_none(program, code)).then(*([] if code else recording[:1]))
     elif code:
         triaged.verdict = _ended(program, died, folder, hung, code)
-        alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(command)}"] if command else []
+        script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
+        plain = ["python", *command] if script else command
+        alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(plain)}"] if command else []
         if not by_somebody or hung:
             own = hung or program.raised_in
             triaged.verdict = triaged.verdict.then(*(alone if own else recording if died else going_on or alone))

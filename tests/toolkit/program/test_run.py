@@ -163,6 +163,9 @@ def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_p
     assert ended.verdict.reason == (
         "the program itself ended with code 1 (KeyError: 3); nothing that was compared departs from eager"
     )
+    for words in (["train.py", "--big"], ["-m", "train"]):
+        bare = concluded(Program([right], raised="KeyError: 3"), tmp_path, JudgedCall(), words, 1).verdict
+        assert bare.next == [f"env TORCH_COMPILE_DISABLE=1 python {' '.join(words)}"]
     stopped = concluded(Program([right]), tmp_path, JudgedCall(), ["python", "train.py"], 143)
     assert "ended with signal SIGTERM" in stopped.verdict.reason and not stopped.verdict.next
     both = concluded(Program([right, unlooked]), tmp_path, JudgedCall(), ["python", "train.py"])
