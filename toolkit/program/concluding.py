@@ -310,6 +310,8 @@ def _by(code: int) -> str:
 def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: int) -> Verdict:
     """The verdict on a program that did not end well, in which no call departs: in what, and whether eager does the
     same."""
+    if (lost := next((call for call in program.calls if call.lost), None)) is not None:
+        return cannot_tell(f"{lost.place}: {lost.why}; what the program did then says nothing")
     raising = next((call for call in program.calls if call.key == program.raised_in and call.said), None)
     if raising is not None:
         return cannot_tell(
@@ -383,6 +385,8 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         known = {"fault": judged.fault or verdict.fault, "workaround": judged.workaround, "next": judged.next}
         return msgspec.structs.replace(verdict, reason=reason, where=where, layer=layer, **known)
     minify, further = minify if command and (own or row.rung in BACKENDS) else "", list[str]()
+    if call.lost:
+        minify, further = "", recorded(command)
     if call.fresh == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_STALE}"
     elif row.rung in MEANS:

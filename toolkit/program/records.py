@@ -39,6 +39,9 @@ DRAWN = "draws random numbers"
 """The note on such a call."""
 
 
+LOST = "after which its process can run nothing on the device"
+
+
 class CallRung(msgspec.Struct):
     """One rung of one call. `value`: what is furthest from eager's, `error`: how far, relative to its size,
     `tolerance`: what is never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call,
@@ -92,6 +95,11 @@ class Call(msgspec.Struct):
         """The call as text: `step() (train.py:31), call 2`, with several ranks `call 2 on rank 1`."""
         rank = f" on rank {self.rank}" if self.rank >= 0 else ""
         return f"{self.function}() ({Path(self.file).name}:{self.line}), call {self.number}{rank}"
+
+    @property
+    def lost(self) -> bool:
+        """Whether a run beside it ended the device's context, and with it what the program could do."""
+        return LOST in (self.why + self.recorded)
 
     @property
     def pid(self) -> int:

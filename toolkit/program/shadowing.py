@@ -36,12 +36,13 @@ from ..isolation.server import serve
 from ..live import torch_state
 from ..torch_private.importing import watch
 from ..torch_private.unseen import passed_over
+from ..verdicts.verdict import fails
 from . import comparing
-from .aside import Outside, alone, fork_computes, in_backward, watched_by
+from .aside import Lost, Outside, alone, fork_computes, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
 from .reach import Reading, callable_of, is_library, own_modules, place_of, reach
-from .records import DEFAULT_CALLS, FILE, Call
+from .records import DEFAULT_CALLS, FILE, LOST, Call, CallRung
 from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted
 from .start import NotCopied, Start
 
@@ -337,6 +338,9 @@ class Shadow:
                 call.why = str(error)
             except Outside as error:
                 call.why = f"it {error}, which cannot be done twice"
+            except Lost as lost:
+                self.lost(call, function, lost)
+                start = beside = None
             finally:
                 if start is not None:
                     start.put_back()
@@ -349,6 +353,17 @@ class Shadow:
             beside.watch(result)
             return []
         return [beside] if beside is not None and not call.why else []
+
+    def lost(self, call: Call, function: CompiledFunction, lost: Lost) -> None:
+        """Writes into a call's record that a run of it ended the device's context: a rung's is the finding."""
+        raised = f"raises {comparing.said(lost.error)}"
+        if lost.rung == "eager":
+            call.why = f"eager {raised}, {LOST}"
+            return
+        verdict = fails("crash", function.key(lost.rung), f"it {raised}; eager does not")
+        call.rows.append(CallRung(lost.rung, verdict, lost.part))
+        call.recorded = f"its graphs were not recorded: that ended the device's context, {LOST}"
+        call.unsaid, self.departed = "a kernel's error had ended the device's context", True
 
     def write(self, call: Call) -> None:
         """Writes a line with what is known of a call so far."""
