@@ -220,6 +220,8 @@ _OVERWRITTEN = (
     "last; where gradients are summed up, begin with a zeroed .grad and zero_grad(set_to_none=False); or compile with "
     "options={'triton.cudagraphs': False} in place of the mode)"
 )
+ABOUT = 10.0
+"""What two measures of one difference may be apart."""
 _SHORT = 3
 """Sentences of a finding that go into the verdict's own."""
 
@@ -264,6 +266,12 @@ def concluded(
     triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
     triaged.notes = list(dict.fromkeys(program.notes))
     triaged.at = call = departing(program)
+    rounds = _by_rounding(call, graphs)
+    if call is not None and rounds is not None:
+        for row in call.rows:
+            as_graphs = Verdict("rounding", reason=f"{row.value} differs as its graphs do: {rounds.reason}")
+            row.verdict = as_graphs if row.verdict.failed else row.verdict
+        triaged.at = call = None
     died = next((candidate for candidate in program.calls if candidate.in_flight), None)
     by_somebody = launch.signal_text(code).removeprefix("signal ") in _ENDED
     going_on = [shlex.join(later)] if command and program.most > seen else []
@@ -289,11 +297,24 @@ def concluded(
             going_on = [*recorded(command, "--when", "nan"), *going_on]
         judged = any(call.judged for call in program.calls)
         triaged.verdict = agrees.then(*(going_on if judged else recording))
+        if rounds is not None:
+            triaged.verdict = msgspec.structs.replace(triaged.verdict, workaround=rounds.workaround, next=rounds.next)
     if code and call is not None:
         triaged.notes.append(f"the program itself ended with {_by(code)}")
     triaged.drift = drift(program.calls)
     triaged.summary = _summary(triaged, graphs)
     return triaged
+
+
+def _by_rounding(call: Call | None, graphs: JudgedCall) -> Verdict | None:
+    """The verdict on the graphs of a call that departs where they were judged, with its inputs and beside a float64 run
+    that the call itself has none of, to differ by rounding alone, and about as much."""
+    row, judged = call.failed if call is not None else None, graphs.verdict
+    if call is None or row is None or judged is None or judged.verdict != "rounding" or call.operator is not None:
+        return None
+    in_graphs = call.fresh == "departs" and row.rung in BACKENDS and row.rung not in MEANS
+    numbers = row.verdict.kind in ("wrong_numbers", "nan")
+    return judged if in_graphs and numbers and graphs.size >= (row.error or 0.0) / ABOUT else None
 
 
 def recorded(command: Sequence[str], *flags: str) -> list[str]:

@@ -45,13 +45,15 @@ _MOST = 8
 
 
 class JudgedCall(msgspec.Struct):
-    """The verdict on the graphs of a call that departs. `verdict`: None where none could be judged; `apart`: judged in
-    a process of ours, without what the program's own script changes in torch."""
+    """The verdict on the graphs of a call that departs. `verdict`: None where none could be judged; `size`: the largest
+    error, the rung's or eager's own, of a graph that differs by rounding; `apart`: judged in a process of ours, without
+    what the program's own script changes in torch."""
 
     verdict: Verdict | None = None
     op: str = ""
     text: str = ""
     run: str = ""
+    size: float = 0.0
     apart: bool = False
 
     @property
@@ -115,6 +117,8 @@ def _judge(
     with opened(server) as used:
         triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, report=report)
         judged.verdict, judged.text = triage.verdict, triage.summary
+        rounded = [row for row in triage.graphs if row.verdict.verdict == "rounding"]
+        judged.size = max((max(row.error or 0.0, row.eager_error or 0.0) for row in rounded), default=0.0)
         unclear = triage.verdict.failed and triage.verdict.fault == "compiler" and not outside
         for graph in _widest_first(run, triage.verdict) if unclear else []:
             if stopped():
