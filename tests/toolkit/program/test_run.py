@@ -256,9 +256,7 @@ def test_a_call_whose_graphs_differ_as_much_by_rounding_does_not_fail(
     wrong = fails("wrong_numbers", rung, "result is off by 2.6")
     rows = [CallRung("eager"), CallRung(rung, wrong, value="result", error=2.6)]
     call = Call("1:1", "step", "train.py", 3, 0, rows=rows, run="run", fresh=fresh)
-    judged = Verdict(
-        "rounding", reason="relative error 0.00063 to float64", workaround="x = 1", next=["try"]
-    )
+    judged = Verdict("rounding", reason="relative error 0.00063 to float64", workaround="x = 1", next=["try"])
     graphs = JudgedCall(judged, size=size)
     found = concluded(Program([call]), tmp_path, graphs, ["python", "train.py"])
     assert found.verdict.verdict == verdict, found.summary
