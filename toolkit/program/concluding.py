@@ -215,10 +215,11 @@ _ENDED = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that somebody sends to end a program."""
 _STALE = "compiled again it agrees, so this call ran code compiled for an earlier call: a guard is missing"
 _OLD = "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache on disk"
+_NO_GRAPHS = "options={'triton.cudagraphs': False} in place of the mode"
 _OVERWRITTEN = (
     "it reads a result or a gradient of a call that a later one has overwritten, as CUDA graphs do (clone what has to "
     "last; where gradients are summed up, begin with a zeroed .grad and zero_grad(set_to_none=False); or compile with "
-    "options={'triton.cudagraphs': False} in place of the mode)"
+    f"{_NO_GRAPHS})"
 )
 ABOUT = 10.0
 """What two measures of one difference may be apart."""
@@ -351,6 +352,8 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
         return cannot_tell(
             f"the program itself ended with {_by(code)}: {_OVERWRITTEN}; {rest}, with CUDA graphs off beside it"
         )
+    if any(call.cuda_graphs for call in program.calls):
+        rest += f", with CUDA graphs off beside it: see whether it ends so with {_NO_GRAPHS}, too"
     return cannot_tell(f"the program itself ended with {_by(code)}{raised}; {rest}")
 
 

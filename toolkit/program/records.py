@@ -65,7 +65,7 @@ class Call(msgspec.Struct):
     before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `nan`: what eager leaves
     with NaN in it; `repro`: the folder of a program that may show it, `unsaid`: why there is none, or what it lacks;
     `operator`: what an operator of the user's does otherwise than it says, where the call departs; `rank`: of several
-    ranks its own, else -1."""
+    ranks its own, else -1; `cuda_graphs`: whether the program's own asks for them, which are off beside it."""
 
     key: str
     function: str
@@ -89,6 +89,7 @@ class Call(msgspec.Struct):
     compiled: bool = False
     rank: int = -1
     nan: str = ""
+    cuda_graphs: bool = False
 
     @property
     def place(self) -> str:

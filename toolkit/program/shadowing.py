@@ -43,7 +43,7 @@ from .beside import Beside
 from .comparing import Levels
 from .reach import Reading, callable_of, is_library, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, LOST, Call, CallRung
-from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted
+from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted, without_cuda_graphs
 from .start import NotCopied, Start
 
 LIGHT = 0.1
@@ -317,6 +317,7 @@ class Shadow:
         self.made += 1
         key = f"{self.pid}:{self.made}"
         call = Call(key, function.name, function.file, function.line, number, compiled=compiled)
+        call.cuda_graphs = without_cuda_graphs(function.backend) is not function.backend
         call.rank = -1 if alone() else torch.distributed.get_rank()
         began = time.monotonic()
         self.write(call)

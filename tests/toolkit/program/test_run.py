@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -167,6 +168,12 @@ def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_p
     for words in (["train.py", "--big"], ["-m", "train"]):
         bare = concluded(Program([right], raised="KeyError: 3"), tmp_path, JudgedCall(), words, 1).verdict
         assert bare.next == [f"env TORCH_COMPILE_DISABLE=1 python {' '.join(words)}"]
+    graphs = msgspec.structs.replace(right, cuda_graphs=True)
+    died = concluded(Program([graphs]), tmp_path, JudgedCall(), ["python", "train.py"], 139).verdict.reason
+    assert died == (
+        "the program itself ended with signal SIGSEGV; nothing that was compared departs from eager, with CUDA graphs "
+        "off beside it: see whether it ends so with options={'triton.cudagraphs': False} in place of the mode, too"
+    )
     stopped = concluded(Program([right]), tmp_path, JudgedCall(), ["python", "train.py"], 143)
     assert "ended with signal SIGTERM" in stopped.verdict.reason and not stopped.verdict.next
     both = concluded(Program([right, unlooked]), tmp_path, JudgedCall(), ["python", "train.py"])

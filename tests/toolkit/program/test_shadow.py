@@ -358,6 +358,13 @@ def test_what_pip_put_into_a_folder_is_a_library_and_the_programs_own_beside_it_
     assert is_library("/usr/lib/python3/dist-packages/numpy/core.py")
 
 
+@pytest.mark.parametrize("mode", ["reduce-overhead", "default"])
+def test_a_call_knows_whether_the_program_asks_for_cuda_graphs(mode: str, tmp_path: Path) -> None:
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: x, mode=mode)(torch.ones(2))
+    assert [call.cuda_graphs for call in found.calls] == [mode == "reduce-overhead"]
+
+
 def test_a_kernel_that_ends_the_device_convicts_the_rung_that_ran_it_and_not_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
