@@ -212,7 +212,8 @@ def _instead(record: GraphRecord) -> str:
     name, _, stage = record.id.partition("/")
     if record.stage not in BEFORE_AOT or stage.partition(".")[0] != record.stage:
         return ""
-    return f"the graphs of {name} behind AOTAutograd (forward, backward, inference) call no Python: replay one of them"
+    behind = f"the graphs of {name} behind AOTAutograd (forward, backward, inference)"
+    return f"{behind}, where the compile came to them, call no Python: replay one of them"
 
 
 def _as_number(value: Any) -> Any:

@@ -31,6 +31,8 @@ from ..report.issue import ISSUE, framed, inline, logged, quoted
 
 DEFAULT_TIME_S, CUTTING = 600.0, 0.75
 """The time for all of it, and the part of it for cutting; the rest is for tensors that can stand in the text."""
+FINDING = 0.5
+"""The part of a time limit for finding what fails; the rest, and what is left of this, is for making it smaller."""
 
 
 def graph_of(
@@ -39,7 +41,8 @@ def graph_of(
     """The graph of the program that fails, the folder for it, and the seconds that are left. Ends the process where the
     fault is outside its graphs, with the repro cut: the program is compared with eager, its files are in OUT."""
     folder = Path(out) if out else free_path("minified-program", first=2)
-    triaged = triage_program(command, output=folder, max_time_s=max_time_s, quiet=as_json, report=say)
+    finding_s = FINDING * max_time_s if max_time_s is not None else None
+    triaged = triage_program(command, output=folder, max_time_s=finding_s, quiet=as_json, report=say)
     left_s = None if max_time_s is None else max(float(round(max_time_s - triaged.seconds)), 1.0)
     graph = failing_graph(triaged)
     if not graph:

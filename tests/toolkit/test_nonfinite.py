@@ -38,6 +38,13 @@ def test_what_is_not_finite_must_be_what_eager_and_float64_have(eager: float, go
     assert (None if found is None else (found.kind, found.detail)) == (None if detail is None else ("nan", detail))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("eager", [NAN, INF])
+def test_on_a_gpu_eagers_nan_is_compared_with_a_float64_run_that_lies_on_the_cpu(eager: float) -> None:
+    found = compare([row(1.0, eager).double()], [row(1.0, eager).cuda()], [row(1.0, 2.0).cuda()])
+    assert found is not None and found.detail == f"no {eager}"
+
+
 def test_an_overflow_that_float64_does_not_have_is_not_asked_for() -> None:
     assert compare([row(70000.0).double()], [row(INF).half()], [row(60000.0).half()], check=["nan"]) is None
     assert compare(None, [row(INF)], [row(2.0)], check=["nan"]) is None

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -182,7 +183,8 @@ class _Process:
         self.pending: dict[int, Pending] = {}
         self.ready = threading.Event()
         self.notes: list[str] = []
-        self.warm_seconds = 0.0
+        self.warm_seconds = self.start_s = 0.0
+        self.begun = time.monotonic()
         self.lost = False
         self.socket, self.process = joined or self._begun(compiled)
         first = {
@@ -256,6 +258,7 @@ class _Process:
         message = msgspec.json.decode(body, type=Ready | Answer | Events)
         if isinstance(message, Ready):
             self.notes, self.warm_seconds = message.notes, message.seconds
+            self.start_s = time.monotonic() - self.begun
             self.built_of, self.open = message.built_of, message.open
             if self.open:
                 heartbeat.send(
@@ -420,6 +423,12 @@ class ForkServer:
                 like: dict[str, Any] = {**self._settings, "wall": PARTS}
                 self._walled = ForkServer(cache_dir, self._threads, self._memory_bytes, **like)
             return self._walled
+
+    @property
+    def start_s(self) -> float:
+        """The seconds that were waited until it was ready; 0 before."""
+        behind = self._walled.start_s if self._walled is not None else 0.0
+        return behind + (self._process.start_s if self._process is not None else 0.0)
 
     @property
     def notes(self) -> list[str]:

@@ -49,6 +49,7 @@ from ..live.execution import (
     Attributes,
     Execution,
     changed_inputs,
+    device_lost,
     execute,
     identical,
     result_names,
@@ -297,7 +298,7 @@ class _Judgement:
             poisoned = self._execute(partial(run_graph, self.gm, poison=True))
         except (GraphRunError, RuntimeError) as error:
             cause = error.__cause__ or error
-            if isinstance(cause, torch.AcceleratorError):
+            if isinstance(cause, torch.AcceleratorError) or device_lost():
                 return Signature("error", "eager", type(cause).__name__, raw=_device_lost(error))
             if "error" in self.compared:
                 self.raised = missing_error(error, self.gm, self.spec)

@@ -100,6 +100,16 @@ def settle() -> None:
         torch.cuda.synchronize()
 
 
+def device_lost() -> bool:
+    """Whether a kernel's error ended the context of the CUDA device (an assert, an access out of bounds): whatever runs
+    there from now on in this process raises, mostly something else (`cublasCreate` fails, say)."""
+    try:
+        settle()
+    except torch.AcceleratorError:
+        return True
+    return False
+
+
 def changed_inputs(before: Sequence[Any], after: Sequence[Any]) -> list[int]:
     """The places of the tensors whose bits are not what they were; version counters miss what compiled kernels
     write."""

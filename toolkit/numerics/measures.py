@@ -198,7 +198,7 @@ def not_finite(
     if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
         return None
     wanted, got = classes(want), classes(have)
-    other = (wanted != 0) & (got != wanted) & (classes(truth) == wanted)
+    other = (wanted != 0) & (got != wanted) & (classes(truth).to(want.device) == wanted)
     count = int(other.sum())
     explained = bool(count) and count <= noise(index).flips
     if not count or (explained and not rounding):

@@ -31,6 +31,14 @@ class Outside(BaseException):
     """A run beside the program's own was about to do something that cannot be done twice."""
 
 
+class Lost(Exception):
+    """A kernel of a run beside the program's own ended the device's context: the process can use it no more."""
+
+    def __init__(self, part: str, rung: str, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.part, self.rung, self.error = part, rung, error
+
+
 class EagerMode(t.TorchDispatchMode):
     """A mode for runs of eager, in which torch compiles loops, branches and flex attention all the same: they are each
     one operation, `func` without a schema. Under any other mode Dynamo leaves them uncompiled from then on."""

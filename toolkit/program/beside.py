@@ -39,7 +39,7 @@ from ..torch_private import all_replaced
 from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
-from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, traced, watched_by
+from .aside import Lost, collectives, counters, no_hooks, no_side_effects, own_hooks, traced, watched_by
 from .comparing import Left, Rounding
 from .operators import Watching, first_difference
 from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
@@ -85,6 +85,24 @@ def quiet() -> Iterator[io.StringIO]:
 
 
 _Leaves = list[tuple[str, torch.Tensor]]
+
+
+def _on_device(part: str) -> Callable[..., Any]:
+    """A run under a rung that raises `Lost` where it ends the device's context."""
+
+    def made(run: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def ours(self: Beside, rung: str, *args: Any, **how: Any) -> Any:
+            try:
+                left = run(self, rung, *args, **how)
+                settle()
+            except torch.AcceleratorError as error:
+                raise Lost(part, rung, error) from error
+            return left
+
+        return ours
+
+    return made
 
 
 class Beside:
@@ -345,6 +363,7 @@ class Beside:
         """What a run of the call leaves, or one of its backward; `how`: see `_run`."""
         return self._gradients(rung, **how) if part else self._run(rung, **how)[0]
 
+    @_on_device("")
     def _run(
         self,
         rung: str,
@@ -471,7 +490,7 @@ class Beside:
         self.given.clear()
 
     def _backward(self) -> None:
-        now = Start(self.start.reached)
+        now: Any = Start(self.start.reached)
         began = time.monotonic()
         try:
             eager = self._gradients("eager")
@@ -479,14 +498,19 @@ class Beside:
                 self._judge("backward", eager)
             else:
                 self.call.notes.append(f"gradients are not compared: eager raises {comparing.said(eager.error)}")
+        except Lost as lost:
+            self.shadow.lost(self.call, self.function, lost)
+            now = None
         finally:
-            now.put_back()
+            if now is not None:
+                now.put_back()
             self.shadow.guarded(lambda: self.write_repro(self.given))
             self.start = None  # type: ignore[assignment]
         self.call.in_flight = ""
         self.call.seconds["backward"] = round(time.monotonic() - began, 3)
         self.shadow.write(self.call)
 
+    @_on_device("backward")
     def _gradients(
         self, rung: str, rounded: int | None = None, function: Callable[..., Any] | None = None, mode: Any = None
     ) -> Left:

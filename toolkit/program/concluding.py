@@ -215,11 +215,14 @@ _ENDED = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that somebody sends to end a program."""
 _STALE = "compiled again it agrees, so this call ran code compiled for an earlier call: a guard is missing"
 _OLD = "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache on disk"
+_NO_GRAPHS = "options={'triton.cudagraphs': False} in place of the mode"
 _OVERWRITTEN = (
     "it reads a result or a gradient of a call that a later one has overwritten, as CUDA graphs do (clone what has to "
     "last; where gradients are summed up, begin with a zeroed .grad and zero_grad(set_to_none=False); or compile with "
-    "options={'triton.cudagraphs': False} in place of the mode)"
+    f"{_NO_GRAPHS})"
 )
+ABOUT = 10.0
+"""What two measures of one difference may be apart."""
 _SHORT = 3
 """Sentences of a finding that go into the verdict's own."""
 
@@ -264,6 +267,12 @@ def concluded(
     triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
     triaged.notes = list(dict.fromkeys(program.notes))
     triaged.at = call = departing(program)
+    rounds = _by_rounding(call, graphs)
+    if call is not None and rounds is not None:
+        for row in call.rows:
+            as_graphs = Verdict("rounding", reason=f"{row.value} differs as its graphs do: {rounds.reason}")
+            row.verdict = as_graphs if row.verdict.failed else row.verdict
+        triaged.at = call = None
     died = next((candidate for candidate in program.calls if candidate.in_flight), None)
     by_somebody = launch.signal_text(code).removeprefix("signal ") in _ENDED
     going_on = [shlex.join(later)] if command and program.most > seen else []
@@ -276,7 +285,9 @@ def concluded(
         triaged.verdict = cannot_tell(_why_none(program, code)).then(*([] if code else recording[:1]))
     elif code:
         triaged.verdict = _ended(program, died, folder, hung, code)
-        alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(command)}"] if command else []
+        script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
+        plain = ["python", *command] if script else command
+        alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(plain)}"] if command else []
         if not by_somebody or hung:
             own = hung or program.raised_in
             triaged.verdict = triaged.verdict.then(*(alone if own else recording if died else going_on or alone))
@@ -287,11 +298,24 @@ def concluded(
             going_on = [*recorded(command, "--when", "nan"), *going_on]
         judged = any(call.judged for call in program.calls)
         triaged.verdict = agrees.then(*(going_on if judged else recording))
+        if rounds is not None:
+            triaged.verdict = msgspec.structs.replace(triaged.verdict, workaround=rounds.workaround, next=rounds.next)
     if code and call is not None:
         triaged.notes.append(f"the program itself ended with {_by(code)}")
     triaged.drift = drift(program.calls)
     triaged.summary = _summary(triaged, graphs)
     return triaged
+
+
+def _by_rounding(call: Call | None, graphs: JudgedCall) -> Verdict | None:
+    """The verdict on the graphs of a call that departs where they were judged, with its inputs and beside a float64 run
+    that the call itself has none of, to differ by rounding alone, and about as much."""
+    row, judged = call.failed if call is not None else None, graphs.verdict
+    if call is None or row is None or judged is None or judged.verdict != "rounding" or call.operator is not None:
+        return None
+    in_graphs = call.fresh == "departs" and row.rung in BACKENDS and row.rung not in MEANS
+    numbers = row.verdict.kind in ("wrong_numbers", "nan")
+    return judged if in_graphs and numbers and graphs.size >= (row.error or 0.0) / ABOUT else None
 
 
 def recorded(command: Sequence[str], *flags: str) -> list[str]:
@@ -308,6 +332,8 @@ def _by(code: int) -> str:
 def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: int) -> Verdict:
     """The verdict on a program that did not end well, in which no call departs: in what, and whether eager does the
     same."""
+    if (lost := next((call for call in program.calls if call.lost), None)) is not None:
+        return cannot_tell(f"{lost.place}: {lost.why}; what the program did then says nothing")
     raising = next((call for call in program.calls if call.key == program.raised_in and call.said), None)
     if raising is not None:
         return cannot_tell(
@@ -326,6 +352,8 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
         return cannot_tell(
             f"the program itself ended with {_by(code)}: {_OVERWRITTEN}; {rest}, with CUDA graphs off beside it"
         )
+    if any(call.cuda_graphs for call in program.calls):
+        rest += f", with CUDA graphs off beside it: see whether it ends so with {_NO_GRAPHS}, too"
     return cannot_tell(f"the program itself ended with {_by(code)}{raised}; {rest}")
 
 
@@ -381,6 +409,8 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         known = {"fault": judged.fault or verdict.fault, "workaround": judged.workaround, "next": judged.next}
         return msgspec.structs.replace(verdict, reason=reason, where=where, layer=layer, **known)
     minify, further = minify if command and (own or row.rung in BACKENDS) else "", list[str]()
+    if call.lost:
+        minify, further = "", recorded(command)
     if call.fresh == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_STALE}"
     elif row.rung in MEANS:

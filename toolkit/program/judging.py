@@ -12,9 +12,11 @@ For example:
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -45,13 +47,15 @@ _MOST = 8
 
 
 class JudgedCall(msgspec.Struct):
-    """The verdict on the graphs of a call that departs. `verdict`: None where none could be judged; `apart`: judged in
-    a process of ours, without what the program's own script changes in torch."""
+    """The verdict on the graphs of a call that departs. `verdict`: None where none could be judged; `size`: the largest
+    error, the rung's or eager's own, of a graph that differs by rounding; `apart`: judged in a process of ours, without
+    what the program's own script changes in torch."""
 
     verdict: Verdict | None = None
     op: str = ""
     text: str = ""
     run: str = ""
+    size: float = 0.0
     apart: bool = False
 
     @property
@@ -73,26 +77,28 @@ def judge_graphs(
     report: Report,
     modules: Mapping[str, str] | None = None,
     stopped: Callable[[], bool] = lambda: False,
+    max_time_s: float = math.inf,
 ) -> JudgedCall:
     """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame.
     `modules`: those that the program imported, one of which a process of ours may need before a graph fails there,
-    too; `stopped`: whether somebody asked to end, so that nothing more is looked for."""
+    too; `stopped`: whether somebody asked to end, so that nothing more is looked for; `max_time_s`: nor after it."""
+    until = time.monotonic() + max_time_s
     report(f"judging the graphs of {call.place}")
     judged = JudgedCall(run=call.run, apart=server is None)
     outside = call.failed is not None and call.failed.rung in (*MEANS, PROGRAM)
     try:
         run = resolve(os.path.relpath(call.run) if Path(call.run).is_relative_to(Path.cwd()) else call.run)
         assert isinstance(run, Run)
-        _judge(judged, run, server, (), outside, report, stopped)
+        _judge(judged, run, server, (), outside, report, stopped, until)
         if stopped():
             return judged
         if server is not None and judged.failed:
             judged.verdict = _importing(run, judged.verdict or OK, modules or {}, report)
-        elif server is None and not judged.op and modules:
+        elif server is None and not judged.op and modules and time.monotonic() < until:
             files = _likely(modules)
             report(f"judging them once more, after the import of {', '.join(modules[file] for file in files)}")
             again = JudgedCall(run=call.run, apart=True)
-            _judge(again, run, None, [*files, TRUST], outside, report, stopped)
+            _judge(again, run, None, [*files, TRUST], outside, report, stopped, until)
             if again.op or not judged.failed:
                 judged = again
                 judged.verdict = _with_words(again.verdict or OK, files, modules)
@@ -111,16 +117,21 @@ def _judge(
     outside: bool,
     report: Report,
     stopped: Callable[[], bool],
+    until: float,
 ) -> None:
     with opened(server) as used:
-        triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, report=report)
+        seconds = max(1.0, min(_JUDGING_S, until - time.monotonic()))
+        triage = triage_run(run, server=used, imports=imports, max_time_s=seconds, report=report)
         judged.verdict, judged.text = triage.verdict, triage.summary
+        rounded = [row for row in triage.graphs if row.verdict.verdict == "rounding"]
+        judged.size = max((max(row.error or 0.0, row.eager_error or 0.0) for row in rounded), default=0.0)
         unclear = triage.verdict.failed and triage.verdict.fault == "compiler" and not outside
         for graph in _widest_first(run, triage.verdict) if unclear else []:
-            if stopped():
+            seconds = min(_BLAMING_S, until - time.monotonic())
+            if stopped() or seconds < 1.0:
                 break
             report(f"looking for what is to blame in {graph.id}")
-            blamed = bisect(graph, server=used, imports=imports, max_time_s=_BLAMING_S, narrate=lambda text: None)
+            blamed = bisect(graph, server=used, imports=imports, max_time_s=seconds, narrate=lambda text: None)
             if blamed.reproduced:
                 judged.op = blamed.sentence or judged.op
                 judged.verdict = _with_blame(triage.verdict, blamed.verdict)

@@ -39,6 +39,9 @@ DRAWN = "draws random numbers"
 """The note on such a call."""
 
 
+LOST = "after which its process can run nothing on the device"
+
+
 class CallRung(msgspec.Struct):
     """One rung of one call. `value`: what is furthest from eager's, `error`: how far, relative to its size,
     `tolerance`: what is never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call,
@@ -62,7 +65,7 @@ class Call(msgspec.Struct):
     before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `nan`: what eager leaves
     with NaN in it; `repro`: the folder of a program that may show it, `unsaid`: why there is none, or what it lacks;
     `operator`: what an operator of the user's does otherwise than it says, where the call departs; `rank`: of several
-    ranks its own, else -1."""
+    ranks its own, else -1; `cuda_graphs`: whether the program's own asks for them, which are off beside it."""
 
     key: str
     function: str
@@ -86,12 +89,18 @@ class Call(msgspec.Struct):
     compiled: bool = False
     rank: int = -1
     nan: str = ""
+    cuda_graphs: bool = False
 
     @property
     def place(self) -> str:
         """The call as text: `step() (train.py:31), call 2`, with several ranks `call 2 on rank 1`."""
         rank = f" on rank {self.rank}" if self.rank >= 0 else ""
         return f"{self.function}() ({Path(self.file).name}:{self.line}), call {self.number}{rank}"
+
+    @property
+    def lost(self) -> bool:
+        """Whether a run beside it ended the device's context, and with it what the program could do."""
+        return LOST in (self.why + self.recorded)
 
     @property
     def pid(self) -> int:

@@ -81,7 +81,7 @@ def triage_program(
     report: Report = lambda text: None,
 ) -> ProgramTriage:
     """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that
-    must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it no call is looked at;
+    must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it nothing is looked at;
     `quiet`: its standard output goes to standard error.
 
     Raises UsageError for a command that cannot be run.
@@ -102,11 +102,15 @@ def triage_program(
     }
     scheduled = _scheduled(first, last, calls)
     report(f"compiled calls run beside eager ({scheduled}); the program goes on with its own results")
-    program = _Program(words, folder, limit_s, report)
+    program = _Program(words, folder, limit_s, report, began + (max_time_s or DEFAULT_TIME_S))
     program.run(options, quiet)
     left = program.read()
     triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
+    for call in left.calls:
+        if call.repro and call.failed is None:  # its graphs say that it is rounding
+            shutil.rmtree(call.repro, ignore_errors=True)
+            call.repro = ""
     at, shown = triaged.at, program.graphs.failed
     failed = at.failed if at is not None and not program.signals and triaged.verdict.fault != "custom_op" else None
     if at is not None and failed is not None and (not shown or failed.rung in MEANS):
@@ -133,8 +137,10 @@ def _scheduled(first: int, last: int, calls: str | None) -> str:
 class _Program:
     """The program while it runs."""
 
-    def __init__(self, words: list[str], folder: Path, limit_s: float | None, report: Report) -> None:
-        self.words, self.folder, self.limit_s, self.report = words, folder, limit_s, report
+    def __init__(
+        self, words: list[str], folder: Path, limit_s: float | None, report: Report, until: float = math.inf
+    ) -> None:
+        self.words, self.folder, self.limit_s, self.report, self.until = words, folder, limit_s, report, until
         self.code, self.hung, self.judging = 0, "", False
         self.signals: list[int] = []
         self.next_look, self.beat = 0.0, dict[float, float]()
@@ -168,7 +174,9 @@ class _Program:
             with one as server:
                 self.judging = True
                 try:
-                    self.graphs = judge_graphs(call, server, self.report, program.modules, self._stopped)
+                    left_s = self.until - time.monotonic()
+                    how = (self.report, program.modules, self._stopped, left_s)
+                    self.graphs = judge_graphs(call, server, *how)
                 finally:
                     self.judging = False
 

@@ -36,13 +36,14 @@ from ..isolation.server import serve
 from ..live import torch_state
 from ..torch_private.importing import watch
 from ..torch_private.unseen import passed_over
+from ..verdicts.verdict import fails
 from . import comparing
-from .aside import Outside, alone, fork_computes, in_backward, watched_by
+from .aside import Lost, Outside, alone, fork_computes, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
 from .reach import Reading, callable_of, is_library, own_modules, place_of, reach
-from .records import DEFAULT_CALLS, FILE, Call
-from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted
+from .records import DEFAULT_CALLS, FILE, LOST, Call, CallRung
+from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted, without_cuda_graphs
 from .start import NotCopied, Start
 
 LIGHT = 0.1
@@ -316,6 +317,7 @@ class Shadow:
         self.made += 1
         key = f"{self.pid}:{self.made}"
         call = Call(key, function.name, function.file, function.line, number, compiled=compiled)
+        call.cuda_graphs = without_cuda_graphs(function.backend) is not function.backend
         call.rank = -1 if alone() else torch.distributed.get_rank()
         began = time.monotonic()
         self.write(call)
@@ -337,6 +339,9 @@ class Shadow:
                 call.why = str(error)
             except Outside as error:
                 call.why = f"it {error}, which cannot be done twice"
+            except Lost as lost:
+                self.lost(call, function, lost)
+                start = beside = None
             finally:
                 if start is not None:
                     start.put_back()
@@ -349,6 +354,17 @@ class Shadow:
             beside.watch(result)
             return []
         return [beside] if beside is not None and not call.why else []
+
+    def lost(self, call: Call, function: CompiledFunction, lost: Lost) -> None:
+        """Writes into a call's record that a run of it ended the device's context: a rung's is the finding."""
+        raised = f"raises {comparing.said(lost.error)}"
+        if lost.rung == "eager":
+            call.why = f"eager {raised}, {LOST}"
+            return
+        verdict = fails("crash", function.key(lost.rung), f"it {raised}; eager does not")
+        call.rows.append(CallRung(lost.rung, verdict, lost.part))
+        call.recorded = f"its graphs were not recorded: that ended the device's context, {LOST}"
+        call.unsaid, self.departed = "a kernel's error had ended the device's context", True
 
     def write(self, call: Call) -> None:
         """Writes a line with what is known of a call so far."""

@@ -223,10 +223,12 @@ class _Work:
         self.ladders: dict[str, Ladder] = {}
         self.found: list[Triage] = []
         self.boundaries: list[str] = []
-        self.began = time.monotonic()
+        self.began, self.started_s = time.monotonic(), server.start_s
 
     def left_s(self, share: float = 1.0) -> float:
-        return self.began + share * self.max_time_s - time.monotonic()
+        """The seconds that are left; a server's start, which can take minutes once on a machine, does not count."""
+        began = self.began + self.server.start_s - self.started_s
+        return began + share * self.max_time_s - time.monotonic()
 
     def screen(self) -> None:
         """Judges the widest graph of each compile, the suspects' first; narrower ones where that cannot be judged."""

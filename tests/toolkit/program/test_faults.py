@@ -9,6 +9,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -165,6 +166,24 @@ def test_an_operator_of_the_program_s_own_is_at_fault_and_not_dynamo(fake: str, 
     assert first_line(verdict) == "FAILS: crash at cut, prog.py:9 (custom op)"
     assert says in verdict.reason
     assert verdict.next == ["graphdbg triage -- python prog.py"]
+
+
+@pytest.mark.parametrize("left_s", [50.0, 1e9])
+def test_graphs_are_judged_and_blamed_in_the_time_that_is_left(left_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def judged(*_: object, max_time_s: float, **__: object) -> SimpleNamespace:
+        asked.append(max_time_s)
+        wrong = Verdict("fails", "wrong_numbers", "compiler", "inductor")
+        return SimpleNamespace(verdict=wrong, summary="", graphs=[], reproduced=False)
+
+    monkeypatch.setattr(judging, "triage_run", judged)
+    monkeypatch.setattr(judging, "bisect", judged)
+    monkeypatch.setattr(judging, "opened", nullcontext)
+    monkeypatch.setattr(judging, "_widest_first", lambda run, verdict: [SimpleNamespace(id="0_0/dynamo")])
+    run: Any = None
+    judging._judge(JudgedCall(), run, None, (), False, lambda text: None, lambda: False, time.monotonic() + left_s)
+    assert asked == [600.0, 240.0] if left_s > 600.0 else all(49.0 < seconds <= 50.0 for seconds in asked)
 
 
 def test_a_next_command_says_trust_where_only_that_brings_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def test_who_asked_to_end_waits_for_no_further_search(tmp_path: Path, monkeypatc
     sought: list[str] = []
 
     def triage_run(*_: Any, **more: Any) -> Any:
-        return SimpleNamespace(verdict=verdict, summary="1 of 1 fails")
+        return SimpleNamespace(verdict=verdict, summary="1 of 1 fails", graphs=[])
 
     def bisect(graph: Any, **more: Any) -> Any:
         sought.append(graph.id)

@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -20,6 +21,7 @@ from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import Call, CallRung, Program
 from graphdbg.toolkit.program.run import _Program, range_of, triage_program
+from graphdbg.toolkit.verdicts.verdict import Verdict, fails
 
 PROGRAM = """
 import sys, torch
@@ -163,6 +165,15 @@ def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_p
     assert ended.verdict.reason == (
         "the program itself ended with code 1 (KeyError: 3); nothing that was compared departs from eager"
     )
+    for words in (["train.py", "--big"], ["-m", "train"]):
+        bare = concluded(Program([right], raised="KeyError: 3"), tmp_path, JudgedCall(), words, 1).verdict
+        assert bare.next == [f"env TORCH_COMPILE_DISABLE=1 python {' '.join(words)}"]
+    graphs = msgspec.structs.replace(right, cuda_graphs=True)
+    died = concluded(Program([graphs]), tmp_path, JudgedCall(), ["python", "train.py"], 139).verdict.reason
+    assert died == (
+        "the program itself ended with signal SIGSEGV; nothing that was compared departs from eager, with CUDA graphs "
+        "off beside it: see whether it ends so with options={'triton.cudagraphs': False} in place of the mode, too"
+    )
     stopped = concluded(Program([right]), tmp_path, JudgedCall(), ["python", "train.py"], 143)
     assert "ended with signal SIGTERM" in stopped.verdict.reason and not stopped.verdict.next
     both = concluded(Program([right, unlooked]), tmp_path, JudgedCall(), ["python", "train.py"])
@@ -235,3 +246,27 @@ def test_a_second_interrupt_does_not_break_off_the_first(tmp_path: Path) -> None
         program._signalled(signal.SIGINT)
     program._signalled(signal.SIGINT)
     assert program.signals == [signal.SIGINT, signal.SIGINT]
+
+
+@pytest.mark.parametrize(
+    ("size", "rung", "fresh", "verdict"),
+    [
+        (0.9, "inductor", "departs", "rounding"),
+        (0.01, "inductor", "departs", "fails"),
+        (0.9, "aot_eager", "departs", "fails"),
+        (0.9, "inductor", "agrees", "fails"),
+    ],
+)
+def test_a_call_whose_graphs_differ_as_much_by_rounding_does_not_fail(
+    size: float, rung: str, fresh: str, verdict: str, tmp_path: Path
+) -> None:
+    wrong = fails("wrong_numbers", rung, "result is off by 2.6")
+    rows = [CallRung("eager"), CallRung(rung, wrong, value="result", error=2.6)]
+    call = Call("1:1", "step", "train.py", 3, 0, rows=rows, run="run", fresh=fresh)
+    judged = Verdict("rounding", reason="relative error 0.00063 to float64", workaround="x = 1", next=["try"])
+    graphs = JudgedCall(judged, size=size)
+    found = concluded(Program([call]), tmp_path, graphs, ["python", "train.py"])
+    assert found.verdict.verdict == verdict, found.summary
+    if verdict == "rounding":
+        assert found.verdict.reason == "result differs as its graphs do: relative error 0.00063 to float64"
+        assert (found.verdict.workaround, found.verdict.next, found.at) == ("x = 1", ["try"], None)

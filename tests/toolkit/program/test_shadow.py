@@ -16,7 +16,7 @@ from torch._functorch.compilers import nop
 
 import graphdbg
 from graphdbg.toolkit.judging.comparing import SUMS
-from graphdbg.toolkit.program import comparing
+from graphdbg.toolkit.program import beside, comparing
 from graphdbg.toolkit.program.comparing import Rounding
 from graphdbg.toolkit.program.concluding import concluded, drift
 from graphdbg.toolkit.program.judging import JudgedCall
@@ -356,3 +356,44 @@ def test_what_pip_put_into_a_folder_is_a_library_and_the_programs_own_beside_it_
     monkeypatch.syspath_prepend(tmp_path)
     assert is_library(f"{tmp_path}/theirs/model.py") and not is_library(f"{tmp_path}/mine/model.py")
     assert is_library("/usr/lib/python3/dist-packages/numpy/core.py")
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "default"])
+def test_a_call_knows_whether_the_program_asks_for_cuda_graphs(mode: str, tmp_path: Path) -> None:
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: x, mode=mode)(torch.ones(2))
+    assert [call.cuda_graphs for call in found.calls] == [mode == "reduce-overhead"]
+
+
+def test_a_kernel_that_ends_the_device_convicts_the_rung_that_ran_it_and_not_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, ended = "CUDA error: an illegal memory access was encountered\nSearch for `cudaErrorIllegalAddress'", False
+
+    def ends(*args: Any) -> Any:
+        nonlocal ended
+        ended = True
+        return args
+
+    def settle() -> None:
+        if ended:
+            raise torch.AcceleratorError(text)
+
+    def asserted(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if torch.compiler.is_compiling() else ends(x)[0]
+
+    monkeypatch.setattr(beside, "settle", settle)
+    for function, backend in ((torch.nn.Softmax(0), lambda gm, inputs: ends), (asserted, "eager")):
+        ended = False
+        with graphdbg.shadow(tmp_path / type(function).__name__) as found:
+            torch.compile(function, backend=backend)(torch.ones(2))
+        (call,) = found.calls
+        assert call.lost and not found.notes, found.notes
+        again = concluded(Program([call], raised="AcceleratorError"), tmp_path, JudgedCall(), ["train.py"], 1)
+        if backend == "eager":
+            assert (found.verdict.verdict, call.rows) == ("cannot_tell", [])
+            assert "eager raises AcceleratorError: CUDA error: an illegal memory access" in again.verdict.reason
+            assert "the program itself ended" not in again.verdict.reason
+        else:
+            assert (found.verdict.verdict, found.verdict.kind, call.rows[-1].rung) == ("fails", "crash", "<lambda>")
+            assert again.verdict.next[0].startswith("graphdbg dump ")

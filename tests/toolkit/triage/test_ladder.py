@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.rungs import NAMES
 from graphdbg.toolkit.triage.ladder import Ladder, chosen
 from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage, rank, run_concluded
-from graphdbg.toolkit.triage.run import _alike, _boundary, triage_run
+from graphdbg.toolkit.triage.run import _alike, _boundary, _Work, triage_run
 from graphdbg.toolkit.verdicts import verdict
 from graphdbg.toolkit.verdicts.ladder_records import RungResult, Triage, row_of
 from graphdbg.toolkit.verdicts.ladder_words import concluded
@@ -119,6 +120,15 @@ def test_a_run_without_time_judges_nothing_and_says_so(recorded: Path) -> None:
     assert not found.failed
     assert "Nothing was judged" in found.summary
     assert "1 cannot be judged (0_0/dynamo)" in found.summary
+
+
+def test_the_start_of_a_server_takes_nothing_of_a_runs_time() -> None:
+    server: Any = SimpleNamespace(start_s=2.0)  # another's, before
+    run: Any = None
+    work = _Work(run, server, How(), 60.0, lambda text: None)
+    assert 59.0 < work.left_s() <= 60.0
+    server.start_s += 85.0
+    assert 144.0 < work.left_s() <= 145.0
 
 
 @pytest.mark.long
