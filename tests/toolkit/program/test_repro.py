@@ -386,6 +386,14 @@ def of_transforms(x: torch.Tensor) -> Any:
     return slope(x)[0] + rows(x.reshape(1, 1))[0]
 
 
+def test_what_compiling_leaves_on_a_module_is_no_difference() -> None:
+    space, model = {"torch": torch, "sys": sys}, torch.nn.Sequential(torch.nn.ReLU())
+    exec(PROGRAM[PROGRAM.index("def leaves") : PROGRAM.index("def left")].format(), space)
+    before = [name for name, _ in space["leaves"](model, "it")]
+    torch.compile(model, backend="eager")
+    assert "_is_torch_compile" in vars(model) and [name for name, _ in space["leaves"](model, "it")] == before
+
+
 def test_globals_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "of_first.py").write_text("table = ['first']\ndef here():\n    return [*table]\n")
     again = "from of_first import here as before\ntable = ['second']\ndef both():\n    return before() + table\n"
