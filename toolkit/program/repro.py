@@ -242,7 +242,7 @@ def restore(old, new):
     if isinstance(old, torch.Tensor):
         with torch.no_grad():
             old.copy_(new) if old.shape == new.shape and old.dtype == new.dtype else setattr(old, "data", new.detach())
-    elif isinstance(old, list):
+    elif isinstance(old, list) or type(old).__name__ == "ndarray":
         old[:] = new
     elif isinstance(old, (dict, set)):
         old.clear()

@@ -42,6 +42,8 @@ from ..live.execution import same_bits
 from .reach import NAMESPACES, is_library, slots_of
 from .start import Start
 
+_FOLLOWED = ("torch.distributions", "torch.amp.autocast_mode", "torch.autograd.grad_mode", "contextlib")
+"""Modules of libraries whose objects are their attributes, too."""
 _OF_TORCH = (torch.dtype, torch.layout, torch.memory_format, torch.Size)
 _PLAIN = (int, str, bytes, type(None), range, type(Ellipsis), *_OF_TORCH)
 _OF_COMPILE = ("_compiled_call_impl", "_is_torch_compile")
@@ -94,6 +96,9 @@ class Source:
         """An expression for a value; lines that make or change what it names come before it."""
         if isinstance(value, _PLAIN) and type(value).__module__ in ("builtins", "torch"):
             return repr(value)
+        if (kind := type(value)).__module__ == "numpy" and hasattr(value, "dtype") and kind.__name__ != "ndarray":
+            self.imports.add("import numpy")
+            return f"numpy.{kind.__name__}({self.text(value.item(), hint)})"
         if isinstance(value, (float, complex)):
             return repr(value) if cmath.isfinite(value) else f"{type(value).__name__}('{value}')"
         if isinstance(value, torch.device):
@@ -210,6 +215,8 @@ class Source:
             raise CannotSayError(f"{hint}, a generator of random numbers")
         if isinstance(value, (types.FunctionType, type)):
             return self._closed(value)
+        if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+            return self._array(value, hint)
         if isinstance(value, torch.nn.Module):
             fresh = torch.nn.Module().__dict__ | {name: {} for name in _MODULE}
             own = {key: part for key, part in value.__dict__.items() if key not in _OF_COMPILE}
@@ -269,6 +276,18 @@ class Source:
             raise CannotSayError(f"{hint}, a tensor of the class {kind.__name__}, which holds others or has attributes")
         with t.look_up("DisableTorchFunction")():  # a class may change what its operators do
             return self._plain_tensor(value, hint, f".as_subclass({self.text(kind, hint)})" if own else "")
+
+    def _array(self, value: Any, hint: str) -> str:
+        try:
+            copy = torch.from_numpy(value.copy())
+        except TypeError as error:
+            raise CannotSayError(f"{hint}, a numpy.ndarray of {value.dtype}") from error
+        held = self._copies.get(id(value))
+        if held is not None and held.shape == copy.shape and same_bits(held, copy):
+            return ""
+        name = _unused(_word(self._names.get(id(value), hint)), self.tensors)
+        self._copies[id(value)] = self.tensors[name] = copy
+        return f"T[{name!r}].numpy()"
 
     def _plain_tensor(self, value: torch.Tensor, hint: str, kind: str) -> str:
         if value.layout != torch.strided or value.is_quantized:
@@ -496,7 +515,7 @@ def _is_plain(value: Any) -> bool:
     kind = type(value)
     home = kind.__module__.partition(".")[0]
     followed = isinstance(value, torch.optim.Optimizer) or (home != "torch" and home not in sys.stdlib_module_names)
-    followed = followed or isinstance(value, NAMESPACES)
+    followed = followed or isinstance(value, NAMESPACES) or kind.__module__.startswith(_FOLLOWED)
     own = not issubclass(kind, (dict, list, set, BaseException)) and kind.__reduce_ex__ is object.__reduce_ex__
     return bool(hasattr(value, "__dict__") or slots_of(value)) and followed and own
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pathlib
 import runpy
@@ -392,6 +393,22 @@ def test_what_compiling_leaves_on_a_module_is_no_difference() -> None:
     before = [name for name, _ in space["leaves"](model, "it")]
     torch.compile(model, backend="eager")
     assert "_is_torch_compile" in vars(model) and [name for name, _ in space["leaves"](model, "it")] == before
+
+
+def test_arrays_contexts_and_distributions_are_written() -> None:
+    numpy = pytest.importorskip("numpy")
+    value = {"mean": numpy.arange(3.0), "by": numpy.float64(0.5), "of": torch.distributions.Normal(1.0, 2.0)}
+    value |= {"low": torch.autocast("cpu", torch.bfloat16), "no": contextlib.nullcontext()}
+    source, space = Source({}), {"HERE": None}
+    source.begin(Start(reach(lambda value: value, (value,), {})), set())
+    made = made_again(source, source.text(value, "it"), space)
+    assert made["mean"].tolist() == [0, 1, 2] and type(made["by"]) is numpy.float64 and made["of"].stddev == 2
+    with made["low"], made["no"]:
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+    value["mean"][1] = 7
+    source.begin(Start(reach(lambda value: value, (value,), {})), set())
+    assert made_again(source, source.text(value, "it"), space)["mean"] is made["mean"]
+    assert made["mean"].tolist() == [0, 7, 2]
 
 
 def test_globals_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
