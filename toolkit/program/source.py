@@ -96,9 +96,10 @@ class Source:
         """An expression for a value; lines that make or change what it names come before it."""
         if isinstance(value, _PLAIN) and type(value).__module__ in ("builtins", "torch"):
             return repr(value)
-        if (kind := type(value)).__module__ == "numpy" and hasattr(value, "dtype") and kind.__name__ != "ndarray":
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, numpy.generic):
             self.imports.add("import numpy")
-            return f"numpy.{kind.__name__}({self.text(value.item(), hint)})"
+            return f"numpy.{type(value).__name__}({self.text(value.item(), hint)})"
         if isinstance(value, (float, complex)):
             return repr(value) if cmath.isfinite(value) else f"{type(value).__name__}('{value}')"
         if isinstance(value, torch.device):
@@ -141,8 +142,8 @@ class Source:
             words += [f"{name}={self.text(part, name)}" for name, part in value.keywords.items()]
             return f"functools.partial({', '.join(words)})"
         if inspect.isroutine(value) or isinstance(value, type) or "_torchdynamo_orig_callable" in _own(value):
-            if (owner := _owner(value)) is not None:
-                return f"{self.text(owner, type(owner).__name__.lower())}.{value.__name__}"
+            if (bound := _bound(value)) is not None:
+                return self.text(bound, hint)
             value = _unwrapped(value) if not isinstance(value, type) else value
             if isinstance(value, torch.nn.Module):
                 return self.text(value, hint)
@@ -562,8 +563,8 @@ def _made_by(value: Any) -> Any:
     return maker
 
 
-def _owner(value: Any) -> Any:
-    """The object whose method a library's function holds with it, as a scheduler's for an optimizer's step does."""
+def _bound(value: Any) -> types.MethodType | None:
+    """The method that a library's function holds with its object, as a scheduler's for an optimizer's step does."""
     inner = value
     while isinstance(inner, types.FunctionType) and is_library(_file_of(inner)):
         for cell in _cells(inner).values():
@@ -571,7 +572,7 @@ def _owner(value: Any) -> Any:
             held = held() if isinstance(held, weakref.ref) else held
             method = getattr(type(held), value.__name__, None)
             if isinstance(method, types.FunctionType) and inspect.unwrap(method) is inspect.unwrap(value):
-                return held
+                return types.MethodType(method, held)
         inner = getattr(inner, "__wrapped__", None)
     return None
 
