@@ -99,7 +99,7 @@ class Source:
         numpy: Any = sys.modules.get("numpy")
         if numpy is not None and isinstance(value, numpy.generic):
             self.imports.add("import numpy")
-            return f"numpy.{type(value).__name__}({self.text(value.item(), hint)})"
+            return f"numpy.{type(value).__name__}({self.text(numpy.asarray(value).item(), hint)})"
         if isinstance(value, (float, complex)):
             return repr(value) if cmath.isfinite(value) else f"{type(value).__name__}('{value}')"
         if isinstance(value, torch.device):
