@@ -32,7 +32,7 @@ from ..report.issue import ISSUE, framed, inline, logged, quoted
 DEFAULT_TIME_S, CUTTING = 600.0, 0.75
 """The time for all of it, and the part of it for cutting; the rest is for tensors that can stand in the text."""
 FINDING = 0.5
-"""The part of a time limit for finding what fails; the rest, and what is left of this, is for making it smaller."""
+"""The part of a time limit after which nothing more is looked for; judging graphs may go on a little."""
 
 
 def graph_of(
@@ -64,7 +64,7 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
     if triaged.verdict.failed and repro.says == "shows":
         from .cutting import Cutting  # late: it imports torch, which no program needs here before one fails
 
-        say(f"the fault is outside its graphs; cutting {shown_path(Path(repro.path))}")
+        say(f"no graph of it was seen to fail; cutting {shown_path(Path(repro.path))}")
         seconds = max_time_s or DEFAULT_TIME_S
         with programs() as bare:
             cutting = Cutting(Path(repro.path), began + CUTTING * seconds, bare)

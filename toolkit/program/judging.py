@@ -37,6 +37,8 @@ from .records import BACKENDS, PROGRAM, Call
 Report = Callable[[str], object]
 
 _JUDGING_S, _BLAMING_S = 600.0, 240.0
+_LEAST_S = 60.0
+"""Graphs are judged for so long even where the time is over: without that nobody knows whether the fault is in one."""
 MEANS = {
     "dynamo": "Dynamo's own work: what it captures, resumes and puts back",
     "aot_eager": "AOTAutograd's own work, in its tracing or around the graphs",
@@ -120,7 +122,7 @@ def _judge(
     until: float,
 ) -> None:
     with opened(server) as used:
-        seconds = max(1.0, min(_JUDGING_S, until - time.monotonic()))
+        seconds = min(_JUDGING_S, max(_LEAST_S, until - time.monotonic()))
         triage = triage_run(run, server=used, imports=imports, max_time_s=seconds, report=report)
         judged.verdict, judged.text = triage.verdict, triage.summary
         rounded = [row for row in triage.graphs if row.verdict.verdict == "rounding"]

@@ -168,7 +168,7 @@ def test_an_operator_of_the_program_s_own_is_at_fault_and_not_dynamo(fake: str, 
     assert verdict.next == ["graphdbg triage -- python prog.py"]
 
 
-@pytest.mark.parametrize("left_s", [50.0, 1e9])
+@pytest.mark.parametrize("left_s", [0.0, 50.0, 1e9])
 def test_graphs_are_judged_and_blamed_in_the_time_that_is_left(left_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
@@ -183,7 +183,15 @@ def test_graphs_are_judged_and_blamed_in_the_time_that_is_left(left_s: float, mo
     monkeypatch.setattr(judging, "_widest_first", lambda run, verdict: [SimpleNamespace(id="0_0/dynamo")])
     run: Any = None
     judging._judge(JudgedCall(), run, None, (), False, lambda text: None, lambda: False, time.monotonic() + left_s)
-    assert asked == [600.0, 240.0] if left_s > 600.0 else all(49.0 < seconds <= 50.0 for seconds in asked)
+    judging_s, *blaming_s = asked
+    if left_s > 600.0:
+        assert (judging_s, *blaming_s) == (600.0, 240.0)
+    else:  # judging has a minute at least
+        assert (
+            judging_s == 60.0
+            and all(49.0 < seconds <= 50.0 for seconds in blaming_s)
+            and len(blaming_s) == (left_s > 1)
+        )
 
 
 def test_a_next_command_says_trust_where_only_that_brings_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
