@@ -180,8 +180,12 @@ HEAP = (
 def test_a_corrupt_heap_is_one_failure_wherever_it_is_noticed(line: str) -> None:
     elsewhere = TRACE.replace("_ops", "_tensor")
     first, second, other = (
-        from_answer(Answer(1, "signal", signal="SIGABRT", stage="run", output=f"{said}\n{trace}"))
-        for said, trace in ((HEAP[0], TRACE), (line, elsewhere), ("Assertion `n < 3' failed.", elsewhere))
+        from_answer(Answer(1, "signal", signal="SIGABRT", stage=stage, output=f"{said}\n{trace}"))
+        for said, trace, stage in (
+            (HEAP[0], TRACE, "run"),
+            (line, elsewhere, "compare"),
+            ("Assertion `n < 3' failed.", elsewhere, "run"),
+        )
     )
     assert first is not None and second is not None and other is not None
     assert first.same_as(second) and second.same_as(first)

@@ -307,8 +307,10 @@ def from_answer(answer: Answer) -> Signature | None:
     frames = tuple(faulthandler_frames(answer.output))
     if answer.status == "signal":
         raw = _abort_text(answer.output)
-        text = "the heap is corrupt" if _HEAP.search(raw) else message(raw)
-        return Signature("signal", answer.stage, frames=frames, detail=answer.signal, message=text, raw=raw)
+        corrupt = _HEAP.search(raw) is not None
+        stage, text = answer.stage, "the heap is corrupt" if corrupt else message(raw)
+        stage = "run" if corrupt and stage == "compare" else stage  # what ran before is found out there
+        return Signature("signal", stage, frames=frames, detail=answer.signal, message=text, raw=raw)
     if answer.status == "timeout":
         return Signature("hang", answer.stage, frames=frames, size=round(answer.seconds, 1))
     if answer.status == "memory":
