@@ -93,6 +93,8 @@ def test_a_rounding_that_is_left_out_is_told() -> None:
     assert found.signature is not None
     assert (found.signature.kind, found.signature.detail) == ("accuracy", "rounding")
     assert found.text.startswith("differs by rounding: mul: the rounding through float16 is left out")
+    other = judge(Live(gm, [x], spec), Planted(lambda out, inputs: [inputs[0] * 3.0003, inputs[0].sum(1)]))
+    assert "the rounding through float16 is not as in eager" in other.text
     both = judge(Live(gm, [x], spec), Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1) + 1]))
     assert both.signature is not None
     assert both.signature.detail == ""
