@@ -42,7 +42,13 @@ from ..live.execution import same_bits
 from .reach import NAMESPACES, is_library, slots_of
 from .start import Start
 
-_FOLLOWED = ("torch.distributions", "torch.amp.autocast_mode", "torch.autograd.grad_mode", "contextlib")
+_FOLLOWED = (
+    "torch.distributions",
+    "torch.amp.autocast_mode",
+    "torch.autograd.grad_mode",
+    "contextlib",
+    "torch.nn.attention.flex_attention",
+)
 """Modules of libraries whose objects are their attributes, too."""
 _OF_TORCH = (torch.dtype, torch.layout, torch.memory_format, torch.Size)
 _PLAIN = (int, str, bytes, type(None), range, type(Ellipsis), *_OF_TORCH)

@@ -19,6 +19,7 @@ import pytest
 import torch
 from torch._dynamo.external_utils import wrap_inline
 from torch._dynamo.guards import GuardBuilder
+from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.utils import parametrizations
 
 import graphdbg
@@ -395,13 +396,19 @@ def test_what_compiling_leaves_on_a_module_is_no_difference() -> None:
     assert "_is_torch_compile" in vars(model) and [name for name, _ in space["leaves"](model, "it")] == before
 
 
+def causal(_batch: Any, _head: Any, query: Any, key: Any) -> Any:
+    return query >= key
+
+
 def test_arrays_contexts_and_distributions_are_written() -> None:
     numpy = pytest.importorskip("numpy")
     value = {"mean": numpy.arange(3.0), "by": numpy.float64(0.5), "of": torch.distributions.Normal(1.0, 2.0)}
     value |= {"low": torch.autocast("cpu", torch.bfloat16), "no": contextlib.nullcontext()}
+    value["mask"] = create_block_mask(causal, None, None, 128, 128, device="cpu")
     source, space = Source({}), {"HERE": None}
     source.begin(Start(reach(lambda value: value, (value,), {})), set())
     made = made_again(source, source.text(value, "it"), space)
+    assert made["mask"].to_dense().equal(value["mask"].to_dense())
     assert made["mean"].tolist() == [0, 1, 2] and type(made["by"]) is numpy.float64 and made["of"].stddev == 2
     with made["low"], made["no"]:
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
