@@ -268,8 +268,9 @@ def left_out(
         clear = CLEARLY * eager_with < eager_without and CLEARLY * rung_without < rung_with
         if clear and rung_with > FACTOR * eager_with + tolerance(want.dtype):
             near = rung_without <= FACTOR * eager_with + tolerance(want.dtype)
+            how = "left out" if near else "not as in eager"
             text = (
-                f"the rounding through {names} is {'left out' if near else 'not as in eager'}: relative error {rung_with:.2g} to float64 with it, "
+                f"the rounding through {names} is {how}: relative error {rung_with:.2g} to float64 with it, "
                 f"{rung_without:.2g} without (eager's own: {eager_with:.2g} with it)"
             )
             return Difference("accuracy", index, ROUNDING, rung_with, text)
