@@ -422,6 +422,8 @@ class FunctionCalls:
             self.why = f"{NO_TEXT}: {error}"
         except RecursionError:
             self.why = "the objects that it uses are nested too deeply"
+        except Exception as error:  # noqa: BLE001  objects of the program answer as they like; its calls are judged
+            self.why = f"{NO_TEXT}: {type(error).__name__}: {error}"
 
     def _lines(self, function: Any, args: Any, kwargs: Any, start: Start, ambient: Any, touched: set[Any]) -> list[str]:
         source, names = self.source, argument_names(*callable_of(function))

@@ -388,6 +388,17 @@ def of_transforms(x: torch.Tensor) -> Any:
     return slope(x)[0] + rows(x.reshape(1, 1))[0]
 
 
+def test_a_call_is_judged_where_what_it_uses_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> str:
+        raise ValueError("Cell is empty")
+
+    monkeypatch.setattr(Source, "_content", fails)
+    held = [1.0]
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x, by: x.sin() * by[0], backend="eager")(torch.ones(3), held)
+    assert found.verdict.verdict == "ok" and not any("could not be run" in note for note in found.notes)
+
+
 def test_what_compiling_leaves_on_a_module_is_no_difference() -> None:
     space, model = {"torch": torch, "sys": sys}, torch.nn.Sequential(torch.nn.ReLU())
     exec(PROGRAM[PROGRAM.index("def leaves") : PROGRAM.index("def left")].format(), space)
