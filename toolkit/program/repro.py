@@ -253,6 +253,8 @@ def restore(old, new):
     elif hasattr(old, "__closure__"):
         for cell, other in zip(old.__closure__, new.__closure__):
             cell.cell_contents = other.cell_contents
+    elif isinstance(old, torch.Generator):
+        old.set_state(new.get_state())
     else:
         for name in getattr(old, "__slots__", ()):
             object.__setattr__(old, name, getattr(new, name))

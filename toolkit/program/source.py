@@ -14,6 +14,7 @@ import ast
 import cmath
 import contextlib
 import copy
+import copyreg
 import enum
 import functools
 import inspect
@@ -44,7 +45,8 @@ from .start import Start
 
 _FOLLOWED = (
     "torch.distributions",
-    "torch.amp.autocast_mode",
+    "torch.amp.",
+    "torch.optim.lr_scheduler",
     "torch.autograd.grad_mode",
     "contextlib",
     "torch.nn.attention.flex_attention",
@@ -150,6 +152,9 @@ class Source:
         if inspect.isroutine(value) or isinstance(value, type) or "_torchdynamo_orig_callable" in _own(value):
             if (bound := _bound(value)) is not None:
                 return self.text(bound, hint)
+            if (region := _own(value).get("__marked_compile_region_fn__")) is not None:
+                text = self.text(region, hint)
+                return text if "_region" in _decorators(region) else f"torch.compiler.nested_compile_region({text})"
             value = _unwrapped(value) if not isinstance(value, type) else value
             if isinstance(value, torch.nn.Module):
                 return self.text(value, hint)
@@ -219,7 +224,8 @@ class Source:
         if kind in (bytearray, object):
             return repr(value) if kind is bytearray else "object()"
         if kind is torch.Generator:
-            raise CannotSayError(f"{hint}, a generator of random numbers")
+            state = self.text(value.get_state(), f"{hint}_state")
+            return f"torch.Generator({str(value.device)!r}).set_state({state})"
         if isinstance(value, (types.FunctionType, type)):
             return self._closed(value)
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
@@ -232,6 +238,9 @@ class Source:
             state = slots_of(value) | _own(value)
         elif isinstance(value, dict) and not _own(value) and not is_library(_file_of(kind)):
             return f"rebuilt({self.text(kind, hint)}, {self._items(value, hint)})"
+        elif made := _reduced(value):
+            maker, words = made
+            return f"{self._elsewhere(maker)}({', '.join(self.text(part, hint) for part in words)})"
         else:
             raise CannotSayError(f"{hint}, a {kind.__module__}.{kind.__qualname__}")
         words = [word for key, part in state.items() if (word := self._attribute(key, part, hint))]
@@ -564,9 +573,27 @@ def _made_by(value: Any) -> Any:
     given = {} if maker is None else inspect.signature(maker).parameters
     if not given or not is_library(_file_of(value)) or not given.keys() <= _cells(value).keys():
         return None
+    return None if _decorators(value) else maker
+
+
+def _decorators(value: types.FunctionType) -> str:
+    """What stands above the `def` of a function."""
     with contextlib.suppress(OSError, TypeError):
-        return None if inspect.getsource(inspect.unwrap(value)).lstrip().startswith("@") else maker
-    return maker
+        text = inspect.getsource(inspect.unwrap(value)).lstrip()
+        return text[: text.find("def ")] if text.startswith("@") else ""
+    return ""
+
+
+def _reduced(value: Any) -> tuple[Any, tuple[Any, ...]] | None:
+    """The function and its arguments that make an object of the standard library again, as `copy` makes it: a pattern,
+    a date, a fraction; None where it has a state besides."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
+        return None
+    with contextlib.suppress(TypeError):
+        reduced = copyreg.dispatch_table.get(kind, kind.__reduce__)(value)
+        return reduced if isinstance(reduced, tuple) and len(reduced) == 2 else None
+    return None
 
 
 def _bound(value: Any) -> types.MethodType | None:

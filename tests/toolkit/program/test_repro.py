@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pathlib
+import re
 import runpy
 import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -190,6 +192,7 @@ OF_LAYERS = """from __future__ import annotations
 import functools
 import logging
 import pathlib
+import re
 from typing import TYPE_CHECKING, Generic, Literal, Optional, TypeVar
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -382,10 +385,16 @@ def rows(x: torch.Tensor) -> torch.Tensor:
 
 
 slope = torch.func.grad(torch.func.grad(cubed), argnums=(0,))
+region = torch.compiler.nested_compile_region(cubed)
+
+
+@torch.compiler.nested_compile_region
+def decorated(x: torch.Tensor) -> torch.Tensor:
+    return x
 
 
 def of_transforms(x: torch.Tensor) -> Any:
-    return slope(x)[0] + rows(x.reshape(1, 1))[0]
+    return slope(x)[0] + rows(x.reshape(1, 1))[0] + region(x) - decorated(x) ** 3
 
 
 def test_a_call_is_judged_where_what_it_uses_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,17 +425,26 @@ def test_arrays_contexts_and_distributions_are_written() -> None:
     value = {"mean": numpy.arange(3.0), "by": numpy.float64(0.5), "of": torch.distributions.Normal(1.0, 2.0)}
     value |= {"low": torch.autocast("cpu", torch.bfloat16), "no": contextlib.nullcontext()}
     value["mask"] = create_block_mask(causal, None, None, 128, 128, device="cpu")
+    value |= {
+        "drawn": torch.Generator().manual_seed(3),
+        "spelt": re.compile("a", re.IGNORECASE),
+        "half": Fraction("0.5"),
+    }
+    value["scaler"] = torch.amp.GradScaler("cpu", init_scale=8.0)
     source, space = Source({}), {"HERE": None}
     source.begin(Start(reach(lambda value: value, (value,), {})), set())
     made = made_again(source, source.text(value, "it"), space)
     assert made["mask"].to_dense().equal(value["mask"].to_dense())
     assert made["mean"].tolist() == [0, 1, 2] and type(made["by"]) is numpy.float64 and made["of"].stddev == 2
+    assert made["spelt"] == value["spelt"] and made["half"] == value["half"] and made["scaler"].get_scale() == 8
+    assert all(torch.rand(2, generator=made["drawn"]).equal(torch.rand(2, generator=value["drawn"])) for _ in range(2))
     with made["low"], made["no"]:
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
     value["mean"][1] = 7
     source.begin(Start(reach(lambda value: value, (value,), {})), set())
     assert made_again(source, source.text(value, "it"), space)["mean"] is made["mean"]
     assert made["mean"].tolist() == [0, 7, 2]
+    assert torch.rand(2, generator=made["drawn"]).equal(torch.rand(2, generator=value["drawn"]))
 
 
 def test_globals_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,6 +470,8 @@ def test_a_function_that_a_transform_made_of_another_is_made_so_again() -> None:
     assert made_again(source, text, space)(torch.tensor(2.0)) == 14  # 6 x, and x
     made = [line for line in source.lines if "torch.func.grad" in line]
     assert made == ["func = torch.func.grad(cubed)", "slope = torch.func.grad(func, argnums=(0,))"]
+    written = "\n".join(source.definitions.values())
+    assert "region = torch.compiler.nested_compile_region(cubed)" in written and "region\ndef decorated" in written
 
 
 @pytest.mark.own_server  # the program itself becomes one, which is not lent
