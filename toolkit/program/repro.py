@@ -289,6 +289,14 @@ def leaves(value, name, seen=()):
         yield from leaves(part, name + place, seen)
 
 
+def whole(value):
+    """A plain tensor of all that a tensor of others holds; any other as it is."""
+    if not hasattr(value, "__tensor_flatten__"):
+        return value
+    parts = [whole(getattr(value, name)).detach().reshape(-1) for name in value.__tensor_flatten__()[0]]
+    return torch.cat([part.to(torch.complex128 if part.is_complex() else torch.float64) for part in parts])
+
+
 def left(function, run, args, kwargs, state, given):
     """All that a call leaves, by name."""
     before = [(name, value) for part in ({{"it": function}}, state()) for name, value in leaves(part, "")]
@@ -311,7 +319,7 @@ def left(function, run, args, kwargs, state, given):
     after = [pair for part in ({{"it": function}}, state()) for pair in leaves(part, "")]
     found |= {{f"{{name}} afterwards": value for name, value in after}}
     tensors = {{name: value for name, value in found.items() if isinstance(value, torch.Tensor)}}
-    return found | {{name: value.detach().clone() for name, value in tensors.items()}}
+    return found | {{name: whole(value.detach()).clone() for name, value in tensors.items()}}
 
 
 def everything(compile):

@@ -285,6 +285,8 @@ class Source:
         return f"{{{', '.join(words)}}}"
 
     def _tensor(self, value: torch.Tensor, hint: str) -> str:
+        if t.is_traceable_wrapper_subclass(value):
+            return self._wrapper(value, hint)
         kind: Any = type(value)
         own = kind not in (torch.Tensor, torch.nn.Parameter)
         plain: Any = torch.Tensor
@@ -292,6 +294,19 @@ class Source:
             raise CannotSayError(f"{hint}, a tensor of the class {kind.__name__}, which holds others or has attributes")
         with t.look_up("DisableTorchFunction")():  # a class may change what its operators do
             return self._plain_tensor(value, hint, f".as_subclass({self.text(kind, hint)})" if own else "")
+
+    def _wrapper(self, value: Any, hint: str) -> str:
+        """A tensor of others: what torch itself takes it apart into and makes it of again."""
+        names, meta = value.__tensor_flatten__()
+        inner = self._items({name: getattr(value, name) for name in names}, hint)
+        plain = all(isinstance(size, int) for size in value.shape)  # a jagged one's need not be said
+        parts = (meta, *((tuple(value.shape), value.stride()) if plain else (None, None)))
+        words = ", ".join(self.text(part, f"{hint}_meta") for part in parts)
+        text = f"{self.text(type(value), hint)}.__tensor_unflatten__({inner}, {words}).detach()"
+        if isinstance(value, torch.nn.Parameter):
+            return f"torch.nn.Parameter({text}, {value.requires_grad})"
+        leaf = ".requires_grad_()" if value.requires_grad else ""
+        return f"{text}{leaf}{'' if value.is_leaf else '.clone()'}"
 
     def _array(self, value: Any, hint: str) -> str:
         try:
@@ -587,11 +602,12 @@ def _decorators(value: types.FunctionType) -> str:
 def _reduced(value: Any) -> tuple[Any, tuple[Any, ...]] | None:
     """The function and its arguments that make an object of the standard library again, as `copy` makes it: a pattern,
     a date, a fraction; None where it has a state besides."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
         return None
+    reduce: Any = copyreg.dispatch_table.get(kind, kind.__reduce__)
     with contextlib.suppress(TypeError):
-        reduced = copyreg.dispatch_table.get(kind, kind.__reduce__)(value)
+        reduced = reduce(value)
         return reduced if isinstance(reduced, tuple) and len(reduced) == 2 else None
     return None
 

@@ -33,6 +33,7 @@ from graphdbg.toolkit.program.repro import PROGRAM, Rungs
 from graphdbg.toolkit.program.run import triage_program
 from graphdbg.toolkit.program.source import CannotSayError, Source
 from graphdbg.toolkit.program.start import Start
+from tests.toolkit.capture.scaled import Scaled
 
 GUARD = """
 import torch
@@ -329,6 +330,18 @@ def test_a_tensor_of_a_class_of_the_programs_is_written_and_its_operators_do_not
     assert type(kept(tensor)) is torch.Tensor
     Rounding(0).move(tensor)
     assert 0 < float((kept(tensor) - 1).abs().max()) < 1e-5
+
+
+def test_a_tensor_that_holds_others_is_written_by_its_parts() -> None:
+    jagged = torch.nested.nested_tensor([torch.ones(2), torch.zeros(1)], layout=torch.jagged)
+    value = {"eight": torch.nn.Parameter(Scaled.of(torch.randn(30)), False), "jagged": jagged}
+    source = Source({})
+    source.begin(Start(reach(lambda value: value, (value,), {})), set())
+    made = made_again(source, source.text(value, "it"), space := {"HERE": None, "torch": torch})
+    assert isinstance(made["eight"], torch.nn.Parameter) and made["jagged"].offsets().tolist() == [0, 2, 3]
+    exec(PROGRAM[PROGRAM.index("def whole") : PROGRAM.index("def left(")].format(), space)
+    assert all(space["whole"](made[name]).equal(space["whole"](value[name])) for name in value)
+    assert kept(made["eight"]).equal(kept(value["eight"])) and kept(value["eight"]).numel() == 31
 
 
 def test_a_zero_without_memory_is_not_moved_by_rounding() -> None:
