@@ -489,7 +489,8 @@ class FunctionCalls:
         spaces = set(re.findall(r"torch\.ops\.(\w+)", named)) - WITH_TORCH
         brought = {home for space in spaces for home in (*OP_HOMES.get(space, ())[-1:], space) if home in sys.modules}
         source.imports |= {f"import {home}" for home in brought if not own_file(sys.modules[home])}
-        definitions = "\n\n\n".join([*(known.program for known in of_spaces(spaces) if not known.missing), *parts])
+        own_operators = [known.program for known in of_spaces(spaces) if not known.missing]
+        definitions = "\n\n\n".join([*own_operators, *parts]).replace("from __future__ import annotations\n", "")
         names = sorted(source.spaces)
         body = ([f"global {', '.join(names)}"] if names else []) + [line for lines in calls for line in lines]
         if given:

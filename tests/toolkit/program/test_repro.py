@@ -530,6 +530,7 @@ def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_a
 
 
 OPERATOR = """
+from __future__ import annotations
 import torch
 import torch.ao.quantization.fx._decomposed
 @torch.library.custom_op("graphdbg_tests::product", mutates_args=())
