@@ -21,6 +21,9 @@ from .. import allowlist
 from ..errors import DamagedError, NotRegisteredError
 from . import torch_private as t
 
+MOST_DENSE = 1 << 26
+"""Of a sparse tensor with more elements than this only the values are compared."""
+
 
 def is_wrapper(value: object) -> bool:
     """Whether a value is a tensor that holds others."""
@@ -44,9 +47,13 @@ def like(tensor: Any, held: Mapping[str, Any]) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """A plain tensor with all numbers that such a tensor holds, to compare two; anything else as it is."""
+    """A plain tensor with all numbers that such a tensor, or a sparse one, holds, to compare two; anything else as it
+    is."""
     if not is_wrapper(value):
-        return value
+        if not isinstance(value, torch.Tensor) or value.layout == torch.strided:
+            return value
+        many = value.numel() > MOST_DENSE
+        return value.to_dense() if not many else (value.coalesce() if value.is_sparse else value).values()
     held = [whole(part.detach()) for part in parts(value).values()]
     if len({(part.shape, part.dtype) for part in held}) == 1:
         return torch.stack(held)

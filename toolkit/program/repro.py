@@ -290,9 +290,9 @@ def leaves(value, name, seen=()):
 
 
 def whole(value):
-    """A plain tensor of all that a tensor of others holds; any other as it is."""
+    """A plain tensor of all that a sparse tensor or one of others holds; any other as it is."""
     if not hasattr(value, "__tensor_flatten__"):
-        return value
+        return value if value.layout == torch.strided else value.to_dense()
     parts = [whole(getattr(value, name)).detach().reshape(-1) for name in value.__tensor_flatten__()[0]]
     return torch.cat([part.to(torch.complex128 if part.is_complex() else torch.float64) for part in parts])
 

@@ -67,6 +67,10 @@ class CannotSayError(Exception):
     """A part of a call that has no text."""
 
 
+class _HoldsItselfError(CannotSayError):
+    """A value that is being written holds itself."""
+
+
 class Source:
     """`definitions`: the user's functions and classes by name, those that others need first; `spaces`: where the
     globals that they read lie, and under what name; `homes`: the user's own modules that have to be imported."""
@@ -88,6 +92,9 @@ class Source:
         self._copies: dict[int, torch.Tensor] = {}
         self._taken = {"T", "torch"}
         self._done: set[int] = set()
+        self._late: list[tuple[Any, str, Any]] = []
+        """Attributes that hold what was being written: owner, name, value."""
+        self._changed: set[int] = set()
         self._open: set[int] = set()
         self._exact = ""
         self._assigned: dict[str, str] = {}
@@ -97,7 +104,7 @@ class Source:
     def begin(self, start: Start, touched: set[Any]) -> None:
         """Starts a call, for which everything is looked at again. `touched`: ids of what calls themselves change, and
         names of globals."""
-        self.lines, self._done, self.start = [], set(), start
+        self.lines, self._done, self._changed, self.start = [], set(), set(), start
         self.touched |= touched
 
     def text(self, value: Any, hint: str) -> str:
@@ -156,7 +163,7 @@ class Source:
                 text = self.text(region, hint)
                 return text if "_region" in _decorators(region) else f"torch.compiler.nested_compile_region({text})"
             value = _unwrapped(value) if not isinstance(value, type) else value
-            if isinstance(value, torch.nn.Module):
+            if isinstance(value, (torch.nn.Module, types.MethodType)):
                 return self.text(value, hint)
             made_by = _made_by(value)
             if made_by or (_cells(value) and not is_library(_file_of(value))):
@@ -179,7 +186,7 @@ class Source:
 
     def _named(self, value: Any, hint: str) -> str:
         if id(value) in self._open:
-            raise CannotSayError(f"{hint}, which holds itself")
+            raise _HoldsItselfError(f"{hint}, which holds itself")
         name = self._names.get(id(value))
         if id(value) in self._done and name:
             return name
@@ -190,9 +197,9 @@ class Source:
         if name is None:
             name = self._names[id(value)] = self._free(hint)
             self._alive.append(value)
-            self.lines.append(f"{name} = {content}")
+            self._write(value, f"{name} = {content}")
         elif content and (content != self._last[id(value)] or self._is_touched(value)):
-            self.lines.append(f"restore({name}, {content})")
+            self._write(value, f"restore({name}, {content})")
         self._last[id(value)] = content or self._last[id(value)]
         gradient = (
             value.grad if isinstance(value, torch.Tensor) and value.is_leaf and not value.is_inference() else None
@@ -200,7 +207,18 @@ class Source:
         if gradient is not None or f"{name}.grad" in self._taken:
             self._taken.add(f"{name}.grad")
             self.lines.append(f"{name}.grad = {self.text(gradient, f'{name}_grad')}")
+        while self._late and not self._open:
+            owner, key, part = self._late.pop(0)
+            place = f"{self._names[id(owner)]}, {key!r}"
+            text = self._unless_left_out(functools.partial(self.text, part, key))
+            if text and (id(owner) in self._changed or self._assigned.get(place) != text):
+                self.lines.append(f"object.__setattr__({place}, {text})")
+                self._assigned[place] = text
         return name
+
+    def _write(self, value: Any, line: str) -> None:
+        self.lines.append(line)
+        self._changed.add(id(value))
 
     def _is_touched(self, value: Any) -> bool:
         closure = value.__closure__ if isinstance(value, types.FunctionType) else None
@@ -243,27 +261,31 @@ class Source:
             return f"{self._elsewhere(maker)}({', '.join(self.text(part, hint) for part in words)})"
         else:
             raise CannotSayError(f"{hint}, a {kind.__module__}.{kind.__qualname__}")
-        words = [word for key, part in state.items() if (word := self._attribute(key, part, hint))]
+        words = [word for key, part in state.items() if (word := self._attribute(value, key, part, hint))]
         return f"rebuilt({self.text(kind, hint)}, {{{', '.join(words)}}})"
 
-    def _attribute(self, key: str, part: Any, hint: str) -> str:
-        """An attribute of an object as `name: value`; "" for one without a text, which the call may never read."""
+    def _attribute(self, owner: Any, key: str, part: Any, hint: str) -> str:
+        """An attribute of an object as `name: value`; "" for one that holds what is being written, which is set once
+        that is, and for one without a text, which the call may never read."""
 
         def said() -> str:  # a module's parameters and the like stand inline, under the names of what they hold
             text = self._items(part, hint) if key in _MODULE else self.text(part, f"{hint}_{key}")
             return f"{self.text(key, f'{hint}_key')}: {text}"
 
-        simple = key in _MODULE or isinstance(part, (*_PLAIN, float, torch.Tensor, torch.nn.Module))
-        return said() if simple else self._unless_left_out(said)
+        simple = key in _MODULE or isinstance(part, (*_PLAIN, float, torch.Tensor))
+        return said() if simple else self._unless_left_out(said, (owner, key, part))
 
-    def _unless_left_out(self, said: Callable[[], str]) -> str:
+    def _unless_left_out(self, said: Callable[[], str], late: tuple[Any, str, Any] | None = None) -> str:
         """A text, or "" and nothing of it where a part has none."""
         before = {name: copy.copy(held) for name, held in vars(self).items() if isinstance(held, (list, dict, set))}
         try:
             return said()
         except (CannotSayError, RecursionError) as error:
             vars(self).update(before)
-            self.left_out = self.left_out or str(error)
+            if late is not None and isinstance(error, _HoldsItselfError):
+                self._late.append(late)
+            else:
+                self.left_out = self.left_out or str(error)
             return ""
 
     def _container(self, value: Any, hint: str) -> str:
@@ -321,10 +343,10 @@ class Source:
         return f"T[{name!r}].numpy()"
 
     def _plain_tensor(self, value: torch.Tensor, hint: str, kind: str) -> str:
-        if value.layout != torch.strided or value.is_quantized:
-            raise CannotSayError(f"{hint}, a tensor of {value.layout if not value.is_quantized else value.dtype}")
+        if value.is_quantized:
+            raise CannotSayError(f"{hint}, a tensor of {value.dtype}")
         assert self.start is not None
-        storage = value.untyped_storage()._cdata
+        storage = value.untyped_storage()._cdata if value.layout == torch.strided else 0
         known = self.start.storages.get(storage)
         plain = value.detach()
         if known is None or value.is_neg() or value.is_conj():
@@ -337,7 +359,8 @@ class Source:
             return ""
         self._copies[id(value)] = copy
         parameter, of_leaf = isinstance(value, torch.nn.Parameter), value.requires_grad and not value.is_leaf
-        text = str(plain.tolist()) if plain.numel() <= INLINE and plain.is_contiguous() else ""
+        small = known is not None and plain.numel() <= INLINE and plain.is_contiguous()
+        text = str(plain.tolist()) if small else ""
         short = 0 < len(text) <= 60 and not re.search("nan|inf", text)
         alone = known is not None and storage not in self.start.shared and known[1].nbytes() == plain.nbytes
         if short and alone and not parameter:

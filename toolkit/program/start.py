@@ -43,6 +43,8 @@ class Start:
         self.reached = reached
         self.storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self._held = 0
+        self._sparse: dict[int, torch.Tensor] = {}
+        """Each sparse tensor under another name: what writes in place may give the tensor other parts."""
         self._first: dict[int, torch.Tensor] = {}
         self.shared: set[int] = set()
         """The storages in which several of the tensors lie."""
@@ -55,6 +57,8 @@ class Start:
                 for part in _flat(gradient) if gradient is not None and not _lost(gradient) else []:
                     self._take(f"gradient of {name}", part)
                 self.forms.append((name, tensor, _form(tensor), gradient, tensor.requires_grad))
+                if tensor.layout in _OF_SPARSE:
+                    self._sparse[id(tensor)] = tensor.detach()
         except (RuntimeError, ValueError) as error:  # ValueError: a parameter of a lazy module
             raise NotCopied(f"{name} cannot be copied ({str(error).splitlines()[0][:120]})") from error
         self.boxes = [(box, _kept(box)) for box in reached.boxes]
@@ -85,9 +89,7 @@ class Start:
         for _, tensor, form, gradient, requires in self.forms:
             if not _lost(tensor) and _form(tensor) != form:
                 with torch.no_grad():
-                    shape, stride, offset, dtype, key = form
-                    storage = self.storages[key][0] if key in self.storages else tensor.untyped_storage()
-                    tensor.data = torch.empty(0, dtype=dtype, device=tensor.device).set_(storage, offset, shape, stride)
+                    tensor.data = self._sparse[id(tensor)] if id(tensor) in self._sparse else self._dense(tensor, form)
             if tensor.requires_grad and not requires and not tensor.is_leaf:
                 tensor.detach_()  # something that requires grad was written into it
             if tensor.is_leaf and not tensor.is_inference():
@@ -98,6 +100,11 @@ class Start:
         for box, kept in self.boxes:
             _restore(box, kept)
         self.random.put_back()
+
+    def _dense(self, tensor: torch.Tensor, form: tuple[Any, ...]) -> torch.Tensor:
+        shape, stride, offset, dtype, key = form
+        storage = self.storages[key][0] if key in self.storages else tensor.untyped_storage()
+        return torch.empty(0, dtype=dtype, device=tensor.device).set_(storage, offset, shape, stride)
 
     def written(self) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
         """The tensors whose memory or form changed, by their first name; and the `.grad` of leaves that is another
@@ -172,9 +179,18 @@ def _same(value: Any, other: Any) -> bool:
     return bool((value == other).all()) if hasattr(value, "all") else value == other
 
 
+_OF_SPARSE = {
+    torch.sparse_coo: ("_indices", "_values"),
+    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), ("crow_indices", "col_indices", "values")),
+    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), ("ccol_indices", "row_indices", "values")),
+}
+
+
 def _flat(tensor: torch.Tensor) -> list[torch.Tensor]:
     if wrappers.is_wrapper(tensor):
         return [inner for part in wrappers.parts(tensor).values() for inner in _flat(part)]
+    if tensor.layout in _OF_SPARSE:
+        return [getattr(tensor.detach(), name)() for name in _OF_SPARSE[tensor.layout]]
     return [tensor]
 
 
@@ -192,6 +208,8 @@ def _lost(tensor: torch.Tensor) -> bool:
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     if wrappers.is_wrapper(tensor):
         return (tuple(tensor.shape),)
+    if tensor.layout in _OF_SPARSE:
+        return tuple(tensor.shape), *(part.untyped_storage()._cdata for part in _flat(tensor))
     laid_out = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
     return *laid_out, tensor.dtype, tensor.untyped_storage()._cdata
 

@@ -21,6 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import graphdbg
 from graphdbg.dumps import opening
 from graphdbg.toolkit.program import shadowing
+from graphdbg.toolkit.program.comparing import apart, kept
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import Call, CallRung, Program
@@ -213,6 +214,29 @@ def test_a_wrapper_whose_gradient_is_a_wrapper_is_copied(tmp_path: Path) -> None
     assert [call.why for call in found.calls] == ["", ""] and found.verdict.verdict == "ok", found.summary
     assert isinstance(given.grad, TwoTensor)
     assert torch.equal(given.grad.a, 2 * torch.ones(3).cos())
+
+
+def test_a_sparse_tensor_is_put_back_and_compared(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    graph = (torch.rand(5, 5) < 0.5).float().to_sparse_coo()
+    by_row = torch.eye(5).to_sparse_csr()
+
+    def smooth(x: torch.Tensor) -> Any:
+        graph.mul_(2)
+        graph.add_(torch.eye(5).to_sparse_coo())  # has other indices and values then
+        return torch.sparse.mm(graph, x.sin()) + by_row @ x, graph
+
+    def alone() -> torch.Tensor:
+        return smooth(torch.ones(5, 2))[1].to_dense()
+
+    before = graph.clone()
+    expected, graph.data = alone(), before.clone()
+    with graphdbg.shadow(tmp_path / "found") as found:
+        x = torch.ones(5, 2, requires_grad=True)
+        torch.compile(smooth, backend="eager")(x)[0].sum().backward()
+    assert found.verdict.verdict == "ok", found.summary
+    assert graph.to_dense().equal(expected)
+    assert apart(kept(before), kept(graph)) > 0.1
 
 
 def test_what_a_backend_raises_is_said(tmp_path: Path) -> None:

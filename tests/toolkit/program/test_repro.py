@@ -332,9 +332,51 @@ def test_a_tensor_of_a_class_of_the_programs_is_written_and_its_operators_do_not
     assert 0 < float((kept(tensor) - 1).abs().max()) < 1e-5
 
 
+class Layer(torch.nn.Module):
+    """Knows the module that it is of, which hooks its calls."""
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__()
+        self.owners = [owner]
+        self.register_forward_hook(owner.hook)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.owners[0].scale
+
+
+class Net(torch.nn.Module):
+    """Keeps a method of its own, compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.calls = 3.0, 0
+        self.layer = Layer(self)
+        self.inner = torch.compile(self.half, backend="eager")
+
+    def hook(self, *_: Any) -> None:
+        self.calls += 1
+
+    def half(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(self.layer(x))
+
+
+def test_what_holds_itself_is_written() -> None:
+    net, source, space = Net(), Source({}), {"HERE": None}
+    for calls in (0, 1):
+        source.begin(Start(reach(net, (), {})), set())
+        made = made_again(source, source.text(net, "net"), space)
+        assert made.calls == calls and made(torch.ones(1)) == 1.5 and made.calls == calls + 1
+        assert made.layer.owners == [made] and not source.left_out
+        net.calls += 1
+
+
 def test_a_tensor_that_holds_others_is_written_by_its_parts() -> None:
     jagged = torch.nested.nested_tensor([torch.ones(2), torch.zeros(1)], layout=torch.jagged)
     value = {"eight": torch.nn.Parameter(Scaled.of(torch.randn(30)), False), "jagged": jagged}
+    value |= {"rows": torch.eye(4).to_sparse_csr(), "sparse": torch.eye(4).to_sparse_coo()}
     source = Source({})
     source.begin(Start(reach(lambda value: value, (value,), {})), set())
     made = made_again(source, source.text(value, "it"), space := {"HERE": None, "torch": torch})
