@@ -485,7 +485,7 @@ ARGUMENTS: dict[str, Kind] = {
 _OF_THE_PROCESS = re.compile(
     r"compile_threads|worker_|trace\.|fx_graph_cache|fx_graph_remote_cache|enable_autograd_cache|enable_remote_autograd_cache"
     r"|force_disable_caches|bundled_autograd_cache|caching_precompile|repro_|debug_dir_root|verbose|suppress_errors"
-    r"|fresh_cache"
+    r"|fresh_cache|recompile_limit|accumulated_recompile_limit|use_numpy_random_stream"
 )
 _SHOWN, _MOST_SHOWN = 60, 8
 

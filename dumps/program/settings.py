@@ -112,7 +112,7 @@ def config_lines(
     for room, values in config.items():
         module = CONFIG_MODULES.get(room, room)
         for key, value in values.items():
-            if key in SET_BY_TORCH.get(room, ()):
+            if key in SET_BY_TORCH.get(room, ()) or of_the_process(key):
                 continue
             if module not in CONFIG_MODULES.values():
                 notes.append(f"the setting {room}.{key}")
@@ -120,10 +120,8 @@ def config_lines(
             text = _setting(value)
             why = "" if text is None or trusted else refusal(room, key, plain(value))
             text = own.get(f"{room}.{key}") if text is None else text
-            if why and not of_the_process(key):
+            if why:
                 notes.append(f"the setting {module}.{key}: {why}, and only --trust sets it")
-            elif why:
-                continue
             elif text is None:
                 notes.append(f"the setting {module}.{key}, which is not a plain value")
             else:

@@ -47,6 +47,10 @@ def test_a_module_of_this_folder_is_found_by_the_repro(tmp_path: Path, monkeypat
     Path("team_passes.py").touch()
     assert run_line("small/repro.py", ["team_passes", "json", TRUST]) == "PYTHONPATH=. python small/repro.py"
     assert run_line("small/repro.py", ["json"]) == "python small/repro.py"
+    Path("alone.py").write_text("import torch\n")
+    assert run_line("alone.py", ["team_passes"]) == "python alone.py"
+    Path("alone.py").write_text("import team_passes  # registers ops\n")
+    assert run_line("alone.py", ["team_passes"]) == "PYTHONPATH=. python alone.py"
 
 
 def test_a_backend_of_torch_is_answered_with_a_rung() -> None:

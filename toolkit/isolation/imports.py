@@ -8,6 +8,7 @@ Never imports what a dump names, only what the user asked for.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import itertools
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ...dumps import syntax
+from ...dumps import opening, syntax
 from ...dumps.errors import CannotImportError, NeedsTrustError, UsageError
 from ...dumps.output import say
 
@@ -180,13 +181,16 @@ def homes_of(names: Sequence[str]) -> list[str]:
 
 
 def run_line(program: str, imports: Sequence[str]) -> str:
-    """The line that runs a repro which imports these modules: those given as files and those in this folder are found
-    through PYTHONPATH.
+    """The line that runs a repro; those of these modules that it imports, and that were given as files or lie in this
+    folder, are found through PYTHONPATH.
 
     >>> run_line("small/repro.py", ["json", "/home/ann/plant.py"])
     'PYTHONPATH=/home/ann python small/repro.py'
     """
     here = str(Path.cwd())
+    with contextlib.suppress(OSError):
+        text = opening.read_text(Path(program), named=True)
+        imports = [name for name in imports if f"import {Path(name).stem if _is_path(name) else name}" in text]
     named = [(name, home) for name in without_trust(imports) for home in homes_of([name])]
     folders = dict.fromkeys("." if home == here else home for name, home in named if _is_path(name) or home == here)
     found_by = f"PYTHONPATH={shlex.quote(os.pathsep.join(folders))} " if folders else ""

@@ -166,6 +166,7 @@ def test_settings_are_assigned_or_named() -> None:
                 "d": {"dict": [["k", {"float": "inf"}]]},
                 "fx_graph_cache": False,
             },
+            "dynamo": {"recompile_limit": 48, "use_numpy_random_stream": True},  # no part of what a graph becomes
             "other": {"y": 1},
         },
         trusted=True,
