@@ -7,13 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import opened
 from graphdbg.toolkit.replaying.replay import How
-from graphdbg.toolkit.stages.asking import judge_stages
+from graphdbg.toolkit.stages.asking import judge_stages, pairs
 
 PROGRAM = """
 import torch
@@ -57,6 +59,20 @@ ROWS = {
     "scale": ("post_grad_custom_post_pass", ATEN + "mul.Tensor", TWICE, True, "mul"),
     "right": ("post_grad_custom_post_pass", ATEN + "tanh.default", "pass", True, ""),
 }
+
+
+def test_a_backward_that_is_compiled_late_belongs_to_its_own_part() -> None:
+    # DistributedDataParallel cuts a graph into parts, whose backwards are compiled last part first
+    ids = ("joint", "forward", "joint.1", "forward.1", "backward.1", "post_grad_backward.1", "backward")
+    graphs: list[Any] = [
+        SimpleNamespace(process="p", local_id=f"0_0/{name}", stage=name.partition(".")[0], status="ran") for name in ids
+    ]
+    found = [[graph and graph.local_id.partition("/")[2] for graph in pair] for pair in pairs(graphs)]
+    assert found == [
+        ["joint.1", "backward.1", "forward.1"],
+        ["backward.1", "post_grad_backward.1", None],
+        ["joint", "backward", "forward"],
+    ]
 
 
 @pytest.mark.long
