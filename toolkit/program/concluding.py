@@ -258,9 +258,16 @@ class ProgramTriage(msgspec.Struct):
 
 
 def concluded(
-    program: Program, folder: Path, graphs: JudgedCall, command: list[str], code: int = 0, hung: str = ""
+    program: Program,
+    folder: Path,
+    graphs: JudgedCall,
+    command: list[str],
+    code: int = 0,
+    hung: str = "",
+    late: str = "",
 ) -> ProgramTriage:
-    """The conclusion from all calls, in one record. `command`: empty for a block of a program."""
+    """The conclusion from all calls, in one record. `command`: empty for a block of a program; `hung`, `late`: why it
+    was ended, for a rung that may never end, or for which the time was over."""
     seen = max((call.number for call in program.calls), default=0) + 1
     later = ["graphdbg", "triage", "--calls", f"{seen}:{min(program.most, seen + 10)}", "--", *command]
     recording = recorded(command)
@@ -278,17 +285,17 @@ def concluded(
     going_on = [shlex.join(later)] if command and program.most > seen else []
     if call is not None:
         triaged.verdict = departs(call, graphs, command)
-    elif died is not None and (hung or (code > 128 and not by_somebody)) and died.in_flight != "eager":
+    elif died is not None and (hung or (code > 128 and not by_somebody and not late)) and died.in_flight != "eager":
         triaged.at = died
         triaged.verdict = _died(died, folder, hung, code).then(*recording)
     elif not program.calls:
         triaged.verdict = cannot_tell(_why_none(program, code)).then(*([] if code else recording[:1]))
     elif code:
-        triaged.verdict = _ended(program, died, folder, hung, code)
+        triaged.verdict = _ended(program, died, folder, hung or late, code)
         script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
         plain = ["python", *command] if script else command
         alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(plain)}"] if command else []
-        if not by_somebody or hung:
+        if not by_somebody or hung or late:
             own = hung or program.raised_in
             triaged.verdict = triaged.verdict.then(*(alone if own else recording if died else going_on or alone))
     else:

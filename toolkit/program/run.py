@@ -81,8 +81,8 @@ def triage_program(
     report: Report = lambda text: None,
 ) -> ProgramTriage:
     """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that
-    must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it nothing is looked at;
-    `quiet`: its standard output goes to standard error.
+    must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it nothing is looked at,
+    and a program in which a rung is still at work is ended; `quiet`: its standard output goes to standard error.
 
     Raises UsageError for a command that cannot be run.
     """
@@ -105,7 +105,7 @@ def triage_program(
     program = _Program(words, folder, limit_s, report, began + (max_time_s or DEFAULT_TIME_S))
     program.run(options, quiet)
     left = program.read()
-    triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
+    triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung, program.late)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
     for call in left.calls:
         if call.repro and call.failed is None:  # its graphs say that it is rounding
@@ -141,7 +141,7 @@ class _Program:
         self, words: list[str], folder: Path, limit_s: float | None, report: Report, until: float = math.inf
     ) -> None:
         self.words, self.folder, self.limit_s, self.report, self.until = words, folder, limit_s, report, until
-        self.code, self.hung, self.judging = 0, "", False
+        self.code, self.hung, self.late, self.judging = 0, "", "", False
         self.signals: list[int] = []
         self.next_look, self.beat = 0.0, dict[float, float]()
         self.graphs = JudgedCall()
@@ -216,9 +216,12 @@ class _Program:
         eager = max((row.seconds for row in call.rows if row.rung == "eager"), default=0.0)
         usual = math.inf if call.in_flight == "eager" else HANGS * eager + COMPILING_S  # eager is the program itself
         limit = self.limit_s if self.limit_s is not None else usual
-        taken = time.time() - call.since
-        if taken > limit:
-            self.hung = f"{call.in_flight} was still at work after {limit:.0f} s (see --limit)"
+        taken, left = time.time() - call.since, max(0.0, self.until - time.monotonic())
+        if taken > limit or (not left and call.in_flight != "eager"):
+            if taken > limit:
+                self.hung = f"{call.in_flight} was still at work after {limit:.0f} s (see --limit)"
+            else:
+                self.late = f"{call.in_flight} was at work for {taken:.0f} s when the time was over (--max-time)"
             for number in (TRACE_SIGNAL, signal.SIGKILL):
                 with contextlib.suppress(OSError):
                     os.kill(call.pid, number)
@@ -226,5 +229,6 @@ class _Program:
             child.kill()
         elif taken > self.beat.get(call.since, 0.0) + BEAT_S:
             self.beat = {call.since: taken}
+            limit = limit if call.in_flight == "eager" else min(limit, taken + left)
             most = f"{limit:.0f} s at most" if limit < math.inf else "without a limit (see --limit)"
             self.report(f"{call.in_flight} of {call.place}: {taken:.0f} s so far, {most}")

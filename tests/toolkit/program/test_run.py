@@ -4,10 +4,12 @@ rung."""
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
-from graphdbg.toolkit.program.records import Call, CallRung, Program
+from graphdbg.toolkit.program.records import FILE, Call, CallRung, Program
 from graphdbg.toolkit.program.run import _Program, range_of, triage_program
 from graphdbg.toolkit.verdicts.verdict import Verdict, fails
 
@@ -152,6 +154,26 @@ def test_a_call_in_which_eager_dies_or_hangs_is_named_with_its_line(
     assert (code, found["verdict"]) == (4, "cannot_tell")
     assert found["reason"] == f"step() (train.py:7), call 0: {told}, in inner (train.py:5)"
     assert [one.startswith(begin) for one, begin in zip(found["next"], follows, strict=True)]
+
+
+def test_a_rung_at_work_when_the_time_is_over_convicts_nobody(tmp_path: Path) -> None:
+    (tmp_path / FILE).touch()
+    os.utime(tmp_path / FILE, (0, 0))
+    call = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager")], in_flight="inductor")
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        call.key, call.since = f"{child.pid}:1", time.time() - 30.0
+        told: list[str] = []
+        program = _Program([], tmp_path, None, told.append, until=time.monotonic() + 5.0)
+        program.read = lambda: Program(calls=[call])
+        program._look(child)  # pyright: ignore[reportPrivateUsage]
+        assert told == ["inductor of step() (train.py:3), call 0: 30 s so far, 35 s at most"] and child.poll() is None
+        program.until, program.next_look = time.monotonic(), 0.0
+        program._look(child)  # pyright: ignore[reportPrivateUsage]
+        assert child.wait() < 0
+    found = concluded(Program(calls=[call]), tmp_path, JudgedCall(), ["train.py"], 137, program.hung, program.late)
+    late = "inductor was at work for 30 s when the time was over (--max-time)"
+    assert found.verdict.verdict == "cannot_tell" and late in found.verdict.reason, found.verdict
+    assert [step.split()[1] for step in found.verdict.next] == ["dump", "triage"]
 
 
 def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_path: Path) -> None:
