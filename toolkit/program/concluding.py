@@ -274,10 +274,11 @@ def concluded(
     triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
     triaged.notes = list(dict.fromkeys(program.notes))
     triaged.at = call = departing(program)
-    rounds = _by_rounding(call, graphs)
+    rounds = _as_graphs(call, graphs)
     if call is not None and rounds is not None:
+        said = "differs as its graphs do" if rounds.verdict == "rounding" else "differs, and its graphs by themselves"
         for row in call.rows:
-            as_graphs = Verdict("rounding", reason=f"{row.value} differs as its graphs do: {rounds.reason}")
+            as_graphs = Verdict(rounds.verdict, reason=f"{row.value} {said}: {rounds.reason}")
             row.verdict = as_graphs if row.verdict.failed else row.verdict
         triaged.at = call = None
     died = next((candidate for candidate in program.calls if candidate.in_flight), None)
@@ -314,15 +315,19 @@ def concluded(
     return triaged
 
 
-def _by_rounding(call: Call | None, graphs: JudgedCall) -> Verdict | None:
+def _as_graphs(call: Call | None, graphs: JudgedCall) -> Verdict | None:
     """The verdict on the graphs of a call that departs where they were judged, with its inputs and beside a float64 run
-    that the call itself has none of, to differ by rounding alone, and about as much."""
+    that the call itself has none of, to differ by rounding alone, and about as much; or not to repeat themselves in
+    eager, though the call did."""
     row, judged = call.failed if call is not None else None, graphs.verdict
-    if call is None or row is None or judged is None or judged.verdict != "rounding" or call.operator is not None:
+    if call is None or row is None or judged is None or call.operator is not None:
+        return None
+    if judged.verdict not in ("rounding", "nondeterministic"):
         return None
     in_graphs = call.fresh == "departs" and row.rung in BACKENDS and row.rung not in MEANS
     numbers = row.verdict.kind in ("wrong_numbers", "nan")
-    return judged if in_graphs and numbers and graphs.size >= (row.error or 0.0) / ABOUT else None
+    as_much = judged.verdict == "nondeterministic" or graphs.size >= (row.error or 0.0) / ABOUT
+    return judged if in_graphs and numbers and as_much else None
 
 
 def recorded(command: Sequence[str], *flags: str) -> list[str]:

@@ -292,3 +292,12 @@ def test_a_call_whose_graphs_differ_as_much_by_rounding_does_not_fail(
     if verdict == "rounding":
         assert found.verdict.reason == "result differs as its graphs do: relative error 0.00063 to float64"
         assert (found.verdict.workaround, found.verdict.next, found.at) == ("x = 1", ["try"], None)
+
+
+def test_a_call_whose_graphs_do_not_repeat_themselves_convicts_no_compiler(tmp_path: Path) -> None:
+    rows = [CallRung("eager"), CallRung("inductor", fails("wrong_numbers", "inductor", "off"), value="result", error=2.6)]
+    call = Call("1:1", "step", "train.py", 3, 0, rows=rows, run="run", fresh="departs")
+    graphs = JudgedCall(Verdict("nondeterministic", reason="eager gives different results in two runs"))
+    found = concluded(Program([call]), tmp_path, graphs, ["python", "train.py"])
+    said = "result differs, and its graphs by themselves: eager gives different results in two runs"
+    assert (found.verdict.verdict, found.at) == ("nondeterministic", None) and said in found.verdict.reason
