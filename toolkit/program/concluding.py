@@ -286,7 +286,11 @@ def concluded(
     going_on = [shlex.join(later)] if command and program.most > seen else []
     if call is not None:
         triaged.verdict = departs(call, graphs, command)
-    elif died is not None and (hung or (code > 128 and not by_somebody and not late)) and died.in_flight != "eager":
+    elif (
+        died is not None
+        and (hung or (code > 128 and not by_somebody and not late))
+        and died.in_flight not in (("eager", "decomposed") if hung else ("eager",))  # no program runs "decomposed"
+    ):
         triaged.at = died
         triaged.verdict = _died(died, folder, hung, code).then(*recording)
     elif not program.calls:
@@ -297,7 +301,7 @@ def concluded(
         plain = ["python", *command] if script else command
         alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(plain)}"] if command else []
         if not by_somebody or hung or late:
-            own = hung or program.raised_in
+            own = program.raised_in or (hung and died is not None and died.in_flight == "eager")
             triaged.verdict = triaged.verdict.then(*(alone if own else recording if died else going_on or alone))
     else:
         agrees, nan = worst(map(_of_call, program.calls)), next((one for one in program.calls if one.nan), None)
@@ -355,6 +359,7 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
     if died is not None and (hung or not program.raised):
         ended = f"{_by(code)} ended the program" if code > 128 else f"the program ended with {_by(code)}"
         how = hung or f"{died.in_flight} was at work when {ended}"
+        how += ", which a compiled program does not run" if died.in_flight == "decomposed" else ""
         return cannot_tell(f"{died.place}: {how}{stopped_at(folder, died.pid)}")
     raised = f" ({program.raised})" if program.raised else ""
     if lacking := next((row.verdict.reason for call in program.calls for row in call.rows if row.verdict.skipped), ""):

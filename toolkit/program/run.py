@@ -44,6 +44,8 @@ DEFAULT_TIME_S = 3600.0
 HANGS, COMPILING_S = 20.0, 600.0
 """A rung of a call may take so many times what eager takes, and so much more, before it hangs."""
 _TURN_S = 0.2
+_DIES_S = 10.0
+"""So long a killed process is waited for."""
 
 
 def range_of(text: str | None) -> tuple[int, int]:
@@ -143,7 +145,7 @@ class _Program:
         self.words, self.folder, self.limit_s, self.report, self.until = words, folder, limit_s, report, until
         self.code, self.hung, self.late, self.judging = 0, "", "", False
         self.signals: list[int] = []
-        self.next_look, self.beat = 0.0, dict[float, float]()
+        self.next_look, self.killed, self.beat = 0.0, 0.0, dict[float, float]()
         self.graphs = JudgedCall()
 
     def read(self) -> Program:
@@ -189,8 +191,13 @@ class _Program:
     def _stopped(self) -> bool:
         return bool(self.signals)
 
-    def _attend(self, door: socket.socket, child: subprocess.Popen[bytes]) -> None:
+    def _attend(self, door: socket.socket, child: subprocess.Popen[bytes]) -> int | None:
         while child.poll() is None:
+            if self.killed and time.monotonic() - self.killed > _DIES_S:  # its device does not give it up
+                self.report(
+                    f"process {child.pid} was killed and does not end: a kernel of it may still run on a device"
+                )
+                return -signal.SIGKILL
             try:
                 connection, _ = door.accept()
             except OSError:  # nobody came, or nobody can
@@ -200,6 +207,7 @@ class _Program:
             connection.settimeout(None)
             with connection:
                 self._judge(ForkServer(preload=JUDGING, joined=(connection, child)))
+        return None
 
     def _look(self, child: subprocess.Popen[bytes]) -> None:
         """Ends a program in which eager or a rung hangs: it wrote nothing for longer than the limit. Says before how
@@ -207,7 +215,7 @@ class _Program:
         with contextlib.suppress(OSError):
             if time.time() - (self.folder / FILE).stat().st_mtime < min(BEAT_S, self.limit_s or BEAT_S):
                 return
-        if time.monotonic() < self.next_look:
+        if self.killed or time.monotonic() < self.next_look:
             return
         self.next_look = time.monotonic() + 1.0
         call = next((candidate for candidate in self.read().calls if candidate.in_flight), None)
@@ -227,6 +235,7 @@ class _Program:
                     os.kill(call.pid, number)
                     time.sleep(_TURN_S)
             child.kill()
+            self.killed = time.monotonic()
         elif taken > self.beat.get(call.since, 0.0) + BEAT_S:
             self.beat = {call.since: taken}
             limit = limit if call.in_flight == "eager" else min(limit, taken + left)

@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -19,6 +21,7 @@ from click.testing import CliRunner
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
+from graphdbg.toolkit.isolation import launch
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import FILE, Call, CallRung, Program
@@ -294,10 +297,38 @@ def test_a_call_whose_graphs_differ_as_much_by_rounding_does_not_fail(
         assert (found.verdict.workaround, found.verdict.next, found.at) == ("x = 1", ["try"], None)
 
 
+@pytest.mark.parametrize(("rung", "verdict"), [("decomposed", "cannot_tell"), ("inductor", "fails")])
+def test_decompositions_that_take_too_long_in_eager_are_no_hang(tmp_path: Path, rung: str, verdict: str) -> None:
+    call = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager")], in_flight=rung)
+    hung = f"{rung} was still at work after 628 s (see --limit)"
+    found = concluded(Program([call]), tmp_path, JudgedCall(), ["train.py"], 137, hung).verdict
+    assert (found.verdict, found.kind) == (verdict, None if rung == "decomposed" else "hang")
+    assert [step.split()[1] for step in found.next] == ["dump", "triage"] and hung in found.reason
+
+
 def test_a_call_whose_graphs_do_not_repeat_themselves_convicts_no_compiler(tmp_path: Path) -> None:
-    rows = [CallRung("eager"), CallRung("inductor", fails("wrong_numbers", "inductor", "off"), value="result", error=2.6)]
+    rows = [
+        CallRung("eager"),
+        CallRung("inductor", fails("wrong_numbers", "inductor", "off"), value="result", error=2.6),
+    ]
     call = Call("1:1", "step", "train.py", 3, 0, rows=rows, run="run", fresh="departs")
     graphs = JudgedCall(Verdict("nondeterministic", reason="eager gives different results in two runs"))
     found = concluded(Program([call]), tmp_path, graphs, ["python", "train.py"])
     said = "result differs, and its graphs by themselves: eager gives different results in two runs"
     assert (found.verdict.verdict, found.at) == ("nondeterministic", None) and said in found.verdict.reason
+
+
+def test_a_killed_process_that_its_device_holds_is_not_waited_for(tmp_path: Path) -> None:
+    told: list[str] = []
+    program = _Program([], tmp_path, None, told.append)
+    program.killed = time.monotonic() - 60.0
+    held: Any = SimpleNamespace(pid=7, poll=lambda: None)
+    with socket.socket(socket.AF_UNIX) as door:
+        assert program._attend(door, held) == -signal.SIGKILL  # pyright: ignore[reportPrivateUsage]
+    assert told == ["process 7 was killed and does not end: a kernel of it may still run on a device"]
+
+    def leave(child: subprocess.Popen[bytes]) -> int:
+        child.kill()
+        return -signal.SIGKILL
+
+    assert launch.run([sys.executable, "-c", "import time; time.sleep(9)"], {}, attend=leave) == 128 + signal.SIGKILL
