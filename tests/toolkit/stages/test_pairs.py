@@ -117,3 +117,37 @@ def test_tokens_of_effects_end_in_the_forward(recorded_script: Callable[..., Pat
         pytest.skip("this torch makes no effect of the check")
     with opened(None) as server:
         assert judge_stages(run.graphs(), How(), server) is None
+
+
+IN_PARTS = """
+import os, tempfile, torch
+from torch.nn.parallel import DistributedDataParallel
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(512, 512) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x
+
+torch.distributed.init_process_group("gloo", init_method=f"file://{tempfile.mkdtemp()}/s", rank=0, world_size=1)
+net = DistributedDataParallel(Net(), bucket_cap_mb=1)
+torch.compile(net)(torch.randn(4, 512)).sum().backward()
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.long
+def test_a_graph_that_is_compiled_in_parts_is_right_and_its_inputs_keep_their_names(
+    recorded_script: Callable[..., Path],
+) -> None:
+    run = open_run(recorded_script(IN_PARTS))
+    joint = next(graph for graph in run.graphs() if graph.local_id.endswith("/joint.1"))
+    first, *parameters = [item for item in joint.record.inputs if item.role != "tangent"]
+    assert first.role == "unknown"  # what the part before it computes
+    assert all(item.role == "parameter" and "['0']" not in item.source for item in parameters)
+    with opened(None) as server:
+        assert judge_stages(run.graphs(), How(), server) is None
