@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
 from graphdbg.toolkit.isolation import launch
+from graphdbg.toolkit.program.comparing import said
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import FILE, Call, CallRung, Program
@@ -332,3 +333,8 @@ def test_a_killed_process_that_its_device_holds_is_not_waited_for(tmp_path: Path
         return -signal.SIGKILL
 
     assert launch.run([sys.executable, "-c", "import time; time.sleep(9)"], {}, attend=leave) == 128 + signal.SIGKILL
+
+
+def test_an_error_is_told_in_whole_words() -> None:
+    told = said(MemoryError("CUDA out of memory. " + "Process 77 has 612.00 MiB memory in use. " * 9))
+    assert told.endswith("Process 77 has …") and len(told) < 180
