@@ -156,7 +156,8 @@ def minify(
     -- CMD runs a program beside eager, as triage does. Where a call departs and no graph of it fails, a program
     that shows it with torch alone is cut (OUT/repro.py, and OUT/issue.md about it); where a graph fails, that graph
     is minified into OUT/minified. --max-time counts from the program's start; what is to blame is looked
-    for in its first half alone. The program itself runs to its end.
+    for in its first half alone. The program itself runs to its end, unless a rung
+    of a call is still at work after S seconds.
 
     repro.py enters through torch.compile, else through Inductor's inner compiler, else where the graph was
     recorded. It is also run with --without-fault, where it has to end with 0.

@@ -35,7 +35,7 @@ def _told(words: list[str], command: str, imports: tuple[str, ...] = (), case: t
         ("replay r/0 --rung nop", "graphdbg minify r/0 --rung lazy", "graphdbg minify r/0 --rung lazy"),
         ("kernel r/0 --check", "graphdbg replay r/0", "graphdbg replay r/0"),
         ("check r/0 --seed 1", "graphdbg doctor", "graphdbg doctor"),
-        ("triage r --trust", "graphdbg triage -- train.py", "graphdbg triage --trust -- train.py"),
+        ("triage r --trust", "graphdbg triage -- train.py", "graphdbg triage -- train.py"),
     ],
 )
 def test_flags_that_a_command_takes_are_handed_on(words: str, command: str, told: str) -> None:

@@ -70,11 +70,12 @@ def run(
     *,
     on_signal: Callable[[int], object] | None = None,
     watcher: Watcher | None = None,
-    attend: Callable[[subprocess.Popen[bytes]], object] | None = None,
+    attend: Callable[[subprocess.Popen[bytes]], int | None] | None = None,
     stdout: int | None = None,
 ) -> int:
     """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it. `attend`
-    is called with the process while it runs; `stdout`: a descriptor in place of ours.
+    is called with the process while it runs, and returns an exit code where it is waited for no longer; `stdout`: a
+    descriptor in place of ours.
 
     Signals sent to us go on to the child, except those that this process ignores from its start; SIGINT and SIGQUIT
     reach it from the terminal, and this process waits for its end. `on_signal` is called with each number. SIGKILL to
@@ -99,9 +100,8 @@ def run(
             watcher.started(child.pid)
         for number in early:
             child.send_signal(number)
-        if attend is not None:
-            attend(child)
-        code = child.wait()
+        left = attend(child) if attend is not None else None
+        code = child.wait() if left is None else left
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -106,10 +106,22 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
         path, mode, flags = args
         by_flags = bool((flags or 0) & (os.O_WRONLY | os.O_RDWR))
         writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else by_flags
-        if writes and not str(path).endswith((".pyc", os.devnull)) and ".pyc." not in str(path):
+        if writes and not str(path).endswith((".pyc", os.devnull)) and ".pyc." not in str(path) and not _compiles():
             raise Outside(f"writes to {path}")
-    elif event in ("socket.connect", "subprocess.Popen", "os.system"):
+    elif event in ("socket.connect", "subprocess.Popen", "os.system") and not _compiles():
         raise Outside("connects to something" if event == "socket.connect" else "starts a process")
+
+
+def _compiles() -> bool:
+    """Whether Triton asked, below Python's own library: it compiles a kernel of the program's at its first launch, with
+    a cache and a C compiler, which does no harm twice."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "").partition(".")[0]
+        if name not in sys.stdlib_module_names:
+            return name == "triton"
+        frame = frame.f_back
+    return False
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import msgspec
@@ -270,7 +271,7 @@ def said(error: BaseException | None) -> str:
     it; what an operator's fake function raised is inside Dynamo's explanation)."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
     inner = OF_FAKE.search(str(error))
-    told = f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
+    told = f"{type(error).__name__}: {shorten(lines[0], 160, placeholder=' …')}" if lines else type(error).__name__
     return f"{told} ({inner[1]}: {inner[2][:160]})" if inner else told
 
 

@@ -258,19 +258,27 @@ class ProgramTriage(msgspec.Struct):
 
 
 def concluded(
-    program: Program, folder: Path, graphs: JudgedCall, command: list[str], code: int = 0, hung: str = ""
+    program: Program,
+    folder: Path,
+    graphs: JudgedCall,
+    command: list[str],
+    code: int = 0,
+    hung: str = "",
+    late: str = "",
 ) -> ProgramTriage:
-    """The conclusion from all calls, in one record. `command`: empty for a block of a program."""
+    """The conclusion from all calls, in one record. `command`: empty for a block of a program; `hung`, `late`: why it
+    was ended, for a rung that may never end, or for which the time was over."""
     seen = max((call.number for call in program.calls), default=0) + 1
     later = ["graphdbg", "triage", "--calls", f"{seen}:{min(program.most, seen + 10)}", "--", *command]
     recording = recorded(command)
     triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
     triaged.notes = list(dict.fromkeys(program.notes))
     triaged.at = call = departing(program)
-    rounds = _by_rounding(call, graphs)
+    rounds = _as_graphs(call, graphs)
     if call is not None and rounds is not None:
+        said = "differs as its graphs do" if rounds.verdict == "rounding" else "differs, and its graphs by themselves"
         for row in call.rows:
-            as_graphs = Verdict("rounding", reason=f"{row.value} differs as its graphs do: {rounds.reason}")
+            as_graphs = Verdict(rounds.verdict, reason=f"{row.value} {said}: {rounds.reason}")
             row.verdict = as_graphs if row.verdict.failed else row.verdict
         triaged.at = call = None
     died = next((candidate for candidate in program.calls if candidate.in_flight), None)
@@ -278,18 +286,22 @@ def concluded(
     going_on = [shlex.join(later)] if command and program.most > seen else []
     if call is not None:
         triaged.verdict = departs(call, graphs, command)
-    elif died is not None and (hung or (code > 128 and not by_somebody)) and died.in_flight != "eager":
+    elif (
+        died is not None
+        and (hung or (code > 128 and not by_somebody and not late))
+        and died.in_flight not in (("eager", "decomposed") if hung else ("eager",))  # no program runs "decomposed"
+    ):
         triaged.at = died
         triaged.verdict = _died(died, folder, hung, code).then(*recording)
     elif not program.calls:
         triaged.verdict = cannot_tell(_why_none(program, code)).then(*([] if code else recording[:1]))
     elif code:
-        triaged.verdict = _ended(program, died, folder, hung, code)
+        triaged.verdict = _ended(program, died, folder, hung or late, code)
         script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
         plain = ["python", *command] if script else command
         alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(plain)}"] if command else []
-        if not by_somebody or hung:
-            own = hung or program.raised_in
+        if not by_somebody or hung or late:
+            own = program.raised_in or (hung and died is not None and died.in_flight == "eager")
             triaged.verdict = triaged.verdict.then(*(alone if own else recording if died else going_on or alone))
     else:
         agrees, nan = worst(map(_of_call, program.calls)), next((one for one in program.calls if one.nan), None)
@@ -307,15 +319,19 @@ def concluded(
     return triaged
 
 
-def _by_rounding(call: Call | None, graphs: JudgedCall) -> Verdict | None:
+def _as_graphs(call: Call | None, graphs: JudgedCall) -> Verdict | None:
     """The verdict on the graphs of a call that departs where they were judged, with its inputs and beside a float64 run
-    that the call itself has none of, to differ by rounding alone, and about as much."""
+    that the call itself has none of, to differ by rounding alone, and about as much; or not to repeat themselves in
+    eager, though the call did."""
     row, judged = call.failed if call is not None else None, graphs.verdict
-    if call is None or row is None or judged is None or judged.verdict != "rounding" or call.operator is not None:
+    if call is None or row is None or judged is None or call.operator is not None:
+        return None
+    if judged.verdict not in ("rounding", "nondeterministic"):
         return None
     in_graphs = call.fresh == "departs" and row.rung in BACKENDS and row.rung not in MEANS
     numbers = row.verdict.kind in ("wrong_numbers", "nan")
-    return judged if in_graphs and numbers and graphs.size >= (row.error or 0.0) / ABOUT else None
+    as_much = judged.verdict == "nondeterministic" or graphs.size >= (row.error or 0.0) / ABOUT
+    return judged if in_graphs and numbers and as_much else None
 
 
 def recorded(command: Sequence[str], *flags: str) -> list[str]:
@@ -343,6 +359,7 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
     if died is not None and (hung or not program.raised):
         ended = f"{_by(code)} ended the program" if code > 128 else f"the program ended with {_by(code)}"
         how = hung or f"{died.in_flight} was at work when {ended}"
+        how += ", which a compiled program does not run" if died.in_flight == "decomposed" else ""
         return cannot_tell(f"{died.place}: {how}{stopped_at(folder, died.pid)}")
     raised = f" ({program.raised})" if program.raised else ""
     if lacking := next((row.verdict.reason for call in program.calls for row in call.rows if row.verdict.skipped), ""):

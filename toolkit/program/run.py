@@ -44,6 +44,8 @@ DEFAULT_TIME_S = 3600.0
 HANGS, COMPILING_S = 20.0, 600.0
 """A rung of a call may take so many times what eager takes, and so much more, before it hangs."""
 _TURN_S = 0.2
+_DIES_S = 10.0
+"""So long a killed process is waited for."""
 
 
 def range_of(text: str | None) -> tuple[int, int]:
@@ -81,8 +83,8 @@ def triage_program(
     report: Report = lambda text: None,
 ) -> ProgramTriage:
     """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that
-    must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it nothing is looked at;
-    `quiet`: its standard output goes to standard error.
+    must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it nothing is looked at,
+    and a program in which a rung is still at work is ended; `quiet`: its standard output goes to standard error.
 
     Raises UsageError for a command that cannot be run.
     """
@@ -105,7 +107,7 @@ def triage_program(
     program = _Program(words, folder, limit_s, report, began + (max_time_s or DEFAULT_TIME_S))
     program.run(options, quiet)
     left = program.read()
-    triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
+    triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung, program.late)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
     for call in left.calls:
         if call.repro and call.failed is None:  # its graphs say that it is rounding
@@ -141,9 +143,9 @@ class _Program:
         self, words: list[str], folder: Path, limit_s: float | None, report: Report, until: float = math.inf
     ) -> None:
         self.words, self.folder, self.limit_s, self.report, self.until = words, folder, limit_s, report, until
-        self.code, self.hung, self.judging = 0, "", False
+        self.code, self.hung, self.late, self.judging = 0, "", "", False
         self.signals: list[int] = []
-        self.next_look, self.beat = 0.0, dict[float, float]()
+        self.next_look, self.killed, self.beat = 0.0, 0.0, dict[float, float]()
         self.graphs = JudgedCall()
 
     def read(self) -> Program:
@@ -189,8 +191,13 @@ class _Program:
     def _stopped(self) -> bool:
         return bool(self.signals)
 
-    def _attend(self, door: socket.socket, child: subprocess.Popen[bytes]) -> None:
+    def _attend(self, door: socket.socket, child: subprocess.Popen[bytes]) -> int | None:
         while child.poll() is None:
+            if self.killed and time.monotonic() - self.killed > _DIES_S:  # its device does not give it up
+                self.report(
+                    f"process {child.pid} was killed and does not end: a kernel of it may still run on a device"
+                )
+                return -signal.SIGKILL
             try:
                 connection, _ = door.accept()
             except OSError:  # nobody came, or nobody can
@@ -200,6 +207,7 @@ class _Program:
             connection.settimeout(None)
             with connection:
                 self._judge(ForkServer(preload=JUDGING, joined=(connection, child)))
+        return None
 
     def _look(self, child: subprocess.Popen[bytes]) -> None:
         """Ends a program in which eager or a rung hangs: it wrote nothing for longer than the limit. Says before how
@@ -207,7 +215,7 @@ class _Program:
         with contextlib.suppress(OSError):
             if time.time() - (self.folder / FILE).stat().st_mtime < min(BEAT_S, self.limit_s or BEAT_S):
                 return
-        if time.monotonic() < self.next_look:
+        if self.killed or time.monotonic() < self.next_look:
             return
         self.next_look = time.monotonic() + 1.0
         call = next((candidate for candidate in self.read().calls if candidate.in_flight), None)
@@ -216,15 +224,20 @@ class _Program:
         eager = max((row.seconds for row in call.rows if row.rung == "eager"), default=0.0)
         usual = math.inf if call.in_flight == "eager" else HANGS * eager + COMPILING_S  # eager is the program itself
         limit = self.limit_s if self.limit_s is not None else usual
-        taken = time.time() - call.since
-        if taken > limit:
-            self.hung = f"{call.in_flight} was still at work after {limit:.0f} s (see --limit)"
+        taken, left = time.time() - call.since, max(0.0, self.until - time.monotonic())
+        if taken > limit or (not left and call.in_flight != "eager"):
+            if taken > limit:
+                self.hung = f"{call.in_flight} was still at work after {limit:.0f} s (see --limit)"
+            else:
+                self.late = f"{call.in_flight} was at work for {taken:.0f} s when the time was over (--max-time)"
             for number in (TRACE_SIGNAL, signal.SIGKILL):
                 with contextlib.suppress(OSError):
                     os.kill(call.pid, number)
                     time.sleep(_TURN_S)
             child.kill()
+            self.killed = time.monotonic()
         elif taken > self.beat.get(call.since, 0.0) + BEAT_S:
             self.beat = {call.since: taken}
+            limit = limit if call.in_flight == "eager" else min(limit, taken + left)
             most = f"{limit:.0f} s at most" if limit < math.inf else "without a limit (see --limit)"
             self.report(f"{call.in_flight} of {call.place}: {taken:.0f} s so far, {most}")

@@ -198,7 +198,7 @@ class Flight:
         """Keeps what the user calls the outputs of Dynamo's graph, and its inputs, whose gradients this one may
         return."""
         outputs = self.dynamo_outputs or self.session.outputs.get(self.name, [])
-        roles = self.dynamo_roles or self.session.roles.get(self.name, [])
+        roles = self._dynamos()
         inputs = [input_source(role.source, role.role) for role in roles] if record.stage in _WITH_GRADIENTS else []
         if outputs or inputs:
             record.graph.meta[NAMES] = {"dict": [["outputs", [list(pair) for pair in outputs]], ["inputs", inputs]]}
@@ -208,10 +208,21 @@ class Flight:
         with self.session.guarded("roles of the inputs"):
             if stage in ("dynamo", "pre_grad"):
                 names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-                return self.dynamo_roles if names == [role.name for role in self.dynamo_roles] else None
+                known = {role.name: role for role in self.session.roles.get(self.name, self.dynamo_roles)}
+                if names == list(known):
+                    return list(known.values())
+                if not known.keys() & set(names):
+                    return None
+                self.session.cut.add(self.name)  # a part of Dynamo's graph: what follows counts the part's own inputs
+                self.dynamo_roles = [known.get(name) or InputRecord(name, "unknown", "") for name in names]
+                return self.dynamo_roles
             if stage != "compiled_autograd":
-                return roles_of.of_aot(gm, self.dynamo_roles or self.session.roles.get(self.name, []), stage)
+                return roles_of.of_aot(gm, self._dynamos(), stage)
         return None
+
+    def _dynamos(self) -> list[InputRecord]:
+        """The roles of the inputs of the graph that AOTAutograd was given; none where that is not known."""
+        return self.dynamo_roles or ([] if self.name in self.session.cut else self.session.roles.get(self.name, []))
 
     def amend(self, graph: Graph, gm: Any, compile_kwargs: Mapping[str, Any]) -> None:
         """Adds what the inner compiler was given to a graph captured before it was known."""

@@ -132,6 +132,8 @@ class Session:
         self.interrupted = self.caches_were_on = False
         self.versions: dict[str, str] = {}
         self.roles: dict[str, list[InputRecord]] = {}
+        self.cut: set[str] = set()
+        """Compiles whose graph was compiled in parts."""
         self.outputs: dict[str, list[tuple[str, str]]] = {}
         self.functions: dict[str, str] = {}
         self.captures: dict[str, Capture] = {}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.ids import number_of
 from ...dumps.journal import DECOMPOSITION
 from ..blame.partners import compile_of
 from ..isolation import Servers, ask
@@ -58,18 +59,21 @@ class Pair(NamedTuple):
 
 def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
     """The pairs of some graphs in the order in which those were recorded; a graph from before what was seen last of its
-    stage has none."""
+    stage has none. A backward is compiled when it is called, of several parts of a graph the last one first: its number
+    says whose it is."""
     last: dict[Any, SavedGraph] = {}
     paired: list[Pair] = []
     for graph in graphs:
-        compiled = compile_of(graph)
-        earlier = [last[compiled, stage] for stage in BEFORE.get(graph.stage, ()) if (compiled, stage) in last]
+        compiled, number = compile_of(graph), number_of(graph.local_id)
+        part = number if graph.stage == "backward" else None
+        earlier = [last[key] for stage in BEFORE.get(graph.stage, ()) if (key := (compiled, stage, part)) in last]
         newest = max(earlier, key=lambda candidate: list(last.values()).index(candidate), default=None)
         if newest is not None and graph.status != "skipped":
-            forward = last.get((compiled, "forward")) if graph.stage == "backward" else None
+            forward = last.get((compiled, "forward", part)) if graph.stage == "backward" else None
             paired.append(Pair(newest, graph, forward))
-        last.pop((compiled, graph.stage), None)
-        last[compiled, graph.stage] = graph
+        for key in ((compiled, graph.stage, None), (compiled, graph.stage, number)):
+            last.pop(key, None)
+            last[key] = graph
     return paired
 
 

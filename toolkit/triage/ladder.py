@@ -300,7 +300,8 @@ class Ladder:
         """Judges the graph under a rung, whatever the others said."""
         left = self._left_s()
         if left < 1.0:
-            over = f"the time was over ({self.max_time_s:.0f} s, see --max-time)"
+            had = f"{self.max_time_s:.0f} s, " if (self.max_time_s or 0.0) >= 1.0 else ""
+            over = f"the time was over ({had}see --max-time)"
             self.rows[rung] = RungResult(rung, cannot_tell(over, NO_TIME))
             return self.rows[rung]
         how = self.how._replace(limit_s=min(self.how.limit_s, left))

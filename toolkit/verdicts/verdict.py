@@ -59,6 +59,7 @@ def with_flags(command: str, imports: Sequence[str] = ()) -> str:
     those typed."""
     words = command.split()
     takes = _TAKES.get(words[1], ()) if len(words) > 1 and words[0] == "graphdbg" else ()
+    takes = () if command.startswith("graphdbg triage -- ") else takes  # a program runs unchanged
     context = click.get_current_context(silent=True)
     typed = () if context is None else with_trust(context.meta.get(_IMPORTS, ()), bool(context.params.get("trust")))
     modules = option_words(tuple(dict.fromkeys((*typed, *imports)))) if takes else []

@@ -7,6 +7,7 @@ import contextlib
 import runpy
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import graphdbg
 from graphdbg.dumps import opening
 from graphdbg.toolkit.program import shadowing
+from graphdbg.toolkit.program.aside import Outside, no_side_effects
 from graphdbg.toolkit.program.comparing import apart, kept
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
@@ -420,3 +422,20 @@ def test_entries_of_rungs_do_not_count_against_the_programs_limit(tmp_path: Path
 
     counts = compiled(None), compiled(tmp_path / "found")
     assert counts[0] == counts[1] > 4, counts
+
+
+def test_what_triton_compiles_at_a_first_launch_is_no_effect_of_the_call(tmp_path: Path) -> None:
+    written = []
+    for module in ("triton.runtime.cache", "mylab.saving"):
+        names: dict[str, Any] = {"__name__": module, "subprocess": subprocess, "sys": sys, "tempfile": tempfile}
+        exec("def write(path):\n tempfile.NamedTemporaryFile('w', dir=path).close()", names)
+        exec("def build():\n subprocess.run([sys.executable, '--version'], capture_output=True)", names)
+        written.append((names["write"], names["build"]))
+    with no_side_effects(True):
+        (write, build), (own_write, own_build) = written
+        write(tmp_path)
+        build()
+        with pytest.raises(Outside, match="writes to"):
+            own_write(tmp_path)
+        with pytest.raises(Outside, match="starts a process"):
+            own_build()

@@ -4,11 +4,15 @@ rung."""
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,9 +21,11 @@ from click.testing import CliRunner
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
+from graphdbg.toolkit.isolation import launch
+from graphdbg.toolkit.program.comparing import said
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
-from graphdbg.toolkit.program.records import Call, CallRung, Program
+from graphdbg.toolkit.program.records import FILE, Call, CallRung, Program
 from graphdbg.toolkit.program.run import _Program, range_of, triage_program
 from graphdbg.toolkit.verdicts.verdict import Verdict, fails
 
@@ -154,6 +160,26 @@ def test_a_call_in_which_eager_dies_or_hangs_is_named_with_its_line(
     assert [one.startswith(begin) for one, begin in zip(found["next"], follows, strict=True)]
 
 
+def test_a_rung_at_work_when_the_time_is_over_convicts_nobody(tmp_path: Path) -> None:
+    (tmp_path / FILE).touch()
+    os.utime(tmp_path / FILE, (0, 0))
+    call = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager")], in_flight="inductor")
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        call.key, call.since = f"{child.pid}:1", time.time() - 30.0
+        told: list[str] = []
+        program = _Program([], tmp_path, None, told.append, until=time.monotonic() + 5.0)
+        program.read = lambda: Program(calls=[call])
+        program._look(child)  # pyright: ignore[reportPrivateUsage]
+        assert told == ["inductor of step() (train.py:3), call 0: 30 s so far, 35 s at most"] and child.poll() is None
+        program.until, program.next_look = time.monotonic(), 0.0
+        program._look(child)  # pyright: ignore[reportPrivateUsage]
+        assert child.wait() < 0
+    found = concluded(Program(calls=[call]), tmp_path, JudgedCall(), ["train.py"], 137, program.hung, program.late)
+    late = "inductor was at work for 30 s when the time was over (--max-time)"
+    assert found.verdict.verdict == "cannot_tell" and late in found.verdict.reason, found.verdict
+    assert [step.split()[1] for step in found.verdict.next] == ["dump", "triage"]
+
+
 def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_path: Path) -> None:
     right = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager"), CallRung("dynamo")])
     unlooked = Call("1:2", "step", "train.py", 3, 1, why="it talks to other processes")
@@ -270,3 +296,45 @@ def test_a_call_whose_graphs_differ_as_much_by_rounding_does_not_fail(
     if verdict == "rounding":
         assert found.verdict.reason == "result differs as its graphs do: relative error 0.00063 to float64"
         assert (found.verdict.workaround, found.verdict.next, found.at) == ("x = 1", ["try"], None)
+
+
+@pytest.mark.parametrize(("rung", "verdict"), [("decomposed", "cannot_tell"), ("inductor", "fails")])
+def test_decompositions_that_take_too_long_in_eager_are_no_hang(tmp_path: Path, rung: str, verdict: str) -> None:
+    call = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager")], in_flight=rung)
+    hung = f"{rung} was still at work after 628 s (see --limit)"
+    found = concluded(Program([call]), tmp_path, JudgedCall(), ["train.py"], 137, hung).verdict
+    assert (found.verdict, found.kind) == (verdict, None if rung == "decomposed" else "hang")
+    assert [step.split()[1] for step in found.next] == ["dump", "triage"] and hung in found.reason
+
+
+def test_a_call_whose_graphs_do_not_repeat_themselves_convicts_no_compiler(tmp_path: Path) -> None:
+    rows = [
+        CallRung("eager"),
+        CallRung("inductor", fails("wrong_numbers", "inductor", "off"), value="result", error=2.6),
+    ]
+    call = Call("1:1", "step", "train.py", 3, 0, rows=rows, run="run", fresh="departs")
+    graphs = JudgedCall(Verdict("nondeterministic", reason="eager gives different results in two runs"))
+    found = concluded(Program([call]), tmp_path, graphs, ["python", "train.py"])
+    said = "result differs, and its graphs by themselves: eager gives different results in two runs"
+    assert (found.verdict.verdict, found.at) == ("nondeterministic", None) and said in found.verdict.reason
+
+
+def test_a_killed_process_that_its_device_holds_is_not_waited_for(tmp_path: Path) -> None:
+    told: list[str] = []
+    program = _Program([], tmp_path, None, told.append)
+    program.killed = time.monotonic() - 60.0
+    held: Any = SimpleNamespace(pid=7, poll=lambda: None)
+    with socket.socket(socket.AF_UNIX) as door:
+        assert program._attend(door, held) == -signal.SIGKILL  # pyright: ignore[reportPrivateUsage]
+    assert told == ["process 7 was killed and does not end: a kernel of it may still run on a device"]
+
+    def leave(child: subprocess.Popen[bytes]) -> int:
+        child.kill()
+        return -signal.SIGKILL
+
+    assert launch.run([sys.executable, "-c", "import time; time.sleep(9)"], {}, attend=leave) == 128 + signal.SIGKILL
+
+
+def test_an_error_is_told_in_whole_words() -> None:
+    told = said(MemoryError("CUDA out of memory. " + "Process 77 has 612.00 MiB memory in use. " * 9))
+    assert told.endswith("Process 77 has …") and len(told) < 180

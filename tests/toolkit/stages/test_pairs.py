@@ -7,13 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import opened
 from graphdbg.toolkit.replaying.replay import How
-from graphdbg.toolkit.stages.asking import judge_stages
+from graphdbg.toolkit.stages.asking import judge_stages, pairs
 
 PROGRAM = """
 import torch
@@ -59,6 +61,20 @@ ROWS = {
 }
 
 
+def test_a_backward_that_is_compiled_late_belongs_to_its_own_part() -> None:
+    # DistributedDataParallel cuts a graph into parts, whose backwards are compiled last part first
+    ids = ("joint", "forward", "joint.1", "forward.1", "backward.1", "post_grad_backward.1", "backward")
+    graphs: list[Any] = [
+        SimpleNamespace(process="p", local_id=f"0_0/{name}", stage=name.partition(".")[0], status="ran") for name in ids
+    ]
+    found = [[graph and graph.local_id.partition("/")[2] for graph in pair] for pair in pairs(graphs)]
+    assert found == [
+        ["joint.1", "backward.1", "forward.1"],
+        ["backward.1", "post_grad_backward.1", None],
+        ["joint", "backward", "forward"],
+    ]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name", [name if name in ("post-post", "right") else pytest.param(name, marks=pytest.mark.slow) for name in ROWS]
@@ -99,5 +115,39 @@ def test_tokens_of_effects_end_in_the_forward(recorded_script: Callable[..., Pat
     run = open_run(recorded_script(EFFECTS))
     if not any("with_effects" in node.target for node in run.graph("0_0/joint_passed").record.graph.nodes):
         pytest.skip("this torch makes no effect of the check")
+    with opened(None) as server:
+        assert judge_stages(run.graphs(), How(), server) is None
+
+
+IN_PARTS = """
+import os, tempfile, torch
+from torch.nn.parallel import DistributedDataParallel
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(512, 512) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x
+
+torch.distributed.init_process_group("gloo", init_method=f"file://{tempfile.mkdtemp()}/s", rank=0, world_size=1)
+net = DistributedDataParallel(Net(), bucket_cap_mb=1)
+torch.compile(net)(torch.randn(4, 512)).sum().backward()
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.long
+def test_a_graph_that_is_compiled_in_parts_is_right_and_its_inputs_keep_their_names(
+    recorded_script: Callable[..., Path],
+) -> None:
+    run = open_run(recorded_script(IN_PARTS))
+    joint = next(graph for graph in run.graphs() if graph.local_id.endswith("/joint.1"))
+    first, *parameters = [item for item in joint.record.inputs if item.role != "tangent"]
+    assert first.role == "unknown"  # what the part before it computes
+    assert all(item.role == "parameter" and "['0']" not in item.source for item in parameters)
     with opened(None) as server:
         assert judge_stages(run.graphs(), How(), server) is None
