@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+import torch
+from torch import fx
+
+from graphdbg.dumps.live import encode
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, SequenceValue, TensorValue
-from graphdbg.toolkit.replaying.fidelity import code_lines, graph_lines
+from graphdbg.dumps.tensors import TensorStore
+from graphdbg.toolkit.replaying.fidelity import CompiledArtifacts, _as_kept, code_lines, graph_lines
 
 
 def lines(stride: int, storage: int | None) -> list[str]:
@@ -21,3 +29,24 @@ def test_the_benchmark_behind_the_code_is_not_compared_and_the_code_is() -> None
     code = "def call(args):\n    buf0 = empty(3)\n"
     assert code_lines(code + "\ndef get_args():\n    arg0_1 = 42\n") == code_lines(code)
     assert code_lines(code.replace("3", "4")) != code_lines(code)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_constant_is_compared_by_its_bytes_where_the_run_kept_them(tmp_path: Path, keeps: bool) -> None:
+    def with_constant(values: list[int]) -> fx.GraphModule:
+        owner, graph = torch.nn.Module(), fx.Graph()
+        owner.register_buffer("held", torch.tensor(values))
+        graph.output((graph.get_attr("held"),))
+        return fx.GraphModule(owner, graph)
+
+    class Some(TensorStore):
+        def accepts(self, size_bytes: int) -> bool:
+            return keeps
+
+    record = encode(with_constant([0, -1]), id="0_0/x", stage="post_grad_inference", sink=Some(tmp_path))
+    recorded = graph_lines(record)
+    for values in ([0, -1], [0, 1]):
+        replayed = CompiledArtifacts()
+        replayed._post_grad(with_constant(values))
+        same = values == [0, -1] or not keeps
+        assert (_as_kept(replayed.graphs[0], recorded) == recorded) is same

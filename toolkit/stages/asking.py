@@ -195,6 +195,8 @@ def _go_on(pair: Pair, after: SavedGraph, fault: Fault, difference: dict[str, An
         minify += f" --import {known.module}"
     elif fault == "custom_pass":
         minify = with_trust_for(pair.before, minify)
+    elif pair.traced and difference["op"] and difference["built_in"]:  # that rung was seen to be wrong: no C++ compiler
+        minify += " --rung decomposed"
     values = values if difference["kind"] == "nan" else ""
     return [*filter(None, (minify, values)), f"graphdbg diff {pair.before.name} {after.name}"]
 

@@ -24,6 +24,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -411,6 +412,9 @@ def _decomposed(counterparts: Sequence[fx.Node], node: fx.Node) -> Parted:
     last = counterparts[-1]
     operator = _operator(last)
     every = listed((mate.name for mate in counterparts), _SHOWN)
+    runs = [of for of, _ in groupby(map(_operator, counterparts))]
+    if runs.count(operator) > 1:  # called again and again by what the tracing made of the program's own call
+        return Parted(last, f"{target_of(node)} became {every}", last.name, target_of(node))
     alone, counterparts = len(counterparts) == 1, [mate for mate in counterparts if _operator(mate) == operator]
     names = listed((mate.name for mate in counterparts), _SHOWN)
     last.meta.setdefault("stack_trace", node.meta.get("stack_trace") or "")

@@ -4,13 +4,15 @@ it."""
 from __future__ import annotations
 
 import operator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import fx
 
 from graphdbg.toolkit.live.eager import run_graph
+from graphdbg.toolkit.stages import asking
 from graphdbg.toolkit.stages.tracing import Seen, traced_apart
 
 aten = torch.ops.aten
@@ -72,3 +74,29 @@ def test_an_operator_that_became_several_is_named_with_them() -> None:
     parted = traced_apart(program, traced, seen)
     says = "softsign became abs_default, div_tensor: div_tensor (aten.div.Tensor) has another value than softsign"
     assert parted is not None and parted.text == f"{says} in the program"
+
+
+def test_a_call_that_the_tracing_took_apart_is_named_and_not_the_casts_inside() -> None:
+    program = graph_of((torch.nn.functional.softsign, 0))
+    (whole,) = (node for node in program.graph.nodes if node.op == "call_function")
+    calls = (aten.neg.default, 0), (aten.abs.default, 2), (aten.neg.default, 3)
+    traced = graph_of(*calls, sources=(whole, whole, whole))
+    for node, made_of in zip(list(traced.graph.nodes)[2:5], ("aten.cast", "aten.abs", "aten.cast"), strict=True):
+        node.meta["graphdbg_original_aten"] = made_of
+    seen = Seen(), Seen()
+    for gm, hook in zip((program, traced), seen, strict=True):
+        run_graph(gm, [torch.arange(1.0, 4.0), torch.ones(1)], hook=hook)
+    parted = traced_apart(program, traced, seen)
+    assert parted is not None
+    assert (parted.text, parted.op) == ("softsign became neg_default, abs_default, neg_default_1", "softsign")
+
+
+@pytest.mark.parametrize("wrong", [True, None])
+def test_a_decomposition_seen_to_be_wrong_is_shrunk_without_a_compiler(
+    monkeypatch: pytest.MonkeyPatch, wrong: bool | None
+) -> None:
+    monkeypatch.setattr(asking, "registered_for", lambda *_: None)
+    before, after = SimpleNamespace(name="run/0_0/pre_grad"), SimpleNamespace(name="run/0_0/inference")
+    pair = cast(Any, SimpleNamespace(before=before, after=after, traced=True))
+    steps = asking._go_on(pair, cast(Any, after), "compiler", {"op": "softsign", "kind": "nan", "built_in": wrong})
+    assert steps[0] == "graphdbg minify run/0_0/pre_grad" + (" --rung decomposed" if wrong else "")
