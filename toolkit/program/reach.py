@@ -384,13 +384,13 @@ def _is_state(value: Any) -> bool:
 
 
 def _followed(value: Any) -> bool:
-    """Whether an object's attributes are looked into: those of users, of modules and optimizers, not of torch's own
-    machinery."""
+    """Whether an object's attributes are looked into: those of users, of modules and optimizers, not of torch's or
+    Triton's own machinery (a kernel keeps what it compiled at its first launch)."""
     home = type(value).__module__.partition(".")[0]
     return (
         isinstance(value, NAMESPACES)
         or _is_state(value)
-        or (home not in ("torch", "torchvision", "graphdbg") and home not in sys.stdlib_module_names)
+        or (home not in ("torch", "torchvision", "triton", "graphdbg") and home not in sys.stdlib_module_names)
     )
 
 

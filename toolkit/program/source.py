@@ -156,6 +156,7 @@ class Source:
             words = [self.text(part, hint) for part in (value.func, *value.args)]
             words += [f"{name}={self.text(part, name)}" for name, part in value.keywords.items()]
             return f"functools.partial({', '.join(words)})"
+        value = _jitted(value)
         if inspect.isroutine(value) or isinstance(value, type) or "_torchdynamo_orig_callable" in _own(value):
             if (bound := _bound(value)) is not None:
                 return self.text(bound, hint)
@@ -453,7 +454,7 @@ class Source:
 
     def _reads(self, name: str, space: dict[str, Any]) -> str:
         """Writes what a definition reads; returns what it must say in place of the name where another has that."""
-        value = space[name]
+        value = _jitted(space[name])
         if type(value) is object and id(value) not in self._names:  # a sentinel, which a default may be, too
             self._names[id(value)], self._last[id(value)] = name, "object()"
             self._alive.append(value)
@@ -647,6 +648,13 @@ def _bound(value: Any) -> types.MethodType | None:
                 return types.MethodType(method, held)
         inner = getattr(inner, "__wrapped__", None)
     return None
+
+
+def _jitted(value: Any) -> Any:
+    """The function of a kernel in Triton, whose text has the decorators that make it one; anything else as it is."""
+    while type(value).__module__.startswith("triton.runtime.") and isinstance(getattr(value, "fn", None), Callable):
+        value = value.fn
+    return value
 
 
 def _unwrapped(value: Any) -> Any:

@@ -363,6 +363,36 @@ class Net(torch.nn.Module):
         return self.inner(self.layer(x))
 
 
+OF_TRITON = """import triton, triton.language as tl
+@triton.jit
+def doubled(v):
+    return v * 2
+@triton.autotune(configs=[triton.Config({"BLOCK": 64})], key=["n"])
+@triton.jit
+def twice(x, out, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, doubled(tl.load(x + at)))
+def step(x, out):
+    twice[(1,)](x, out, x.numel())
+"""
+
+
+def test_a_kernel_is_written_with_its_decorators_and_what_it_keeps_is_no_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "of_triton.py").write_text(OF_TRITON)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    step, source = importlib.import_module("of_triton").step, Source({})
+    reached = reach(step, (), {})
+    assert {box.name for box in reached.boxes} == {"twice"}  # the global, and nothing in it
+    source.begin(Start(reached), set())
+    assert source.text(step, "step") == "step" and not source.spaces
+    heads = [text.partition("(x")[0].rpartition("\n")[2] for text in source.definitions.values()]
+    assert heads[-2:] == ["def twice", "def step"] and "@triton.jit\ndef twice" in source.definitions["twice"]
+    assert source.definitions["doubled"].startswith("@triton.jit\ndef doubled(v)")
+
+
 def test_what_holds_itself_is_written() -> None:
     net, source, space = Net(), Source({}), {"HERE": None}
     for calls in (0, 1):
