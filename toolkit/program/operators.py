@@ -174,10 +174,10 @@ def first_difference(run: Callable[[Any], object]) -> str:
                     f"{place} reads memory that nothing wrote (torch.empty): write it first; "
                     "torch.utils.deterministic.fill_uninitialized_memory shows it"
                 )
-            return (
-                f"{place} gets another number in each run, from a generator outside torch: seed it "
-                "(numpy.random.default_rng(0))"
-            )
+            seeded = "from a generator outside torch: seed it (numpy.random.default_rng(0))"
+            if any(isinstance(one, tuple) for one in set(first.given) ^ set(second.given)):
+                seeded += ", or from a kernel of the program's own, which may race"
+            return f"{place} gets another number in each run, {seeded}"
         if first.results != second.results:
             if first.random:
                 return f"{place} draws from its own generator: seed it with generator.manual_seed(0)"
