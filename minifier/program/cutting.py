@@ -36,6 +36,7 @@ from ...toolkit.program.source import Unannotated
 KEPT = {"unsure", "leaves", "left", "everything", "differs", "main"}
 """Functions of the repro that judge, which are not cut."""
 HELPERS = {
+    "whole": "def whole(value):\n    return value",
     "restore": """\
 def restore(old, new):
     if isinstance(old, torch.Tensor):

@@ -141,12 +141,13 @@ def test_what_nothing_reads_goes_at_once() -> None:
 
 
 def test_the_short_helpers_make_modules_and_put_them_back() -> None:
-    text = "def rebuilt(kind, state):\n    pass\ndef restore(old, new):\n    pass"
+    text = "def whole(value):\n    pass\ndef rebuilt(kind, state):\n    pass\ndef restore(old, new):\n    pass"
     for _ in cutting.HELPERS:
         text = next(short for short in cutting.shorter(text) if short != text)
     space: dict[str, Any] = {"torch": torch}
     exec(text, space)
     weight, state = torch.nn.Parameter(torch.ones(1, 2)), {"bias": None, "seen": 3}
+    assert space["whole"](weight) is weight
     net = space["rebuilt"](torch.nn.Linear, {"_parameters": {"weight": weight}, **state})
     space["restore"](weight, torch.zeros(1, 2))
     assert net(torch.ones(1, 2)).item() == 0.0 and net.seen == 3
