@@ -57,11 +57,8 @@ def whole(value: Any) -> Any:
     held = [whole(part.detach()) for part in parts(value).values()]
     if len({(part.shape, part.dtype) for part in held}) == 1:
         return torch.stack(held)
-    small = (
-        part.is_floating_point() and part.dtype.itemsize == 1 for part in held
-    )  # float8, which promotes to nothing
-    flat = [part.reshape(-1) for part in held]
-    return torch.cat([part.float() if is_small else part for part, is_small in zip(flat, small, strict=True)])
+    flat = [part.reshape(-1) for part in held]  # float8 promotes to nothing
+    return torch.cat([part.float() if part.is_floating_point() and part.itemsize == 1 else part for part in flat])
 
 
 def type_name(value: object) -> str:
