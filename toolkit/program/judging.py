@@ -134,6 +134,9 @@ def _judge(
                 break
             report(f"looking for what is to blame in {graph.id}")
             blamed = bisect(graph, server=used, imports=imports, max_time_s=seconds, narrate=lambda text: None)
+            if blamed.stopped and not blamed.findings:
+                report(f"not found in the {seconds:.0f} s that were left for it (see --max-time)")
+                break
             if blamed.reproduced:
                 judged.op = blamed.sentence or judged.op
                 judged.verdict = _with_blame(triage.verdict, blamed.verdict)

@@ -92,16 +92,24 @@ _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_st
 MOST = 20_000
 
 
+_FILLS = ("copy_", "fill_", "zero_")
+_NOTHING_WROTE = (
+    "memory that nothing wrote (torch.empty): write it first; "
+    "torch.utils.deterministic.fill_uninitialized_memory shows it"
+)
+
+
 class Step(NamedTuple):
-    """One operation: its name, the user's line, its arguments and results as numbers, whether it draws random numbers,
-    and whether an argument is memory that nothing wrote."""
+    """One operation: its name, the user's line, its arguments and results as numbers, and whether it draws random
+    numbers. `unwritten`: its arguments that lie in memory which was not written as a whole, where it reads them (a view
+    does not)."""
 
     name: str
     line: str
     given: tuple[Any, ...]
     results: tuple[Any, ...]
     random: bool
-    from_unwritten: bool
+    unwritten: tuple[Any, ...] = ()
 
 
 class Tracing(EagerMode):
@@ -111,31 +119,47 @@ class Tracing(EagerMode):
         super().__init__()
         self.steps: list[Step] = []
         self.unwritten: dict[int, torch.Tensor] = {}
+        self.wrote: dict[int, str] = {}
+        """Who wrote last into it, though not all of it at once."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not hasattr(func, "_schema"):
             return func(*args, **(kwargs or {}))
         inputs = [value for value in t.tree_leaves((args, kwargs or {})) if not isinstance(value, torch.Generator)]
-        given = tuple(map(_number, inputs)) if len(self.steps) < MOST else ()
-        name = func.overloadpacket.__name__
-        tainted = any(
-            isinstance(value, torch.Tensor) and value.untyped_storage()._cdata in self.unwritten for value in inputs
-        )
+        name, drawn = func.overloadpacket.__name__, torch.Tag.nondeterministic_seeded in func.tags
+        named = [*zip((one.name for one in func._schema.arguments), args, strict=False), *(kwargs or {}).items()]
+        writes = {one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write}
+        written = {id(value) for key, value in named if key in writes}
+        tainted = [value for value in inputs if self._unwritten(value) and id(value) not in written]
+        reads = not func.is_view and name not in _UNWRITTEN
+        full = len(self.steps) >= MOST
+        given = () if full else tuple(_number(value) for value in inputs if not self._unwritten(value))
+        unwritten = tuple(map(_number, tainted)) if reads and not full else ()
         output = func(*args, **(kwargs or {}))
-        if len(self.steps) < MOST:
-            results = [value for value in t.tree_leaves(output) if isinstance(value, torch.Tensor)]
-            fresh = name in _UNWRITTEN
-            for tensor in results:
-                if fresh:
-                    self.unwritten[tensor.untyped_storage()._cdata] = tensor
-            if func._schema.is_mutable and not fresh:
-                for tensor in results:  # written now, or partly
-                    self.unwritten.pop(tensor.untyped_storage()._cdata, None)
-            numbers = () if fresh else tuple(map(_number, results))
-            drawn = torch.Tag.nondeterministic_seeded in func.tags
-            name = str(func).removesuffix(".default")
-            self.steps.append(Step(name, _line(), () if tainted and fresh else given, numbers, drawn, tainted))
+        results = [value for value in t.tree_leaves(output) if isinstance(value, torch.Tensor)]
+        for tensor in results:
+            if name in _UNWRITTEN and tensor.layout == torch.strided:
+                self.unwritten[tensor.untyped_storage()._cdata] = tensor
+            elif writes and self._unwritten(tensor):
+                storage = tensor.untyped_storage()
+                if (drawn or name in _FILLS) and tensor.numel() * tensor.itemsize == storage.nbytes():
+                    del self.unwritten[storage._cdata]
+                else:
+                    self.wrote[storage._cdata] = _placed(str(func).removesuffix(".default"), _line())
+        if not full:
+            numbers = tuple(_number(value) for value in results if drawn or not self._unwritten(value))
+            self.steps.append(Step(str(func).removesuffix(".default"), _line(), given, numbers, drawn, unwritten))
         return output
+
+    def left(self) -> list[tuple[str, Any]]:
+        """What the memory holds that was never written as a whole, with who wrote last into it."""
+        whole = lambda tensor: torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())  # noqa: E731
+        there = [(place, self.unwritten[key]) for key, place in self.wrote.items() if key in self.unwritten]
+        return [(place, _number(whole(tensor))) for place, tensor in there]
+
+    def _unwritten(self, value: Any) -> bool:
+        strided = isinstance(value, torch.Tensor) and value.layout == torch.strided
+        return strided and value.untyped_storage()._cdata in self.unwritten
 
 
 def _number(value: Any) -> Any:
@@ -161,19 +185,17 @@ def _line() -> str:
 def first_difference(run: Callable[[Any], object]) -> str:
     """The first operation that does not repeat itself, why, and what to do; "" where two runs of every operation are
     equal. `run` runs the call once from its start under the mode that it is given."""
-    for first, second in zip(*_twice(run), strict=False):
-        place = f"{first.name} ({first.line})" if first.line else first.name
+    modes = _twice(run)
+    for first, second in zip(*(mode.steps for mode in modes), strict=False):
+        place = _placed(first.name, first.line)
         if first.name != second.name:
             return (
                 f"at {place} the second run takes another path: something outside torch decides (time, the order of a "
                 "set, a random generator)"
             )
+        if first.unwritten != second.unwritten:
+            return f"{place} reads {_NOTHING_WROTE}"
         if first.given != second.given:
-            if first.from_unwritten:
-                return (
-                    f"{place} reads memory that nothing wrote (torch.empty): write it first; "
-                    "torch.utils.deterministic.fill_uninitialized_memory shows it"
-                )
             seeded = "from a generator outside torch: seed it (numpy.random.default_rng(0))"
             if any(isinstance(one, tuple) for one in set(first.given) ^ set(second.given)):
                 seeded += ", or from a kernel of the program's own, which may race"
@@ -187,21 +209,26 @@ def first_difference(run: Callable[[Any], object]) -> str:
                 f"{place} gives another result for equal arguments: its kernel adds up in no fixed order; "
                 f"{_setting(run)}"
             )
-    return ""
+    lefts = zip(*(mode.left() for mode in modes), strict=False)
+    return next((f"{place} leaves {_NOTHING_WROTE}" for (place, one), (_, other) in lefts if one != other), "")
 
 
-def _twice(run: Callable[[Any], object]) -> list[list[Step]]:
+def _twice(run: Callable[[Any], object]) -> tuple[Tracing, Tracing]:
     modes = Tracing(), Tracing()
     for mode in modes:
         run(mode)
-    return [mode.steps for mode in modes]
+    return modes
+
+
+def _placed(name: str, line: str) -> str:
+    return f"{name} ({line})" if line else name
 
 
 def _setting(run: Callable[[Any], object]) -> str:
     before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     try:
         torch.use_deterministic_algorithms(True, warn_only=True)
-        first, second = ([(step.name, step.results) for step in steps] for steps in _twice(run))
+        first, second = ([(step.name, step.results) for step in mode.steps] for mode in _twice(run))
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warns)
     makes = "makes" if first == second else "does not make"

@@ -24,6 +24,7 @@ from collections import deque
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from ...dumps import opening
 from ...dumps.torchside import wrappers
@@ -63,6 +64,8 @@ class Start:
             raise NotCopied(f"{name} cannot be copied ({str(error).splitlines()[0][:120]})") from error
         self.boxes = [(box, _kept(box)) for box in reached.boxes]
         self.random = Randomness(reached.generators)
+        self.handle_id = RemovableHandle.next_id
+        """The key of the next hook: what a call registers has the same name in each run."""
 
     def _take(self, name: str, tensor: torch.Tensor) -> None:
         if tensor.layout != torch.strided or tensor.device.type == "meta":
@@ -99,6 +102,7 @@ class Start:
                     tensor.requires_grad_(requires)
         for box, kept in self.boxes:
             _restore(box, kept)
+        RemovableHandle.next_id = self.handle_id
         self.random.put_back()
 
     def _dense(self, tensor: torch.Tensor, form: tuple[Any, ...]) -> torch.Tensor:

@@ -175,7 +175,7 @@ def test_graphs_are_judged_and_blamed_in_the_time_that_is_left(left_s: float, mo
     def judged(*_: object, max_time_s: float, **__: object) -> SimpleNamespace:
         asked.append(max_time_s)
         wrong = Verdict("fails", "wrong_numbers", "compiler", "inductor")
-        return SimpleNamespace(verdict=wrong, summary="", graphs=[], reproduced=False)
+        return SimpleNamespace(verdict=wrong, summary="", graphs=[], reproduced=False, stopped="")
 
     monkeypatch.setattr(judging, "triage_run", judged)
     monkeypatch.setattr(judging, "bisect", judged)
@@ -192,6 +192,20 @@ def test_graphs_are_judged_and_blamed_in_the_time_that_is_left(left_s: float, mo
             and all(49.0 < seconds <= 50.0 for seconds in blaming_s)
             and len(blaming_s) == (left_s > 1)
         )
+
+
+def test_a_search_that_ends_before_it_found_anything_says_nothing_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Verdict("fails", "wrong_numbers", "compiler", "inductor", next=["graphdbg minify run/0_0/dynamo"])
+    ended = SimpleNamespace(reproduced=True, stopped="50 s have passed", findings=[], sentence="Nothing was found")
+    monkeypatch.setattr(judging, "triage_run", lambda *_, **__: SimpleNamespace(verdict=wrong, summary="", graphs=[]))
+    monkeypatch.setattr(judging, "bisect", lambda *_, **__: ended)
+    monkeypatch.setattr(judging, "opened", nullcontext)
+    monkeypatch.setattr(judging, "_widest_first", lambda run, verdict: [SimpleNamespace(id="0_0/dynamo")])
+    run: Any = None
+    judged, lines = JudgedCall(), list[str]()
+    judging._judge(judged, run, None, (), False, lines.append, lambda: False, time.monotonic() + 50.0)
+    assert judged.verdict == wrong and not judged.op
+    assert lines == ["looking for what is to blame in 0_0/dynamo", lines[1]] and lines[1].startswith("not found in the")
 
 
 def test_a_next_command_says_trust_where_only_that_brings_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_who_asked_to_end_waits_for_no_further_search(tmp_path: Path, monkeypatc
 
     def bisect(graph: Any, **more: Any) -> Any:
         sought.append(graph.id)
-        return SimpleNamespace(reproduced=False)
+        return SimpleNamespace(reproduced=False, stopped="")
 
     def importing(_: Any, known: Verdict, *more: Any) -> Verdict:
         sought.append("outside")

@@ -180,6 +180,22 @@ def test_a_rung_at_work_when_the_time_is_over_convicts_nobody(tmp_path: Path) ->
     assert [step.split()[1] for step in found.verdict.next] == ["dump", "triage"]
 
 
+@pytest.mark.long
+def test_where_the_time_is_over_the_same_with_more_of_it_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("slow.py").write_text(
+        "import time, torch\n"
+        "import torch._inductor.config as config\n"
+        "config.post_grad_custom_pre_pass = lambda graph: time.sleep(90)\n"
+        "torch.compile(lambda x: x.sin() + 1)(torch.ones(4))\n"
+    )
+    found = triage_program(["python", "slow.py"], calls="1", limit_s=300.0, max_time_s=30.0).verdict
+    assert found.verdict == "cannot_tell" and "when the time was over (--max-time)" in found.reason, found
+    assert found.next[0] == "graphdbg triage --max-time 120 --calls 1 --limit 300 -- python slow.py"
+
+
 def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_path: Path) -> None:
     right = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager"), CallRung("dynamo")])
     unlooked = Call("1:2", "step", "train.py", 3, 1, why="it talks to other processes")

@@ -156,13 +156,55 @@ def test_memory_that_nothing_wrote_and_a_kernel_in_no_fixed_order_are_told_apart
         if not torch.are_deterministic_algorithms_enabled():
             mode.steps[-1] = last._replace(results=(left_over.random(),))
 
-    assert "memory that nothing wrote" in first_difference(reads_memory)
+    def writes_it_all(mode: Any) -> None:
+        order = torch.arange(8).flip(0)
+        with mode:
+            given = torch.empty(8, dtype=torch.int64)
+            given.numpy()[:] = left_over.randrange(1 << 40)
+            given.detach()[order] = torch.arange(8)  # an inverse permutation
+            given.sum()
+            torch.zeros(8, dtype=torch.int64).copy_(given)
+
+    def leaves_a_part(mode: Any) -> None:
+        with mode:
+            given = torch.empty(8)
+            given.numpy()[:] = left_over.random()
+            given[:4] = 1.0
+
+    def copies_it(mode: Any) -> None:
+        with mode:
+            given = torch.empty(8)
+            given.numpy()[:] = left_over.random()
+            torch.zeros(8).copy_(given)
+
+    assert not first_difference(writes_it_all)
+    for reads in (reads_memory, leaves_a_part, copies_it):
+        assert "memory that nothing wrote" in first_difference(reads)
     told = first_difference(adds_up)
     assert (
         "in no fixed order" in told
         and "use_deterministic_algorithms(True) was tried and makes it deterministic" in told
     )
     assert not first_difference(lambda mode: None)
+
+
+def test_a_call_that_registers_a_hook_registers_the_same_in_each_run(tmp_path: Path) -> None:
+    class Hooked(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.ready = torch.nn.Linear(4, 4), False
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not self.ready:
+                self.inner.register_forward_hook(lambda module, args, result: None)
+                self.ready = True
+            return self.inner(x)
+
+    model = Hooked()
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(model, backend="aot_eager")(torch.ones(2, 4)).sum().backward()
+    assert found.verdict.verdict == "ok", found.verdict
+    assert len(model.inner._forward_hooks) == 1
 
 
 def test_results_that_the_loss_does_not_use_have_no_gradient(tmp_path: Path) -> None:
