@@ -484,7 +484,7 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
     judged = [call for call in triaged.calls if call.judged]
     functions = counted(len({(call.function, call.file, call.line) for call in triaged.calls}), "function")
     of = f"{len(judged)} of {counted(len(triaged.calls), 'call')} looked at of {functions} were judged"
-    seen = ", ".join(f"{name.rpartition(' ')[0]}() {count}" for name, count in triaged.counts.items())
+    seen = ", ".join(f"{name.rpartition(' ')[0]}() {count}" for name, count in triaged.counts.items() if count)
     calls = f" (calls in all: {seen})" if seen else ""
     if triaged.verdict.failed:
         steps = f" Step by step: {triaged.drift.sentence}." if triaged.drift is not None else ""
