@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
@@ -217,7 +218,7 @@ class Results:
         try:
             spec = self.subject.emit(other.candidate, path)
         except GraphdbgError as error:
-            notes.append(f"another failure was not saved: {error}")
+            notes.append(f"another failure was not saved: {_in_a_line(error)}")
             return also
         self._describe(path, signature, spec, count=other.count)
         asked, check = self.options, self.options.check if self.options.command else "auto"
@@ -280,6 +281,12 @@ def add_to_case(folder: Path, **more: Any) -> None:
     path = folder / NAME
     data: dict[str, Any] = msgspec.json.decode(opening.read(path))
     write_file(path, msgspec.json.format(msgspec.json.encode(data | more), indent=1))
+
+
+def _in_a_line(error: GraphdbgError) -> str:
+    """What an error says, of one that tells a traceback the line that names the exception."""
+    raised = re.search(r"^\w[\w.]*(?:Error|Exception): .*", error.why, re.M)
+    return f"{error.what}: {raised[0]}" if raised and "Traceback (most" in error.why else str(error)
 
 
 def _merged(others: list[Other]) -> list[Other]:

@@ -13,13 +13,13 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from graphdbg.dumps.errors import UnreadableError, UsageError
+from graphdbg.dumps.errors import EnvironmentLackError, UnreadableError, UsageError
 from graphdbg.dumps.process import FILE, describe
 from graphdbg.minifier.commands.minify import minify
 from graphdbg.minifier.commands.steer import steer
 from graphdbg.minifier.events import EVENTS_FILE, Ended, Said, Started, Steered, Stepped
 from graphdbg.minifier.log import Life, Log, at_work
-from graphdbg.minifier.results import read_atoms
+from graphdbg.minifier.results import _in_a_line, read_atoms
 from graphdbg.minifier.steering import NobodyThereError, append, give, outcome
 from tests.minifier.abstract import Abstract, run
 from tests.minifier.generated import needs, transformer
@@ -169,3 +169,12 @@ def test_orders_are_appended_after_a_torn_line(tmp_path: Path) -> None:
     first, *rest = (tmp_path / "control.jsonl").read_text().splitlines()
     assert first == '{"id": "torn"'
     assert [json.loads(line)["what"] for line in rest] == ["pause", "pause"]
+
+
+def test_an_error_that_tells_a_traceback_is_noted_in_a_line() -> None:
+    what, told = (
+        "the process failed",
+        'Traceback (most recent call last):\n  File "a.py"\nKeyError: 3\n\nWhile executing',
+    )
+    assert _in_a_line(EnvironmentLackError(what, told)) == "the process failed: KeyError: 3"
+    assert _in_a_line(EnvironmentLackError(what, "no room")) == "the process failed: no room"

@@ -136,6 +136,12 @@ def test_what_has_no_float64_meaning_gives_a_reason() -> None:
     assert "reinterprets" in found.reason
 
 
+def test_bits_of_integers_are_the_same_among_float64_values() -> None:
+    x = torch.arange(-4, 4)
+    halves, whole = wide(lambda x: [(y := x.view(torch.int32) * 2), y.view(torch.int64)], x)
+    assert torch.equal(halves, x.view(torch.int32) * 2) and torch.equal(whole, halves.view(torch.int64))
+
+
 def test_an_op_without_float64_names_the_node() -> None:
     gm = traced(lambda x: [torch.ops.aten.bernoulli.p(x, 0.5)], torch.rand(4))
     node = next(node for node in gm.graph.nodes if node.op == "call_function")

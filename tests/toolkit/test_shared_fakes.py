@@ -55,3 +55,11 @@ def test_a_traced_graph_whose_inputs_share_what_was_apart_is_given_their_views()
         node.meta["example_value"] = node.meta.pop("val").clone()
     fakes, _ = shared_fakes(gm, inputs, False)
     assert fakes[1]._base is fakes[0]
+
+
+def test_a_mode_of_fresh_fakes_takes_a_loop_that_counts() -> None:
+    gm, inputs = views()
+    fakes, mode = shared_fakes(gm, [value.clone() for value in inputs], False)
+    with mode:
+        at, _ = torch.while_loop(lambda at, x: at < 3, lambda at, x: (at + 1, x.sin()), (0, fakes[0]))
+    assert isinstance(at, torch.SymInt)

@@ -106,7 +106,7 @@ def widen_graph(gm: fx.GraphModule, rounded: Mapping[str, torch.dtype] | None = 
 def _widen_node(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> None:
     if node.op not in ("call_function", "call_method", "call_module"):
         return
-    if str(node.target) in _REINTERPRETING or _views_as_dtype(node):
+    if (str(node.target) in _REINTERPRETING or _views_as_dtype(node)) and not _whole(node, dtypes):
         raise NoReference(
             f"node {node.name} ({node.target}) reinterprets the bits of its input, which has no meaning in float64"
         )
@@ -122,6 +122,12 @@ def _widen_node(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> None:
         node.target = "double"
     node.args = map_aggregate(node.args, _wide_dtype)
     node.kwargs = map_aggregate(node.kwargs, _wide_dtype)
+
+
+def _whole(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> bool:
+    """Whether it takes and makes tensors that are as they were among wide ones: integers and truth values."""
+    both = [dtypes.get(one.name) for one in (node, *node.all_input_nodes)]
+    return all(dtype is not None and not dtype.is_floating_point and not dtype.is_complex for dtype in both)
 
 
 def _rounded(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -46,6 +46,7 @@ from ..numerics.measures import (
     tolerance,
     wide,
 )
+from ..verdicts.verdict_words import AS_TRACED
 from .baseline import NoReference, reference
 
 Run = Callable[..., list[Any]]
@@ -166,7 +167,7 @@ class Comparing:
         """Notes of results whose strides are not eager's and are what was traced, which is what a compiler promises."""
         promised = self._promised(seen)
         return [
-            f"strides of {names[at]} are {seen[at].stride()}, eager's are {wanted[at].stride()}; they are as traced"
+            f"strides of {names[at]} are {seen[at].stride()}, eager's are {wanted[at].stride()}; {AS_TRACED}"
             for at in self._visible()
             if at < min(len(seen), len(names))
             and at not in promised

@@ -44,7 +44,9 @@ def shared_fakes(
     given = next((value for value in inputs if isinstance(value, t.FakeTensor)), None)
     if given is not None:
         return list(inputs), given.fake_mode
-    mode = t.FakeTensorMode(allow_non_fake_inputs=True)
+    none_new = t.ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    # a loop asks the mode for its symbols, though nothing here has one
+    mode = t.FakeTensorMode(allow_non_fake_inputs=True, shape_env=none_new, static_shapes=True)
     # views of one base, as they were in the program
     real_ones = clone_inputs(inputs) if _any_shared(inputs) else inputs
     fakes = [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in real_ones]

@@ -42,6 +42,7 @@ from ...dumps.wording import counted
 from ..live.execution import as_bytes
 from ..verdicts.outcome import OutputError
 from ..verdicts.signature import Form
+from ..verdicts.verdict import DECIDED
 from .measures import (
     QUIET,
     ROUNDING,
@@ -241,7 +242,7 @@ def _integers(
         count = int(apart.sum())
         if not count or not rounding or truth is None:
             return None
-        return Difference("accuracy", index, ROUNDING, count / want.numel(), f"{count} {of}, as rounding alone decides")
+        return Difference("accuracy", index, ROUNDING, count / want.numel(), f"{count} {of}, {DECIDED}")
     text, share = f"{wrong} {of}", wrong / want.numel()
     form = Form(want.numel(), share, offset=common_offset(want[differ], have[differ]))
     return Difference("accuracy", index, "integers", share, text, form)

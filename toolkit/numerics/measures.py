@@ -27,6 +27,7 @@ from ...dumps.torchside.node_meta import fake_of
 from ...dumps.wording import counted
 from ..live.execution import PACKED, leaves
 from ..verdicts.signature import Form
+from ..verdicts.verdict import DECIDED
 
 _INT = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LARGE = 1e150
@@ -193,7 +194,7 @@ def not_finite(
                 "nan", index, name, None, f"{count - edge} of {elements} are {name} where eager's are finite"
             )
         if edge and rounding:
-            text = f"{edge} of {elements} overflow, as rounding alone decides"
+            text = f"{edge} of {elements} overflow, {DECIDED}"
             return Difference("accuracy", index, ROUNDING, edge / have.numel(), text)
     if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
         return None
@@ -206,7 +207,7 @@ def not_finite(
     first = other.flatten().nonzero()[0]
     is_now, was = (_NAMES[int(kinds.flatten()[first])] for kinds in (got, wanted))
     if explained:
-        text = f"{count} of {elements} are not {was} as in eager (the first is {is_now}), as rounding alone decides"
+        text = f"{count} of {elements} are not {was} as in eager (the first is {is_now}), {DECIDED}"
         return Difference("accuracy", index, ROUNDING, count / have.numel(), text)
     text = f"{count} of {elements} are not {was} as in eager and in float64 (the first is {is_now})"
     return Difference("nan", index, f"no {was.removeprefix('-')}", None, text)

@@ -389,7 +389,7 @@ class Beside:
             mode = Rounding(rounded)
             state = [tensor for _, tensor in self.start.reached.tensors if not tensor.is_inference()]
             for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *state]}.values():
-                mode.move(tensor)
+                mode.move(tensor, given=True)
         began = time.perf_counter()
         as_compiled = self.as_compiled and rung == "eager"
         path = t.swapped("is_compiling_flag", True) if as_compiled else contextlib.nullcontext()

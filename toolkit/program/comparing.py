@@ -303,15 +303,16 @@ class Rounding(EagerMode):
                 self.move(tensor)
         return output
 
-    def move(self, tensor: torch.Tensor) -> None:
+    def move(self, tensor: torch.Tensor, given: bool = False) -> None:
         """A float tensor, moved in place by rounding at random (see `judging.comparing.noise`), and as a whole by what
-        a sum inside of the operation may be off (the mean of a batch norm, say); autograd does not see it."""
-        if not _dense(tensor):
+        a sum inside of the operation may be off (the mean of a batch norm, say); autograd does not see it. What is
+        `given` was not rounded: a half stays, which kernels compute with in float32, and so does a whole number."""
+        if not _dense(tensor) or (given and tensor.element_size() < 4):
             return
         with t.look_up("DisableTorchFunction")():
-            self._move(tensor)
+            self._move(tensor, given)
 
-    def _move(self, tensor: torch.Tensor) -> None:
+    def _move(self, tensor: torch.Tensor, given: bool) -> None:
         plain = tensor.detach()
         eps = torch.finfo(plain.dtype).eps
         exact = plain if plain.dtype == torch.float64 else plain.to(torch.float32)
@@ -320,7 +321,8 @@ class Rounding(EagerMode):
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
             by = known.abs_().mul_(eps).add_(sums).mul_(self._uniform(exact))
-            tensor.data.copy_(exact + by.add_(sums * float(self._units[self._drawn(_UNITS)])))
+            by.add_(sums * float(self._units[self._drawn(_UNITS)]))
+            tensor.data.copy_(exact + (by.masked_fill_(exact == exact.round(), 0.0) if given else by))
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1, out of one store: new ones for each operation cost more than the operation."""

@@ -330,7 +330,8 @@ def _as_graphs(call: Call | None, graphs: JudgedCall) -> Verdict | None:
         return None
     in_graphs = call.fresh == "departs" and row.rung in BACKENDS and row.rung not in MEANS
     numbers = row.verdict.kind in ("wrong_numbers", "nan")
-    as_much = judged.verdict == "nondeterministic" or graphs.size >= (row.error or 0.0) / ABOUT
+    elements = graphs.decided and row.verdict.kind == "nan"  # such a row's error says nothing of how many
+    as_much = elements or judged.verdict == "nondeterministic" or graphs.size >= (row.error or 0.0) / ABOUT
     return judged if in_graphs and numbers and as_much else None
 
 

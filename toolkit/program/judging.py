@@ -29,8 +29,9 @@ from ..blame.partners import compile_of
 from ..isolation import ForkServer, opened
 from ..isolation.imports import TRUST, option_words
 from ..replaying.replay import replay
+from ..triage.ranking import GraphRow
 from ..triage.run import triage_run
-from ..verdicts.verdict import OK, Verdict, with_trust_for
+from ..verdicts.verdict import DECIDED, OK, Verdict, with_trust_for
 from ..verdicts.verdict_words import minified
 from .records import BACKENDS, PROGRAM, Call
 
@@ -50,14 +51,16 @@ _MOST = 8
 
 class JudgedCall(msgspec.Struct):
     """The verdict on the graphs of a call that departs. `verdict`: None where none could be judged; `size`: the largest
-    error, the rung's or eager's own, of a graph that differs by rounding; `apart`: judged in a process of ours, without
-    what the program's own script changes in torch."""
+    error, the rung's or eager's own, or share of elements of a graph that differs by rounding; `decided`: in one of
+    them rounding decides such elements; `apart`: judged in a process of ours, without what the program's own script
+    changes in torch."""
 
     verdict: Verdict | None = None
     op: str = ""
     text: str = ""
     run: str = ""
     size: float = 0.0
+    decided: bool = False
     apart: bool = False
 
     @property
@@ -126,7 +129,8 @@ def _judge(
         triage = triage_run(run, server=used, imports=imports, max_time_s=seconds, report=report)
         judged.verdict, judged.text = triage.verdict, triage.summary
         rounded = [row for row in triage.graphs if row.verdict.verdict == "rounding"]
-        judged.size = max((max(row.error or 0.0, row.eager_error or 0.0) for row in rounded), default=0.0)
+        judged.size = max(map(_size, rounded), default=0.0)
+        judged.decided = any(DECIDED in row.verdict.reason for row in rounded)
         unclear = triage.verdict.failed and triage.verdict.fault == "compiler" and not outside
         for graph in _widest_first(run, triage.verdict) if unclear else []:
             seconds = min(_BLAMING_S, until - time.monotonic())
@@ -141,6 +145,11 @@ def _judge(
                 judged.op = blamed.sentence or judged.op
                 judged.verdict = _with_blame(triage.verdict, blamed.verdict)
                 break
+
+
+def _size(row: GraphRow) -> float:
+    share = row.signature.size if row.signature is not None else None
+    return max(row.error or 0.0, row.eager_error or 0.0, share or 0.0)
 
 
 def _likely(modules: Mapping[str, str]) -> list[str]:

@@ -153,6 +153,10 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
             go_on = [program]
         if any(verdict_words.DRAWS in row.notes for row in result.graphs):
             texts.append(f"{verdict_words.DRAWS}.")
+        if result.verdict.exit_code == 0 and (other := _otherwise_strided(result)):
+            row, note = other
+            texts.insert(0, f"In {row.id} the {note}: the fake function of an operator may be wrong.")
+            go_on.insert(0, shlex.join(["graphdbg", "check", row.address, *option_words(imports)]))
         if not result.verdict.next and any(row.judged and row.inputs != REAL for row in result.graphs):
             go_on.insert(0, record_again(run))
         if result.verdict.verdict == ROUNDING and result.verdict.where is not None:
@@ -201,6 +205,12 @@ def _all_right(result: RunTriage, imports: Sequence[str]) -> str:
     named = without_trust(imports)
     text += f" Imported first: {', '.join(named)}." if named else ""
     return text + (" The run's own ops and passes took part (--trust)." if len(named) < len(imports) else "")
+
+
+def _otherwise_strided(result: RunTriage) -> tuple[GraphRow, str] | None:
+    """The first graph, and what is noted of it, with a result of other strides than eager's that were so promised."""
+    notes = ((row, note) for row in result.graphs if row.judged for note in row.notes)
+    return next((pair for pair in notes if pair[1].endswith(verdict_words.AS_TRACED)), None)
 
 
 def _counts(result: RunTriage) -> str:

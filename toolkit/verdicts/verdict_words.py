@@ -143,6 +143,8 @@ DRAWS = (
     "Random numbers were drawn as eager draws them (fallback_random); without it compiled code draws others, by design"
 )
 """What is said of what draws random numbers and agrees with eager."""
+AS_TRACED = "they are as traced"
+"""What is said of strides that are not eager's, as an operator's fake function promised them."""
 EAGER = 'import torch\ntorch.compiler.set_stance("force_eager")'
 """What leaves everything uncompiled; eager itself was seen to be right."""
 _AROUND = "Work-around, seen to work on this graph (put it before the first compile):"

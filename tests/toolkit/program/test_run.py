@@ -4,6 +4,7 @@ rung."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,12 +24,15 @@ from click.testing import CliRunner
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
 from graphdbg.toolkit.isolation import launch
+from graphdbg.toolkit.program import judging
 from graphdbg.toolkit.program.comparing import said
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import FILE, Call, CallRung, Program
 from graphdbg.toolkit.program.run import _Program, range_of, triage_program
-from graphdbg.toolkit.verdicts.verdict import Verdict, fails
+from graphdbg.toolkit.triage.ranking import GraphRow
+from graphdbg.toolkit.verdicts.signature import Signature
+from graphdbg.toolkit.verdicts.verdict import DECIDED, Verdict, fails
 
 PROGRAM = """
 import sys, torch
@@ -312,6 +317,32 @@ def test_a_call_whose_graphs_differ_as_much_by_rounding_does_not_fail(
     if verdict == "rounding":
         assert found.verdict.reason == "result differs as its graphs do: relative error 0.00063 to float64"
         assert (found.verdict.workaround, found.verdict.next, found.at) == ("x = 1", ["try"], None)
+
+
+@pytest.mark.parametrize(("decided", "verdict"), [(True, "rounding"), (False, "fails")])
+def test_a_call_that_overflows_as_rounding_decides_in_its_graphs_does_not_fail(
+    decided: bool, verdict: str, tmp_path: Path
+) -> None:
+    wrong = fails("nan", "inductor", "result is inf, eager's is 3.7e+07")
+    rows = [CallRung("eager"), CallRung("inductor", wrong, value="result", error=1.0)]
+    call = Call("1:1", "step", "train.py", 3, 0, rows=rows, run="run", fresh="departs")
+    judged = Verdict("rounding", reason=f"1 of 900 elements overflow, {DECIDED}")
+    graphs = JudgedCall(judged, size=0.001, decided=decided)
+    assert concluded(Program([call]), tmp_path, graphs, ["python", "train.py"]).verdict.verdict == verdict
+
+
+def test_a_share_of_elements_is_the_size_of_what_rounding_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = f"result: 2 of 4 elements differ from eager's (torch.int64), {DECIDED}"
+    rounding = Verdict("rounding", reason=reason)
+    seen = Signature("accuracy", "compare", detail="rounding", size=0.5, raw=reason)
+    row = GraphRow("inductor", rounding, signature=seen, error=1e-7, id="0_0/inference", stage="inference")
+    triage = SimpleNamespace(verdict=rounding, summary="", graphs=[row])
+    monkeypatch.setattr(judging, "triage_run", lambda *arguments, **options: triage)
+    monkeypatch.setattr(judging, "opened", nullcontext)
+    run: Any = None
+    judged = JudgedCall()
+    judging._judge(judged, run, None, (), False, print, lambda: False, math.inf)
+    assert (judged.size, judged.decided) == (0.5, True)
 
 
 @pytest.mark.parametrize(("rung", "verdict"), [("decomposed", "cannot_tell"), ("inductor", "fails")])

@@ -230,6 +230,28 @@ def test_rounding_moves_a_result_as_a_whole_too() -> None:
     assert max(map(abs, shifts)) > 20 * one_by_one and max(map(abs, shifts)) < 17 * torch.finfo(torch.float32).eps
 
 
+def test_what_goes_in_is_exact_where_it_is_a_half_or_a_whole_number() -> None:
+    half, mixed = torch.rand(64, dtype=torch.bfloat16), torch.tensor([3.0, 0.0, -7.0, 1e20, math.inf, 0.3]).repeat(50)
+    for given in (half, mixed):
+        moved = given.clone()
+        Rounding(0).move(moved, given=True)
+        stays = (moved == given).view(-1, 1 if given is half else 6)
+        assert bool(stays[:, : 1 if given is half else 5].all())
+    assert not bool(stays[:, 5].all())
+
+
+def test_integers_that_a_rung_truncates_wrongly_are_no_rounding(tmp_path: Path) -> None:
+    def truncated(x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.int8)
+
+    def wrong(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        return lambda *args: [value.where(value != 0, -128) for value in gm(*args)]
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(truncated, backend=wrong)(torch.tensor([0.0, *range(1, 10)]))
+    assert found.verdict.verdict == "fails", found.calls
+
+
 def test_rounding_goes_through_a_loop_and_a_branch() -> None:
     x, yes = torch.linspace(-1, 1, 64), torch.tensor(True)
     for run in (

@@ -31,7 +31,7 @@ from graphdbg.toolkit.verdicts.ladder_words import concluded
 from graphdbg.toolkit.verdicts.outcome import Outcome, OutputError
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import OK
-from graphdbg.toolkit.verdicts.verdict_words import word
+from graphdbg.toolkit.verdicts.verdict_words import AS_TRACED, word
 
 WRONG = verdict.judged(Signature("accuracy", "compare", size=0.03), "inductor")
 CLIMBED = ["eager", "debug_nop", "decomposed", "inductor_nofuse", "inductor"]
@@ -328,6 +328,15 @@ def test_a_layer_is_not_claimed_where_no_ladder_was_climbed(recorded: Path) -> N
     row = GraphRow("inductor", WRONG, id="0_0/dynamo", stage="dynamo", address="x/0_0/dynamo")
     found = run_concluded(RunTriage([row], [], []), open_run(recorded))
     assert "there was no time for its ladder" in found.summary and found.verdict.layer is None
+
+
+def test_strides_that_are_as_traced_and_not_eagers_are_told_of_a_run_that_is_right(recorded: Path) -> None:
+    note = f"strides of mul are (6, 1), eager's are (1, 5); {AS_TRACED}"
+    row = GraphRow("inductor", OK, notes=[note], id="0_0/dynamo", stage="dynamo", address="x/0_0/dynamo")
+    found = run_concluded(RunTriage([row], [], []), open_run(recorded))
+    assert (
+        found.summary.startswith(f"In 0_0/dynamo the {note}: ") and "graphdbg check x/0_0/dynamo" in found.verdict.next
+    )
 
 
 def test_a_hang_is_minified_as_one(recorded: Path) -> None:
