@@ -30,6 +30,7 @@ from ...dumps.walk import user_frame
 from ...dumps.wording import flat
 from .. import torch_private as t
 from ..debug_nop.checking import checked
+from ..live.eager import fill
 from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .aside import EagerMode
 
@@ -102,6 +103,18 @@ class Step(NamedTuple):
     results: tuple[Any, ...]
     random: bool
     from_unwritten: bool
+
+
+class Poison(EagerMode):
+    """Fills what `empty` and its like leave unwritten, so that what depends on it differs."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        if hasattr(func, "_schema") and func.overloadpacket.__name__ in _UNWRITTEN[:-1]:
+            for tensor in t.tree_leaves(output):
+                if type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta:
+                    fill(tensor)
+        return output
 
 
 class Tracing(EagerMode):
