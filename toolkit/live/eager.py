@@ -324,11 +324,11 @@ class _Runner(fx.Interpreter):
         return value
 
 
-def fill(value: torch.Tensor, start: int = 0) -> None:
+def fill(value: torch.Tensor, start: int = 0, poison: int = _POISON) -> None:
     """Poisons a tensor's storage from a byte on."""
     storage = value.untyped_storage()
     flat = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage, 0, (storage.nbytes(),), (1,))
-    flat[start:].fill_(_POISON)
+    flat[start:].fill_(poison)
 
 
 _DRAWS: dict[str, Callable[..., Any]] = {

@@ -34,7 +34,7 @@ from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
 from .aside import Lost, collectives, counters, no_hooks, no_side_effects, own_hooks, quiet, traced, watched_by
 from .comparing import Left, Rounding
-from .operators import Poison, Watching, first_difference
+from .operators import POISONS, Poison, Watching, first_difference
 from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
@@ -254,11 +254,12 @@ class Beside:
         same, tries = 0, TRIES if row.verdict.failed or far else 0
         most = comparing.MOST if row.verdict.kind == "metadata" else comparing.UNSTABLE
         if tries and row.part not in self.poisoned:
-            filled = self._left_by(row.part, "eager", mode=Poison())
-            moved = comparing.unsteady(eager.values, filled.values).get(row.value, 0.0)
-            self.poisoned[row.part] = moved > min(most, (row.error or most) / 4)
-            if self.poisoned[row.part]:
-                return filled
+            self.poisoned[row.part], least = False, min(most, (row.error or most) / 4)
+            for byte in POISONS:
+                filled = self._left_by(row.part, "eager", mode=Poison(byte))
+                if comparing.unsteady(eager.values, filled.values).get(row.value, 0.0) > least:
+                    self.poisoned[row.part] = True
+                    return filled
         while tries and same < SURE and time.monotonic() < self.shadow.until:
             again, tries = self._left_by(row.part, "eager"), tries - 1
             moved = comparing.unsteady(eager.values, again.values).get(row.value, 0.0) > most

@@ -105,15 +105,25 @@ class Step(NamedTuple):
     from_unwritten: bool
 
 
+POISONS = (0x44, 0x3A)
+"""Bytes, about 800 and 0.001 as float32. Two, as that memory may hold one of them already."""
+
+
 class Poison(EagerMode):
-    """Fills what `empty` and its like leave unwritten, so that what depends on it differs."""
+    """Fills the floats that `empty` and its like leave unwritten, so that what depends on them differs; an index
+    filled so would end the device."""
+
+    def __init__(self, byte: int) -> None:
+        super().__init__()
+        self.byte = byte
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
         if hasattr(func, "_schema") and func.overloadpacket.__name__ in _UNWRITTEN[:-1]:
             for tensor in t.tree_leaves(output):
-                if type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta:
-                    fill(tensor)
+                plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta
+                if plain and (tensor.is_floating_point() or tensor.is_complex()):
+                    fill(tensor, poison=self.byte)
         return output
 
 

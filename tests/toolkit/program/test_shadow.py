@@ -89,6 +89,10 @@ def test_what_depends_on_memory_that_nothing_wrote_convicts_no_compiler(tmp_path
     assert "memory that nothing wrote" in found.verdict.reason
 
 
+def test_huge_values_are_apart() -> None:
+    assert comparing.apart(torch.tensor([1e31, 1.0]), torch.tensor([1e36, 1.0])) > 1e3
+
+
 def test_no_guard_is_blamed_where_nothing_was_compiled_before(tmp_path: Path) -> None:
     compiled: list[Any] = []
 
