@@ -162,4 +162,4 @@ class Clock:
     def check(self) -> None:
         """Raises OutOfTime where it is over."""
         if self.max_time_s is not None and self.elapsed() >= self.max_time_s:
-            raise OutOfTime(f"{self.elapsed():.0f} s have passed (--max-time {self.max_time_s:g})")
+            raise OutOfTime(f"{self.elapsed():.0f} s have passed (--max-time {round(self.max_time_s, 1):g})")

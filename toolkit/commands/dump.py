@@ -207,4 +207,8 @@ def _why_empty(words: list[str], traces: list[dict[str, Any]], options: Options)
         return f"{python} has no torch; run the command with the Python that has torch and graphdbg."
     if "graphdbg" in lacking:
         return f"{python} has no graphdbg; install it there: {python} -m pip install graphdbg."
+    if "plug-in" in lacking:
+        return f"{python} finds graphdbg, which is not installed there, so torch does not load it; " + (
+            f"install it: {python} -m pip install graphdbg."
+        )
     return "The command never imported torch."

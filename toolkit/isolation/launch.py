@@ -145,9 +145,13 @@ def python_of(command: Sequence[str]) -> str | None:
 
 
 def lacks(python: str) -> str:
-    """Which of torch and graphdbg a Python cannot import, asked in that Python; "" when it has both or cannot be
-    asked."""
-    program = "import importlib.util as u; print(' '.join(n for n in ('torch', 'graphdbg') if u.find_spec(n) is None))"
+    """Which of torch and graphdbg a Python cannot import, and whether torch there lacks the `plug-in`, asked in that
+    Python; "" when it has all or cannot be asked."""
+    program = (
+        "import importlib.metadata as m, importlib.util as u; names = [e.name for e in "
+        "m.entry_points(group='torch.backends')]; lost = [n for n in ('torch', 'graphdbg') if u.find_spec(n) is None]; "
+        "print(' '.join(lost or ['plug-in'] * ('graphdbg' not in names)))"
+    )
     try:
         done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

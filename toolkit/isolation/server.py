@@ -512,7 +512,7 @@ class Server:
         assert self.seed is not None
         if answer.status == "done":
             self._keep_seed(self.seed)
-            warm_toolchain(self.seed)
+            warm_toolchain(self.seed, answer.value)
         else:
             why = answer.error.message if answer.error else answer.signal or answer.status
             self.notes.append(f"Inductor could not compile a first kernel ({why}), so nothing on the CPU will compile")

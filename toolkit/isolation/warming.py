@@ -9,7 +9,9 @@ import contextlib
 import hashlib
 import importlib
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from ...dumps.errors import EnvironmentLackError, LacksName
 from .. import torch_private as t
 from ..live.spec import no_caches
 from ..torch_private.names import WARM_MODULES
+
+_PROBES_AT_ONCE = 4
+"""Each runs the C++ compiler, which takes up to 0.5 GB."""
 
 
 def warm_imports(cache_dir: Path) -> list[str]:
@@ -67,40 +72,49 @@ def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., 
     return remembering
 
 
-def warm_toolchain(seed: Path | None = None) -> None:
+def warm_toolchain(seed: Path, seen: Iterable[str] = ()) -> None:
     """Fills the per-process memory of vector instruction sets, which a forked child inherits; runs small programs, no
-    tensor work. What is kept in `seed`, which is made for one torch, compiler and CPU, is not run again.
+    tensor work. What is kept in `seed`, which is made for one torch, compiler and CPU, or was `seen` to work by
+    `compile_probe_kernels`, is not run again.
     """
-    with _remembered_probes(seed / "works.json") if seed is not None else contextlib.nullcontext():
+    note, kept = seed / "works.json", set[str]()
+    with contextlib.suppress(OSError, ValueError):
+        kept = set(json.loads(note.read_text(encoding="utf-8")))
+    works = kept.union(seen)
+    with _remembered_probes(works):
         t.pick_vec_isa()
+    if works > kept:
+        with contextlib.suppress(EnvironmentLackError):  # a cache folder that cannot be written
+            write_file(note, json.dumps(sorted(works)).encode())
     with contextlib.suppress(ImportError, AttributeError):
         t.optional("triton_key", lambda: None)()  # hashes Triton's own files, half a second; does not touch a device
 
 
 @contextlib.contextmanager
-def _remembered_probes(note: Path) -> Iterator[None]:
-    """While open, the probe of an instruction set that once worked is not loaded again in a Python of its own (1 s for
-    all)."""
+def _remembered_probes(works: set[str]) -> Iterator[None]:
+    """While open, the probe of an instruction set that is in `works` is not loaded again in a Python of its own (up to
+    4 s each); what works is added."""
     original = t.optional("VecISA.check_build")
     if original is None:
         yield
         return
-    works: set[str] = set()
-    with contextlib.suppress(OSError, ValueError):
-        works = set(json.loads(note.read_text(encoding="utf-8")))
-    before = len(works)
 
     def check_build(self: Any, code: str) -> bool:
-        name = f"{self} {hashlib.blake2b(code.encode(), digest_size=8).hexdigest()}"
+        name = f"{self} {self.build_arch_flags()} {hashlib.blake2b(code.encode(), digest_size=8).hexdigest()}"
         if name not in works and original(self, code):
             works.add(name)
         return name in works
 
     with t.swapped("VecISA.check_build", check_build):
         yield
-    if len(works) > before:
-        with contextlib.suppress(EnvironmentLackError):  # a cache folder that cannot be written
-            write_file(note, json.dumps(sorted(works)).encode())
+
+
+def _try_instruction_sets() -> None:
+    """Makes the probes of all instruction sets that Inductor would make one after the other, side by side."""
+    flags = t.optional("x86_isa_checker", list)()  # elsewhere there is one probe
+    sets = [one for one in t.optional("supported_vec_isa_list", []) if all(flag in flags for flag in str(one).split())]
+    with ThreadPoolExecutor(max_workers=min(_PROBES_AT_ONCE, os.cpu_count() or 1)) as pool:
+        list(pool.map(bool, sets))
 
 
 def warm_patterns() -> None:
@@ -129,10 +143,15 @@ def forget_copied_tables() -> None:
         clear()
 
 
-def compile_probe_kernels(_payload: dict[str, Any]) -> None:
-    """Compiles one vectorised and one scalar kernel, so that each toolchain probe is made. Runs in a child."""
-    for dtype in (torch.float32, torch.float64):
-        value = torch.ones(64, 64, dtype=dtype)
-        gm = t.make_fx(lambda x: [(x.relu() + 1).sum(0)])(value)
-        with no_caches():
-            t.compile_fx_inner(gm, [value])([value])
+def compile_probe_kernels(_payload: dict[str, Any]) -> list[str]:
+    """Compiles one vectorised and one scalar kernel, so that each toolchain probe is made, and returns which worked.
+    Runs in a child."""
+    works: set[str] = set()
+    with _remembered_probes(works):
+        _try_instruction_sets()
+        for dtype in (torch.float32, torch.float64):
+            value = torch.ones(64, 64, dtype=dtype)
+            gm = t.make_fx(lambda x: [(x.relu() + 1).sum(0)])(value)
+            with no_caches():
+                t.compile_fx_inner(gm, [value])([value])
+    return sorted(works)

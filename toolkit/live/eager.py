@@ -320,14 +320,15 @@ class _Runner(fx.Interpreter):
         written = args[0].numel() if name in _RESIZING and isinstance(args[0], torch.Tensor) else 0
         value = call()
         if self.poison and name in _UNINITIALISED | _RESIZING and isinstance(value, torch.Tensor):
-            _fill(value, written * value.element_size())
+            fill(value, written * value.element_size())
         return value
 
 
-def _fill(value: torch.Tensor, start: int) -> None:
+def fill(value: torch.Tensor, start: int = 0, poison: int = _POISON) -> None:
+    """Poisons a tensor's storage from a byte on."""
     storage = value.untyped_storage()
     flat = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage, 0, (storage.nbytes(),), (1,))
-    flat[start:].fill_(_POISON)
+    flat[start:].fill_(poison)
 
 
 _DRAWS: dict[str, Callable[..., Any]] = {

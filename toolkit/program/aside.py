@@ -1,6 +1,6 @@
 # pyright: basic
 """Protects what a run beside the program's own must not touch: the program's hooks on saved tensors, files and
-processes, Dynamo's counters, other ranks.
+processes, Dynamo's counters, other ranks, and what is printed, logged and warned; other threads are heard.
 
 For example:
 
@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import io
+import logging
 import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ import torch
 
 from .. import torch_private as t
 from ..live import torch_state
+from ..torch_private import all_replaced
 from .records import TRACE_SIGNAL
 
 
@@ -188,3 +192,33 @@ def watched_by() -> str:
 def in_backward() -> bool:
     """Whether autograd is at work on this thread."""
     return t.look_up("current_graph_task_id")() != -1
+
+
+class _Here:
+    """A stream that hears one thread, and passes on what the others write."""
+
+    def __init__(self, stream: Any, heard: io.StringIO) -> None:
+        self._stream, self._heard, self._thread = stream, heard, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return (self._heard if threading.get_ident() == self._thread else self._stream).write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[io.StringIO]:
+    """Sends standard output, error, logging and warnings of this thread into what is yielded; no warning counts as
+    shown."""
+    heard, thread, handle = io.StringIO(), threading.get_ident(), logging.Logger.handle
+    ours = lambda logger, record: None if threading.get_ident() == thread else handle(logger, record)  # noqa: E731
+    unheard: Any = ("ignore", None, Warning, None, 0)
+    streams = [(sys, name, _Here(getattr(sys, name), heard)) for name in ("stdout", "stderr")]
+    warnings.filters.insert(0, unheard)  # type: ignore[attr-defined]  # in place: catch_warnings would make torch's warn again
+    try:
+        with all_replaced([*streams, (logging.Logger, "handle", ours)]):
+            yield heard
+    finally:
+        with contextlib.suppress(ValueError):
+            warnings.filters.remove(unheard)  # type: ignore[attr-defined]

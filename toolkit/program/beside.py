@@ -2,8 +2,6 @@
 """One call beside the program's own: its rungs from the same start, what they leave beside what eager leaves, and the
 same for the backward that goes through its results.
 
-Also: silences what a run beside the program's own prints, logs and warns; other threads are heard.
-
 After that backward each rung runs forward and backward again, one after the other, so that no more than one is held.
 Everything is left as the program had it.
 
@@ -18,11 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import logging
-import sys
-import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +29,12 @@ from ..live import torch_state
 from ..live.eager import clone_inputs
 from ..live.execution import settle
 from ..live.spec import modes
-from ..torch_private import all_replaced
 from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
-from .aside import Lost, collectives, counters, no_hooks, no_side_effects, own_hooks, traced, watched_by
+from .aside import Lost, collectives, counters, no_hooks, no_side_effects, own_hooks, quiet, traced, watched_by
 from .comparing import Left, Rounding
-from .operators import Watching, first_difference
+from .operators import POISONS, Poison, Watching, first_difference
 from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
@@ -52,36 +45,10 @@ if TYPE_CHECKING:
 
 TRIES, SURE = 10, 4
 """Before a rung is accused eager runs again, at most so often, until the rung has left the same so often."""
-
-
-class _Here:
-    """A stream that hears one thread, and passes on what the others write."""
-
-    def __init__(self, stream: Any, heard: io.StringIO) -> None:
-        self._stream, self._heard, self._thread = stream, heard, threading.get_ident()
-
-    def write(self, text: str) -> int:
-        return (self._heard if threading.get_ident() == self._thread else self._stream).write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[io.StringIO]:
-    """Sends standard output, error, logging and warnings of this thread into what is yielded; no warning counts as
-    shown."""
-    heard, thread, handle = io.StringIO(), threading.get_ident(), logging.Logger.handle
-    ours = lambda logger, record: None if threading.get_ident() == thread else handle(logger, record)  # noqa: E731
-    unheard: Any = ("ignore", None, Warning, None, 0)
-    streams = [(sys, name, _Here(getattr(sys, name), heard)) for name in ("stdout", "stderr")]
-    warnings.filters.insert(0, unheard)  # type: ignore[attr-defined]  # in place: catch_warnings would make torch's warn again
-    try:
-        with all_replaced([*streams, (logging.Logger, "handle", ours)]):
-            yield heard
-    finally:
-        with contextlib.suppress(ValueError):
-            warnings.filters.remove(unheard)  # type: ignore[attr-defined]
+_UNWRITTEN = (
+    ": it depends on memory that nothing wrote, that of torch.empty say, of which a kernel of the program's own may "
+    "leave a part as it is; torch.utils.deterministic.fill_uninitialized_memory shows it"
+)
 
 
 _Leaves = list[tuple[str, torch.Tensor]]
@@ -120,6 +87,8 @@ class Beside:
         self.queued = self.drawn = False
         self.as_compiled = False
         """Whether eager takes the path that the program takes where `torch.compiler.is_compiling()`."""
+        self.poisoned: dict[str, bool] = {}
+        """Part -> whether what eager leaves was seen to depend on memory that nothing wrote."""
         self.outputs = 0
         self.copies: dict[int, torch.Tensor] = {}
         self.ends: dict[str, Any] = {}
@@ -274,14 +243,23 @@ class Beside:
             first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
             if first.error > comparing.UNSTABLE:
                 reason = f"eager's {first.value} differs by {first.error:.2g} from run to run"
-                first.verdict = Verdict("nondeterministic", reason=f"{reason}{self._why_unsteady(first.part)}")
+                reason += _UNWRITTEN if self.poisoned.get(first.part) else self._why_unsteady(first.part)
+                first.verdict = Verdict("nondeterministic", reason=reason)
 
     def _unlike(self, row: CallRung, eager: Left, got: Left) -> Left | None:
         """A run of eager that leaves what a rung is accused of, or what rounding is said to move far, otherwise than
-        the first did; None where it repeats itself in all runs until the rung has repeated itself, too."""
+        the first did, the first of all with other values in what nothing wrote; None where it repeats itself in all
+        runs until the rung has repeated itself, too."""
         far = row.verdict.verdict == "rounding" and (row.error or 0.0) > comparing.UNSTABLE
         same, tries = 0, TRIES if row.verdict.failed or far else 0
         most = comparing.MOST if row.verdict.kind == "metadata" else comparing.UNSTABLE
+        if tries and row.part not in self.poisoned:
+            self.poisoned[row.part], least = False, min(most, (row.error or most) / 4)
+            for byte in POISONS:
+                filled = self._left_by(row.part, "eager", mode=Poison(byte))
+                if comparing.unsteady(eager.values, filled.values).get(row.value, 0.0) > least:
+                    self.poisoned[row.part] = True
+                    return filled
         while tries and same < SURE and time.monotonic() < self.shadow.until:
             again, tries = self._left_by(row.part, "eager"), tries - 1
             moved = comparing.unsteady(eager.values, again.values).get(row.value, 0.0) > most
@@ -331,8 +309,9 @@ class Beside:
             return {}
         return self._left(leaves_of(result, "result"), self.args, self.kwargs, own=True)
 
-    def own(self, values: dict[str, Any]) -> None:
-        """Compares the program's own call with eager: code compiled for an earlier call may be used for this one."""
+    def own(self, values: dict[str, Any], *, compiled: bool = False) -> None:
+        """Compares the program's own call with eager: code compiled for an earlier call may be used for this one,
+        unless it `compiled` and is the first."""
         eager, self.eager = self.eager, {}
         named = {name: value for name, value in values.items() if name in eager or name.startswith("result")}
         compared, self.compared = self.compared, None
@@ -350,7 +329,9 @@ class Beside:
                 self._repeats(self.call.rows[0], left, unlike, comparing.unsteady(eager, unlike.values))
                 self.shadow.write(self.call)
                 return
-            row.rung, row.verdict = PROGRAM, msgspec.structs.replace(row.verdict, layer="dynamo")
+            self.call.compiled |= compiled
+            layer = row.verdict.layer if self.call.first else "dynamo"
+            row.rung, row.verdict = PROGRAM, msgspec.structs.replace(row.verdict, layer=layer)
             self.call.rows.append(row)
             self._departs("", compared)
             self.shadow.write(self.call)

@@ -103,8 +103,10 @@ def apart(want: Any, have: Any) -> float:
         if not bool(known.any()) or bool(other_class.any()):
             return 1.0
         wanted, other = wanted[known], other[known]
-    scale = float(rms(wanted))
-    return float(rms(other - wanted)) / (scale or 1.0)
+    scale, off = float(rms(wanted)), float(rms(other - wanted))
+    if not math.isfinite(scale + off):  # the squares leave the range of float32
+        scale, off = float(rms(wanted.double())), float(rms(other.double() - wanted.double()))
+    return off / (scale or 1.0)
 
 
 def unsteady(eager: Values, again: Values) -> dict[str, float]:

@@ -26,6 +26,8 @@ from typing import Any
 import msgspec
 
 from ...dumps.atomic import free_path
+from ...dumps.store import open_run
+from ...dumps.user_kernels import UserKernel, of
 from ...dumps.wording import counted
 from ..isolation import launch
 from ..isolation.cache import known_seed
@@ -214,6 +216,10 @@ def drift(calls: Sequence[Call]) -> Drift | None:
 _ENDED = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that somebody sends to end a program."""
 _STALE = "compiled again it agrees, so this call ran code compiled for an earlier call: a guard is missing"
+_UNSTEADY = (
+    "compiled again it agrees, and nothing was compiled before: what its code leaves changes from run to run (a kernel "
+    "that races, say), or the code is from a cache on disk"
+)
 _OLD = "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache on disk"
 _NO_GRAPHS = "options={'triton.cudagraphs': False} in place of the mode"
 _OVERWRITTEN = (
@@ -342,6 +348,14 @@ def recorded(command: Sequence[str], *flags: str) -> list[str]:
     return [record, f"graphdbg triage {run} --trust"] if command else []
 
 
+def checked_kernels(run: str) -> list[str]:
+    """The command that checks the program's own Triton kernels in a recorded run; none where it calls none."""
+    graphs = [graph for graph in open_run(run).graphs() if graph.stage in ("forward", "inference")]
+    calling = [graph for graph in graphs if any(isinstance(kernel, UserKernel) for kernel in of(graph))]
+    place = os.path.relpath(run) if Path(run).is_relative_to(Path.cwd()) else run
+    return [f"graphdbg kernel {shlex.quote(f'{place}/{graph.id}')} --check --trust" for graph in calling[:1]]
+
+
 def _by(code: int) -> str:
     return launch.signal_text(code) if code > 128 else f"code {code}"
 
@@ -421,7 +435,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
             if row.rung in MEANS
             else ""
         )
-        reason += around or f"; its graph {graph} fails: {detail}"
+        reason += around or "; " + " ".join(filter(None, ("its graph", graph, f"fails: {detail}")))
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
         known = {"fault": judged.fault or verdict.fault, "workaround": judged.workaround, "next": judged.next}
@@ -429,8 +443,10 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     minify, further = minify if command and (own or row.rung in BACKENDS) else "", list[str]()
     if call.lost:
         minify, further = "", recorded(command)
+    elif own and call.run and (checks := checked_kernels(call.run)):
+        further = checks
     if call.fresh == "agrees" and (own or row.rung in MEANS):
-        reason += f"; {_STALE}"
+        reason += f"; {_UNSTEADY if own and call.first else _STALE}"
     elif row.rung in MEANS:
         right = judged is not None and judged.verdict in ("ok", "rounding")
         reason += f"; the fault is in {MEANS[row.rung]}" + (

@@ -30,6 +30,7 @@ from ...dumps.walk import user_frame
 from ...dumps.wording import flat
 from .. import torch_private as t
 from ..debug_nop.checking import checked
+from ..live.eager import fill
 from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .aside import EagerMode
 
@@ -110,6 +111,28 @@ class Step(NamedTuple):
     results: tuple[Any, ...]
     random: bool
     unwritten: tuple[Any, ...] = ()
+
+
+POISONS = (0x44, 0x3A)
+"""Bytes, about 800 and 0.001 as float32. Two, as that memory may hold one of them already."""
+
+
+class Poison(EagerMode):
+    """Fills the floats that `empty` and its like leave unwritten, so that what depends on them differs; an index
+    filled so would end the device."""
+
+    def __init__(self, byte: int) -> None:
+        super().__init__()
+        self.byte = byte
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        if hasattr(func, "_schema") and func.overloadpacket.__name__ in _UNWRITTEN[:-1]:
+            for tensor in t.tree_leaves(output):
+                plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta
+                if plain and (tensor.is_floating_point() or tensor.is_complex()):
+                    fill(tensor, poison=self.byte)
+        return output
 
 
 class Tracing(EagerMode):

@@ -65,7 +65,8 @@ class Call(msgspec.Struct):
     before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `nan`: what eager leaves
     with NaN in it; `repro`: the folder of a program that may show it, `unsaid`: why there is none, or what it lacks;
     `operator`: what an operator of the user's does otherwise than it says, where the call departs; `rank`: of several
-    ranks its own, else -1; `cuda_graphs`: whether the program's own asks for them, which are off beside it."""
+    ranks its own, else -1; `compiled`: whether the program's own was seen to compile; `cuda_graphs`: whether it asks
+    for them, which are off beside it."""
 
     key: str
     function: str
@@ -90,6 +91,11 @@ class Call(msgspec.Struct):
     rank: int = -1
     nan: str = ""
     cuda_graphs: bool = False
+
+    @property
+    def first(self) -> bool:
+        """Whether the program's own was seen to compile, with no call before it."""
+        return self.compiled and self.number == 0
 
     @property
     def place(self) -> str:

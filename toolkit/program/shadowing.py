@@ -271,9 +271,11 @@ class Shadow:
         shadowed: list[Beside] = []
         self.guarded(lambda: shadowed.extend(self._compare(asked, start, None)))
         start = None  # its copies can be large
+        before = torch_state.counter("frames", "total")
         result = asked.made()
+        compiled = torch_state.counter("frames", "total") != before
         for beside in shadowed:
-            self.guarded(lambda beside=beside: beside.own(beside.now(result)))
+            self.guarded(lambda beside=beside: beside.own(beside.now(result), compiled=compiled))
             self.guarded(lambda beside=beside: beside.write_repro({}))
             self.guarded(lambda beside=beside: beside.watch(result))
         return result

@@ -321,6 +321,8 @@ NAMES = Names((
     Row("torch._inductor.codecache", "triton_key", _FORK, "first queries are slower", "2.13-"),
     Row("torch._inductor.cpu_vec_isa", "VecISA.check_build", f"{_FORK}, compile", "first queries are slower"),
     Row("torch._inductor.cpu_vec_isa", "pick_vec_isa", _FORK),
+    Row("torch._inductor.cpu_vec_isa", "supported_vec_isa_list x86_isa_checker", _FORK, "the first query of all is "
+        "slower"),
     Row("torch._inductor.cpp_builder", "get_compiler_version_info", _FORK),
     Row("torch._inductor.decomposition", "fast_random_decomps", f"{_FORK}, bisect"),
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...dumps.deaths import ended_badly
+from ...dumps.user_kernels import UserKernel, of
 from ...dumps.wording import shown_path
 from ..isolation.imports import option_words, without_trust
 from ..live.rung import LADDER, SIDE
@@ -48,9 +49,22 @@ def concluded(triage: Triage, saved: SavedGraph, imports: Sequence[str] = (), ea
     smaller = command.replace(bisect, minify) if triage.first_failing and command.startswith(bisect) else ""
     short = " --check hang" if verdict.kind == "hang" else ""  # which waits no longer than for that
     whole = whole_program(saved.run) if saved.run is not None and triage.rows[0].verdict.undecided else ""
-    steps = [f"{step}{short}" if step.startswith(minify) else step for step in (command, smaller, whole)]
+    checked = kernel_check(saved) if verdict.failed or triage.rows[0].verdict.undecided else ""
+    steps = [f"{step}{short}" if step.startswith(minify) else step for step in (command, smaller, checked, whole)]
     triage.verdict = verdict if verdict.detail == UNLIKE else verdict.then(*steps)
     return triage
+
+
+def kernel_check(saved: SavedGraph) -> str:
+    """The command that checks each access of the Triton kernels of the program's own that a graph calls, and whether
+    they race; "" where it calls none. Of a graph of Dynamo's, that which its compile gave Inductor."""
+    name, compiled = saved.id.partition("/")[0], ("forward", "backward", "inference")
+    graphs = [saved] if saved.stage in compiled or saved.run is None else saved.run.graphs()
+    for graph in graphs:
+        same = graph.process == saved.process and graph.id.partition("/")[0] == name
+        if same and graph.stage in compiled and any(isinstance(one, UserKernel) for one in of(graph)):
+            return f"graphdbg kernel {shlex.quote(address(graph))} --check --trust"
+    return ""
 
 
 def _summed_up(triage: Triage, saved: SavedGraph, imports: Sequence[str], eager_nan: Sequence[str]) -> str:

@@ -68,6 +68,46 @@ def test_eager_that_does_not_repeat_itself_is_explained(step: Any, kernel: bool,
     assert "test_shadow.py:" in found.verdict.reason and ("may race" in found.verdict.reason) is kernel
 
 
+def _first_left_out(x: Any) -> Any:
+    result = torch.empty_like(x)
+    result[1:] = x[1:]
+    return result * 1
+
+
+def test_what_depends_on_memory_that_nothing_wrote_convicts_no_compiler(tmp_path: Path) -> None:
+    def other_memory(gm: Any, inputs: Any) -> Any:
+        def run(*given: Any) -> Any:
+            (result,) = gm(*given)
+            result[0] = 5.0
+            return (result,)
+
+        return run
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(_first_left_out, backend=other_memory)(torch.ones(3))
+    assert found.verdict.verdict == "nondeterministic", found.summary
+    assert "memory that nothing wrote" in found.verdict.reason
+
+
+def test_huge_values_are_apart() -> None:
+    assert comparing.apart(torch.tensor([1e31, 1.0]), torch.tensor([1e36, 1.0])) > 1e3
+
+
+def test_no_guard_is_blamed_where_nothing_was_compiled_before(tmp_path: Path) -> None:
+    compiled: list[Any] = []
+
+    def unsteady(gm: Any, inputs: Any) -> Any:
+        compiled.append(gm)
+        by = 2.0 if len(compiled) == 2 else 1.0  # that of the program's own call, behind the rung's
+        return lambda *given: tuple(result * by for result in gm(*given))
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(torch.sin, backend=unsteady)(torch.ones(3))
+    assert found.verdict.failed and "only in the program's own call" in found.verdict.reason, found.summary
+    assert "nothing was compiled before" in found.verdict.reason and "guard" not in found.verdict.reason
+    assert found.verdict.layer != "dynamo"
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
