@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -192,6 +192,25 @@ def test_graphs_are_judged_and_blamed_in_the_time_that_is_left(left_s: float, mo
             and all(49.0 < seconds <= 50.0 for seconds in blaming_s)
             and len(blaming_s) == (left_s > 1)
         )
+
+
+@pytest.mark.parametrize(("left_s", "limits"), [(-1.0, []), (40.0, [40.0])])
+def test_next_commands_are_tried_in_the_time_that_is_left(
+    left_s: float, limits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def replayed(graph: object, *, limit_s: float, **_: object) -> SimpleNamespace:
+        asked.append(limit_s)
+        return SimpleNamespace(verdict=Verdict("fails"))
+
+    monkeypatch.setattr(judging, "replay", replayed)
+    monkeypatch.setattr(judging, "minified", lambda verdict, run: SimpleNamespace(id="0_0/dynamo"))
+    monkeypatch.setattr(judging, "with_trust_for", lambda saved, command: "")
+    monkeypatch.setattr(judging, "opened", nullcontext)
+    verdict, run = Verdict("fails", next=["graphdbg minify run/0_0/dynamo"]), cast(Any, None)
+    said = judging._importing(run, verdict, {}, lambda text: None, time.monotonic() + left_s)
+    assert said.next == verdict.next and asked == pytest.approx(limits, abs=2.0)
 
 
 def test_a_next_command_says_trust_where_only_that_brings_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
