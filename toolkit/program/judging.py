@@ -98,7 +98,7 @@ def judge_graphs(
         if stopped():
             return judged
         if server is not None and judged.failed:
-            judged.verdict = _importing(run, judged.verdict or OK, modules or {}, report)
+            judged.verdict = _importing(run, judged.verdict or OK, modules or {}, report, until)
         elif server is None and not judged.op and modules and time.monotonic() < until:
             files = _likely(modules)
             report(f"judging them once more, after the import of {', '.join(modules[file] for file in files)}")
@@ -157,18 +157,26 @@ def _likely(modules: Mapping[str, str]) -> list[str]:
     return sorted(modules, key=lambda file: not _touches_torch(file))[:_MOST]
 
 
-def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: Report) -> Verdict:
+def _importing(
+    run: Run, verdict: Verdict, modules: Mapping[str, str], report: Report, until: float = math.inf
+) -> Verdict:
     """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail
-    there, too."""
+    there, too; as it is where the time is over, `until`."""
     named = minified(verdict, run) or _graph_of(run, verdict)
     if named is None or not verdict.next:
+        return verdict
+    if time.monotonic() >= until:
+        report(f"no time is left to see whether {named.id} fails outside of the program, too")
         return verdict
     report(f"looking whether {named.id} fails outside of the program, too, where the next commands run it")
     with opened(None) as own:
         likely = _likely(modules)
         mine = [[TRUST]] if with_trust_for(named, "with") else []
         tried = [[], *mine, *([file] for file in likely), *([likely] if len(likely) > 1 else [])]
-        wanted = next((files for files in tried if _fails(named, files, own)), None)
+        wanted = next((files for files in tried if time.monotonic() < until and _fails(named, files, own, until)), None)
+    if wanted is None and time.monotonic() >= until:
+        report(f"{named.id} was not seen to fail there before the time was over")
+        return verdict
     said = [shlex.join(option_words(_named(files, modules))) for files in (wanted, *mine, likely) if files]
     if wanted is None:
         besides = f", also not with {' or '.join(said)}" if said else ""
@@ -178,9 +186,11 @@ def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: R
     return _with_words(verdict, wanted, modules) if wanted else verdict
 
 
-def _fails(graph: SavedGraph, files: Sequence[str], server: ForkServer) -> bool:
+def _fails(graph: SavedGraph, files: Sequence[str], server: ForkServer, until: float = math.inf) -> bool:
+    left_s = min(_JUDGING_S, max(1.0, until - time.monotonic()))
     try:
-        return replay(graph, outputs=False, imports=files, server=server).verdict.failed
+        found = replay(graph, outputs=False, imports=files, server=server, limit_s=left_s, patient=False).verdict
+        return found.failed and (time.monotonic() < until or found.kind != "hang")
     except EnvironmentLackError:  # an operator of the program's that these do not bring
         return False
 

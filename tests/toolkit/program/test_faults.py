@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -206,6 +206,25 @@ def test_a_search_that_ends_before_it_found_anything_says_nothing_of_the_graph(m
     judging._judge(judged, run, None, (), False, lines.append, lambda: False, time.monotonic() + 50.0)
     assert judged.verdict == wrong and not judged.op
     assert lines == ["looking for what is to blame in 0_0/dynamo", lines[1]] and lines[1].startswith("not found in the")
+
+
+@pytest.mark.parametrize(("left_s", "limits"), [(-1.0, []), (40.0, [40.0])])
+def test_next_commands_are_tried_in_the_time_that_is_left(
+    left_s: float, limits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def replayed(graph: object, *, limit_s: float, **_: object) -> SimpleNamespace:
+        asked.append(limit_s)
+        return SimpleNamespace(verdict=Verdict("fails"))
+
+    monkeypatch.setattr(judging, "replay", replayed)
+    monkeypatch.setattr(judging, "minified", lambda verdict, run: SimpleNamespace(id="0_0/dynamo"))
+    monkeypatch.setattr(judging, "with_trust_for", lambda saved, command: "")
+    monkeypatch.setattr(judging, "opened", nullcontext)
+    verdict, run = Verdict("fails", next=["graphdbg minify run/0_0/dynamo"]), cast(Any, None)
+    said = judging._importing(run, verdict, {}, lambda text: None, time.monotonic() + left_s)
+    assert said.next == verdict.next and asked == pytest.approx(limits, abs=2.0)
 
 
 def test_a_next_command_says_trust_where_only_that_brings_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
