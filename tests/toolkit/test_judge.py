@@ -56,6 +56,17 @@ def test_a_graph_that_returns_packed_numbers_is_judged() -> None:
     assert (outcome.ok, outcome.signature) == (True, None), outcome.text
 
 
+@pytest.mark.parametrize(("part", "word"), [(slice(1, None), "nondeterministic"), (slice(None), "ok")])
+def test_a_result_that_was_written_in_part_is_no_memory_that_nothing_wrote(part: slice, word: str) -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    result = graph.call_function(torch.empty_like, (x,))
+    graph.call_function(operator.setitem, (result, part, graph.call_function(operator.getitem, (x, part))))
+    graph.output([graph.call_function(torch.sin, (result,))])
+    outcome = judge(Live(fx.GraphModule({}, graph), [X], INFERENCE), "nop")
+    assert outcome.verdict.verdict == word, outcome.text
+
+
 def test_a_constant_that_a_graph_holds_is_used_as_it_is(tmp_path: Path) -> None:
     weights = torch.linspace(1, 2, 64).reshape(8, 8)
     saved = load_graph(save_graph(traced(lambda x: [torch.relu(x) * weights], X), [X], tmp_path / "case"))

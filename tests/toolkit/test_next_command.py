@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from graphdbg import cli
+from graphdbg.dumps import user_kernels
+from graphdbg.toolkit.verdicts import ladder_words
 from graphdbg.toolkit.verdicts.verdict import remember, with_flags
 from tests.dumps.test_diff_command import write_run
 
@@ -62,3 +66,17 @@ def test_modules_of_a_case_and_modules_that_were_typed() -> None:
     assert _told(["report", "case"], "graphdbg replay case", ("typed",), ("ops",)) == (
         "graphdbg replay case --import typed --import ops"
     )
+
+
+def test_a_graph_that_calls_own_kernels_is_followed_by_their_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = object.__new__(user_kernels.UserKernel)
+    run: Any = SimpleNamespace(path=Path("myrun"))
+    names = [f"{at}_0/{stage}" for at in (0, 1) for stage in ("dynamo", "inference")]
+    graphs: list[Any] = [SimpleNamespace(id=name, stage=name[4:], run=run, process="p") for name in names]
+    run.graphs = lambda: graphs
+    monkeypatch.setattr(ladder_words, "of", lambda graph: [kernel] if graph.id.startswith("1_0") else [])
+    assert [ladder_words.kernel_check(graph) for graph in graphs] == [
+        "",
+        "",
+        *["graphdbg kernel myrun/1_0/inference --check --trust"] * 2,
+    ]

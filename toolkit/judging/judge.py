@@ -324,11 +324,12 @@ class _Judgement:
 
     def _reads_nothing(self, place: int, poisoned: Any) -> bool:
         """Whether a result is memory that nothing wrote, as that of `empty` is: poison shows in it, each time the
-        same."""
-        node = dict(enumerate(returned(self.gm))).get(place)
+        same; and nothing else was given that memory, which may have written a part of it."""
+        node, alone = dict(enumerate(returned(self.gm))).get(place), True
         while isinstance(node, fx.Node) and not (is_uninitialised(node) or grows(node)):
             node = node.all_input_nodes[0] if len(node.all_input_nodes) == 1 else None
-        if not isinstance(node, fx.Node):
+            alone = node is None or len(node.users) == 1
+        if not isinstance(node, fx.Node) or not alone:
             return False
         again = self._execute(partial(run_graph, self.gm, poison=True)).results(self.changed)[place]
         return compare(None, [poisoned], [again]) is None

@@ -308,14 +308,16 @@ def concluded(
         alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(plain)}"] if command else []
         if not by_somebody or hung or late:
             own = program.raised_in or (hung and died is not None and died.in_flight == "eager")
-            triaged.verdict = triaged.verdict.then(*(alone if own else recording if died else going_on or alone))
+            lost = any(candidate.lost for candidate in program.calls)
+            after = [*alone, *recording] if lost else recording if died else going_on or alone
+            triaged.verdict = triaged.verdict.then(*(alone if own else after))
     else:
         agrees, nan = worst(map(_of_call, program.calls)), next((one for one in program.calls if one.nan), None)
         if nan is not None and not agrees.exit_code:
             agrees = agrees.said_too(f"{nan.nan} of {nan.place} holds NaN in eager itself")
             going_on = [*recorded(command, "--when", "nan"), *going_on]
         judged = any(call.judged for call in program.calls)
-        triaged.verdict = agrees.then(*(going_on if judged else recording))
+        triaged.verdict = agrees.then(*(recording if agrees.exit_code or not judged else going_on))
         if rounds is not None:
             triaged.verdict = msgspec.structs.replace(triaged.verdict, workaround=rounds.workaround, next=rounds.next)
     if code and call is not None:

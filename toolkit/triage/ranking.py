@@ -17,7 +17,7 @@ from ..isolation.imports import option_words, without_trust
 from ..stages.asking import STAGES
 from ..verdicts import verdict_words
 from ..verdicts.ladder_records import REAL, RungResult, Triage, which
-from ..verdicts.ladder_words import record_again, run_address, whole_program
+from ..verdicts.ladder_words import kernel_check, record_again, run_address, whole_program
 from ..verdicts.own_passes import left_out
 from ..verdicts.verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
 
@@ -165,6 +165,8 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
         flags = "" if imports or result.verdict.verdict != "cannot_tell" else left_out(run)[1]
         if "--trust" in result.verdict.reason:  # the definitions that the graph needs are in the dump
             flags = "--trust"
+        if result.verdict.exit_code and (checked := next(filter(None, map(kernel_check, run.graphs())), "")):
+            go_on = [checked, *(go_on or result.verdict.next)]
         if flags:
             words = [word for word in option_words(imports) if word != flags]
             go_on = [shlex.join(["graphdbg", "triage", result.run, *words, *flags.split()])]
