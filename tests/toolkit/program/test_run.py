@@ -185,20 +185,21 @@ def test_a_rung_at_work_when_the_time_is_over_convicts_nobody(tmp_path: Path) ->
     assert [step.split()[1] for step in found.verdict.next] == ["dump", "triage"]
 
 
-@pytest.mark.long
 def test_where_the_time_is_over_the_same_with_more_of_it_comes_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("slow.py").write_text(
-        "import time, torch\n"
-        "import torch._inductor.config as config\n"
-        "config.post_grad_custom_pre_pass = lambda graph: time.sleep(90)\n"
-        "torch.compile(lambda x: x.sin() + 1)(torch.ones(4))\n"
-    )
-    found = triage_program(["python", "slow.py"], calls="1", limit_s=300.0, max_time_s=30.0).verdict
-    assert found.verdict == "cannot_tell" and "when the time was over (--max-time)" in found.reason, found
-    assert found.next[0] == "graphdbg triage --max-time 120 --calls 1 --limit 300 -- python slow.py"
+    def run(program: _Program, options: object, quiet: bool) -> None:
+        program.code, program.late = 137, "inductor was at work for 30 s when the time was over (--max-time)"
+
+    call = Call("1:1", "step", "slow.py", 3, 0, rows=[CallRung("eager")], in_flight="inductor")
+    monkeypatch.setattr(_Program, "run", run)
+    monkeypatch.setattr(_Program, "read", lambda program: Program(calls=[call]))
+    found = triage_program(["true", "slow.py"], calls="1", output=tmp_path / "found", limit_s=300.0, max_time_s=30.0)
+    assert found.verdict.verdict == "cannot_tell" and "when the time was over (--max-time)" in found.verdict.reason
+    assert [step.partition(" -o ")[0] for step in found.verdict.next[:2]] == [
+        "graphdbg triage --max-time 120 --calls 1 --limit 300 -- true slow.py",
+        "graphdbg dump",
+    ]
 
 
 def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_path: Path) -> None:
