@@ -75,8 +75,9 @@ def test_a_graph_that_calls_own_kernels_is_followed_by_their_check(monkeypatch: 
     graphs: list[Any] = [SimpleNamespace(id=name, stage=name[4:], run=run, process="p") for name in names]
     run.graphs = lambda: graphs
     monkeypatch.setattr(ladder_words, "of", lambda graph: [kernel] if graph.id.startswith("1_0") else [])
-    assert [ladder_words.kernel_check(graph) for graph in graphs] == [
+    assert [ladder_words.kernel_check(ladder_words.compiled_from(graph)) for graph in graphs] == [
         "",
         "",
         *["graphdbg kernel myrun/1_0/inference --check --trust"] * 2,
     ]
+    assert ladder_words.kernel_check(graphs) == "graphdbg kernel myrun/1_0/inference --check --trust"

@@ -27,12 +27,12 @@ import msgspec
 
 from ...dumps.atomic import free_path
 from ...dumps.store import open_run
-from ...dumps.user_kernels import UserKernel, of
 from ...dumps.wording import counted
 from ..isolation import launch
 from ..isolation.cache import known_seed
 from ..isolation.fresh import BUG, GONE, Trial, ending, run_command
 from ..node_values.seen import size_text
+from ..verdicts.ladder_words import kernel_check
 from ..verdicts.mismatches import NodeMismatch, next_step, sentence
 from ..verdicts.verdict import OK, Verdict, Where, backend_layer, cannot_tell, worst
 from ..verdicts.verdict_words import DRAWS, word
@@ -350,14 +350,6 @@ def recorded(command: Sequence[str], *flags: str) -> list[str]:
     return [record, f"graphdbg triage {run} --trust"] if command else []
 
 
-def checked_kernels(run: str) -> list[str]:
-    """The command that checks the program's own Triton kernels in a recorded run; none where it calls none."""
-    graphs = [graph for graph in open_run(run).graphs() if graph.stage in ("forward", "inference")]
-    calling = [graph for graph in graphs if any(isinstance(kernel, UserKernel) for kernel in of(graph))]
-    place = os.path.relpath(run) if Path(run).is_relative_to(Path.cwd()) else run
-    return [f"graphdbg kernel {shlex.quote(f'{place}/{graph.id}')} --check --trust" for graph in calling[:1]]
-
-
 def _by(code: int) -> str:
     return launch.signal_text(code) if code > 128 else f"code {code}"
 
@@ -445,8 +437,8 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     minify, further = minify if command and (own or row.rung in BACKENDS) else "", list[str]()
     if call.lost:
         minify, further = "", recorded(command)
-    elif own and call.run and (checks := checked_kernels(call.run)):
-        further = checks
+    elif own and call.run and (check := kernel_check(open_run(call.run).graphs())):
+        further = [check]
     if call.fresh == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_UNSTEADY if own and call.first else _STALE}"
     elif row.rung in MEANS:

@@ -186,7 +186,7 @@ def _importing(
     return _with_words(verdict, wanted, modules) if wanted else verdict
 
 
-def _fails(graph: SavedGraph, files: Sequence[str], server: ForkServer, until: float = math.inf) -> bool:
+def _fails(graph: SavedGraph, files: Sequence[str], server: ForkServer, until: float) -> bool:
     left_s = min(_JUDGING_S, max(1.0, until - time.monotonic()))
     try:
         found = replay(graph, outputs=False, imports=files, server=server, limit_s=left_s, patient=False).verdict

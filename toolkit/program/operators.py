@@ -90,10 +90,8 @@ def _fake(node: fx.Node) -> Any:
 
 
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
-MOST = 20_000
-
-
 _FILLS = ("copy_", "fill_", "zero_")
+MOST = 20_000
 _NOTHING_WROTE = (
     "memory that nothing wrote (torch.empty): write it first; "
     "torch.utils.deterministic.fill_uninitialized_memory shows it"
@@ -149,7 +147,8 @@ class Tracing(EagerMode):
         if not hasattr(func, "_schema"):
             return func(*args, **(kwargs or {}))
         inputs = [value for value in t.tree_leaves((args, kwargs or {})) if not isinstance(value, torch.Generator)]
-        name, drawn = func.overloadpacket.__name__, torch.Tag.nondeterministic_seeded in func.tags
+        name, called = func.overloadpacket.__name__, str(func).removesuffix(".default")
+        drawn = torch.Tag.nondeterministic_seeded in func.tags
         named = [*zip((one.name for one in func._schema.arguments), args, strict=False), *(kwargs or {}).items()]
         writes = {one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write}
         written = {id(value) for key, value in named if key in writes}
@@ -168,10 +167,10 @@ class Tracing(EagerMode):
                 if (drawn or name in _FILLS) and tensor.numel() * tensor.itemsize == storage.nbytes():
                     del self.unwritten[storage._cdata]
                 else:
-                    self.wrote[storage._cdata] = _placed(str(func).removesuffix(".default"), _line())
+                    self.wrote[storage._cdata] = _placed(called, _line())
         if not full:
             numbers = tuple(_number(value) for value in results if drawn or not self._unwritten(value))
-            self.steps.append(Step(str(func).removesuffix(".default"), _line(), given, numbers, drawn, unwritten))
+            self.steps.append(Step(called, _line(), given, numbers, drawn, unwritten))
         return output
 
     def left(self) -> list[tuple[str, Any]]:

@@ -165,7 +165,7 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
         flags = "" if imports or result.verdict.verdict != "cannot_tell" else left_out(run)[1]
         if "--trust" in result.verdict.reason:  # the definitions that the graph needs are in the dump
             flags = "--trust"
-        if result.verdict.exit_code and (checked := next(filter(None, map(kernel_check, run.graphs())), "")):
+        if result.verdict.exit_code and (checked := kernel_check(run.graphs())):
             go_on = [checked, *(go_on or result.verdict.next)]
         if flags:
             words = [word for word in option_words(imports) if word != flags]

@@ -10,7 +10,7 @@ For example:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +31,9 @@ _PASSES = "The fault is in one of Inductor's passes, in fusion, or in the code m
 _NEXT = {name: facts.command for name, facts in LADDER.items() if facts.command is not None}
 
 
+_COMPILED = ("forward", "backward", "inference")
+
+
 def address(saved: SavedGraph) -> str:
     """A graph as a person would type it here."""
     return shown_path(saved.path) if saved.run is None else f"{run_address(saved.run)}/{saved.id}"
@@ -49,20 +52,25 @@ def concluded(triage: Triage, saved: SavedGraph, imports: Sequence[str] = (), ea
     smaller = command.replace(bisect, minify) if triage.first_failing and command.startswith(bisect) else ""
     short = " --check hang" if verdict.kind == "hang" else ""  # which waits no longer than for that
     whole = whole_program(saved.run) if saved.run is not None and triage.rows[0].verdict.undecided else ""
-    checked = kernel_check(saved) if verdict.failed or triage.rows[0].verdict.undecided else ""
+    checked = kernel_check(compiled_from(saved)) if verdict.failed or triage.rows[0].verdict.undecided else ""
     steps = [f"{step}{short}" if step.startswith(minify) else step for step in (command, smaller, checked, whole)]
     triage.verdict = verdict if verdict.detail == UNLIKE else verdict.then(*steps)
     return triage
 
 
-def kernel_check(saved: SavedGraph) -> str:
-    """The command that checks each access of the Triton kernels of the program's own that a graph calls, and whether
-    they race; "" where it calls none. Of a graph of Dynamo's, that which its compile gave Inductor."""
-    name, compiled = saved.id.partition("/")[0], ("forward", "backward", "inference")
-    graphs = [saved] if saved.stage in compiled or saved.run is None else saved.run.graphs()
+def compiled_from(saved: SavedGraph) -> list[SavedGraph]:
+    """The graph itself where Inductor was given it, else those of its compile."""
+    if saved.stage in _COMPILED or saved.run is None:
+        return [saved]
+    key = saved.process, saved.id.partition("/")[0]
+    return [graph for graph in saved.run.graphs() if (graph.process, graph.id.partition("/")[0]) == key]
+
+
+def kernel_check(graphs: Iterable[SavedGraph]) -> str:
+    """The command that checks each access of the Triton kernels of the program's own that the first of these graphs
+    calls which Inductor was given and that calls any, and whether they race; "" where none does."""
     for graph in graphs:
-        same = graph.process == saved.process and graph.id.partition("/")[0] == name
-        if same and graph.stage in compiled and any(isinstance(one, UserKernel) for one in of(graph)):
+        if graph.stage in _COMPILED and any(isinstance(one, UserKernel) for one in of(graph)):
             return f"graphdbg kernel {shlex.quote(address(graph))} --check --trust"
     return ""
 
