@@ -13,6 +13,11 @@ from typing import NamedTuple
 from .tables import plain
 from .walk import TORCH_FILE, calls
 
+IN_MODULE = re.compile(
+    r"\.(?:_(?:modules|parameters|buffers)|__dict__\['_(?:modules|parameters|buffers)'\])\['([^']*)'\]"
+)
+"""One step of Dynamo's from a module to a part of it: the name of the part is group 1."""
+
 _ROOT = re.compile(r"^[LG]\['[^']*'\]\.?")
 _KEYED = re.compile(r"\['?([\w.@-]+)'?\]")
 _WRAPPED = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
@@ -31,9 +36,7 @@ Path = tuple[Level, ...]
 
 def module_path(text: str) -> str:
     """The path of a module or parameter as people write it: "blocks.0.up.weight"; "" for the root module itself."""
-    path = _ROOT.sub("", text)
-    for container in ("_modules", "_parameters", "_buffers"):
-        path = re.sub(rf"(?:^|\.){container}(?=\[|\.|$)", "", path)
+    path = _ROOT.sub("", IN_MODULE.sub(r".\1", text))
     return _WRAPPED.sub("", _KEYED.sub(r".\1", path).strip(".")).strip(".")
 
 
@@ -41,7 +44,7 @@ def input_source(text: str, role: str) -> str:
     """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of an argument."""
     if role in ("parameter", "buffer") and (path := module_path(text)):
         return path
-    return re.sub(r"^[LG]\['([^']*)'\]", r"\1", re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", text))
+    return re.sub(r"^[LG]\['([^']*)'\]", r"\1", IN_MODULE.sub(r".\1", text))
 
 
 def levels(text: str) -> Path:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..levels import IN_MODULE
 from .model import Break, Guard, ProgramLine
 
 _HINT = re.compile(r"^  Hint: (.*(?:\n      .*)*)", re.MULTILINE)
@@ -43,7 +44,6 @@ _NUMBER = re.compile(r"(?<![\w\[.])(?<!index )-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\
 _STRING = re.compile(r"(?<!\[)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\])")
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 _RAISED = re.compile(r"^\s*- (\d+/\d+: .*)$", re.MULTILINE)
-_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['([\w.]+)'\]")
 _SCOPE = re.compile(r"\bL\[['\"](\w+)['\"]\]")
 
 
@@ -97,7 +97,7 @@ def of_torch(file: str) -> bool:
 
 def short(source: str) -> str:
     """A source expression as a person would write it: `L['self']._modules['a'].x` as `self.a.x`."""
-    return _MODULE.sub(r".\1", _SCOPE.sub(r"\1", source))
+    return IN_MODULE.sub(r".\1", _SCOPE.sub(r"\1", source))
 
 
 def alike(text: str) -> str:

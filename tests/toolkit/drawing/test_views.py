@@ -70,6 +70,7 @@ def test_inputs_and_methods_have_families_too() -> None:
     ("text", "path"),
     [
         ("L['self']._modules['blocks']._modules['0']._parameters['weight']", "blocks.0.weight"),
+        ("L['self']._modules['slots'].__dict__['_modules']['q']._parameters['bias']", "slots.q.bias"),
         ("L['self'].blocks.0.attention", "blocks.0.attention"),
         ("L['fn']", ""),
         ("L['self']._orig_mod.up", "up"),
