@@ -46,7 +46,7 @@ def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Ap
         alone = _collective(run, sides)
         node = view.first and (view.first.b or view.first.a)
         where = Where(node.name if node else "", f"{address}/{view.id}", node.line if node else "")
-        return Apart(_departure(view) + (f"; {alone}" if alone else ""), where, command, bool(alone))
+        return Apart(_departure(view, first, other) + (f"; {alone}" if alone else ""), where, command, bool(alone))
     has, lacks = (first, other) if view.verdict == "only_a" else (other, first)
     compiled = view.id.rpartition("/")[0].rpartition(":")[2]
     function = function_of(run, view.id)
@@ -60,14 +60,14 @@ def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Ap
     return Apart(reason + (f"; {alone}" if alone else ""), where, command, bool(alone))
 
 
-def _departure(view: GraphView) -> str:
+def _departure(view: GraphView, first: GraphGroup, other: GraphGroup) -> str:
     if view.first is None:
         return f"ranks differ in {view.id}"
-    calls = [node.call for node in (view.first.a, view.first.b) if node is not None]
-    if len(calls) == 2 and calls[0] == calls[1] and view.first.changes:
-        text = f"{calls[0]}: {view.first.changes[0].text()}"
+    has = [(node.call, _rank(group)) for node, group in ((view.first.a, first), (view.first.b, other)) if node]
+    if len(has) == 2 and has[0][0] == has[1][0] and view.first.changes:
+        text = f"{has[0][0]}: {view.first.changes[0].text()}"
     else:
-        text = f"{calls[0]} in one, {calls[1]} in the other" if len(calls) == 2 else f"{calls[0]} in one alone"
+        text = ", ".join(f"{call} in {rank}" for call, rank in has) + (" alone" if len(has) == 1 else "")
     return f"ranks differ first in {view.id}: {text}"
 
 

@@ -482,6 +482,7 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     `triage_run` takes. Raises what that does.
     """
     began, sequence, looked, verdicts = time.monotonic(), SYMPTOMS[symptom], list[str](), list[Verdict]()
+    no_failure: list[str] = []  # the commands that show what was noticed, and is none
     asking = How(**{name: how[name] for name in How._fields if how.get(name) is not None})
 
     def take(steps: tuple[Step, ...], graphs: RunTriage | None) -> None:
@@ -490,8 +491,8 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
             looked.append(text)
             if verdict is not None and step is ranks and not asked and verdict.kind != "hang":
                 unknown = f"{verdict.reason}; it is not known whether this ended the run"
-                badly = deaths.ended_badly(run.processes)
-                verdict = cannot_tell(unknown).then(*verdict.next) if badly else None
+                no_failure.extend(verdict.next)
+                verdict = cannot_tell(unknown).then(*verdict.next) if deaths.ended_badly(run.processes) else None
             if verdict is not None:
                 verdicts.append(verdict)
 
@@ -523,6 +524,8 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     if judged.verdict == "cannot_tell" and judged.detail != NOT_JUDGED:
         go_on = [*(command for verdict in verdicts for command in verdict.next), *judged.next] or [whole_program(run)]
         judged = judged.then(*dict.fromkeys(go_on))
+    elif not judged.exit_code:
+        judged = judged.then(*dict.fromkeys([*no_failure, *judged.next]))
     result.summary = _summed_up(result, judged, looked, asked=asked)
     result.verdict, result.symptom, result.noticed = judged, symptom, found_by
     if symptom == "slow":

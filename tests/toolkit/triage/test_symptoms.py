@@ -119,6 +119,12 @@ def test_a_run_that_was_ended_is_not_ok_where_ranks_differ(parted, monkeypatch):
     assert ended.verdict.kind == "hang" and "later executions are not in the journal" in ended.summary
 
 
+def test_the_next_command_shows_how_ranks_differ_where_nothing_fails(parted, monkeypatch):
+    monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: RunTriage([], [], [], verdict=OK))
+    found = triage_symptom(parted, "ranks", "", asked=False, max_time_s=1)
+    assert (found.verdict.exit_code, found.verdict.next[0]) == (0, "graphdbg diff two/0:0_0/forward two/1:0_1/forward")
+
+
 @pytest.mark.parametrize(("without_s", "fault"), [(0.01, "custom_pass"), (1.0, "compiler")])
 def test_a_pass_of_the_users_is_at_fault_where_a_graph_is_quick_without_it(parted, monkeypatch, without_s, fault):
     stages = ["dynamo", "forward", "post_grad_forward"]
