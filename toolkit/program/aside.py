@@ -183,6 +183,22 @@ def collectives() -> int:
     return 0 if alone() else t.look_up("group_sequence_number")(torch.distributed.group.WORLD)
 
 
+@contextlib.contextmanager
+def replicas_alone() -> Iterator[None]:
+    """Lets DistributedDataParallel call its module, with the inputs on its device, and do no more: no buffer is
+    broadcast, and no gradient is averaged."""
+
+    def before(replica: Any, *inputs: Any, **kwargs: Any) -> Any:
+        if not replica.device_ids:
+            return inputs, kwargs
+        place = torch.device(replica.device_type, replica.device_ids[0])
+        move = lambda value: value.to(place) if isinstance(value, torch.Tensor) else value  # noqa: E731
+        return t.tree_map(move, (inputs, kwargs))
+
+    with t.swapped("ddp_before", before), t.swapped("ddp_after", lambda replica, result: result):
+        yield
+
+
 def watched_by() -> str:
     """Why nothing can run beside a dispatch mode of the program's, where one is active; "" otherwise."""
     modes = t.look_up("dispatch_mode_stack")()

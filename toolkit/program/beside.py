@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from ...dumps.torchside.history import leaf_of
 from .. import torch_private as t
@@ -32,7 +33,18 @@ from ..live.spec import modes
 from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
-from .aside import Lost, collectives, counters, no_hooks, no_side_effects, own_hooks, quiet, traced, watched_by
+from .aside import (
+    Lost,
+    collectives,
+    counters,
+    no_hooks,
+    no_side_effects,
+    own_hooks,
+    quiet,
+    replicas_alone,
+    traced,
+    watched_by,
+)
 from .comparing import Left, Rounding
 from .operators import POISONS, Poison, Watching, first_difference
 from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
@@ -70,6 +82,10 @@ def _on_device(part: str) -> Callable[..., Any]:
         return ours
 
     return made
+
+
+def _broadcasts(replica: DistributedDataParallel) -> bool:
+    return replica.broadcast_buffers and any(True for _ in replica.module.buffers())
 
 
 class Beside:
@@ -304,8 +320,10 @@ class Beside:
     # the program's own
 
     def now(self, result: Any) -> dict[str, Any]:
-        """What the program's own call left, of the values that eager left; nothing where it drew random numbers."""
-        if self.drawn:
+        """What the program's own call left, of the values that eager left; nothing where it drew random numbers, or
+        where other processes had a part in it."""
+        replicas = self.start.reached.replicas
+        if self.drawn or (replicas and self.start.reached.backward) or any(map(_broadcasts, replicas)):
             return {}
         return self._left(leaves_of(result, "result"), self.args, self.kwargs, own=True)
 
@@ -394,7 +412,8 @@ class Beside:
     @contextlib.contextmanager
     def _unseen(self, rung: str) -> Iterator[io.StringIO]:
         """Runs a rung so that nothing of it is heard, counted or left in the settings of torch; yields what it says."""
-        with traced(self.trace), quiet() as heard, stance(rung == "eager"), counters():
+        replicas = replicas_alone() if self.start.reached.replicas else contextlib.nullcontext()
+        with traced(self.trace), quiet() as heard, stance(rung == "eager"), counters(), replicas:
             yield heard
 
     def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:

@@ -37,7 +37,19 @@ from ..verdicts.mismatches import NodeMismatch, next_step, sentence
 from ..verdicts.verdict import OK, Verdict, Where, backend_layer, cannot_tell, worst
 from ..verdicts.verdict_words import DRAWS, word
 from .judging import MEANS, JudgedCall
-from .records import ALONE, BACKENDS, DRAWN, MODULES, PROGRAM, WITH_MODULES, Call, Program, departing, stopped_at
+from .records import (
+    ALONE,
+    BACKENDS,
+    DRAWN,
+    MODULES,
+    PROGRAM,
+    REPLICA,
+    WITH_MODULES,
+    Call,
+    Program,
+    departing,
+    stopped_at,
+)
 
 TIMES, LIMIT_S = 3, 600.0
 WITHOUT = "--without-fault"
@@ -501,7 +513,9 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
         steps = f" Step by step: {triaged.drift.sentence}." if triaged.drift is not None else ""
         return f"{triaged.verdict.reason}.{steps} {of}{calls}."
     if triaged.verdict.verdict in ("ok", "rounding"):
-        rest = "Other calls, and code that is not compiled, were not judged"
+        replicas = any(REPLICA in call.notes for call in judged)
+        between = ", and what DistributedDataParallel does between processes" if replicas else ""
+        rest = f"Other calls, and code that is not compiled{between}, were not judged"
         rest += f". Step by step: {triaged.drift.sentence}" if triaged.drift is not None else ""
         drawn = [row for call in judged if DRAWN in call.notes for row in call.rows if row.rung == "inductor"]
         rest += f". {DRAWS}" if drawn else ""

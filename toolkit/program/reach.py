@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from .. import torch_private as t
 
@@ -81,7 +82,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleT
           torch.Size, types.BuiltinFunctionType, slice, range, type(Ellipsis), torch.layout)  # fmt: skip
 NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
 """Classes of Python's own whose objects hold what is the user's."""
-_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPState")
+_DISTRIBUTED = ("FullyShardedDataParallel", "FSDPState")
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
 _INSTALLED = {"site-packages", "dist-packages"}
 
@@ -106,6 +107,7 @@ class Reached:
         self.once: list[tuple[str, Any]] = []
         """What can be read but once: iterators and files."""
         self.refused = ""
+        self.replicas: list[DistributedDataParallel] = []
         self.backward = False
         """Whether it runs a backward of its own: then hooks on leaves are called."""
 
@@ -114,9 +116,11 @@ def callable_of(function: Any) -> tuple[Any, Any]:
     """The innermost function, and the object it is bound to."""
     while True:
         owner = getattr(function, "__self__", None)
-        if isinstance(function, torch.nn.Module):
+        if isinstance(replica := function if owner is None else owner, DistributedDataParallel):
+            function = replica.module
+        elif isinstance(function, torch.nn.Module):
             return type(function).forward, function
-        if isinstance(function, functools.partial):
+        elif isinstance(function, functools.partial):
             function = function.func
         elif owner is not None and not isinstance(owner, types.ModuleType):
             return function.__func__ if hasattr(function, "__func__") else function, owner
@@ -152,7 +156,8 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
         if len(seen) > MOST:
             reached.refused = f"it reaches more than {MOST:,} objects"
             return reached
-        if any(base.__name__ in _DISTRIBUTED for base in inspect.getmro(type(value))):
+        mixed = isinstance(value, DistributedDataParallel) and value.mixed_precision is not None
+        if mixed or any(base.__name__ in _DISTRIBUTED for base in inspect.getmro(type(value))):
             reached.refused = f"it talks to other processes ({name or 'the module'} is {type(value).__name__})"
             return reached
         if _is_read_once(value):
@@ -294,6 +299,9 @@ def _parts(reached: Reached, name: str, value: Any, outside: bool) -> Iterator[t
         yield from ((name, part, outside) for part in (value.__self__, value.__func__))
     elif isinstance(value, types.FunctionType):
         yield from _of_function(reached, value)
+    elif isinstance(value, DistributedDataParallel):
+        reached.replicas.append(value)
+        yield name, value.module, False
     elif isinstance(value, torch.nn.Module):
         outside = False
         if isinstance(value, torch.nn.RNNBase) and value.dropout:

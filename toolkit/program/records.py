@@ -36,7 +36,8 @@ ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
 
 
 DRAWN = "draws random numbers"
-"""The note on such a call."""
+REPLICA = "DistributedDataParallel runs as its module alone"
+"""The notes on such calls."""
 
 
 LOST = "after which its process can run nothing on the device"

@@ -42,7 +42,7 @@ from .aside import Lost, Outside, alone, fork_computes, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
 from .reach import Reading, callable_of, is_library, own_modules, place_of, reach
-from .records import DEFAULT_CALLS, FILE, LOST, Call, CallRung
+from .records import DEFAULT_CALLS, FILE, LOST, REPLICA, Call, CallRung
 from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted, without_cuda_graphs
 from .start import NotCopied, Start
 
@@ -325,6 +325,7 @@ class Shadow:
         self.write(call)
         reached = start.reached if start else reach(function.function, args, kwargs)
         call.why = reached.refused or watched_by()
+        call.notes += [REPLICA] if reached.replicas else []
         beside: Beside | None = None
         if not call.why:
             try:

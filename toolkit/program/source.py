@@ -35,6 +35,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parametrize
 
 from ...dumps import syntax
@@ -149,6 +150,8 @@ class Source:
             return f"torch.ops.{value}"
         if op := next((name for name, held in t.custom_ops.items() if held is value), ""):
             return f"torch.ops.{op.replace('::', '.')}"
+        if isinstance(value, DistributedDataParallel):  # what it does beside its module is no part of the call
+            return self.text(value.module, hint)
         if isinstance(value, types.MethodType):
             return f"{self.text(value.__self__, type(value.__self__).__name__.lower())}.{value.__func__.__name__}"
         if isinstance(value, functools.partial):

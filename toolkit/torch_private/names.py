@@ -416,6 +416,9 @@ NAMES = Names((
     Row("torch._dynamo.convert_frame", "compute_cache_size", _BESIDE),
     Row("torch._C", "top_saved_tensors_hooks=_autograd._top_saved_tensors_default_hooks "
         "current_graph_task_id=_current_graph_task_id", _BESIDE),
+    # no_sync() keeps gradients apart, and broadcasts buffers all the same.
+    Row("torch.nn.parallel", "ddp_before=DistributedDataParallel._pre_forward "
+        "ddp_after=DistributedDataParallel._post_forward", _BESIDE),
     Row("torch.distributed", "group_sequence_number=ProcessGroup._get_sequence_number_for_group", _BESIDE),
     Row("torch.utils._python_dispatch", "dispatch_mode_stack=_get_current_dispatch_mode_stack", _BACKWARD),
 

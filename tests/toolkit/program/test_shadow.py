@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import math
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.compilers import nop
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
 
 import graphdbg
 from graphdbg.toolkit.judging.comparing import SUMS
@@ -473,6 +476,46 @@ def test_a_call_knows_whether_the_program_asks_for_cuda_graphs(mode: str, tmp_pa
     with graphdbg.shadow(tmp_path / "found") as found:
         torch.compile(lambda x: x, mode=mode)(torch.ones(2))
     assert [call.cuda_graphs for call in found.calls] == [mode == "reduce-overhead"]
+
+
+class _Normed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+@pytest.fixture
+def process_group() -> Iterator[None]:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_replica_is_judged_by_its_module_and_synchronises_no_more_than_the_program(
+    whole: bool, process_group: None, tmp_path: Path
+) -> None:
+    replica = DistributedDataParallel(_Normed())
+    averaged: list[Any] = []
+
+    def averages(_, bucket):  # torch refuses a hook with another annotation than its own
+        averaged.append(bucket)
+        return allreduce_hook(torch.distributed.group.WORLD, bucket)
+
+    replica.register_comm_hook(None, averages)
+    doubled = lambda gm, inputs: lambda *given: [2 * part for part in gm(*given)]  # noqa: E731
+    for backend, verdict in (("eager", "ok"), (doubled, "fails")):
+        averaged.clear()
+        with graphdbg.shadow(tmp_path / verdict, calls=1) as found:
+            step = torch.compile(replica if whole else lambda x: replica(x), backend=backend)
+            step(torch.randn(8, 4)).square().sum().backward()
+        assert found.verdict.verdict == verdict, found.summary
+        assert len(averaged) == 1
+    assert (found.calls[0].function == "_Normed.forward") is whole
 
 
 def test_a_kernel_that_ends_the_device_convicts_the_rung_that_ran_it_and_not_the_program(
