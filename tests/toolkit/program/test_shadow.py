@@ -77,7 +77,21 @@ def _first_left_out(x: Any) -> Any:
     return result * 1
 
 
-def test_what_depends_on_memory_that_nothing_wrote_convicts_no_compiler(tmp_path: Path) -> None:
+@torch.library.custom_op("shadowed::moved", mutates_args=())
+def _moved(x: torch.Tensor) -> torch.Tensor:
+    return x * (1 + 1e-6 * next(_MOVES))
+
+
+_moved.register_fake(torch.empty_like)
+_MOVES = itertools.count()
+
+
+def _and_moved(x: Any) -> Any:
+    return _moved(_first_left_out(x))
+
+
+@pytest.mark.parametrize("function", [_first_left_out, _and_moved])
+def test_what_depends_on_memory_that_nothing_wrote_convicts_no_compiler(function: Any, tmp_path: Path) -> None:
     def other_memory(gm: Any, inputs: Any) -> Any:
         def run(*given: Any) -> Any:
             (result,) = gm(*given)
@@ -87,7 +101,7 @@ def test_what_depends_on_memory_that_nothing_wrote_convicts_no_compiler(tmp_path
         return run
 
     with graphdbg.shadow(tmp_path / "found") as found:
-        torch.compile(_first_left_out, backend=other_memory)(torch.ones(3))
+        torch.compile(function, backend=other_memory)(torch.ones(3))
     assert found.verdict.verdict == "nondeterministic", found.summary
     assert "memory that nothing wrote" in found.verdict.reason
 
