@@ -82,7 +82,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleT
           torch.Size, types.BuiltinFunctionType, slice, range, type(Ellipsis), torch.layout)  # fmt: skip
 NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
 """Classes of Python's own whose objects hold what is the user's."""
-_DISTRIBUTED = ("FullyShardedDataParallel", "FSDPState")
+_DISTRIBUTED = ("FullyShardedDataParallel", "FSDPModule", "FSDPState")
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
 _INSTALLED = {"site-packages", "dist-packages"}
 
