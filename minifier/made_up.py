@@ -15,7 +15,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..dumps.errors import EnvironmentLackError
+from ..dumps.errors import EnvironmentLackError, RanksMissingError
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature
 from .options import MinifyOptions
 from .search.problem import Answer
@@ -32,6 +32,8 @@ _LACKS = re.compile(
     r"not compiled with (CUDA|XPU|ROCm)|not linked with support|No CUDA GPUs|NVIDIA driver|No HIP GPUs", re.I
 )
 """What torch says where it needs a device that is not there (2.13.0)."""
+_NO_GROUP = "Could not resolve the process group"
+"""What it says where a graph's other ranks are not there."""
 
 
 def allowed(options: MinifyOptions) -> bool:
@@ -67,6 +69,8 @@ def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answe
         seen = "" if answer is None else f"; compiled on made-up values, it {_ended(signature)}"
         raise EnvironmentLackError("cannot minify this graph here", f"{lack.why or lack.what}{seen}") from lack
     control = None if lacks_device(signature) else oracle.judge(None, made_up=True, control=True)[1]
+    if _NO_GROUP in signature.raw:
+        raise RanksMissingError("cannot minify this graph here", _first_line(why).rstrip(".")) from lack
     if lacks_device(signature) or (control is not None and signature.same_as(control)):
         ending = "without the device the compile ends before the case's own failure, with"
         reason = f"{_first_line(why)}; {ending} {_first_line(signature.text())}"

@@ -6,17 +6,22 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import fx
 
+from graphdbg.dumps.errors import RanksMissingError
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
+from graphdbg.minifier import made_up
 from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.report.bundle import emit_report
+from graphdbg.minifier.search.problem import Answer, Ruling
+from graphdbg.toolkit.verdicts.signature import Signature
 
 MODULE = """
 import torch
@@ -103,6 +108,13 @@ def test_the_repro_compiles_and_runs_nothing(operators: Path, tmp_path: Path) ->
     program = (tmp_path / "out" / "repro.py").read_text()
     assert "Only compiles: where it was found, eager cannot run this graph." in program
     assert "run(" not in program.replace("not run", "")
+
+
+def test_a_compile_that_lacks_the_other_ranks_is_no_failure_of_the_case() -> None:
+    lacks = Signature("crash", "compile", raw="RuntimeError: Could not resolve the process group registered under 0")
+    oracle: Any = SimpleNamespace(judge=lambda *_, **__: (Answer(Ruling.OTHER), lacks))
+    with pytest.raises(RanksMissingError, match="they do not run here"):
+        made_up.judged(oracle, "the graph communicates with 1 other rank: they do not run here", None)
 
 
 @pytest.mark.slow

@@ -10,6 +10,9 @@ never synthesised.
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from ...dumps.schema import GraphRecord
     from ...dumps.store import SavedGraph
 
+_COLLECTIVE = re.compile(r"c10d_functional\w*\.(\w+)")
 WAIT_S = 120
 """How long a collective waits for the other ranks of a replay."""
 
@@ -54,7 +58,39 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
             "run a collective",
             "replay it from a run that recorded all ranks",
         )
-    return [by_rank[rank] for rank in sorted(wanted)]
+    found = [by_rank[rank] for rank in sorted(wanted)]
+    for peer in found:
+        if alone := called_alone(pair := sorted([saved, peer], key=lambda graph: graph.rank or 0)):
+            raise RanksMissingError(
+                f"{saved.id} communicates with {counted(world - 1, 'other rank')}",
+                f"{alone}: the ranks would wait for each other, under any compiler",
+                f"{shlex.join(['graphdbg', 'diff', *(f'{saved.run.path}/{graph.id}' for graph in pair)])} shows where "
+                "they part",
+            )
+    return found
+
+
+def called_alone(graphs: Sequence[SavedGraph]) -> str:
+    """The first collective that one of two graphs calls and the other does not, in words; empty where there is
+    none."""
+    calls = [_collectives(graph) for graph in graphs]
+    counts = [Counter(name for name, _ in side) for side in calls]
+    for side, mine in enumerate(graphs):
+        more = counts[side] - counts[1 - side]
+        for name, line in calls[side]:
+            if more[name]:
+                again = " once more" if counts[1 - side][name] else ""
+                place = f" ({line})" if line else ""
+                return f"{mine.id} calls {name}{place}{again}, and {graphs[1 - side].id} does not"
+    return ""
+
+
+def _collectives(graph: SavedGraph) -> list[tuple[str, str]]:
+    """The collectives that a graph calls, in order, each with its line."""
+    table = graph.table
+    nodes = zip(table.target, table.where, strict=True)
+    called = [(_COLLECTIVE.search(table.strings[target]), table.strings[where]) for target, where in nodes]
+    return [(found[1], line) for found, line in called if found and found[1] != "wait_tensor"]
 
 
 def join(record: GraphRecord, meeting: str = "") -> None:

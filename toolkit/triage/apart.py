@@ -7,12 +7,11 @@ For example, `apart(run, view, first, other).reason` gives "rank 1 compiled 0_1 
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...dumps.why.times import function_of
+from ..live.process_groups import called_alone
 from ..verdicts.ladder_words import run_address
 from ..verdicts.verdict import Where
 
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from ...dumps.diff.view import GraphView
     from ...dumps.index import ListedGraph
     from ...dumps.store import Run
-
-
-_COLLECTIVE = re.compile(r"c10d_functional\w*\.(\w+)")
 
 
 class Apart(NamedTuple):
@@ -43,7 +39,7 @@ def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Ap
     command = shlex.join(["graphdbg", "diff", address])
     if view.verdict == "differs":
         sides = [(name or "").removeprefix(f"{run.path}/") for name in (view.a, view.b)]
-        alone = _collective(run, sides)
+        alone = called_alone([run.graph(name) for name in sides])
         node = view.first and (view.first.b or view.first.a)
         where = Where(node.name if node else "", f"{address}/{view.id}", node.line if node else "")
         return Apart(_departure(view, first, other) + (f"; {alone}" if alone else ""), where, command, bool(alone))
@@ -56,7 +52,7 @@ def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Ap
     if alike := _alike(lacks, view):
         ids = [alike.id, view.id] if has is other else [view.id, alike.id]
         command = shlex.join(["graphdbg", "diff", *(f"{address}/{one}" for one in ids)])
-        alone = _collective(run, ids)
+        alone = called_alone([run.graph(name) for name in ids])
     return Apart(reason + (f"; {alone}" if alone else ""), where, command, bool(alone))
 
 
@@ -81,25 +77,3 @@ def _alike(group: GraphGroup, view: GraphView) -> ListedGraph | None:
     compiled, _, stage = view.id.rpartition(":")[2].partition("/")
     rows = [row for row in group.rows if row.saved and row.local.partition("/")[2] == stage]
     return next((row for row in reversed(rows) if row.local.partition("_")[0] == compiled.partition("_")[0]), None)
-
-
-def _collective(run: Run, ids: list[str]) -> str:
-    """The first collective that the one graph calls and the other does not, in words; empty where there is none."""
-    calls = [_collectives(run, name) for name in ids]
-    counts = [Counter(name for name, _ in side) for side in calls]
-    for side, mine in enumerate(ids):
-        more = counts[side] - counts[1 - side]
-        for name, line in calls[side]:
-            if more[name]:
-                again = " once more" if counts[1 - side][name] else ""
-                place = f" ({line})" if line else ""
-                return f"{mine} calls {name}{place}{again}, and {ids[1 - side]} does not"
-    return ""
-
-
-def _collectives(run: Run, name: str) -> list[tuple[str, str]]:
-    """The collectives that a graph calls, in order, each with its line."""
-    table = run.graph(name).table
-    nodes = zip(table.target, table.where, strict=True)
-    called = [(_COLLECTIVE.search(table.strings[target]), table.strings[where]) for target, where in nodes]
-    return [(found[1], line) for found, line in called if found and found[1] != "wait_tensor"]

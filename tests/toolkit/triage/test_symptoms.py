@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from graphdbg.cli import run as command
+from graphdbg.dumps.errors import RanksMissingError
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.commands.replay import facts
 from graphdbg.toolkit.commands.triage import run_table
+from graphdbg.toolkit.live.process_groups import peers
 from graphdbg.toolkit.recorder.watching import write_exit
 from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.triage import symptoms
@@ -117,6 +120,19 @@ def test_a_run_that_was_ended_is_not_ok_where_ranks_differ(parted, monkeypatch):
     monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: RunTriage([], [], [], summary="No graph fails."))
     ended = triage_symptom(open_run("two"), "ranks", "", asked=False, max_time_s=1)
     assert ended.verdict.kind == "hang" and "later executions are not in the journal" in ended.summary
+
+
+def test_ranks_that_would_wait_for_each_other_are_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, other = graph(REDUCED), graph(ALONE)
+    group = {"dict": [["backend", "gloo"], ["ranks", [0, 1]], ["rank", 0], ["world_size", 2]]}
+    for record in (first, other):
+        record.graph.meta["process_groups"] = {"dict": [["0", group]]}
+    write_run("two", [first], [other], ranks=True)
+    alone = "0:0_0/forward calls all_reduce (ranks.py:10), and 1:0_0/forward does not"
+    with pytest.raises(RanksMissingError, match=re.escape(alone)) as raised:
+        peers(open_run("two").graph("0:0_0/forward"))
+    assert "graphdbg diff two/0:0_0/forward two/1:0_0/forward shows" in str(raised.value)
 
 
 def test_the_next_command_shows_how_ranks_differ_where_nothing_fails(parted, monkeypatch):
