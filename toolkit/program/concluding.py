@@ -528,6 +528,9 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         errors = " ".join(f"{rung} {size_text(value)}" for rung, value in largest.items())
         raises = f"eager raises {call.raises}" if call.raises else ""
         number = str(call.number) + (f" (rank {call.rank})" if call.rank >= 0 else "")
-        said, notes = call.why or raises or errors, "; ".join(call.notes)
+        most = max(rungs, key=lambda row: row.error or 0.0, default=None)
+        moved = size_text(most.rounding) if most is not None else ""
+        beside = [f"{most.value}, which rounding alone may move by {moved}"] if most is not None and moved else []
+        said, notes = call.why or raises or errors, "; ".join([*beside, *call.notes])
         rows.append((f"{call.function}()", word(_of_call(call)), number, _line(call), said, notes))
     return rows

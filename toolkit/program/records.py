@@ -44,9 +44,9 @@ LOST = "after which its process can run nothing on the device"
 
 class CallRung(msgspec.Struct):
     """One rung of one call. `value`: what is furthest from eager's, `error`: how far, relative to its size,
-    `tolerance`: what is never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call,
-    "backward" for its gradients; `differences`: of each value where calls are followed over steps (eager's own: what
-    rounding alone does)."""
+    `tolerance`: what is never called wrong of its dtype, `rounding`: beyond that, how far rounding alone may move it;
+    `size`: its shape and dtype; `part`: "" for the call, "backward" for its gradients; `differences`: of each value
+    where calls are followed over steps (eager's own: what rounding alone does)."""
 
     rung: str
     verdict: Verdict = OK
@@ -55,6 +55,7 @@ class CallRung(msgspec.Struct):
     size: str = ""
     error: float | None = None
     tolerance: float | None = None
+    rounding: float | None = None
     seconds: float = 0.0
     differences: dict[str, float] = {}
 

@@ -23,7 +23,7 @@ import graphdbg
 from graphdbg.dumps import opening
 from graphdbg.toolkit.program import shadowing
 from graphdbg.toolkit.program.aside import Outside, no_side_effects
-from graphdbg.toolkit.program.comparing import apart, kept
+from graphdbg.toolkit.program.comparing import Left, apart, judged, kept
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import Call, CallRung, Program
@@ -281,6 +281,16 @@ def test_the_largest_difference_of_a_rung_is_that_of_all_its_parts() -> None:
     call = Call("1", "step", "train.py", 3, 0, rows=rows)
     found = concluded(Program([call], {"step train.py:3": 1}), Path(), JudgedCall(), [])
     assert table_rows(found)[0][4] == "inductor 2.0e-07"
+
+
+def test_a_large_difference_that_is_rounding_is_named_with_what_rounding_does() -> None:
+    eager, got = ({"result": torch.ones(2), "gradient of k.bias": torch.tensor([1e-9 * sign])} for sign in (1, -1))
+    levels = {("", "gradient of k.bias"): (3.0, 3.0)}
+    row = judged("inductor", "inductor", "", Left(eager), Left(got), {}, lambda count: {}, levels)
+    assert (row.verdict.verdict, row.error, row.rounding) == ("rounding", 2.0, 3.0)
+    call = Call("1", "step", "train.py", 3, 0, rows=[row])
+    found = concluded(Program([call], {"step train.py:3": 1}), Path(), JudgedCall(), [])
+    assert table_rows(found)[0][5] == "gradient of k.bias, which rounding alone may move by 3.0e+00"
 
 
 @pytest.mark.long
