@@ -279,6 +279,9 @@ def concluded(
     recording = recorded(command)
     triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
     triaged.notes = list(dict.fromkeys(program.notes))
+    if program.missed and program.calls:
+        missed = counted(program.missed, "more call that was", "more calls that were")
+        triaged.notes.append(f"the time was over (--max-time) before {missed} asked for could be looked at")
     triaged.at = call = departing(program)
     rounds = _as_graphs(call, graphs)
     if call is not None and rounds is not None:
@@ -300,7 +303,9 @@ def concluded(
         triaged.at = died
         triaged.verdict = _died(died, folder, hung, code).then(*recording)
     elif not program.calls:
-        triaged.verdict = cannot_tell(_why_none(program, code)).then(*([] if code else recording[:1]))
+        plain = [shlex.join(["graphdbg", "triage", "--", *command])] if command and program.most else []
+        steps = [] if code else [*([] if program.missed else plain), *recording[:1]]
+        triaged.verdict = cannot_tell(_why_none(program, code)).then(*steps)
     elif code:
         triaged.verdict = _ended(program, died, folder, hung or late, code)
         script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
@@ -384,6 +389,10 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
 
 
 def _why_none(program: Program, code: int) -> str:
+    if program.missed:
+        return "the time was over (--max-time) before a call could be looked at"
+    if program.most:
+        return f"no call was looked at: --calls names later ones than the {program.most} that a function had at most"
     none = "no call of something given to torch.compile was seen"
     if code:
         return f"{none} before the program ended with code {code}"

@@ -127,13 +127,14 @@ class Call(msgspec.Struct):
 
 class Program(msgspec.Struct):
     """All records of one program: its calls in order, and how often each function was called (by "function file:line",
-    which several may share; `most`: of one at most). `modules`: the files of those that it imported and that are no
-    library's, with their names; `raised`: the exception that ended it, `raised_in`: the key of the call that raised
-    it."""
+    which several may share; `most`: of one at most; `missed`: how many that were asked for came after the time was
+    over). `modules`: the files of those that it imported and that are no library's, with their names; `raised`: the
+    exception that ended it, `raised_in`: the key of the call that raised it."""
 
     calls: list[Call] = []
     counts: dict[str, int] = {}
     most: int = 0
+    missed: int = 0
     notes: list[str] = []
     ended: bool = False
     modules: dict[str, str] = {}
@@ -179,6 +180,7 @@ def read(path: Path) -> Program:
             for name, count in fields["counts"].items():
                 program.counts[name] = program.counts.get(name, 0) + count
             program.most = max(program.most, fields.get("most", 0))
+            program.missed += fields.get("missed", 0)
             program.notes += fields["notes"]
             program.modules |= fields.get("modules", {})
             program.ended = True
