@@ -240,7 +240,7 @@ class Shadow:
         if self.ended or self._busy() or os.getpid() != self.pid or in_backward():
             return function.compiled(*args, **kwargs)
         with self.inside(), self.turn() as ours:
-            if torch.compiler.is_compiling():  # asked in turn: what another thread compiles counts
+            if ours and torch.compiler.is_compiling():  # asked in turn: what another thread compiles counts
                 return function.compiled(*args, **kwargs)
             asked, function.count = Asked(function, function.count, args, kwargs), function.count + 1
             scheduled = self.first <= asked.number < self.last

@@ -164,6 +164,27 @@ def test_a_tool_that_this_machine_lacks_is_no_failure_of_the_compilers(tmp_path:
     assert "backend" not in table_rows(ended)[0][4]
 
 
+def test_calls_while_another_thread_compiles_are_counted(tmp_path: Path) -> None:
+    compiling, called = threading.Event(), threading.Event()
+
+    def slow(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        compiling.set()
+        assert called.wait(60)
+        return gm.forward
+
+    with graphdbg.shadow(tmp_path / "found", max_time_s=0.0) as found:  # nothing is looked at, so no turns are taken
+        quick = torch.compile(lambda x: x + 1, backend="eager")
+        quick(torch.ones(2))
+        other = torch.compile(lambda x: x + 2, backend=slow)
+        thread = threading.Thread(target=other, args=(torch.ones(2),))
+        thread.start()
+        assert compiling.wait(60)
+        quick(torch.ones(2))
+        called.set()
+        thread.join()
+    assert sorted(found.counts.values()) == [1, 2]
+
+
 def test_a_result_that_the_loss_does_not_use(tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 3)
     with graphdbg.shadow(tmp_path / "found") as found:
