@@ -37,7 +37,19 @@ from ..verdicts.mismatches import NodeMismatch, next_step, sentence
 from ..verdicts.verdict import OK, Verdict, Where, backend_layer, cannot_tell, worst
 from ..verdicts.verdict_words import DRAWS, word
 from .judging import MEANS, JudgedCall
-from .records import ALONE, BACKENDS, DRAWN, MODULES, PROGRAM, WITH_MODULES, Call, Program, departing, stopped_at
+from .records import (
+    ALONE,
+    BACKENDS,
+    DRAWN,
+    FILTERED,
+    MODULES,
+    PROGRAM,
+    WITH_MODULES,
+    Call,
+    Program,
+    departing,
+    stopped_at,
+)
 
 TIMES, LIMIT_S = 3, 600.0
 WITHOUT = "--without-fault"
@@ -450,6 +462,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         further = [check]
     if call.fresh == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_UNSTEADY if own and call.first else _STALE}"
+        reason += ", maybe one that guard_filter_fn leaves out: try without it" if FILTERED in call.notes else ""
     elif row.rung in MEANS:
         right = judged is not None and judged.verdict in ("ok", "rounding")
         reason += f"; the fault is in {MEANS[row.rung]}" + (

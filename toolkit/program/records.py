@@ -37,6 +37,8 @@ ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
 
 DRAWN = "draws random numbers"
 """The note on such a call."""
+FILTERED = "its guard_filter_fn leaves guards out; what runs beside it keeps them all"
+"""The note on a call of a function that was compiled so."""
 
 
 LOST = "after which its process can run nothing on the device"
