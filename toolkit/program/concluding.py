@@ -453,7 +453,13 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         reason += around or "; " + " ".join(filter(None, ("its graph", graph, f"fails: {detail}")))
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
-        known = {"fault": judged.fault or verdict.fault, "workaround": judged.workaround, "next": judged.next}
+        steps = judged.next
+        if not steps and judged.fault == "custom_pass" and command:  # a process of ours has no part of the program's
+            reason += ". Correct it in the program, then judge it again"
+            steps = [shlex.join(["graphdbg", "triage", "--", *command])]
+        elif not steps and graphs.run:
+            steps = [shlex.join(["graphdbg", "ls", os.path.relpath(graphs.run)])]
+        known = {"fault": judged.fault or verdict.fault, "workaround": judged.workaround, "next": steps}
         return msgspec.structs.replace(verdict, reason=reason, where=where, layer=layer, **known)
     minify, further = minify if command and (own or row.rung in BACKENDS) else "", list[str]()
     if call.lost:
