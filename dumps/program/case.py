@@ -280,6 +280,8 @@ class ReproFacts:
         """The failure in a few words. The numbers of a reduced case differ: the program prints them."""
         failure = self.failure
         before = ", in the graph that this was cut from" if self.made.startswith(REDUCED) else ""
+        if failure.kind == "accuracy" and failure.detail == "integers" and failure.size is not None:
+            return f"{failure.size:.2g} of the elements differ{before}"
         if failure.kind == "accuracy" and failure.size is not None:
             of = " of a gradient" if failure.raw.startswith("grad of ") else ""
             of += f" ({failure.detail})" if failure.detail else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -185,10 +186,14 @@ def minify(
     if out is not None:
         refuse_taken(Path(out), resume=resume)  # before the graphs of a run are judged, which takes minutes
     search_here(options.imports)
+    began = time.monotonic()
     try:
         saved, address = _graph(graph, options)
     except NothingToReduceError as error:
         raise SystemExit(_nothing(error, as_json)) from error
+    if options.max_time is not None:
+        left_s = options.max_time - round(time.monotonic() - began)
+        options = replace(options, max_time=max(left_s, 1.0))
     folder = Path(out) if out else free_path(f"minified-{saved.stage}", first=2)
     where = {"out": folder, "named": (named or graph) if resume else address, "directory": directory, "resume": resume}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is kept, nothing is left

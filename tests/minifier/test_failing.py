@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, RunRecord, TensorValue
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.writer import RunWriter
+from graphdbg.minifier.commands.minify import minify
 from graphdbg.minifier.failing import failing_graph
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.search.problem import DoesNotFailError
@@ -55,6 +59,16 @@ def test_an_interrupted_compile_is_no_error_of_its_own(tmp_path: Path) -> None:
     name, why = chosen(tmp_path, {"0_0/dynamo": "KeyboardInterrupt", "0_0/forward": "KeyboardInterrupt"})
     assert name == "0_0/forward"
     assert "--check hang" in why
+
+
+def test_the_time_for_finding_the_graph_is_part_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command, clock, left = "graphdbg.minifier.commands.minify", iter([0.0, 40.0]), list[float]()
+    monkeypatch.setattr(f"{command}.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(f"{command}._graph", lambda name, options: (SimpleNamespace(stage="forward"), name))
+    monkeypatch.setattr(f"{command}._beginning", lambda saved, options: nullcontext())
+    monkeypatch.setattr(f"{command}._run", lambda saved, out, options, *rest: left.append(options.max_time) or 0)
+    done = CliRunner().invoke(minify, ["run", "--max-time", "60", "-o", str(tmp_path / "out")])
+    assert (done.exit_code, left) == (0, [20.0]), done.output
 
 
 def test_another_failure_is_told(tmp_path: Path) -> None:

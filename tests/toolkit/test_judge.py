@@ -208,6 +208,37 @@ class Planted(Rung):
         return lambda inputs: self.change(run_graph(gm, inputs), inputs)
 
 
+PUT = torch.ops.aten.index_put.default
+WRITES: dict[str, Callable[..., Any]] = {
+    "index_put": lambda x, at, values: [PUT(x, [at], values) * 2],
+    "index_put_": lambda x, at, values: [x.index_put_((at,), values) * 2],
+    "scatter": lambda x, at, values: [x.scatter(0, at[:, None].expand(3, 2), values) * 2],
+    "index_copy": lambda x, at, values: [x.index_copy(0, at, values) * 2],
+    "columns": lambda x, at, values: [PUT(x.t(), [None, at], values.t()) * 2],
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_last_to_one_place_is_no_failure(name: str) -> None:
+    values = torch.tensor([[1.0, 2], [3, 4], [5, 6]])
+
+    def judged_at(at: list[int]) -> Any:
+        inputs = [torch.zeros(4, 2), torch.tensor(at), values]
+        turned = Planted(lambda outs, given: [WRITES[name](torch.zeros(4, 2), given[1].flip(0), given[2].flip(0))[0]])
+        wrong = Planted(lambda outs, given: [outs[0] + 1])
+        live = Live(traced(WRITES[name], *inputs), inputs, INFERENCE)
+        return [judge(live, used, "numbers").verdict for used in (turned, wrong)]
+
+    turned, wrong = judged_at([0, 2, 1])
+    assert (turned.verdict, wrong.verdict) == ("ok", "fails")
+    turned, _ = judged_at([0, 1, 1])
+    assert (turned.verdict, turned.where and turned.where.node) == ("nondeterministic", traced_name(name)), turned
+
+
+def traced_name(name: str) -> str:
+    return {"columns": "index_put"}.get(name, name)
+
+
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     def run(change: Callable[[list[Any], list[Any]], list[Any]], spec: ReplaySpec = INFERENCE) -> Any:

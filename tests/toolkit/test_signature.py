@@ -99,6 +99,14 @@ def test_wrappers_are_opened_and_the_op_is_kept() -> None:
     assert not found.same_as(from_exception(lowering("aten.sin.default", "bad 4"), "run"))
 
 
+def test_a_share_of_whole_numbers_is_no_relative_error() -> None:
+    raw = "argmax, train.py:4: 2 of 8 elements differ from eager's (torch.int64)"
+    assert Signature("accuracy", "compare", detail="integers", size=0.25, raw=raw).text() == (
+        f"accuracy in compare: integers: {raw}"
+    )
+    assert "relative error 0.25" in Signature("accuracy", "compare", size=0.25, raw="argmax").text()
+
+
 def test_a_cpp_error_is_known_by_its_text_not_its_command() -> None:
     one = from_exception(
         raised(InductorError(CppCompileError("/a/b/k.cpp:1: error: 'foo' was not declared"))), "compile"

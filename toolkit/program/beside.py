@@ -47,7 +47,7 @@ from .aside import (
 )
 from .comparing import Left, Rounding
 from .operators import POISONS, Poison, Watching, first_difference
-from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
+from .records import DRAWN, FILTERED, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
 
@@ -147,6 +147,7 @@ class Beside:
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
         if self.drawn and not t.inductor_config.fallback_random:
             self.call.notes.append(DRAWN)
+        self.call.notes += [FILTERED] if self.function.filtered else []
         outside = self.outside
         self._judge("", eager)
         if not self.function.graphs and not self.raised:

@@ -159,6 +159,8 @@ def judged(
         rounded = rounded or name
     if rounded:
         row.verdict = Verdict("rounding", reason=f"{rounded} differs as rounding alone may move it")
+        beyond = (row.error or 0.0) > (row.tolerance or 0.0)
+        row.rounding = levels[part, row.value][0] if beyond and (part, row.value) in levels else None
     return row
 
 

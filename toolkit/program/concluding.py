@@ -41,6 +41,7 @@ from .records import (
     ALONE,
     BACKENDS,
     DRAWN,
+    FILTERED,
     MODULES,
     PROGRAM,
     REPLICA,
@@ -291,6 +292,9 @@ def concluded(
     recording = recorded(command)
     triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
     triaged.notes = list(dict.fromkeys(program.notes))
+    if program.missed and program.calls:
+        missed = counted(program.missed, "more call that was", "more calls that were")
+        triaged.notes.append(f"the time was over (--max-time) before {missed} asked for could be looked at")
     triaged.at = call = departing(program)
     rounds = _as_graphs(call, graphs)
     if call is not None and rounds is not None:
@@ -312,7 +316,9 @@ def concluded(
         triaged.at = died
         triaged.verdict = _died(died, folder, hung, code).then(*recording)
     elif not program.calls:
-        triaged.verdict = cannot_tell(_why_none(program, code)).then(*([] if code else recording[:1]))
+        plain = [shlex.join(["graphdbg", "triage", "--", *command])] if command and program.most else []
+        steps = [] if code else [*([] if program.missed else plain), *recording[:1]]
+        triaged.verdict = cannot_tell(_why_none(program, code)).then(*steps)
     elif code:
         triaged.verdict = _ended(program, died, folder, hung or late, code)
         script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
@@ -396,6 +402,10 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
 
 
 def _why_none(program: Program, code: int) -> str:
+    if program.missed:
+        return "the time was over (--max-time) before a call could be looked at"
+    if program.most:
+        return f"no call was looked at: --calls names later ones than the {program.most} that a function had at most"
     none = "no call of something given to torch.compile was seen"
     if code:
         return f"{none} before the program ended with code {code}"
@@ -444,7 +454,13 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         reason += around or "; " + " ".join(filter(None, ("its graph", graph, f"fails: {detail}")))
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
-        known = {"fault": judged.fault or verdict.fault, "workaround": judged.workaround, "next": judged.next}
+        steps = judged.next
+        if not steps and judged.fault == "custom_pass" and command:  # a process of ours has no part of the program's
+            reason += ". Correct it in the program, then judge it again"
+            steps = [shlex.join(["graphdbg", "triage", "--", *command])]
+        elif not steps and graphs.run:
+            steps = [shlex.join(["graphdbg", "ls", os.path.relpath(graphs.run)])]
+        known = {"fault": judged.fault or verdict.fault, "workaround": judged.workaround, "next": steps}
         return msgspec.structs.replace(verdict, reason=reason, where=where, layer=layer, **known)
     minify, further = minify if command and (own or row.rung in BACKENDS) else "", list[str]()
     if call.lost:
@@ -453,6 +469,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         further = [check]
     if call.fresh == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_UNSTEADY if own and call.first else _STALE}"
+        reason += ", maybe one that guard_filter_fn leaves out: try without it" if FILTERED in call.notes else ""
     elif row.rung in MEANS:
         right = judged is not None and judged.verdict in ("ok", "rounding")
         reason += f"; the fault is in {MEANS[row.rung]}" + (
@@ -542,6 +559,9 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         errors = " ".join(f"{rung} {size_text(value)}" for rung, value in largest.items())
         raises = f"eager raises {call.raises}" if call.raises else ""
         number = str(call.number) + (f" (rank {call.rank})" if call.rank >= 0 else "")
-        said, notes = call.why or raises or errors, "; ".join(call.notes)
+        most = max(rungs, key=lambda row: row.error or 0.0, default=None)
+        moved = size_text(most.rounding) if most is not None else ""
+        beside = [f"{most.value}, which rounding alone may move by {moved}"] if most is not None and moved else []
+        said, notes = call.why or raises or errors, "; ".join([*beside, *call.notes])
         rows.append((f"{call.function}()", word(_of_call(call)), number, _line(call), said, notes))
     return rows

@@ -180,7 +180,7 @@ def _importing(
     said = [shlex.join(option_words(_named(files, modules))) for files in (wanted, *mine, likely) if files]
     if wanted is None:
         besides = f", also not with {' or '.join(said)}" if said else ""
-        report(f"{named.id} was not seen to fail there{besides}: no next command")
+        report(f"{named.id} was not seen to fail there{besides}, so it cannot be minified alone")
         return msgspec.structs.replace(verdict, next=[])
     report(f"{named.id} fails there{f' with {said[0]}' if wanted else ', too'}")
     return _with_words(verdict, wanted, modules) if wanted else verdict

@@ -228,7 +228,7 @@ def first_difference(run: Callable[[Any], object]) -> str:
             if not first.name.startswith(("aten.", "prims.")):
                 return f"{place} gives another result for equal arguments: look into the code of that operator"
             return (
-                f"{place} gives another result for equal arguments: its kernel adds up in no fixed order; "
+                f"{place} gives another result for equal arguments: its kernel adds up or writes in no fixed order; "
                 f"{_setting(run)}"
             )
     lefts = zip(*(mode.left() for mode in modes), strict=False)

@@ -37,6 +37,7 @@ ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
 
 DRAWN = "draws random numbers"
 REPLICA = "DistributedDataParallel runs as its module alone"
+FILTERED = "its guard_filter_fn leaves guards out; what runs beside it keeps them all"
 """The notes on such calls."""
 
 
@@ -45,9 +46,9 @@ LOST = "after which its process can run nothing on the device"
 
 class CallRung(msgspec.Struct):
     """One rung of one call. `value`: what is furthest from eager's, `error`: how far, relative to its size,
-    `tolerance`: what is never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call,
-    "backward" for its gradients; `differences`: of each value where calls are followed over steps (eager's own: what
-    rounding alone does)."""
+    `tolerance`: what is never called wrong of its dtype, `rounding`: beyond that, how far rounding alone may move it;
+    `size`: its shape and dtype; `part`: "" for the call, "backward" for its gradients; `differences`: of each value
+    where calls are followed over steps (eager's own: what rounding alone does)."""
 
     rung: str
     verdict: Verdict = OK
@@ -56,6 +57,7 @@ class CallRung(msgspec.Struct):
     size: str = ""
     error: float | None = None
     tolerance: float | None = None
+    rounding: float | None = None
     seconds: float = 0.0
     differences: dict[str, float] = {}
 
@@ -127,13 +129,14 @@ class Call(msgspec.Struct):
 
 class Program(msgspec.Struct):
     """All records of one program: its calls in order, and how often each function was called (by "function file:line",
-    which several may share; `most`: of one at most). `modules`: the files of those that it imported and that are no
-    library's, with their names; `raised`: the exception that ended it, `raised_in`: the key of the call that raised
-    it."""
+    which several may share; `most`: of one at most; `missed`: how many that were asked for came after the time was
+    over). `modules`: the files of those that it imported and that are no library's, with their names; `raised`: the
+    exception that ended it, `raised_in`: the key of the call that raised it."""
 
     calls: list[Call] = []
     counts: dict[str, int] = {}
     most: int = 0
+    missed: int = 0
     notes: list[str] = []
     ended: bool = False
     modules: dict[str, str] = {}
@@ -179,6 +182,7 @@ def read(path: Path) -> Program:
             for name, count in fields["counts"].items():
                 program.counts[name] = program.counts.get(name, 0) + count
             program.most = max(program.most, fields.get("most", 0))
+            program.missed += fields.get("missed", 0)
             program.notes += fields["notes"]
             program.modules |= fields.get("modules", {})
             program.ended = True

@@ -108,9 +108,10 @@ def triage_program(
     program.run(options, quiet)
     left = program.read()
     triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung, program.late)
-    if program.late and not triaged.verdict.failed:
+    if (program.late or left.missed) and not triaged.verdict.failed:
+        seconds: float = options["seconds"]
         flags = [*(["--calls", calls] if calls else []), *(["--limit", f"{limit_s:g}"] if limit_s else [])]
-        longer = ["graphdbg", "triage", "--max-time", f"{4 * options['seconds']:.0f}", *flags, "--", *command]
+        longer = ["graphdbg", "triage", "--max-time", f"{max(60.0, 4 * seconds):.0f}", *flags, "--", *command]
         triaged.verdict = triaged.verdict.then(shlex.join(longer), *triaged.verdict.next)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
     for call in left.calls:

@@ -112,6 +112,7 @@ class Shadow:
         self.waiting: list[Beside] = []
         """Calls whose backward has begun and not ended."""
         self.light = self.unkept = 0.0
+        self.missed = 0
         self.notes: list[str] = []
         self.here = threading.local()
         self._lock = threading.RLock()
@@ -163,7 +164,8 @@ class Shadow:
         modules = {file: name for name, file in own_modules().items()}
         ended = {"raised": comparing.said(error), "raised_in": _raised_in(error)} if error is not None else {}
         most = max((function.count for function in self.functions), default=0)
-        self._write({"event": "end", "counts": counts, "most": most, "notes": self.notes, "modules": modules, **ended})
+        told = {"most": most, "missed": self.missed, "notes": self.notes, "modules": modules}
+        self._write({"event": "end", "counts": counts, **told, **ended})
         if self.unwritten:
             say(f"graphdbg: what was found cannot be kept in {self.folder}: {self.unwritten}")
         elif self.departed and self.address:
@@ -238,12 +240,14 @@ class Shadow:
         if self.ended or self._busy() or os.getpid() != self.pid or in_backward():
             return function.compiled(*args, **kwargs)
         with self.inside(), self.turn() as ours:
-            if torch.compiler.is_compiling():  # asked in turn: what another thread compiles counts
+            if ours and torch.compiler.is_compiling():  # asked in turn: what another thread compiles counts
                 return function.compiled(*args, **kwargs)
             asked, function.count = Asked(function, function.count, args, kwargs), function.count + 1
+            scheduled = self.first <= asked.number < self.last
             if not ours or self.over():
+                self.missed += scheduled and time.monotonic() > self.until
                 return asked.made()
-            return self._beside(asked) if self.first <= asked.number < self.last else self._watched(asked)
+            return self._beside(asked) if scheduled else self._watched(asked)
 
     def over(self) -> bool:
         """Whether no further call is looked at."""

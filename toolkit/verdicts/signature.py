@@ -273,7 +273,8 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.detail:
             named = f"{named} ({self.detail})" if named else self.detail
         first = ((self.raw or self.message).strip().splitlines() or [""])[0]
-        size = f"relative error {self.size:.2g}" if self.kind == "accuracy" and self.size is not None else ""
+        relative = self.kind == "accuracy" and self.detail != "integers" and self.size is not None
+        size = f"relative error {self.size:.2g}" if relative else ""
         if size not in first:
             named = f"{named} {size}".strip()
         parts += [part for part in (named, first) if part]

@@ -51,6 +51,10 @@ FAILURES = {
 }
 
 
+def test_a_share_of_whole_numbers_is_said_as_one() -> None:
+    assert case_of(chain(3, ints=True), FAILURES["integers"]).failure_text == "0.5 of the elements differ"
+
+
 def chain(
     nodes: int,
     dtype: str = "float32",

@@ -23,8 +23,8 @@ from graphdbg.toolkit.isolation.imports import TRUST
 from graphdbg.toolkit.program import judging
 from graphdbg.toolkit.program.concluding import departs
 from graphdbg.toolkit.program.judging import JudgedCall, judge_graphs
-from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Program, departing, read
-from graphdbg.toolkit.verdicts.verdict import Verdict
+from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Call, CallRung, Program, departing, read
+from graphdbg.toolkit.verdicts.verdict import Verdict, Where, fails
 from graphdbg.toolkit.verdicts.verdict_words import first_line
 from tests.matrix import planted_calls
 from tests.models import called_programs
@@ -49,6 +49,21 @@ def finding(found: Program) -> tuple[str, Verdict]:
     call = departing(found)
     assert call is not None and call.failed is not None, [row.verdict for call in found.calls for row in call.rows]
     return call.failed.rung, departs(call, JudgedCall(Verdict("ok")), ["python", "prog.py"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "said", "following"),
+    [
+        ("custom_pass", ". Correct it in the program, then judge it again", "graphdbg triage -- python prog.py"),
+        ("compiler", "it is wrong", "graphdbg ls run"),
+    ],
+)
+def test_a_graph_that_fails_in_the_program_alone_has_a_next_step(fault: Any, said: str, following: str) -> None:
+    row = CallRung("inductor", fails("wrong_numbers", "inductor", "result is off by 2"), value="result")
+    call = Call("1:1", "step", "prog.py", 3, 0, rows=[CallRung("eager"), row], run="run")
+    judged = Verdict("fails", "wrong_numbers", fault, "inductor", "it is wrong", Where("gelu", "run/0_0/forward"))
+    found = departs(call, JudgedCall(judged, run=str(Path("run").absolute())), ["python", "prog.py"])
+    assert found.reason.endswith(said) and found.next == [following], found
 
 
 def around(tmp_path: Path, name: str, backend: str = "eager", **options: int | bool) -> tuple[str, Verdict]:

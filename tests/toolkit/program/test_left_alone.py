@@ -23,7 +23,7 @@ import graphdbg
 from graphdbg.dumps import opening
 from graphdbg.toolkit.program import shadowing
 from graphdbg.toolkit.program.aside import Outside, no_side_effects
-from graphdbg.toolkit.program.comparing import apart, kept
+from graphdbg.toolkit.program.comparing import Left, apart, judged, kept
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import Call, CallRung, Program
@@ -164,6 +164,27 @@ def test_a_tool_that_this_machine_lacks_is_no_failure_of_the_compilers(tmp_path:
     assert "backend" not in table_rows(ended)[0][4]
 
 
+def test_calls_while_another_thread_compiles_are_counted(tmp_path: Path) -> None:
+    compiling, called = threading.Event(), threading.Event()
+
+    def slow(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        compiling.set()
+        assert called.wait(60)
+        return gm.forward
+
+    with graphdbg.shadow(tmp_path / "found", max_time_s=0.0) as found:  # nothing is looked at, so no turns are taken
+        quick = torch.compile(lambda x: x + 1, backend="eager")
+        quick(torch.ones(2))
+        other = torch.compile(lambda x: x + 2, backend=slow)
+        thread = threading.Thread(target=other, args=(torch.ones(2),))
+        thread.start()
+        assert compiling.wait(60)
+        quick(torch.ones(2))
+        called.set()
+        thread.join()
+    assert sorted(found.counts.values()) == [1, 2]
+
+
 def test_a_result_that_the_loss_does_not_use(tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 3)
     with graphdbg.shadow(tmp_path / "found") as found:
@@ -281,6 +302,16 @@ def test_the_largest_difference_of_a_rung_is_that_of_all_its_parts() -> None:
     call = Call("1", "step", "train.py", 3, 0, rows=rows)
     found = concluded(Program([call], {"step train.py:3": 1}), Path(), JudgedCall(), [])
     assert table_rows(found)[0][4] == "inductor 2.0e-07"
+
+
+def test_a_large_difference_that_is_rounding_is_named_with_what_rounding_does() -> None:
+    eager, got = ({"result": torch.ones(2), "gradient of k.bias": torch.tensor([1e-9 * sign])} for sign in (1, -1))
+    levels = {("", "gradient of k.bias"): (3.0, 3.0)}
+    row = judged("inductor", "inductor", "", Left(eager), Left(got), {}, lambda count: {}, levels)
+    assert (row.verdict.verdict, row.error, row.rounding) == ("rounding", 2.0, 3.0)
+    call = Call("1", "step", "train.py", 3, 0, rows=[row])
+    found = concluded(Program([call], {"step train.py:3": 1}), Path(), JudgedCall(), [])
+    assert table_rows(found)[0][5] == "gradient of k.bias, which rounding alone may move by 3.0e+00"
 
 
 @pytest.mark.long

@@ -26,7 +26,11 @@ COMMAND = "graphdbg minify run/0_0/forward"
         ([], "fails there, too", [COMMAND]),
         ([TRUST], "fails there with --trust", [f"{COMMAND} --trust"]),
         (["/ops.py"], "fails there with --import /ops.py", [f"{COMMAND} --import /ops.py"]),
-        (None, "was not seen to fail there, also not with --trust or --import /ops.py: no next command", []),
+        (
+            None,
+            "was not seen to fail there, also not with --trust or --import /ops.py, so it cannot be minified alone",
+            [],
+        ),
     ],
 )
 def test_the_outcome_is_one_line(

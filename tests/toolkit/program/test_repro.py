@@ -126,6 +126,21 @@ def test_a_rung_has_no_cuda_graphs_though_the_programs_mode_asks_for_them() -> N
     assert backend.config["triton.cudagraphs"]
 
 
+def test_whole_numbers_are_compared_by_the_share_that_differs() -> None:
+    space: dict[str, Any] = {"torch": torch, "TOLERANCE": 0.02, "STRIDES": False}
+    exec(PROGRAM[PROGRAM.index("def differs") : PROGRAM.index("def main")].format(), space)
+    pixels = torch.full((100,), 200, dtype=torch.uint8)
+    other = pixels.clone()
+    other[:15] += 1  # by half a percent each: of floats that would be within the tolerance
+    assert space["differs"]({"result": pixels}, {"result": other}) == (
+        "values",
+        "result differs in 0.15 of its elements",
+    )
+    assert space["differs"]({"result": pixels.float()}, {"result": other.float()}) is None
+    other[1:] = pixels[1:]
+    assert space["differs"]({"result": pixels}, {"result": other}) is None
+
+
 def test_what_has_no_text_is_named() -> None:
     source = Source({})
     with pytest.raises(CannotSayError, match="numbers_it, a builtins"):

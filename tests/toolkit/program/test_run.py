@@ -19,8 +19,10 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 from click.testing import CliRunner
 
+import graphdbg
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
 from graphdbg.toolkit.isolation import launch
@@ -200,6 +202,27 @@ def test_where_the_time_is_over_the_same_with_more_of_it_comes_next(
         "graphdbg triage --max-time 120 --calls 1 --limit 300 -- true slow.py",
         "graphdbg dump",
     ]
+
+
+def test_calls_that_the_time_did_not_suffice_for_are_said(tmp_path: Path) -> None:
+    with graphdbg.shadow(tmp_path / "none", max_time_s=0.0) as found:
+        step = torch.compile(lambda x: x + 1, backend="eager")
+        step(torch.ones(2))
+    assert found.verdict.reason == "the time was over (--max-time) before a call could be looked at", found.verdict
+    with graphdbg.shadow(tmp_path / "later", calls="5:7") as found:
+        step(torch.ones(2))
+        torch.compile(lambda x: x + 2, backend="eager")(torch.ones(2))
+    assert "--calls names later ones than the 1 that" in found.verdict.reason, found.verdict
+
+
+def test_what_the_time_did_not_suffice_for_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager"), CallRung("dynamo")])
+    monkeypatch.setattr(_Program, "run", lambda program, options, quiet: None)
+    monkeypatch.setattr(_Program, "read", lambda program: Program(calls=[right], missed=2))
+    found = triage_program(["true", "train.py"], output=tmp_path / "found", max_time_s=30.0)
+    assert found.notes == ["the time was over (--max-time) before 2 more calls that were asked for could be looked at"]
+    assert found.verdict.verdict == "ok"
+    assert found.verdict.next[0] == "graphdbg triage --max-time 120 -- true train.py"
 
 
 def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_path: Path) -> None:

@@ -28,6 +28,22 @@ from graphdbg.toolkit.program.reach import is_library
 from graphdbg.toolkit.program.records import Call, CallRung, Program
 
 
+def test_a_guard_that_the_program_leaves_out_is_named(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 3)
+    model.scale = 1.0
+    with graphdbg.shadow(tmp_path / "found") as found:
+        keep = {"guard_filter_fn": lambda guards: [guard.guard_type == "TENSOR_MATCH" for guard in guards]}
+        step = torch.compile(lambda x: model(x) * model.scale, backend="eager", options=keep)
+        with torch.no_grad():
+            step(torch.ones(3))
+            model.scale = 2.0
+            step(torch.ones(3))
+    assert found.verdict.failed and found.at is not None and found.at.number == 1
+    assert found.verdict.reason.endswith(
+        "a guard is missing, maybe one that guard_filter_fn leaves out: try without it"
+    )
+
+
 def test_drift_tells_a_fault_from_rounding_and_the_block_keeps_its_results(tmp_path: Path) -> None:
     model = torch.nn.Linear(4, 4)
     given = [torch.randn(3, 4) for _ in range(4)]

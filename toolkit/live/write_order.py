@@ -1,0 +1,75 @@
+# pyright: basic
+"""Writes that torch leaves open: of several values that `index_put`, `scatter` or `index_copy` put into one place, any
+may be the last. `Reversed` makes them write the other way round, so that what depends on it differs.
+
+>>> x, at, values = torch.zeros(2), torch.tensor([0, 1, 1]), torch.tensor([1.0, 2.0, 3.0])
+>>> with Reversed():
+...     x.index_put((at,), values)
+tensor([1., 2.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from .. import torch_private as t
+from .eager import nodes_in
+
+
+class Reversed(t.TorchDispatchMode):
+    """While entered, these operators write their last value first. Where no place is written twice nothing changes."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        turned = _TURNED.get(f"{func.overloadpacket.__name__.strip('_')}.{func._overloadname}")
+        named = kwargs or {}
+        if turned is not None:
+            given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | named
+            return func(**(given | turned(given)))
+        return func(*args, **named)
+
+
+def may_write_twice(gm: fx.GraphModule) -> bool:
+    """Whether a graph, or a graph inside it, calls something of the kind, under any of its names."""
+    return any(name in str(node.target) for node in nodes_in(gm) if node.op.startswith("call_") for name in _NAMES)
+
+
+def _along_dim(given: dict[str, Any]) -> dict[str, Any]:
+    """`scatter` and `index_copy`: index and source are turned along the dimension that is indexed."""
+    source = "src" if "src" in given else "source"
+    index, values = given["index"], given[source]
+    if not index.dim() or not values.dim():
+        return {}
+    dim = given["dim"]
+    if source == "source":
+        return {"index": index.flip(0), source: values.flip(dim)}
+    part = values[tuple(slice(size) for size in index.shape)]
+    return {"index": index.flip(dim), source: part.flip(dim)}
+
+
+def _indexed(given: dict[str, Any]) -> dict[str, Any]:
+    """`index_put`: all indices and the values are turned along each dimension that the indices have together."""
+    there = [at for at, index in enumerate(given["indices"]) if index is not None]
+    given_indices = [given["indices"][at] for at in there]
+    if given.get("accumulate") or any(index.dtype in (torch.bool, torch.uint8) for index in given_indices):
+        return {}
+    first, *_ = indices = torch.broadcast_tensors(*given_indices)
+    dims, shape = list(range(first.dim())), given["self"].shape
+    rest = [size for dim, size in enumerate(shape) if dim not in there]
+    at = there[0] if there[-1] - there[0] + 1 == len(there) else 0
+    values = given["values"].expand(*rest[:at], *first.shape, *rest[at:]).flip([at + dim for dim in dims])
+    put = dict(zip(there, (index.flip(dims) for index in indices), strict=True))
+    return {"indices": [put.get(place) for place in range(len(given["indices"]))], "values": values}
+
+
+_TURNED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "scatter.src": _along_dim,
+    "index_copy.default": _along_dim,
+    "index_put.default": _indexed,
+    "unsafe_index_put.default": _indexed,
+    "index_put_impl.default": _indexed,
+}
+_NAMES = ("scatter", "index_copy", "index_put", "setitem")
