@@ -392,9 +392,7 @@ class Beside:
             for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *state]}.values():
                 mode.move(tensor, given=True)
         began = time.perf_counter()
-        as_compiled = self.as_compiled and rung == "eager"
-        path = t.swapped("is_compiling_flag", True) if as_compiled else contextlib.nullcontext()
-        with self._unseen(rung) as heard, own_hooks(), no_side_effects(alone), modes(self.ambient), path:
+        with self._unseen(rung) as heard, own_hooks(), no_side_effects(alone), modes(self.ambient):
             try:
                 with mode:
                     result = function(*args, **kwargs)
@@ -415,7 +413,9 @@ class Beside:
     def _unseen(self, rung: str) -> Iterator[io.StringIO]:
         """Runs a rung so that nothing of it is heard, counted or left in the settings of torch; yields what it says."""
         replicas = replicas_alone() if self.start.reached.replicas else contextlib.nullcontext()
-        with traced(self.trace), quiet() as heard, stance(rung == "eager"), counters(), replicas:
+        as_compiled = self.as_compiled and rung == "eager"
+        path = t.swapped("is_compiling_flag", True) if as_compiled else contextlib.nullcontext()
+        with traced(self.trace), quiet() as heard, stance(rung == "eager"), counters(), replicas, path:
             yield heard
 
     def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:

@@ -375,6 +375,24 @@ def test_a_path_that_only_compiled_code_takes_is_no_fault_and_what_is_wrong_in_i
         assert ("dynamo", "") in rows and (word == "fails" or ("aot_eager", "backward") in rows), rows
 
 
+class _Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return (3 if torch.compiler.is_compiling() else 2) * grad
+
+
+def test_a_backward_that_only_compiled_code_takes_is_no_fault(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 3)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: _Scaled.apply(model(x)).sum(), backend="aot_eager")(torch.ones(3)).backward()
+    assert found.verdict.verdict == "ok", found.summary
+    assert any("torch.compiler.is_compiling()" in note for note in found.calls[0].notes)
+
+
 class _Asked(torch.nn.Module):
     """Counts how often the condition of a loop is asked."""
 
