@@ -456,6 +456,7 @@ class FunctionCalls:
                 space, key = source.spaces[name]
                 if key in space:
                     source.assign(name, space[key])
+        source.assign_classes()
         everything = [*given, *named, *((name, name) for name in sorted(source.spaces))]
         state = ", ".join(f"{name!r}: {text}" for name, text in everything)
         words = f"({', '.join(text for _, text in given)}{',' if len(given) == 1 else ''})"
@@ -499,7 +500,9 @@ class FunctionCalls:
         own_operators = [known.program for known in of_spaces(spaces) if not known.missing]
         definitions = "\n\n\n".join([*own_operators, *parts]).replace("from __future__ import annotations\n", "")
         names = sorted(source.spaces)
-        body = ([f"global {', '.join(names)}"] if names else []) + [line for lines in calls for line in lines]
+        body = [f"global {', '.join(names)}"] if names else []
+        body += [f"{place} = {text}" for place, text in source.of_classes.items()]
+        body += [line for lines in calls for line in lines]
         if given:
             arrived = ", ".join(f'{at}: T["given_{at}"]' for at in sorted(given))
             body[-1] = body[-1].removesuffix("{}") + f"{{{arrived}}}"

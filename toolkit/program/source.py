@@ -41,7 +41,7 @@ from torch.nn.utils import parametrize
 from ...dumps import syntax
 from .. import torch_private as t
 from ..live.execution import same_bits
-from .reach import NAMESPACES, is_library, slots_of
+from .reach import NAMESPACES, class_state, is_library, slots_of
 from .start import Start
 
 _FOLLOWED = (
@@ -99,6 +99,8 @@ class Source:
         self._open: set[int] = set()
         self._exact = ""
         self._assigned: dict[str, str] = {}
+        self.of_classes: dict[str, str] = {}
+        """Attributes of classes that are given a value, each with what it was at first."""
         self.left_out = ""
         """An attribute or a global without a text that was left out."""
 
@@ -185,6 +187,18 @@ class Source:
         elif text != name and (text != self._assigned.get(name) or self.spaces[name][1] in self.touched):
             self.lines.append(f"{name} = {text}")
         self._assigned[name] = text
+
+    def assign_classes(self) -> None:
+        """Lines that give the program's own classes the values that their attributes have now, and their texts not."""
+        for name, value in [*self._defined.items()]:
+            state = class_state(value) if isinstance(value, type) and not issubclass(value, enum.Enum) else {}
+            for key, part in state.items():
+                place = f"{name}.{key}"
+                text = self.text(part, key) if _is_constant(part) and not key.startswith("_") else _COMPUTED
+                if _COMPUTED not in (text, before := self._assigned.get(place)) and text != before:
+                    self.lines.append(f"{place} = {text}")
+                    self.of_classes.setdefault(place, before or text)
+                    self._assigned[place] = text
 
     # what has a name
 
@@ -445,6 +459,8 @@ class Source:
                 node.decorator_list = [mark for mark in kept if not registers or _library(mark, space)]
         if not isinstance(first, ast.Assign):
             first.name = name
+        if isinstance(first, ast.ClassDef):
+            self._assigned |= {f"{name}.{key}": text for key, text in _class_body(first)}
         read = ast.unparse(Unannotated().visit(copy.deepcopy(tree)))
         inside = f"def _({', '.join(own)}):\n{textwrap.indent(read, '    ')}"  # names that are nonlocal are bound
         names = sorted(_reads(inside) - own - {name, "__name__", "__builtins__"})
@@ -692,6 +708,23 @@ def _file_of(value: Any) -> str:
         return value.__code__.co_filename
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     return getattr(module, "__file__", None) or ""
+
+
+_COMPUTED = "..."
+
+
+def _class_body(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """The attributes that stand in a class, each with the text of its value, `_COMPUTED` for what is no constant."""
+    for line in node.body:
+        targets = (
+            line.targets if isinstance(line, ast.Assign) else [line.target] if isinstance(line, ast.AnnAssign) else []
+        )
+        for target in targets:
+            try:
+                text = repr(ast.literal_eval(line.value)) if isinstance(target, ast.Name) else _COMPUTED
+            except ValueError:
+                text = _COMPUTED
+            yield from ((name.id, text) for name in ast.walk(target) if isinstance(name, ast.Name))
 
 
 def _is_constant(value: Any) -> bool:

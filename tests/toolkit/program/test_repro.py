@@ -141,6 +141,25 @@ def test_whole_numbers_are_compared_by_the_share_that_differs() -> None:
     assert space["differs"]({"result": pixels}, {"result": other}) is None
 
 
+class Schedule:
+    at, rate = 0, 0.5
+    started = time.monotonic()
+    shape: tuple[int, int] = (1, 2)
+
+
+def test_what_a_class_was_given_since_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(globals())
+    source.begin(Start(reach(len, (), {})), set())
+    source.text(Schedule, "schedule")
+    source.assign_classes()
+    assert source.lines == []
+    for key, value in {"rate": 0.25, "shape": (3, 4), "named": "x", "started": 0.0}.items():
+        monkeypatch.setattr(Schedule, key, value, raising=False)
+    source.assign_classes()
+    assert source.lines == ["Schedule.shape = (3, 4)", "Schedule.named = 'x'"]
+    assert source.of_classes == {"Schedule.shape": "(1, 2)", "Schedule.named": "'x'"}
+
+
 def test_what_has_no_text_is_named() -> None:
     source = Source({})
     with pytest.raises(CannotSayError, match="numbers_it, a builtins"):
