@@ -23,6 +23,7 @@ import msgspec
 import torch
 
 from ...dumps.torchside import wrappers
+from ...dumps.wording import without_excerpt
 from .. import torch_private as t
 from ..judging.comparing import ALLOWANCE, EXACT, SUMS
 from ..judging.missing import missing
@@ -230,8 +231,8 @@ def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRun
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         return f"{name} is {_short(have)}, eager's is {_short(want)}"
     if want.numel() == 1:
-        both = f"{name} is {have.item():.7g}, eager's is {want.item():.7g}"
-        return f"{both} (tolerance {row.tolerance or 0:.1g}, relative)"
+        both = f"{name} is {_short(have)}, eager's is {_short(want)}"
+        return f"{both} (tolerance {row.tolerance or 0:.1g}, relative)" if is_float(want) else both
     if difference.kind == "nan" or row.tolerance is None:
         return f"{name}: {difference.text.replace(' and in float64', '')}"  # of a call there is no such run
     return f"{name} is off by {row.error:.2g}, relative to its size (tolerance {row.tolerance:.1g})"
@@ -239,7 +240,8 @@ def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRun
 
 def _short(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        return f"{value.item():.7g}" if value.numel() == 1 else f"a tensor of {_size(value)}"
+        digits = ".7g" if is_float(value) else ""
+        return f"{value.item():{digits}}" if value.numel() == 1 else f"a tensor of {_size(value)}"
     text = repr(value)
     return text if len(text) < 60 else text[:57] + "..."
 
@@ -263,7 +265,9 @@ def _raised(key: str, eager: Left, got: Left) -> Verdict:
     if got.error is None:
         return fails("missing_error", key, f"it raises nothing; eager raises {said(eager.error)}")
     alike = {type(eager.error).__name__, "InternalTorchDynamoError", "TorchRuntimeError", "BackendCompilerFailed"}
-    if type(got.error).__name__ in alike:
+    first = str(eager.error).strip().partition("\n")[0]
+    own = f"{type(eager.error).__name__}: {first}"  # of a kernel of the program's own, which Inductor compiles itself
+    if type(got.error).__name__ in alike or own in str(got.error):
         return OK
     return fails("crash", key, f"it raises {said(got.error)}; eager raises {said(eager.error)}")
 
@@ -271,8 +275,9 @@ def _raised(key: str, eager: Left, got: Left) -> Verdict:
 def said(error: BaseException | None) -> str:
     """The type of an exception, and the first line of what it says (what a backend raised is behind a line that names
     it; what an operator's fake function raised is inside Dynamo's explanation)."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
-    inner = OF_FAKE.search(str(error))
+    text = without_excerpt(str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.endswith(" raised:")]
+    inner = OF_FAKE.search(text)
     told = f"{type(error).__name__}: {shorten(lines[0], 160, placeholder=' …')}" if lines else type(error).__name__
     return f"{told} ({inner[1]}: {inner[2][:160]})" if inner else told
 

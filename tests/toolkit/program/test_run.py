@@ -25,7 +25,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
 from graphdbg.toolkit.isolation import launch
 from graphdbg.toolkit.program import judging
-from graphdbg.toolkit.program.comparing import said
+from graphdbg.toolkit.program.comparing import Left, judged, said
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import FILE, Call, CallRung, Program
@@ -386,3 +386,24 @@ def test_a_killed_process_that_its_device_holds_is_not_waited_for(tmp_path: Path
 def test_an_error_is_told_in_whole_words() -> None:
     told = said(MemoryError("CUDA out of memory. " + "Process 77 has 612.00 MiB memory in use. " * 9))
     assert told.endswith("Process 77 has …") and len(told) < 180
+
+
+class CompilationError(Exception):
+    """As Triton's: the place, the source up to it, and what is wrong, in words of its own for each caller."""
+
+
+REFUSED = "at 2:8:\ndef rowsum(x, n):\n    i = tl.arange(0, n)\n        ^\n{}"
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (f"CompilationError: {REFUSED.format('n is not defined')}", "ok"),
+        ("CompilationError: at 7:1:\ndef triton_poi_fused_0(x):\n ^\nno such type", "fails"),
+    ],
+)
+def test_a_kernel_that_triton_refuses_in_eager_too_is_no_fault_of_the_compiler(error: str, verdict: str) -> None:
+    eager = Left({}, CompilationError(REFUSED.format("arange takes constants")))
+    row = judged("inductor", "inductor", "", eager, Left({}, RuntimeError(error)), {}, lambda count: {}, {})
+    assert row.verdict.verdict == verdict
+    assert said(eager.error) == "CompilationError: arange takes constants"
