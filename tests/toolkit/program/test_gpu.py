@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 import graphdbg
 from graphdbg.toolkit.program.reach import CudnnDropout
@@ -84,3 +87,33 @@ def trained(folder: Path | None) -> list[float]:
 
 def test_a_training_under_cuda_graphs_goes_on_as_alone_and_each_backward_is_judged(tmp_path: Path) -> None:
     assert trained(None) == trained(tmp_path / "found")
+
+
+def test_the_first_step_of_a_compiled_optimizer_counts_where_dynamo_lets_it(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    weight = torch.nn.Parameter(torch.ones(4, 4, device="cuda"))
+    weight.grad = torch.ones_like(weight)
+    optimizer = torch.optim.NAdam([weight], 1e-3)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda: optimizer.step())()
+    assert found.verdict.verdict in ("ok", "rounding"), found.summary
+
+
+def test_a_kernel_that_triton_refuses_in_eager_too_is_the_programs_own(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        triton_kernel[(1,)](x, y, x.numel())
+        return y
+
+    with graphdbg.shadow(tmp_path / "found") as found, pytest.raises(Exception, match="constexpr"):
+        torch.compile(doubled)(torch.ones(8, device="cuda"))
+    assert found.verdict.verdict == "cannot_tell", found.summary
+    assert "eager raises the same" in found.summary and "must be of type tl.constexpr" in found.summary
+
+
+@triton.jit
+def triton_kernel(x: Any, y: Any, n: Any) -> None:
+    i = tl.arange(0, n)
+    tl.store(y + i, tl.load(x + i) * 2)
