@@ -24,6 +24,7 @@ import msgspec
 import torch
 
 from ...dumps.torchside.history import leaf_of
+from ...dumps.wording import listed
 from .. import torch_private as t
 from ..live import torch_state
 from ..live.eager import clone_inputs
@@ -34,7 +35,7 @@ from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
 from .aside import Lost, collectives, counters, no_hooks, no_side_effects, own_hooks, quiet, traced, watched_by
 from .comparing import Left, Rounding
-from .operators import POISONS, Poison, Watching, first_difference
+from .operators import POISONS, Poison, Watching, draws, first_difference
 from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
@@ -216,8 +217,11 @@ class Beside:
                 note(f"{row.rung} alone differs from eager ({row.verdict.reason}); {but}")
                 row.verdict = Verdict("ok", reason=f"this rung alone differs; {but}")
         elif failed and self.drawn and self._draws_otherwise(failed):
-            draws = "it draws other random numbers than eager (an attention with dropout in another kernel, say)"
-            self.call.why = f"{draws}; with dropout at 0 it can be judged"
+            names = ""
+            with contextlib.suppress(Exception):  # that it draws otherwise is known all the same
+                names = listed(draws(lambda mode: self._left_by(part, "eager", mode=mode)), 3)
+            drawn = f"it draws other random numbers than eager, whose are from {names or 'other kernels'}"
+            self.call.why = f"{drawn}; without those draws (dropout at 0, say) it can be judged"
             for row in failed:
                 row.verdict = cannot_tell(self.call.why)
         elif failed:
@@ -257,9 +261,12 @@ class Beside:
             self.poisoned[row.part], least = False, min(most, (row.error or most) / 4)
             for byte in POISONS:
                 filled = self._left_by(row.part, "eager", mode=Poison(byte))
-                if comparing.unsteady(eager.values, filled.values).get(row.value, 0.0) > least:
-                    self.poisoned[row.part] = True
-                    return filled
+                if (far := comparing.unsteady(eager.values, filled.values).get(row.value, 0.0)) > least:
+                    again = [self._left_by(row.part, "eager") for _ in range(2)]  # it may do so by itself
+                    own = max(comparing.unsteady(eager.values, one.values).get(row.value, 0.0) for one in again)
+                    if far > 4 * own:
+                        self.poisoned[row.part] = True
+                        return filled
         while tries and same < SURE and time.monotonic() < self.shadow.until:
             again, tries = self._left_by(row.part, "eager"), tries - 1
             moved = comparing.unsteady(eager.values, again.values).get(row.value, 0.0) > most

@@ -235,6 +235,13 @@ def first_difference(run: Callable[[Any], object]) -> str:
     return next((f"{place} leaves {_NOTHING_WROTE}" for (place, one), (_, other) in lefts if one != other), "")
 
 
+def draws(run: Callable[[Any], object]) -> list[str]:
+    """The operations that draw random numbers, each once."""
+    mode = Tracing()
+    run(mode)
+    return list(dict.fromkeys(_placed(step.name, step.line) for step in mode.steps if step.random))
+
+
 def _twice(run: Callable[[Any], object]) -> tuple[Tracing, Tracing]:
     modes = Tracing(), Tracing()
     for mode in modes:

@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,12 +18,14 @@ from torch._functorch.compilers import nop
 import graphdbg
 from graphdbg.toolkit.judging.comparing import SUMS
 from graphdbg.toolkit.program import beside, comparing
-from graphdbg.toolkit.program.comparing import Rounding
+from graphdbg.toolkit.program.beside import Beside
+from graphdbg.toolkit.program.comparing import Left, Rounding
 from graphdbg.toolkit.program.concluding import concluded, drift
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.operators import first_difference
 from graphdbg.toolkit.program.reach import is_library
 from graphdbg.toolkit.program.records import Call, CallRung, Program
+from graphdbg.toolkit.verdicts.verdict import fails
 
 
 def test_drift_tells_a_fault_from_rounding_and_the_block_keeps_its_results(tmp_path: Path) -> None:
@@ -377,6 +380,22 @@ def test_a_count_kept_in_a_loop_is_no_rounding(tmp_path: Path) -> None:
     assert "asked, written is 1, eager's is 5" in found.verdict.reason
 
 
+@pytest.mark.parametrize("always", [True, False])
+def test_what_eager_does_not_repeat_by_itself_is_not_laid_on_unwritten_memory(always: bool) -> None:
+    values, runs = torch.ones(8), iter(range(1, 99))
+
+    def left(part: str, rung: str, mode: Any = None) -> Left:
+        noise = 0.002 * next(runs) if rung == "eager" and (always or mode is not None) else 0.0
+        return Left({"gradient of w": values + noise})
+
+    shadow = SimpleNamespace(until=math.inf)
+    stub: Any = SimpleNamespace(poisoned={}, shadow=shadow, _left_by=left)
+    row = CallRung("inductor", fails("wrong_numbers", "inductor", ""), "backward", "gradient of w", error=0.009)
+    eager = Left({"gradient of w": values})
+    assert Beside._unlike(stub, row, eager, eager) is not None  # pyright: ignore[reportPrivateUsage]
+    assert stub.poisoned == {"backward": not always}
+
+
 @pytest.mark.parametrize(
     ("drawn", "factor", "verdict"),
     [(1, 1.0, "cannot_tell"), (0, 1.01, "fails"), (0, 1.0, "ok"), (None, 1.0, "fails")],  # None: the dropout is lost
@@ -396,7 +415,8 @@ def test_other_random_numbers_are_no_failure_and_hide_none(
     with graphdbg.shadow(tmp_path / "found") as found, torch.no_grad():
         torch.compile(lambda x: torch.nn.functional.dropout(x) + 1, backend=backend)(torch.ones(64))
     assert found.verdict.verdict == verdict, found.summary
-    assert ("it draws other random numbers than eager" in found.summary) == (verdict == "cannot_tell")
+    told = "it draws other random numbers than eager, whose are from aten.bernoulli_"
+    assert (told in found.summary) == (verdict == "cannot_tell"), found.summary
     assert "Random numbers" not in found.summary  # which is said of Inductor alone
 
 
