@@ -34,7 +34,7 @@ from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
 from .aside import Lost, collectives, counters, no_hooks, no_side_effects, own_hooks, quiet, traced, watched_by
-from .comparing import Left, Rounding
+from .comparing import Left, Overflowing, Rounding
 from .operators import POISONS, Poison, Watching, draws, first_difference
 from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
@@ -172,7 +172,13 @@ class Beside:
 
         def compared(got: Left, rung: str = self.function.last) -> CallRung:
             key = self.function.key(rung)
-            return comparing.judged(rung, key, part, eager, got, loose, noise, self.function.levels)
+            levels = self.function.levels
+            return comparing.judged(rung, key, part, eager, got, loose, noise, levels, overflows)
+
+        @functools.cache
+        def overflows() -> bool:
+            run("eager", mode=(mode := Overflowing()))
+            return mode.found
 
         if not part:
             self.compared = compared

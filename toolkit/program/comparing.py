@@ -124,10 +124,19 @@ def differences(eager: Values, got: Values) -> dict[str, float]:
 
 
 def judged(
-    rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf, levels: Levels
+    rung: str,
+    key: str,
+    part: str,
+    eager: Left,
+    got: Left,
+    loose: Mapping[str, float],
+    noise: NoiseOf,
+    levels: Levels,
+    overflows: Callable[[], bool] = lambda: False,
 ) -> CallRung:
     """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked
-    where a value is beyond its tolerance alone, and beyond the `levels` of earlier calls."""
+    where a value is beyond its tolerance alone, and beyond the `levels` of earlier calls; `overflows`, where it is
+    finite and eager's is not: whether an operation of eager's leaves the range of float16."""
     row = CallRung(rung, OK, part, seconds=round(got.seconds, 4))
     if eager.error is not None or got.error is not None:
         row.verdict = _raised(key, eager, got)
@@ -150,7 +159,7 @@ def judged(
         if level and alike and far <= level[0] and _peak(want, have) <= level[1]:
             rounded = rounded or (name if far > (_tolerance(want) or 0.0) else "")
             continue
-        difference = _difference(name, want, have, loose, noise)
+        difference = _difference(name, want, have, loose, noise, overflows)
         if difference is None:
             continue
         if difference.detail != "rounding":
@@ -200,17 +209,29 @@ def _formed(want: Any, have: Any) -> bool:
     return (want.dtype, want.device, want.shape) == (have.dtype, have.device, have.shape)
 
 
-def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noise: NoiseOf) -> Difference | None:
+def _difference(
+    name: str, want: Any, have: Any, loose: Mapping[str, float], noise: NoiseOf, overflows: Callable[[], bool]
+) -> Difference | None:
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         same = type(want) is type(have) and want == have
         return None if same else Difference("accuracy", 0, "", 1.0, "")
+    half = want.dtype == torch.float16
+    difference = _compared(name, want, have, noise, half)
+    if not half and difference is not None and difference.detail in ("no nan", "no inf") and overflows():
+        difference = _compared(name, want, have, noise, half=True) or difference._replace(detail="rounding")
+    allowed = 4.0 * loose.get(name, 0.0)
+    if difference is not None and difference.kind == "accuracy" and allowed and apart(want, have) <= allowed:
+        return difference._replace(detail="rounding")
+    return difference
+
+
+def _compared(name: str, want: Any, have: Any, noise: NoiseOf, half: bool) -> Difference | None:
+    """`half`: what overflows in eager need not where operations are fused."""
     truth = wide(want) if is_float(want) else want
-    if want.dtype == torch.float16:  # what overflows in eager need not where operations are fused
-        truth = truth.nan_to_num(0.0, 0.0, 0.0)
     difference = None
     for samples in (1, SAMPLES):
         difference = compare(
-            [truth],
+            [truth.nan_to_num(0.0, 0.0, 0.0) if half else truth],
             [want],
             [have],
             noise=lambda _, samples=samples: noise(samples).get(name, Noise()),
@@ -219,9 +240,6 @@ def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noi
         )
         if difference is None or difference.kind != "accuracy" or difference.detail == "rounding":
             break
-    allowed = 4.0 * loose.get(name, 0.0)
-    if difference is not None and difference.kind == "accuracy" and allowed and apart(want, have) <= allowed:
-        return difference._replace(detail="rounding")
     return difference
 
 
@@ -336,6 +354,32 @@ class Rounding(EagerMode):
         at = self._drawn(max(1, _UNITS - like.numel()))
         units = self._units[at:] if like.numel() <= _UNITS else self._units.repeat(-(-like.numel() // _UNITS))
         return units[: like.numel()].view(like.shape).to(like.device, like.dtype)
+
+
+class Overflowing(EagerMode):
+    """Whether an operation leaves the range of float16 where it would not leave that of float32, in which a fused
+    kernel computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        wider = t.tree_map(_wider, (args, kwargs or {}))
+        output = func(*args, **(kwargs or {}))
+        leaves = t.tree_leaves(output)
+        lost = {at: ~one.isfinite() for at, one in enumerate(leaves) if _dense(one) and one.dtype == torch.float16}
+        if not self.found and any(bool(one.any()) for one in lost.values()):
+            with contextlib.suppress(Exception):  # an operator that has no other dtype
+                again = t.tree_leaves(func(*wider[0], **wider[1]))
+                self.found = any(bool((again[at].isfinite() & one).any()) for at, one in lost.items())
+        return output
+
+
+def _wider(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().float() if value.dtype == torch.float16 else value
+    return torch.float32 if value is torch.float16 else value
 
 
 def _dense(value: Any) -> bool:

@@ -380,6 +380,21 @@ def test_a_count_kept_in_a_loop_is_no_rounding(tmp_path: Path) -> None:
     assert "asked, written is 1, eager's is 5" in found.verdict.reason
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(6e4, "rounding"), (math.inf, "fails")])
+def test_a_half_that_overflows_in_eager_alone_is_no_fault_of_a_kernel_that_rounds_later(
+    factor: float, verdict: str, tmp_path: Path
+) -> None:
+    def fused(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        return lambda x: [(x.float() * min(factor, 6e4) * 2 / 4 - x.float()).nan_to_num()]
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return (x * factor * 2 / 4).float() - x
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend=fused)(torch.linspace(0.125, 0.75, 6).half())
+    assert found.verdict.verdict == verdict, found.summary
+
+
 @pytest.mark.parametrize("always", [True, False])
 def test_what_eager_does_not_repeat_by_itself_is_not_laid_on_unwritten_memory(always: bool) -> None:
     values, runs = torch.ones(8), iter(range(1, 99))
