@@ -412,6 +412,9 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     reason = f"{call.place}: {row.verdict.reason}, " + (
         "only in the program's own call" if own else f"from {row.rung} on"
     )
+    last = next(other for other in reversed(call.rows) if other.part == row.part)
+    if last.verdict.failed and last.verdict.kind != row.verdict.kind:  # what the user sees
+        reason += f" (under {last.rung}: {last.verdict.reason})"
     where = Where(line=row.verdict.where.line if row.verdict.where else _line(call), name=row.value)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
     if call.operator is not None:
@@ -528,6 +531,6 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         errors = " ".join(f"{rung} {size_text(value)}" for rung, value in largest.items())
         raises = f"eager raises {call.raises}" if call.raises else ""
         number = str(call.number) + (f" (rank {call.rank})" if call.rank >= 0 else "")
-        said, notes = call.why or raises or errors, "; ".join(call.notes)
+        said, notes = call.why or raises or errors, "; ".join(dict.fromkeys(call.notes))
         rows.append((f"{call.function}()", word(_of_call(call)), number, _line(call), said, notes))
     return rows

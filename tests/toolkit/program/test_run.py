@@ -346,6 +346,15 @@ def test_a_share_of_elements_is_the_size_of_what_rounding_does(monkeypatch: pyte
     assert (judged.size, judged.decided) == (0.5, True)
 
 
+def test_what_the_program_sees_is_told_beside_a_rung_that_fails_otherwise(tmp_path: Path) -> None:
+    raised = fails("crash", "decomposed", "it raises RuntimeError: modified in place; eager does not")
+    wrong = fails("wrong_numbers", "inductor", "gradient of w is off by 0.45")
+    rows = [CallRung("eager"), CallRung("decomposed", raised), CallRung("inductor", wrong, value="gradient of w")]
+    call = Call("1:1", "step", "train.py", 3, 0, rows=rows, run="run")
+    said = concluded(Program([call]), tmp_path, JudgedCall(), ["python", "train.py"]).summary
+    assert "eager does not, from decomposed on (under inductor: gradient of w is off by 0.45)" in said
+
+
 @pytest.mark.parametrize(("rung", "verdict"), [("decomposed", "cannot_tell"), ("inductor", "fails")])
 def test_decompositions_that_take_too_long_in_eager_are_no_hang(tmp_path: Path, rung: str, verdict: str) -> None:
     call = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager")], in_flight=rung)
