@@ -68,7 +68,9 @@ class Start:
         """The key of the next hook: what a call registers has the same name in each run."""
 
     def _take(self, name: str, tensor: torch.Tensor) -> None:
-        if tensor.layout != torch.strided or tensor.device.type == "meta":
+        if tensor.is_meta:  # there is nothing to copy
+            return
+        if tensor.layout != torch.strided:
             raise NotCopied(f"{name} is {tensor.layout} on {tensor.device}, which cannot be copied")
         storage = tensor.untyped_storage()
         if storage._cdata in self.storages:

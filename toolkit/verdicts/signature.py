@@ -273,7 +273,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         named = self.error.rpartition(".")[2]
         if self.detail:
             named = f"{named} ({self.detail})" if named else self.detail
-        first = ((self.raw or self.message).strip().splitlines() or [""])[0]
+        first = (without_excerpt(self.raw or self.message).strip().splitlines() or [""])[0]
         size = f"relative error {self.size:.2g}" if self.kind == "accuracy" and self.size is not None else ""
         if size not in first:
             named = f"{named} {size}".strip()
