@@ -35,7 +35,7 @@ from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
 from .aside import Lost, collectives, counters, no_hooks, no_side_effects, own_hooks, quiet, traced, watched_by
 from .comparing import Left, Overflowing, Rounding
-from .operators import POISONS, Poison, Watching, draws, first_difference
+from .operators import POISONS, Poison, Waiting, Watching, draws, first_difference
 from .records import DRAWN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
@@ -49,6 +49,16 @@ TRIES, SURE = 10, 4
 _UNWRITTEN = (
     ": it depends on memory that nothing wrote, that of torch.empty say, of which a kernel of the program's own may "
     "leave a part as it is; torch.utils.deterministic.fill_uninitialized_memory shows it"
+)
+
+
+_FIRST = (
+    ": its first run alone differs from later ones, by what is set up then: triton.autotune, say, runs a kernel many "
+    "times to choose (name what it adds to in reset_to_zero, what else it writes in restore_value)"
+)
+_UNWAITED = (
+    ": it repeats itself where the device is waited for after each operation, so something is read before it is there: "
+    "on another stream (wait_stream), or after a copy with non_blocking=True (synchronize)"
 )
 
 
@@ -287,7 +297,21 @@ class Beside:
             difference = first_difference(lambda mode: self._left_by(part, "eager", mode=mode))
         except Exception:  # noqa: BLE001 - that it does not repeat itself is known all the same
             return ""
-        return f": {difference}" if difference else ""
+        return f": {difference}" if difference else self._why_as_a_whole(part)
+
+    def _why_as_a_whole(self, part: str) -> str:
+        """Why runs of eager differ in which no operation by itself was seen to: by what changes that."""
+        measured = functools.partial(self._left_by, part, "eager")
+        first = measured().values
+        apart = lambda left: max(comparing.unsteady(first, left.values).values(), default=0.0)  # noqa: E731
+        own = max(apart(measured()) for _ in range(3))
+        if any(apart(measured(mode=Poison(byte))) > max(4 * own, comparing.UNSTABLE) for byte in POISONS):
+            return _UNWRITTEN
+        if not own:
+            return _FIRST
+        waited = [measured(mode=Waiting()) for _ in range(4)]
+        agree = all(comparing.agree(waited[0].values, left.values) for left in waited[1:])
+        return _UNWAITED if agree and torch.cuda.is_available() else ""
 
     def _of_backward(self, error: BaseException) -> bool:
         """Whether eager's backward from all results raises that, up to names: AOTAutograd traces it in the call."""
@@ -380,7 +404,7 @@ class Beside:
         result: Any = None
         mode = mode or contextlib.nullcontext()
         if rounded is not None:
-            mode = Rounding(rounded)
+            mode = self._rounding(rounded)
             state = [tensor for _, tensor in self.start.reached.tensors if not tensor.is_inference()]
             for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *state]}.values():
                 mode.move(tensor, given=True)
@@ -403,6 +427,10 @@ class Beside:
         values = {} if outputs is not None else self._left(named, args, kwargs)
         text = heard.getvalue() if rung != "eager" or error is None else ""
         return Left(values, error, text, seconds), leaves
+
+    def _rounding(self, seed: int) -> Rounding:
+        on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+        return Rounding(seed, on_gpu and self.ambient.tf32, on_gpu and self.ambient.cudnn_tf32)
 
     @contextlib.contextmanager
     def _unseen(self, rung: str) -> Iterator[io.StringIO]:
@@ -523,7 +551,7 @@ class Beside:
         hooks = no_hooks([leaf for _, leaf in unique])
         with self._unseen(rung), hooks:
             try:
-                with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
+                with self._rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique)
                 settle()
             except Exception as error:  # noqa: BLE001 - it is compared

@@ -30,6 +30,7 @@ from ..judging.missing import missing
 from ..live.execution import same_bits
 from ..numerics.comparison import compare
 from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
+from ..verdicts.signature import inside
 from ..verdicts.verdict import KINDS as KIND_OF
 from ..verdicts.verdict import OK, Verdict, Where, fails, skipped
 from .aside import EagerMode
@@ -293,6 +294,8 @@ def _raised(key: str, eager: Left, got: Left) -> Verdict:
 def said(error: BaseException | None) -> str:
     """The type of an exception, and the first line of what it says (what a backend raised is behind a line that names
     it; what an operator's fake function raised is inside Dynamo's explanation)."""
+    while error is not None and type(error).__name__ == "CompilationError" and (deeper := inside(error)) is not None:
+        error = deeper
     text = without_excerpt(str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.endswith(" raised:")]
     inner = OF_FAKE.search(text)
@@ -307,11 +310,20 @@ def user_line(error: BaseException | None) -> str:
     return f"{Path(lines[-1][0]).name}:{lines[-1][1]}" if lines else ""
 
 
-class Rounding(EagerMode):
-    """Moves every fresh float result of an operation in place, by as much as rounding could."""
+TF32 = 2.0**-10
+"""What rounds float32 to TF32 may move a number by, relative to its size."""
+_CONVOLVES = ("convolution", "convolution_backward", "convolution_overrideable", "_cudnn_rnn", "_cudnn_rnn_backward")
+_MULTIPLIES = ("mm", "addmm", "bmm", "baddbmm", "linear", "_scaled_dot_product_efficient_attention")
+_MULTIPLIES = (*_MULTIPLIES, "_scaled_dot_product_efficient_attention_backward")
 
-    def __init__(self, seed: int) -> None:
+
+class Rounding(EagerMode):
+    """Moves every fresh float result of an operation in place, by as much as rounding could: a GPU rounds what it
+    multiplies in float32 to TF32 where the program lets it (`products`, `convolutions`)."""
+
+    def __init__(self, seed: int, products: bool = False, convolutions: bool = False) -> None:
         super().__init__()
+        self._coarse = (_MULTIPLIES if products else ()) + (_CONVOLVES if convolutions else ())
         drawn = {"generator": torch.Generator().manual_seed(seed), "device": "cpu"}  # whatever the program's default is
         self._units = torch.rand(_UNITS, **drawn).mul_(2).sub_(1)
         self._drawn = lambda below: int(torch.randint(below, (), **drawn))
@@ -325,19 +337,20 @@ class Rounding(EagerMode):
         given = {tensor.untyped_storage()._cdata for tensor in t.tree_leaves((args, kwargs)) if _dense(tensor)}
         for tensor in t.tree_leaves(output):
             if _dense(tensor) and (mutable or tensor.untyped_storage()._cdata not in given):
-                self.move(tensor)
+                coarse = bool(schema) and func.overloadpacket.__name__ in self._coarse
+                self.move(tensor, coarse=coarse and tensor.dtype == torch.float32)
         return output
 
-    def move(self, tensor: torch.Tensor, given: bool = False) -> None:
+    def move(self, tensor: torch.Tensor, given: bool = False, coarse: bool = False) -> None:
         """A float tensor, moved in place by rounding at random (see `judging.comparing.noise`), and as a whole by what
         a sum inside of the operation may be off (the mean of a batch norm, say); autograd does not see it. What is
         `given` was not rounded: a half stays, which kernels compute with in float32, and so does a whole number."""
         if not _dense(tensor) or (given and tensor.element_size() < 4):
             return
         with t.look_up("DisableTorchFunction")():
-            self._move(tensor, given)
+            self._move(tensor, given, TF32 if coarse else 0.0)
 
-    def _move(self, tensor: torch.Tensor, given: bool) -> None:
+    def _move(self, tensor: torch.Tensor, given: bool, coarse: float) -> None:
         plain = tensor.detach()
         eps = torch.finfo(plain.dtype).eps
         exact = plain if plain.dtype == torch.float64 else plain.to(torch.float32)
@@ -345,7 +358,8 @@ class Rounding(EagerMode):
         size = float(torch.linalg.vector_norm(known)) / math.sqrt(known.numel())
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
-            by = known.abs_().mul_(eps).add_(sums).mul_(self._uniform(exact))
+            each = sums + (coarse * size if math.isfinite(size) else 0.0)
+            by = known.abs_().mul_(eps).add_(each).mul_(self._uniform(exact))
             by.add_(sums * float(self._units[self._drawn(_UNITS)]))
             tensor.data.copy_(exact + (by.masked_fill_(exact == exact.round(), 0.0) if given else by))
 

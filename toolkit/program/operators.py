@@ -31,6 +31,7 @@ from ...dumps.wording import flat
 from .. import torch_private as t
 from ..debug_nop.checking import checked
 from ..live.eager import fill
+from ..live.execution import settle
 from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .aside import EagerMode
 
@@ -130,6 +131,15 @@ class Poison(EagerMode):
                 plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta
                 if plain and (tensor.is_floating_point() or tensor.is_complex()):
                     fill(tensor, poison=self.byte)
+        return output
+
+
+class Waiting(EagerMode):
+    """Waits for the device after each operation."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        settle()
         return output
 
 

@@ -542,3 +542,35 @@ def test_a_kernel_that_ends_the_device_convicts_the_rung_that_ran_it_and_not_the
         else:
             assert (found.verdict.verdict, found.verdict.kind, call.rows[-1].rung) == ("fails", "crash", "<lambda>")
             assert again.verdict.next[0].startswith("graphdbg dump ")
+
+
+def test_what_a_gpu_multiplies_in_tf32_is_moved_as_far() -> None:
+    a, b = torch.rand(64, 64) - 0.5, torch.rand(64, 64) - 0.5
+    far = {}
+    for products in (False, True):
+        with Rounding(0, products=products):
+            far[products] = comparing.apart(a @ b, (a + 0) @ b)
+    assert far[False] < 1e-5 and 1e-4 < far[True] < 5e-3
+
+
+def test_an_eager_that_differs_in_its_first_run_alone_is_so_told(tmp_path: Path) -> None:
+    ran: list[int] = []
+
+    @torch.library.custom_op("graphdbg_shadow::tuned", mutates_args=())
+    def tuned(x: torch.Tensor) -> torch.Tensor:
+        ran.append(0)
+        return x * (9 if len(ran) == 1 else 1)
+
+    tuned.register_fake(lambda x: torch.empty_like(x))
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: tuned(x) + 1, backend="aot_eager")(torch.ones(4))
+    assert found.verdict.verdict == "nondeterministic" and "its first run alone differs" in found.summary, found.summary
+
+
+def test_a_module_without_memory_that_lends_its_form_is_judged(tmp_path: Path) -> None:
+    base, given = torch.nn.Linear(4, 4, device="meta"), torch.nn.Linear(4, 4)
+    parameters = dict(given.named_parameters())
+    with graphdbg.shadow(tmp_path / "found") as found:
+        step = torch.compile(lambda p, x: torch.func.functional_call(base, p, (x,)), backend="aot_eager")
+        step(parameters, torch.ones(2, 4)).sum().backward()
+    assert found.verdict.verdict == "ok" and all(call.judged for call in found.calls), found.summary
