@@ -430,7 +430,7 @@ class Beside:
 
     def _rounding(self, seed: int) -> Rounding:
         on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
-        return Rounding(seed, on_gpu and self.ambient.tf32, on_gpu and self.ambient.cudnn_tf32)
+        return Rounding(seed, on_gpu and self.ambient.tf32)
 
     @contextlib.contextmanager
     def _unseen(self, rung: str) -> Iterator[io.StringIO]:

@@ -312,18 +312,17 @@ def user_line(error: BaseException | None) -> str:
 
 TF32 = 2.0**-10
 """What rounds float32 to TF32 may move a number by, relative to its size."""
-_CONVOLVES = ("convolution", "convolution_backward", "convolution_overrideable", "_cudnn_rnn", "_cudnn_rnn_backward")
 _MULTIPLIES = ("mm", "addmm", "bmm", "baddbmm", "linear", "_scaled_dot_product_efficient_attention")
 _MULTIPLIES = (*_MULTIPLIES, "_scaled_dot_product_efficient_attention_backward")
 
 
 class Rounding(EagerMode):
     """Moves every fresh float result of an operation in place, by as much as rounding could: a GPU rounds what it
-    multiplies in float32 to TF32 where the program lets it (`products`, `convolutions`)."""
+    multiplies in float32 to TF32 where the program lets it (`products`)."""
 
-    def __init__(self, seed: int, products: bool = False, convolutions: bool = False) -> None:
+    def __init__(self, seed: int, products: bool = False) -> None:
         super().__init__()
-        self._coarse = (_MULTIPLIES if products else ()) + (_CONVOLVES if convolutions else ())
+        self._coarse = _MULTIPLIES if products else ()
         drawn = {"generator": torch.Generator().manual_seed(seed), "device": "cpu"}  # whatever the program's default is
         self._units = torch.rand(_UNITS, **drawn).mul_(2).sub_(1)
         self._drawn = lambda below: int(torch.randint(below, (), **drawn))
@@ -405,7 +404,7 @@ def noise_of(eager: Values, samples: list[Values]) -> dict[str, Noise]:
     """What rounding alone may do to each value, by what it did in the samples."""
     by_name: dict[str, Noise] = {}
     for name, want in eager.items():
-        if not isinstance(want, torch.Tensor):
+        if not isinstance(want, torch.Tensor) or want.is_meta:
             continue
         others = [sample[name] for sample in samples if isinstance(sample.get(name), torch.Tensor)]
         others = [sampled for sampled in others if sampled.shape == want.shape]

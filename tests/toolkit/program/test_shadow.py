@@ -573,4 +573,5 @@ def test_a_module_without_memory_that_lends_its_form_is_judged(tmp_path: Path) -
     with graphdbg.shadow(tmp_path / "found") as found:
         step = torch.compile(lambda p, x: torch.func.functional_call(base, p, (x,)), backend="aot_eager")
         step(parameters, torch.ones(2, 4)).sum().backward()
-    assert found.verdict.verdict == "ok" and all(call.judged for call in found.calls), found.summary
+    assert found.verdict.verdict == "ok" and not found.notes, (found.summary, found.notes)
+    assert found.summary.startswith("Results, gradients and what is written agree")
