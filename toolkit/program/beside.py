@@ -53,8 +53,8 @@ _UNWRITTEN = (
 
 
 _FIRST = (
-    ": its first run alone differs from later ones, by what is set up then: triton.autotune, say, runs a kernel many "
-    "times to choose (name what it adds to in reset_to_zero, what else it writes in restore_value)"
+    ": the runs after the first agree, so it may be what is set up in the first: triton.autotune, say, runs a kernel "
+    "many times to choose (name what it adds to in reset_to_zero, what else it writes in restore_value)"
 )
 _UNWAITED = (
     ": it repeats itself where the device is waited for after each operation, so something is read before it is there: "
@@ -308,7 +308,7 @@ class Beside:
         if any(apart(measured(mode=Poison(byte))) > max(4 * own, comparing.UNSTABLE) for byte in POISONS):
             return _UNWRITTEN
         if not own:
-            return _FIRST
+            return "" if self.call.number else _FIRST
         waited = [measured(mode=Waiting()) for _ in range(4)]
         agree = all(comparing.agree(waited[0].values, left.values) for left in waited[1:])
         return _UNWAITED if agree and torch.cuda.is_available() else ""

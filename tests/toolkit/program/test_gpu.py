@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 
 import graphdbg
 from graphdbg.toolkit.program.reach import CudnnDropout
@@ -97,23 +94,3 @@ def test_the_first_step_of_a_compiled_optimizer_counts_where_dynamo_lets_it(tmp_
     with graphdbg.shadow(tmp_path / "found") as found:
         torch.compile(lambda: optimizer.step())()
     assert found.verdict.verdict in ("ok", "rounding"), found.summary
-
-
-def test_a_kernel_that_triton_refuses_in_eager_too_is_the_programs_own(tmp_path: Path) -> None:
-    torch._dynamo.reset()
-
-    def doubled(x: torch.Tensor) -> torch.Tensor:
-        y = torch.empty_like(x)
-        triton_kernel[(1,)](x, y, x.numel())
-        return y
-
-    with graphdbg.shadow(tmp_path / "found") as found, pytest.raises(Exception, match="constexpr"):
-        torch.compile(doubled)(torch.ones(8, device="cuda"))
-    assert not found.verdict.failed, found.summary
-    assert found.calls[0].said.startswith("CompilationError: arange's arguments must be of type tl.constexpr")
-
-
-@triton.jit
-def triton_kernel(x: Any, y: Any, n: Any) -> None:
-    i = tl.arange(0, n)
-    tl.store(y + i, tl.load(x + i) * 2)
