@@ -17,6 +17,7 @@ import contextlib
 import functools
 import io
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,10 @@ def _on_device(part: str) -> Callable[..., Any]:
                 settle()
             except torch.AcceleratorError as error:
                 raise Lost(part, rung, error) from error
+            error = (left if isinstance(left, Left) else left[0]).error
+            while error is not None:  # its frames hold what the run had made, of which the program needs the memory
+                traceback.clear_frames(error.__traceback__)
+                error = error.__cause__ or error.__context__
             return left
 
         return ours

@@ -276,6 +276,9 @@ def _tolerance(value: Any) -> float | None:
 
 
 def _raised(key: str, eager: Left, got: Left) -> Verdict:
+    full = next((one.error for one in (eager, got) if "CUDA out of memory" in str(one.error)), None)
+    if full is not None:  # what is kept to compare with takes some, too
+        return skipped(f"the GPU's memory is not enough for it beside the program's own: {said(full)}")
     if eager.error is None:
         if got.error is not None and (lacking := missing(got.error)):
             return skipped(lacking)

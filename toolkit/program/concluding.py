@@ -498,7 +498,8 @@ def _of_call(call: Call) -> Verdict:
     if call.judged:
         return verdict
     if call.why or verdict.verdict != "nondeterministic":
-        verdict = cannot_tell(call.why or "none of its results could be compared")
+        lacking = next((row.verdict.reason for row in call.rows if row.verdict.skipped), "")
+        verdict = cannot_tell(call.why or lacking or "none of its results could be compared")
     return msgspec.structs.replace(verdict, reason=f"{call.place}: {verdict.reason}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import math
 import random
@@ -577,3 +578,23 @@ def test_a_module_without_memory_that_lends_its_form_is_judged(tmp_path: Path) -
         step(parameters, torch.ones(2, 4)).sum().backward()
     assert found.verdict.verdict == "ok" and not found.notes, (found.summary, found.notes)
     assert found.summary.startswith("Results, gradients and what is written agree")
+
+
+@pytest.mark.parametrize("rung", ["eager", "inductor"])
+def test_a_gpu_that_is_too_full_for_another_run_accuses_nobody(rung: str, tmp_path: Path) -> None:
+    def full(x: torch.Tensor) -> Any:
+        large = x + 4
+        raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {large.shape}")
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if rung == "inductor" or torch.compiler.is_compiling() else full(x)
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        return gm if rung == "eager" else full
+
+    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(torch.OutOfMemoryError):
+        torch.compile(step, backend=backend)(torch.ones(12347))
+        tensors = [one for one in gc.get_objects() if type(one) is torch.Tensor and one.shape == (12347,)]
+        assert not any(float(one[0]) == 5.0 for one in tensors)  # what the run had made is not kept
+    assert not found.verdict.failed, found.summary
+    assert "memory is not enough" in found.summary, found.summary
