@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -78,7 +79,8 @@ def _on_device(part: str) -> Callable[..., Any]:
             except torch.AcceleratorError as error:
                 raise Lost(part, rung, error) from error
             error = (left if isinstance(left, Left) else left[0]).error
-            while error is not None:  # its frames hold what the run had made, of which the program needs the memory
+            handled = sys.exc_info()[1]  # the program may be at work on an error of its own
+            while error is not None and error is not handled:  # its frames hold what the run had made
                 traceback.clear_frames(error.__traceback__)
                 error = error.__cause__ or error.__context__
             return left
