@@ -437,6 +437,8 @@ def test_other_random_numbers_are_no_failure_and_hide_none(
 
 
 def test_a_backward_of_the_program_that_raises_is_judged(tmp_path: Path) -> None:
+    torch._dynamo.reset()  # all functions of torch's own share the code in which it counts compiles
+
     def broken(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         def run(args: Any) -> Any:
             raise RuntimeError("no such backward")
@@ -514,6 +516,7 @@ def test_a_call_knows_whether_the_program_asks_for_cuda_graphs(mode: str, tmp_pa
 def test_a_kernel_that_ends_the_device_convicts_the_rung_that_ran_it_and_not_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    torch._dynamo.reset()
     text, ended = "CUDA error: an illegal memory access was encountered\nSearch for `cudaErrorIllegalAddress'", False
 
     def ends(*args: Any) -> Any:
