@@ -143,13 +143,26 @@ def shown_path(path: Path) -> str:
     return shlex.quote(str(path))
 
 
+_TRITON_EXCERPT = re.compile(r"\bat \d+:\d+:\n(?:.*\n)*? *\^\n(?=\S)")
+
+
+def without_excerpt(text: str) -> str:
+    """An error's text without the source of a kernel that Triton puts before the sentence which says what is wrong.
+
+    >>> without_excerpt("CompilationError: at 2:8:\\n    i = tl.arange(0, n)\\n        ^\\narange takes constants")
+    'CompilationError: arange takes constants'
+    """
+    return _TRITON_EXCERPT.sub("", text)
+
+
 def error_line(error: object) -> str:
     """The first line of an error's text; the name of its type where there is none.
 
     >>> error_line(ValueError("no such size\\nat line 3")), error_line(KeyboardInterrupt())
     ('no such size', 'KeyboardInterrupt')
     """
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    text = without_excerpt(str(error))
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
 def flat(text: object, limit: int = 200) -> str:

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..dumps import index
-from ..dumps.wording import counted, shown_path
+from ..dumps.wording import counted, shown_path, without_excerpt
 from ..dumps.worst import last_failing, no_graphs
 from ..toolkit.replaying.after_failure import compile_of, suspects, triggered
 from ..toolkit.replaying.replay import How
-from ..toolkit.verdicts.ladder_words import whole_program
+from ..toolkit.verdicts.ladder_words import kernel_check, whole_program
 from ..toolkit.verdicts.verdict import ROUNDING, with_flags
 from ..toolkit.verdicts.verdict_words import text
 from .options import MinifyOptions
@@ -62,7 +62,7 @@ def failing_graph(
 
 def _why(row: index.ListedGraph, rows: Sequence[index.ListedGraph]) -> str:
     """What the journal says of that graph, and of where in its compile it stands."""
-    lines = [line.strip() for line in (row.error or "").splitlines() if line.strip()]
+    lines = [line.strip() for line in without_excerpt(row.error or "").splitlines() if line.strip()]
     error = f": {lines[0][:120]}" if lines else ""
     if "KeyboardInterrupt" in lines[:1]:
         return "it was being compiled when the run was interrupted; if its compile hangs, add --check hang"
@@ -112,6 +112,8 @@ def _screened(
         told_of = f"whether a graph of {run.name} fails cannot be determined"
         what = f"no graph of {run.name} fails by itself" if verdict.failed else told_of
         raise CannotJudgeError(what, verdict.reason, see, verdict.then(*verdict.next or steps))
+    steps += [check] if (check := kernel_check(run.graphs())) else []
+    see = f"see {' or '.join(steps)}"
     judged = f"each was judged under {'Inductor' if usual else options.rung}"
     why = f"{judged}; what Dynamo runs in Python, between the graphs, is not judged"
     raise DoesNotFailError(f"no graph of {run.name} fails", why, see, verdict.then(*steps))

@@ -37,6 +37,7 @@ from ..toolkit.replaying import replay
 from ..toolkit.replaying.gate import with_next
 from ..toolkit.replaying.replay import own
 from ..toolkit.verdicts import verdict, verdict_words
+from ..toolkit.verdicts.ladder_words import kernel_check
 from ..toolkit.verdicts.outcome import Outcome
 from ..toolkit.verdicts.own_passes import Pass, flags_for, passes, registered
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature, from_answer
@@ -311,8 +312,12 @@ class Oracle:
             return error
         if self.case.is_dir() and (users := own(load_graph(self.case))) and (error := self._of_own_code(named, users)):
             return error
-        what = f"the case does not fail under {self.options.rung}"
-        return DoesNotFailError(what, why, f"see what it does: {look}", record.then(look))
+        what, see = f"the case does not fail under {self.options.rung}", f"see what it does: {look}"
+        if self.case.is_dir() and (check := kernel_check([load_graph(self.case)], named)):
+            return DoesNotFailError(
+                what, why, f"{see}, and whether its own kernels do: {check}", record.then(look, check)
+            )
+        return DoesNotFailError(what, why, see, record.then(look))
 
     def _of_own_code(self, named: str, users: Sequence[Pass]) -> CannotJudgeError | None:
         """The refusal of a graph that is right, in whose compile passes or decompositions of the user's ran: before it

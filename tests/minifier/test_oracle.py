@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from graphdbg.dumps.errors import RefusedError
+from graphdbg.dumps.user_kernels import UserKernel
+from graphdbg.minifier import oracle as oracle_module
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.oracle import Oracle
 from graphdbg.minifier.search.problem import Candidate, CannotJudgeError, Ruling
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.isolation.protocol import ChildError
+from graphdbg.toolkit.verdicts import ladder_words
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import NO_REFERENCE, OK, Verdict, cannot_tell, judged, skipped
 
@@ -157,6 +161,22 @@ def test_a_rung_that_cannot_run_here_is_told_as_what_is_missing() -> None:
     refusal = seen.refusal([answer])
     assert isinstance(refusal, CannotJudgeError) and refusal.exit_code == 4
     assert "inductor is skipped, because Triton is not installed" in str(refusal)
+
+
+def test_a_graph_that_passes_is_followed_by_the_check_of_its_own_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = {"signature": None, "nodes": 3, "input_bytes": 8, "record": None}
+    seen: Any = oracle(Answer(0, "done", value=value), signature=None)
+    answer = original(seen)
+    seen.case, seen.named = tmp_path, "r/0_0/inference"
+    kernel, graph = object.__new__(UserKernel), SimpleNamespace(stage="inference")
+    monkeypatch.setattr(oracle_module, "load_graph", lambda path: graph)
+    monkeypatch.setattr(oracle_module, "own", lambda saved: [])
+    monkeypatch.setattr(ladder_words, "of", lambda saved: [kernel])
+    refusal = seen.refusal([answer])
+    check = "graphdbg kernel r/0_0/inference --check --trust"
+    assert check in str(refusal) and refusal.verdict.next == ["graphdbg triage r/0_0/inference", check]
 
 
 @pytest.mark.parametrize(

@@ -214,3 +214,24 @@ def test_a_segfault_trace_gives_frames() -> None:
         '  File "/tmp/x/ab/cabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz2.py", line 3 in call\n'
     )
     assert signature.faulthandler_frames(trace) == ["torch._ops:__call__", "<generated>:call"]
+
+
+class CompilationError(Exception):
+    """As Triton's: without a message of its own where a function that the kernel calls is refused."""
+
+    def __init__(self, text: str, error_message: str | None = None) -> None:
+        super().__init__(text)
+        self.error_message = error_message
+
+
+def test_what_triton_refuses_is_known_by_its_sentence_and_not_by_the_source() -> None:
+    def refused(name: str, what: str) -> Signature:
+        inner = CompilationError(f"at 3:1:\ndef {name}(p):\n    q = p\n ^\n{what}", what)
+        outer = CompilationError(f"at 9:5:\ndef kernel_of_{name}(p):\n    {name}(p)\n    ^")
+        outer.__cause__ = inner
+        return from_exception(outer, "compile")
+
+    found = refused("one", "type fp8e4b8 not supported")
+    assert found.text() == "crash in compile: CompilationError: type fp8e4b8 not supported"
+    assert found.same_as(refused("two", "type fp8e4b8 not supported"))
+    assert not found.same_as(refused("one", "arange takes constants"))

@@ -105,7 +105,9 @@ class Checked(msgspec.Struct, omit_defaults=True):
             fault = self.findings[0]
             node, line = fault.node or next(iter(fault.nodes), ""), next((at.place for at in fault.lines), "")
             where = Where(node, line=line, name=fault.kernel)
-            return fails(_KINDS.get(fault.kind), "triton_interpret", f"{fault.what} in {fault.kernel}", where)
+            own = any(name.startswith("triton_kernel_wrapper") for name in fault.nodes)  # eager runs it, too
+            rung = "eager" if own else "triton_interpret"
+            return fails(_KINDS.get(fault.kind), rung, f"{fault.what} in {fault.kernel}", where)
         return fails("wrong_numbers", "triton_interpret", self.verdict) if self.wrong else OK
 
     @property

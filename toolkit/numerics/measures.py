@@ -151,7 +151,7 @@ class Difference(NamedTuple):
 
 def is_float(value: object) -> bool:
     """Whether a value is a dense tensor of floating-point or complex numbers that can be computed with."""
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.dtype == PACKED:
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.dtype == PACKED or value.is_meta:
         return False
     return value.is_floating_point() or value.is_complex()
 

@@ -16,7 +16,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ...dumps.torchside.history import leaf_of
+from ...dumps.wording import listed
 from .. import torch_private as t
 from ..live import torch_state
 from ..live.eager import clone_inputs
@@ -45,8 +48,8 @@ from .aside import (
     traced,
     watched_by,
 )
-from .comparing import Left, Rounding
-from .operators import POISONS, Poison, Watching, first_difference
+from .comparing import Left, Overflowing, Rounding
+from .operators import POISONS, Poison, Waiting, Watching, draws, first_difference
 from .records import DRAWN, FILTERED, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, leaves_of
@@ -60,6 +63,16 @@ TRIES, SURE = 10, 4
 _UNWRITTEN = (
     ": it depends on memory that nothing wrote, that of torch.empty say, of which a kernel of the program's own may "
     "leave a part as it is; torch.utils.deterministic.fill_uninitialized_memory shows it"
+)
+
+
+_FIRST = (
+    ": the runs after the first agree, so it may be what is set up in the first: triton.autotune, say, runs a kernel "
+    "many times to choose (name what it adds to in reset_to_zero, what else it writes in restore_value)"
+)
+_UNWAITED = (
+    ": it repeats itself where the device is waited for after each operation, so something is read before it is there: "
+    "on another stream (wait_stream), or after a copy with non_blocking=True (synchronize)"
 )
 
 
@@ -77,6 +90,11 @@ def _on_device(part: str) -> Callable[..., Any]:
                 settle()
             except torch.AcceleratorError as error:
                 raise Lost(part, rung, error) from error
+            error = (left if isinstance(left, Left) else left[0]).error
+            handled = sys.exc_info()[1]  # the program may be at work on an error of its own
+            while error is not None and error is not handled:  # its frames hold what the run had made
+                traceback.clear_frames(error.__traceback__)
+                error = error.__cause__ or error.__context__
             return left
 
         return ours
@@ -189,7 +207,13 @@ class Beside:
 
         def compared(got: Left, rung: str = self.function.last) -> CallRung:
             key = self.function.key(rung)
-            return comparing.judged(rung, key, part, eager, got, loose, noise, self.function.levels)
+            levels = self.function.levels
+            return comparing.judged(rung, key, part, eager, got, loose, noise, levels, overflows)
+
+        @functools.cache
+        def overflows() -> bool:
+            run("eager", mode=(mode := Overflowing()))
+            return mode.found
 
         if not part:
             self.compared = compared
@@ -234,8 +258,11 @@ class Beside:
                 note(f"{row.rung} alone differs from eager ({row.verdict.reason}); {but}")
                 row.verdict = Verdict("ok", reason=f"this rung alone differs; {but}")
         elif failed and self.drawn and self._draws_otherwise(failed):
-            draws = "it draws other random numbers than eager (an attention with dropout in another kernel, say)"
-            self.call.why = f"{draws}; with dropout at 0 it can be judged"
+            names = ""
+            with contextlib.suppress(Exception):  # that it draws otherwise is known all the same
+                names = listed(draws(lambda mode: self._left_by(part, "eager", mode=mode)), 3)
+            drawn = f"it draws other random numbers than eager, whose are from {names or 'other kernels'}"
+            self.call.why = f"{drawn}; without those draws (dropout at 0, say) it can be judged"
             for row in failed:
                 row.verdict = cannot_tell(self.call.why)
         elif failed:
@@ -275,9 +302,12 @@ class Beside:
             self.poisoned[row.part], least = False, min(most, (row.error or most) / 4)
             for byte in POISONS:
                 filled = self._left_by(row.part, "eager", mode=Poison(byte))
-                if comparing.unsteady(eager.values, filled.values).get(row.value, 0.0) > least:
-                    self.poisoned[row.part] = True
-                    return filled
+                if (far := comparing.unsteady(eager.values, filled.values).get(row.value, 0.0)) > least:
+                    again = [self._left_by(row.part, "eager") for _ in range(2)]  # it may do so by itself
+                    own = max(comparing.unsteady(eager.values, one.values).get(row.value, 0.0) for one in again)
+                    if far > 4 * own:
+                        self.poisoned[row.part] = True
+                        return filled
         while tries and same < SURE and time.monotonic() < self.shadow.until:
             again, tries = self._left_by(row.part, "eager"), tries - 1
             moved = comparing.unsteady(eager.values, again.values).get(row.value, 0.0) > most
@@ -292,7 +322,21 @@ class Beside:
             difference = first_difference(lambda mode: self._left_by(part, "eager", mode=mode))
         except Exception:  # noqa: BLE001 - that it does not repeat itself is known all the same
             return ""
-        return f": {difference}" if difference else ""
+        return f": {difference}" if difference else self._why_as_a_whole(part)
+
+    def _why_as_a_whole(self, part: str) -> str:
+        """Why runs of eager differ in which no operation by itself was seen to: by what changes that."""
+        measured = functools.partial(self._left_by, part, "eager")
+        first = measured().values
+        apart = lambda left: max(comparing.unsteady(first, left.values).values(), default=0.0)  # noqa: E731
+        own = max(apart(measured()) for _ in range(3))
+        if any(apart(measured(mode=Poison(byte))) > max(4 * own, comparing.UNSTABLE) for byte in POISONS):
+            return _UNWRITTEN
+        if not own:
+            return "" if self.call.number else _FIRST
+        waited = [measured(mode=Waiting()) for _ in range(4)]
+        agree = all(comparing.agree(waited[0].values, left.values) for left in waited[1:])
+        return _UNWAITED if agree and torch.cuda.is_available() else ""
 
     def _of_backward(self, error: BaseException) -> bool:
         """Whether eager's backward from all results raises that, up to names: AOTAutograd traces it in the call."""
@@ -387,7 +431,7 @@ class Beside:
         result: Any = None
         mode = mode or contextlib.nullcontext()
         if rounded is not None:
-            mode = Rounding(rounded)
+            mode = self._rounding(rounded)
             state = [tensor for _, tensor in self.start.reached.tensors if not tensor.is_inference()]
             for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *state]}.values():
                 mode.move(tensor, given=True)
@@ -408,6 +452,10 @@ class Beside:
         values = {} if outputs is not None else self._left(named, args, kwargs)
         text = heard.getvalue() if rung != "eager" or error is None else ""
         return Left(values, error, text, seconds), leaves
+
+    def _rounding(self, seed: int) -> Rounding:
+        on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+        return Rounding(seed, on_gpu and self.ambient.tf32)
 
     @contextlib.contextmanager
     def _unseen(self, rung: str) -> Iterator[io.StringIO]:
@@ -531,7 +579,7 @@ class Beside:
         hooks = no_hooks([leaf for _, leaf in unique])
         with self._unseen(rung), hooks:
             try:
-                with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
+                with self._rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique)
                 settle()
             except Exception as error:  # noqa: BLE001 - it is compared

@@ -23,12 +23,14 @@ import msgspec
 import torch
 
 from ...dumps.torchside import wrappers
+from ...dumps.wording import without_excerpt
 from .. import torch_private as t
 from ..judging.comparing import ALLOWANCE, EXACT, SUMS
 from ..judging.missing import missing
 from ..live.execution import same_bits
 from ..numerics.comparison import compare
 from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
+from ..verdicts.signature import inside
 from ..verdicts.verdict import KINDS as KIND_OF
 from ..verdicts.verdict import OK, Verdict, Where, fails, skipped
 from .aside import EagerMode
@@ -123,10 +125,19 @@ def differences(eager: Values, got: Values) -> dict[str, float]:
 
 
 def judged(
-    rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf, levels: Levels
+    rung: str,
+    key: str,
+    part: str,
+    eager: Left,
+    got: Left,
+    loose: Mapping[str, float],
+    noise: NoiseOf,
+    levels: Levels,
+    overflows: Callable[[], bool] = lambda: False,
 ) -> CallRung:
     """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked
-    where a value is beyond its tolerance alone, and beyond the `levels` of earlier calls."""
+    where a value is beyond its tolerance alone, and beyond the `levels` of earlier calls; `overflows`, where it is
+    finite and eager's is not: whether an operation of eager's leaves the range of float16."""
     row = CallRung(rung, OK, part, seconds=round(got.seconds, 4))
     if eager.error is not None or got.error is not None:
         row.verdict = _raised(key, eager, got)
@@ -149,7 +160,7 @@ def judged(
         if level and alike and far <= level[0] and _peak(want, have) <= level[1]:
             rounded = rounded or (name if far > (_tolerance(want) or 0.0) else "")
             continue
-        difference = _difference(name, want, have, loose, noise)
+        difference = _difference(name, want, have, loose, noise, overflows)
         if difference is None:
             continue
         if difference.detail != "rounding":
@@ -201,17 +212,29 @@ def _formed(want: Any, have: Any) -> bool:
     return (want.dtype, want.device, want.shape) == (have.dtype, have.device, have.shape)
 
 
-def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noise: NoiseOf) -> Difference | None:
+def _difference(
+    name: str, want: Any, have: Any, loose: Mapping[str, float], noise: NoiseOf, overflows: Callable[[], bool]
+) -> Difference | None:
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         same = type(want) is type(have) and want == have
         return None if same else Difference("accuracy", 0, "", 1.0, "")
+    half = want.dtype == torch.float16
+    difference = _compared(name, want, have, noise, half)
+    if not half and difference is not None and difference.detail in ("no nan", "no inf") and overflows():
+        difference = _compared(name, want, have, noise, half=True) or difference._replace(detail="rounding")
+    allowed = 4.0 * loose.get(name, 0.0)
+    if difference is not None and difference.kind == "accuracy" and allowed and apart(want, have) <= allowed:
+        return difference._replace(detail="rounding")
+    return difference
+
+
+def _compared(name: str, want: Any, have: Any, noise: NoiseOf, half: bool) -> Difference | None:
+    """`half`: what overflows in eager need not where operations are fused."""
     truth = wide(want) if is_float(want) else want
-    if want.dtype == torch.float16:  # what overflows in eager need not where operations are fused
-        truth = truth.nan_to_num(0.0, 0.0, 0.0)
     difference = None
     for samples in (1, SAMPLES):
         difference = compare(
-            [truth],
+            [truth.nan_to_num(0.0, 0.0, 0.0) if half else truth],
             [want],
             [have],
             noise=lambda _, samples=samples: noise(samples).get(name, Noise()),
@@ -220,9 +243,6 @@ def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noi
         )
         if difference is None or difference.kind != "accuracy" or difference.detail == "rounding":
             break
-    allowed = 4.0 * loose.get(name, 0.0)
-    if difference is not None and difference.kind == "accuracy" and allowed and apart(want, have) <= allowed:
-        return difference._replace(detail="rounding")
     return difference
 
 
@@ -232,8 +252,8 @@ def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRun
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         return f"{name} is {_short(have)}, eager's is {_short(want)}"
     if want.numel() == 1:
-        both = f"{name} is {have.item():.7g}, eager's is {want.item():.7g}"
-        return f"{both} (tolerance {row.tolerance or 0:.1g}, relative)"
+        both = f"{name} is {_short(have)}, eager's is {_short(want)}"
+        return f"{both} (tolerance {row.tolerance or 0:.1g}, relative)" if is_float(want) else both
     if difference.kind == "nan" or row.tolerance is None:
         return f"{name}: {difference.text.replace(' and in float64', '')}"  # of a call there is no such run
     return f"{name} is off by {row.error:.2g}, relative to its size (tolerance {row.tolerance:.1g})"
@@ -241,7 +261,8 @@ def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRun
 
 def _short(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        return f"{value.item():.7g}" if value.numel() == 1 else f"a tensor of {_size(value)}"
+        digits = ".7g" if is_float(value) else ""
+        return f"{value.item():{digits}}" if value.numel() == 1 else f"a tensor of {_size(value)}"
     text = repr(value)
     return text if len(text) < 60 else text[:57] + "..."
 
@@ -257,6 +278,9 @@ def _tolerance(value: Any) -> float | None:
 
 
 def _raised(key: str, eager: Left, got: Left) -> Verdict:
+    full = next((one.error for one in (eager, got) if "CUDA out of memory" in str(one.error)), None)
+    if full is not None:  # what is kept to compare with takes some, too
+        return skipped(f"the GPU's memory is not enough for it beside the program's own: {said(full)}")
     if eager.error is None:
         if got.error is not None and (lacking := missing(got.error)):
             return skipped(lacking)
@@ -265,7 +289,9 @@ def _raised(key: str, eager: Left, got: Left) -> Verdict:
     if got.error is None:
         return fails("missing_error", key, f"it raises nothing; eager raises {said(eager.error)}")
     alike = {type(eager.error).__name__, "InternalTorchDynamoError", "TorchRuntimeError", "BackendCompilerFailed"}
-    if type(got.error).__name__ in alike:
+    first = str(eager.error).strip().partition("\n")[0]
+    own = f"{type(eager.error).__name__}: {first}"  # of a kernel of the program's own, which Inductor compiles itself
+    if type(got.error).__name__ in alike or own in str(got.error):
         return OK
     return fails("crash", key, f"it raises {said(got.error)}; eager raises {said(eager.error)}")
 
@@ -273,8 +299,11 @@ def _raised(key: str, eager: Left, got: Left) -> Verdict:
 def said(error: BaseException | None) -> str:
     """The type of an exception, and the first line of what it says (what a backend raised is behind a line that names
     it; what an operator's fake function raised is inside Dynamo's explanation)."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
-    inner = OF_FAKE.search(str(error))
+    while error is not None and type(error).__name__ == "CompilationError" and (deeper := inside(error)) is not None:
+        error = deeper
+    text = without_excerpt(str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.endswith(" raised:")]
+    inner = OF_FAKE.search(text)
     told = f"{type(error).__name__}: {shorten(lines[0], 160, placeholder=' …')}" if lines else type(error).__name__
     return f"{told} ({inner[1]}: {inner[2][:160]})" if inner else told
 
@@ -286,11 +315,19 @@ def user_line(error: BaseException | None) -> str:
     return f"{Path(lines[-1][0]).name}:{lines[-1][1]}" if lines else ""
 
 
-class Rounding(EagerMode):
-    """Moves every fresh float result of an operation in place, by as much as rounding could."""
+TF32 = 2.0**-10
+"""What rounds float32 to TF32 may move a number by, relative to its size."""
+_MULTIPLIES = ("mm", "addmm", "bmm", "baddbmm", "linear", "_scaled_dot_product_efficient_attention")
+_MULTIPLIES = (*_MULTIPLIES, "_scaled_dot_product_efficient_attention_backward")
 
-    def __init__(self, seed: int) -> None:
+
+class Rounding(EagerMode):
+    """Moves every fresh float result of an operation in place, by as much as rounding could: a GPU rounds what it
+    multiplies in float32 to TF32 where the program lets it (`products`)."""
+
+    def __init__(self, seed: int, products: bool = False) -> None:
         super().__init__()
+        self._coarse = _MULTIPLIES if products else ()
         drawn = {"generator": torch.Generator().manual_seed(seed), "device": "cpu"}  # whatever the program's default is
         self._units = torch.rand(_UNITS, **drawn).mul_(2).sub_(1)
         self._drawn = lambda below: int(torch.randint(below, (), **drawn))
@@ -304,19 +341,20 @@ class Rounding(EagerMode):
         given = {tensor.untyped_storage()._cdata for tensor in t.tree_leaves((args, kwargs)) if _dense(tensor)}
         for tensor in t.tree_leaves(output):
             if _dense(tensor) and (mutable or tensor.untyped_storage()._cdata not in given):
-                self.move(tensor)
+                coarse = bool(schema) and func.overloadpacket.__name__ in self._coarse
+                self.move(tensor, coarse=coarse and tensor.dtype == torch.float32)
         return output
 
-    def move(self, tensor: torch.Tensor, given: bool = False) -> None:
+    def move(self, tensor: torch.Tensor, given: bool = False, coarse: bool = False) -> None:
         """A float tensor, moved in place by rounding at random (see `judging.comparing.noise`), and as a whole by what
         a sum inside of the operation may be off (the mean of a batch norm, say); autograd does not see it. What is
         `given` was not rounded: a half stays, which kernels compute with in float32, and so does a whole number."""
         if not _dense(tensor) or (given and tensor.element_size() < 4):
             return
         with t.look_up("DisableTorchFunction")():
-            self._move(tensor, given)
+            self._move(tensor, given, TF32 if coarse else 0.0)
 
-    def _move(self, tensor: torch.Tensor, given: bool) -> None:
+    def _move(self, tensor: torch.Tensor, given: bool, coarse: float) -> None:
         plain = tensor.detach()
         eps = torch.finfo(plain.dtype).eps
         exact = plain if plain.dtype == torch.float64 else plain.to(torch.float32)
@@ -324,7 +362,8 @@ class Rounding(EagerMode):
         size = float(torch.linalg.vector_norm(known)) / math.sqrt(known.numel())
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
-            by = known.abs_().mul_(eps).add_(sums).mul_(self._uniform(exact))
+            each = sums + (coarse * size if math.isfinite(size) else 0.0)
+            by = known.abs_().mul_(eps).add_(each).mul_(self._uniform(exact))
             by.add_(sums * float(self._units[self._drawn(_UNITS)]))
             tensor.data.copy_(exact + (by.masked_fill_(exact == exact.round(), 0.0) if given else by))
 
@@ -333,6 +372,32 @@ class Rounding(EagerMode):
         at = self._drawn(max(1, _UNITS - like.numel()))
         units = self._units[at:] if like.numel() <= _UNITS else self._units.repeat(-(-like.numel() // _UNITS))
         return units[: like.numel()].view(like.shape).to(like.device, like.dtype)
+
+
+class Overflowing(EagerMode):
+    """Whether an operation leaves the range of float16 where it would not leave that of float32, in which a fused
+    kernel computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        wider = t.tree_map(_wider, (args, kwargs or {}))
+        output = func(*args, **(kwargs or {}))
+        leaves = t.tree_leaves(output)
+        lost = {at: ~one.isfinite() for at, one in enumerate(leaves) if _dense(one) and one.dtype == torch.float16}
+        if not self.found and any(bool(one.any()) for one in lost.values()):
+            with contextlib.suppress(Exception):  # an operator that has no other dtype
+                again = t.tree_leaves(func(*wider[0], **wider[1]))
+                self.found = any(bool((again[at].isfinite() & one).any()) for at, one in lost.items())
+        return output
+
+
+def _wider(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().float() if value.dtype == torch.float16 else value
+    return torch.float32 if value is torch.float16 else value
 
 
 def _dense(value: Any) -> bool:
@@ -344,7 +409,7 @@ def noise_of(eager: Values, samples: list[Values]) -> dict[str, Noise]:
     """What rounding alone may do to each value, by what it did in the samples."""
     by_name: dict[str, Noise] = {}
     for name, want in eager.items():
-        if not isinstance(want, torch.Tensor):
+        if not isinstance(want, torch.Tensor) or want.is_meta:
             continue
         others = [sample[name] for sample in samples if isinstance(sample.get(name), torch.Tensor)]
         others = [sampled for sampled in others if sampled.shape == want.shape]

@@ -18,6 +18,7 @@ import shlex
 import shutil
 import statistics
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -52,7 +53,7 @@ from .records import (
     stopped_at,
 )
 
-TIMES, LIMIT_S = 3, 600.0
+TIMES, LIMIT_S, LEAST_S = 3, 600.0, 60.0
 WITHOUT = "--without-fault"
 
 
@@ -99,17 +100,18 @@ class Repro(msgspec.Struct, frozen=True):
         }
 
 
-def verified(call: Call, python: str) -> Repro:
-    """The result of the programs that were written for a call."""
+def verified(call: Call, python: str, until: float = math.inf) -> Repro:
+    """The result of the programs that were written for a call, which end with the time, `until`, but have `LEAST_S`."""
+    until = max(until, time.monotonic() + LEAST_S)
     if not call.repro:
         return Repro(why=call.unsaid or "the process ended before it")
     written, folder = Path(call.repro), Path(call.repro).parent
     parts = [part.rename(folder / part.name) for part in written.iterdir()]
     written.rmdir()
     alone, other, modules = folder / ALONE, folder / WITH_MODULES, folder / MODULES
-    repro = shown(alone, python)
+    repro = shown(alone, python, until)
     if repro.says != "shows" and not repro.interrupted and modules.exists():
-        repro = shown(other, python)
+        repro = shown(other, python, until)
         if repro.says == "shows":
             other.replace(alone)
             return msgspec.structs.replace(repro, path=str(alone), modules=True)
@@ -123,20 +125,24 @@ def verified(call: Call, python: str) -> Repro:
     return msgspec.structs.replace(repro, path=str(alone))
 
 
-def shown(program: Path, python: str) -> Repro:
+def shown(program: Path, python: str, until: float = math.inf) -> Repro:
     """Runs the program once; where that shows the failure, runs it again, and once with nothing compiled. An interrupt
-    ends them all."""
+    ends them all, and the time does, `until`."""
+    began = time.monotonic()
     stop, beside = threading.Event(), {name: os.environ[name] for name in os.environ if not name.startswith("GRAPHDBG")}
 
     def run(*flags: str) -> Trial:
         command = [python, "-I", str(program.absolute()), *flags]
-        return run_command(command, limit_s=LIMIT_S, seed=known_seed(), stop=stop, beside=beside)
+        limit_s = min(LIMIT_S, max(1.0, until - time.monotonic()))
+        return run_command(command, limit_s=limit_s, seed=known_seed(), stop=stop, beside=beside)
 
     try:
         with ThreadPoolExecutor(2) as pool, ending(stop):
             first = pool.submit(run).result()
             if first.code != BUG:
-                ends = f"it ends with {first.code}" if first.code is not None else f"over {LIMIT_S:.0f} s"
+                ends = (
+                    f"it ends with {first.code}" if first.code is not None else f"over {time.monotonic() - began:.0f} s"
+                )
                 last = first.output.strip().splitlines()[-1:] or [ends]
                 return Repro("passes", str(program), (first.code,), printed=first.output, why=last[0][:300])
             others = [pool.submit(run) for _ in range(TIMES - 1)]
@@ -146,6 +152,8 @@ def shown(program: Path, python: str) -> Repro:
         return Repro(path=str(program), why="interrupted", interrupted=True)
     says = "shows" if codes == (BUG,) * TIMES and off == GONE else "passes"
     why = "" if says == "shows" else f"{WITHOUT} it ends with {off}" if off != GONE else "not every run shows it"
+    if None in (off, *codes):
+        why = "the time was over before all of its runs ended (see --max-time)"
     return Repro(says, str(program), codes, off, first.output, why)
 
 
@@ -434,6 +442,9 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     reason = f"{call.place}: {row.verdict.reason}, " + (
         "only in the program's own call" if own else f"from {row.rung} on"
     )
+    last = next(other for other in reversed(call.rows) if other.part == row.part)
+    if last.verdict.failed and last.verdict.kind != row.verdict.kind:  # what the user sees
+        reason += f" (under {last.rung}: {last.verdict.reason})"
     where = Where(line=row.verdict.where.line if row.verdict.where else _line(call), name=row.value)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
     if call.operator is not None:
@@ -516,7 +527,8 @@ def _of_call(call: Call) -> Verdict:
     if call.judged:
         return verdict
     if call.why or verdict.verdict != "nondeterministic":
-        verdict = cannot_tell(call.why or "none of its results could be compared")
+        lacking = next((row.verdict.reason for row in call.rows if row.verdict.skipped), "")
+        verdict = cannot_tell(call.why or lacking or "none of its results could be compared")
     return msgspec.structs.replace(verdict, reason=f"{call.place}: {verdict.reason}")
 
 
@@ -562,6 +574,6 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         most = max(rungs, key=lambda row: row.error or 0.0, default=None)
         moved = size_text(most.rounding) if most is not None else ""
         beside = [f"{most.value}, which rounding alone may move by {moved}"] if most is not None and moved else []
-        said, notes = call.why or raises or errors, "; ".join([*beside, *call.notes])
+        said, notes = call.why or raises or errors, "; ".join(dict.fromkeys([*beside, *call.notes]))
         rows.append((f"{call.function}()", word(_of_call(call)), number, _line(call), said, notes))
     return rows

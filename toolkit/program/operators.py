@@ -31,6 +31,7 @@ from ...dumps.wording import flat
 from .. import torch_private as t
 from ..debug_nop.checking import checked
 from ..live.eager import fill
+from ..live.execution import settle
 from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .aside import EagerMode
 
@@ -130,6 +131,15 @@ class Poison(EagerMode):
                 plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta
                 if plain and (tensor.is_floating_point() or tensor.is_complex()):
                     fill(tensor, poison=self.byte)
+        return output
+
+
+class Waiting(EagerMode):
+    """Waits for the device after each operation."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        settle()
         return output
 
 
@@ -233,6 +243,13 @@ def first_difference(run: Callable[[Any], object]) -> str:
             )
     lefts = zip(*(mode.left() for mode in modes), strict=False)
     return next((f"{place} leaves {_NOTHING_WROTE}" for (place, one), (_, other) in lefts if one != other), "")
+
+
+def draws(run: Callable[[Any], object]) -> list[str]:
+    """The operations that draw random numbers, each once."""
+    mode = Tracing()
+    run(mode)
+    return list(dict.fromkeys(_placed(step.name, step.line) for step in mode.steps if step.random))
 
 
 def _twice(run: Callable[[Any], object]) -> tuple[Tracing, Tracing]:

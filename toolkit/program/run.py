@@ -122,7 +122,7 @@ def triage_program(
     failed = at.failed if at is not None and not program.signals and triaged.verdict.fault != "custom_op" else None
     if at is not None and failed is not None and (not shown or failed.rung in MEANS):
         report("running the program that shows it, 3 times in fresh processes") if at.repro else None
-        triaged.repro = verified(at, words[0] if python else sys.executable)
+        triaged.repro = verified(at, words[0] if python else sys.executable, program.until)
         triaged.interrupted = triaged.repro.interrupted
         triaged.summary += f" {triaged.repro.sentence}"
         if triaged.repro.says != "shows" and not triaged.interrupted:  # nothing that minify could cut

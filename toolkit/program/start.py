@@ -68,7 +68,9 @@ class Start:
         """The key of the next hook: what a call registers has the same name in each run."""
 
     def _take(self, name: str, tensor: torch.Tensor) -> None:
-        if tensor.layout != torch.strided or tensor.device.type == "meta":
+        if tensor.is_meta:  # there is nothing to copy
+            return
+        if tensor.layout != torch.strided:
             raise NotCopied(f"{name} is {tensor.layout} on {tensor.device}, which cannot be copied")
         storage = tensor.untyped_storage()
         if storage._cdata in self.storages:
@@ -226,6 +228,10 @@ def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
     return torch.equal(now, before)
 
 
+_COUNTED = ("['step']", "['mu_product']")
+"""What an optimizer counts its steps by: on a GPU where Dynamo set `capturable`, also where the call is the first."""
+
+
 def _changes(box: Restorable, kept: Any, now: Any) -> list[tuple[str, Any]]:
     if _alike(kept, now):
         return []
@@ -234,8 +240,9 @@ def _changes(box: Restorable, kept: Any, now: Any) -> list[tuple[str, Any]]:
     parts |= {name: ABSENT for name in before if name not in after}
     if box.kind == "dict" and "params" in kept:
         parts.pop("['capturable']", None)  # Dynamo sets it in an optimizer on a GPU, which then counts its steps there
-    if isinstance(step := parts.get("['step']"), torch.Tensor) and not step.dim():
-        parts["['step']"] = step.cpu()
+    for name, part in parts.items():
+        if name.endswith(_COUNTED) and isinstance(part, torch.Tensor) and not part.dim():
+            parts[name] = part.cpu()
     dotted = box.kind in ("attributes", "class", "slots")
     named = {re.sub(r"^\['(\w+)'\]", r".\1", name) if dotted else name: part for name, part in parts.items()}
     return [((box.name or "self") + name, part) for name, part in named.items()]

@@ -32,7 +32,7 @@ from ...dumps.permitted import of_the_process
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
 from ...dumps.store import load_graph
-from ...dumps.wording import counted, listed, shown_path, size_text
+from ...dumps.wording import counted, listed, shown_path, size_text, without_excerpt
 from ..live.spec import is_opaque
 from ..live.torch_state import encoded, innermost_backend
 
@@ -227,7 +227,8 @@ def _failures(rows: list[index.ListedGraph]) -> list[str]:
 
 
 def _first_line(text: str | None) -> str:
-    line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "no reason was recorded")
+    lines = without_excerpt(text or "").splitlines()
+    line = next((line.strip() for line in lines if line.strip()), "no reason was recorded")
     return line if len(line) <= _LONGEST else line[:_LONGEST] + "…"
 
 

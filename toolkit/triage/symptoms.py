@@ -27,7 +27,7 @@ from ...dumps.kernels import WHOLE
 from ...dumps.sidecar import Peak, peak
 from ...dumps.why.frequent import causes as causes_of
 from ...dumps.why.times import function_of, keep_steady, of_run
-from ...dumps.wording import counted, size_text
+from ...dumps.wording import counted, error_line, size_text
 from ..isolation import ForkServer, opened
 from ..live.process_groups import groups_of
 from ..replaying.after_failure import triggered
@@ -447,7 +447,7 @@ def noticed(run: Run) -> Noticed:
         return Noticed("nan", f"found in the journal: {seen[0].message}")
     failed = [row for row in run.rows if row.status == "failed" and "KeyboardInterrupt" not in (row.error or "")]
     if failed:
-        error = (failed[0].error or "").partition("\n")[0][:120]
+        error = error_line(failed[0].error)[:120] if failed[0].error else ""
         out_of_memory = any(word in error.lower() for word in ("out of memory", "can't allocate memory", "bad_alloc"))
         return Noticed("memory" if out_of_memory else "crash", f"found in the journal: {failed[0].id} failed: {error}")
     ends = deaths.endings(run.processes)

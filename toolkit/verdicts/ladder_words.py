@@ -66,12 +66,13 @@ def compiled_from(saved: SavedGraph) -> list[SavedGraph]:
     return [graph for graph in saved.run.graphs() if (graph.process, graph.id.partition("/")[0]) == key]
 
 
-def kernel_check(graphs: Iterable[SavedGraph]) -> str:
+def kernel_check(graphs: Iterable[SavedGraph], named: str = "") -> str:
     """The command that checks each access of the Triton kernels of the program's own that the first of these graphs
-    calls which Inductor was given and that calls any, and whether they race; "" where none does."""
+    calls which Inductor was given and that calls any, and whether they race; "" where none does. `named`: what the
+    graph is called."""
     for graph in graphs:
         if graph.stage in _COMPILED and any(isinstance(one, UserKernel) for one in of(graph)):
-            return f"graphdbg kernel {shlex.quote(address(graph))} --check --trust"
+            return f"graphdbg kernel {shlex.quote(named or address(graph))} --check --trust"
     return ""
 
 

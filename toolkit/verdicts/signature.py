@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...dumps.wording import like, words_of
+from ...dumps.wording import like, without_excerpt, words_of
 from ..isolation.protocol import Answer, frames_of
 
 _IR = re.compile(
@@ -52,7 +52,8 @@ _CUDA_ADVICE = re.compile(
 
 
 def without_advice(text: str) -> str:
-    """An error text without the advice that torch adds to every CUDA error."""
+    """An error text without the advice that torch adds to every CUDA error, and the source that Triton begins with."""
+    text = without_excerpt(text)
     return _CUDA_ADVICE.sub("", text).rstrip() if "CUDA" in text else text
 
 
@@ -183,7 +184,7 @@ def _one_factor(factor: float, other: float) -> bool:
     return any(abs(value - other) <= SHARP * abs(value) for value in known)
 
 
-VERSION = 5
+VERSION = 6
 """Raised when `same_as` or the normalisation changes, since journals key their verdicts by it."""
 
 Kind = Literal[
@@ -272,7 +273,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         named = self.error.rpartition(".")[2]
         if self.detail:
             named = f"{named} ({self.detail})" if named else self.detail
-        first = ((self.raw or self.message).strip().splitlines() or [""])[0]
+        first = (without_excerpt(self.raw or self.message).strip().splitlines() or [""])[0]
         relative = self.kind == "accuracy" and self.detail != "integers" and self.size is not None
         size = f"relative error {self.size:.2g}" if relative else ""
         if size not in first:
@@ -340,6 +341,8 @@ def inside(error: BaseException) -> BaseException | None:
         return inner
     if _is(error, "LoweringException"):
         return error.__cause__ or error.__context__
+    if _is(error, "CompilationError") and not getattr(error, "error_message", None):  # of a function that it calls
+        return error.__cause__
     return None
 
 

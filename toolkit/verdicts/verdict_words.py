@@ -204,7 +204,9 @@ def first_line(record: Verdict, count: int = 1, of: int = 1) -> str:
         name = record.where.name if record.where is not None else ""
         place = where_text(record)
         fault = ": ".join(_said(part) for part in (record.fault, record.layer) if part)
-        kind = _HEADS[RANKS] if record.detail == RANKS else _said(record.kind or "fails")
+        kind = (
+            _HEADS[RANKS] if record.detail == RANKS else _said(record.kind) if record.kind else record.reason or "fails"
+        )
         text = f"{kind}{f' at {place}' if place else f' in {name}' if name else ''}"
         text += f" ({fault})" if fault else ""
     else:

@@ -84,3 +84,13 @@ def trained(folder: Path | None) -> list[float]:
 
 def test_a_training_under_cuda_graphs_goes_on_as_alone_and_each_backward_is_judged(tmp_path: Path) -> None:
     assert trained(None) == trained(tmp_path / "found")
+
+
+def test_the_first_step_of_a_compiled_optimizer_counts_where_dynamo_lets_it(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    weight = torch.nn.Parameter(torch.ones(4, 4, device="cuda"))
+    weight.grad = torch.ones_like(weight)
+    optimizer = torch.optim.NAdam([weight], 1e-3)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda: optimizer.step())()
+    assert found.verdict.verdict in ("ok", "rounding"), found.summary

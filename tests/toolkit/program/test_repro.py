@@ -704,3 +704,11 @@ def test_what_the_runs_of_a_repro_show(
     program.write_text(text)
     repro = shown(program, sys.executable)
     assert (repro.says, repro.rate) == (says, rate), repro.printed
+
+
+def test_a_repro_that_does_not_end_in_the_time_is_no_proof(tmp_path: Path) -> None:
+    program = tmp_path / "repro.py"
+    program.write_text("import time; time.sleep(60)")
+    began = time.monotonic()
+    repro = shown(program, sys.executable, began + 1.0)
+    assert (repro.says, repro.codes) == ("passes", (None,)) and time.monotonic() - began < 30

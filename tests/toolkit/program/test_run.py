@@ -27,7 +27,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
 from graphdbg.toolkit.isolation import launch
 from graphdbg.toolkit.program import judging
-from graphdbg.toolkit.program.comparing import said
+from graphdbg.toolkit.program.comparing import Left, judged, said
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import FILE, Call, CallRung, Program
@@ -369,6 +369,15 @@ def test_a_share_of_elements_is_the_size_of_what_rounding_does(monkeypatch: pyte
     assert (judged.size, judged.decided) == (0.5, True)
 
 
+def test_what_the_program_sees_is_told_beside_a_rung_that_fails_otherwise(tmp_path: Path) -> None:
+    raised = fails("crash", "decomposed", "it raises RuntimeError: modified in place; eager does not")
+    wrong = fails("wrong_numbers", "inductor", "gradient of w is off by 0.45")
+    rows = [CallRung("eager"), CallRung("decomposed", raised), CallRung("inductor", wrong, value="gradient of w")]
+    call = Call("1:1", "step", "train.py", 3, 0, rows=rows, run="run")
+    said = concluded(Program([call]), tmp_path, JudgedCall(), ["python", "train.py"]).summary
+    assert "eager does not, from decomposed on (under inductor: gradient of w is off by 0.45)" in said
+
+
 @pytest.mark.parametrize(("rung", "verdict"), [("decomposed", "cannot_tell"), ("inductor", "fails")])
 def test_decompositions_that_take_too_long_in_eager_are_no_hang(tmp_path: Path, rung: str, verdict: str) -> None:
     call = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager")], in_flight=rung)
@@ -409,3 +418,24 @@ def test_a_killed_process_that_its_device_holds_is_not_waited_for(tmp_path: Path
 def test_an_error_is_told_in_whole_words() -> None:
     told = said(MemoryError("CUDA out of memory. " + "Process 77 has 612.00 MiB memory in use. " * 9))
     assert told.endswith("Process 77 has …") and len(told) < 180
+
+
+class CompilationError(Exception):
+    """As Triton's: the place, the source up to it, and what is wrong, in words of its own for each caller."""
+
+
+REFUSED = "at 2:8:\ndef rowsum(x, n):\n    i = tl.arange(0, n)\n        ^\n{}"
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (f"CompilationError: {REFUSED.format('n is not defined')}", "ok"),
+        ("CompilationError: at 7:1:\ndef triton_poi_fused_0(x):\n ^\nno such type", "fails"),
+    ],
+)
+def test_a_kernel_that_triton_refuses_in_eager_too_is_no_fault_of_the_compiler(error: str, verdict: str) -> None:
+    eager = Left({}, CompilationError(REFUSED.format("arange takes constants")))
+    row = judged("inductor", "inductor", "", eager, Left({}, RuntimeError(error)), {}, lambda count: {}, {})
+    assert row.verdict.verdict == verdict
+    assert said(eager.error) == "CompilationError: arange takes constants"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,12 +22,14 @@ from torch.nn.parallel import DistributedDataParallel
 import graphdbg
 from graphdbg.toolkit.judging.comparing import SUMS
 from graphdbg.toolkit.program import beside, comparing
-from graphdbg.toolkit.program.comparing import Rounding
+from graphdbg.toolkit.program.beside import Beside
+from graphdbg.toolkit.program.comparing import Left, Rounding
 from graphdbg.toolkit.program.concluding import concluded, drift
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.operators import first_difference
 from graphdbg.toolkit.program.reach import is_library
 from graphdbg.toolkit.program.records import Call, CallRung, Program
+from graphdbg.toolkit.verdicts.verdict import fails
 
 
 def test_a_guard_that_the_program_leaves_out_is_named(tmp_path: Path) -> None:
@@ -428,6 +432,37 @@ def test_a_count_kept_in_a_loop_is_no_rounding(tmp_path: Path) -> None:
     assert "asked, written is 1, eager's is 5" in found.verdict.reason
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(6e4, "rounding"), (math.inf, "fails")])
+def test_a_half_that_overflows_in_eager_alone_is_no_fault_of_a_kernel_that_rounds_later(
+    factor: float, verdict: str, tmp_path: Path
+) -> None:
+    def fused(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        return lambda x: [(x.float() * min(factor, 6e4) * 2 / 4 - x.float()).nan_to_num()]
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return (x * factor * 2 / 4).float() - x
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend=fused)(torch.linspace(0.125, 0.75, 6).half())
+    assert found.verdict.verdict == verdict, found.summary
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_what_eager_does_not_repeat_by_itself_is_not_laid_on_unwritten_memory(always: bool) -> None:
+    values, runs = torch.ones(8), iter(range(1, 99))
+
+    def left(part: str, rung: str, mode: Any = None) -> Left:
+        noise = 0.002 * next(runs) if rung == "eager" and (always or mode is not None) else 0.0
+        return Left({"gradient of w": values + noise})
+
+    shadow = SimpleNamespace(until=math.inf)
+    stub: Any = SimpleNamespace(poisoned={}, shadow=shadow, _left_by=left)
+    row = CallRung("inductor", fails("wrong_numbers", "inductor", ""), "backward", "gradient of w", error=0.009)
+    eager = Left({"gradient of w": values})
+    assert Beside._unlike(stub, row, eager, eager) is not None  # pyright: ignore[reportPrivateUsage]
+    assert stub.poisoned == {"backward": not always}
+
+
 @pytest.mark.parametrize(
     ("drawn", "factor", "verdict"),
     [(1, 1.0, "cannot_tell"), (0, 1.01, "fails"), (0, 1.0, "ok"), (None, 1.0, "fails")],  # None: the dropout is lost
@@ -447,11 +482,14 @@ def test_other_random_numbers_are_no_failure_and_hide_none(
     with graphdbg.shadow(tmp_path / "found") as found, torch.no_grad():
         torch.compile(lambda x: torch.nn.functional.dropout(x) + 1, backend=backend)(torch.ones(64))
     assert found.verdict.verdict == verdict, found.summary
-    assert ("it draws other random numbers than eager" in found.summary) == (verdict == "cannot_tell")
+    told = "it draws other random numbers than eager, whose are from aten.bernoulli_"
+    assert (told in found.summary) == (verdict == "cannot_tell"), found.summary
     assert "Random numbers" not in found.summary  # which is said of Inductor alone
 
 
 def test_a_backward_of_the_program_that_raises_is_judged(tmp_path: Path) -> None:
+    torch._dynamo.reset()  # all functions of torch's own share the code in which it counts compiles
+
     def broken(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         def run(args: Any) -> Any:
             raise RuntimeError("no such backward")
@@ -569,6 +607,7 @@ def test_a_replica_is_judged_by_its_module_and_synchronises_no_more_than_the_pro
 def test_a_kernel_that_ends_the_device_convicts_the_rung_that_ran_it_and_not_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    torch._dynamo.reset()
     text, ended = "CUDA error: an illegal memory access was encountered\nSearch for `cudaErrorIllegalAddress'", False
 
     def ends(*args: Any) -> Any:
@@ -598,3 +637,58 @@ def test_a_kernel_that_ends_the_device_convicts_the_rung_that_ran_it_and_not_the
         else:
             assert (found.verdict.verdict, found.verdict.kind, call.rows[-1].rung) == ("fails", "crash", "<lambda>")
             assert again.verdict.next[0].startswith("graphdbg dump ")
+
+
+def test_what_a_gpu_multiplies_in_tf32_is_moved_as_far() -> None:
+    a, b = torch.rand(64, 64) - 0.5, torch.rand(64, 64) - 0.5
+    far = {}
+    for products in (False, True):
+        with Rounding(0, products=products):
+            far[products] = comparing.apart(a @ b, (a + 0) @ b)
+    assert far[False] < 1e-5 and 1e-4 < far[True] < 5e-3
+
+
+def test_an_eager_that_differs_in_its_first_run_alone_is_so_told(tmp_path: Path) -> None:
+    ran: list[int] = []
+
+    @torch.library.custom_op("graphdbg_shadow::tuned", mutates_args=())
+    def tuned(x: torch.Tensor) -> torch.Tensor:
+        ran.append(0)
+        return x * (9 if len(ran) == 1 else 1)
+
+    tuned.register_fake(lambda x: torch.empty_like(x))
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: tuned(x) + 1, backend="aot_eager")(torch.ones(4))
+    assert found.verdict.verdict == "nondeterministic" and "the runs after the first agree" in found.summary, (
+        found.summary
+    )
+
+
+def test_a_module_without_memory_that_lends_its_form_is_judged(tmp_path: Path) -> None:
+    base, given = torch.nn.Linear(4, 4, device="meta"), torch.nn.Linear(4, 4)
+    parameters = dict(given.named_parameters())
+    with graphdbg.shadow(tmp_path / "found") as found:
+        step = torch.compile(lambda p, x: torch.func.functional_call(base, p, (x,)), backend="aot_eager")
+        step(parameters, torch.ones(2, 4)).sum().backward()
+    assert found.verdict.verdict == "ok" and not found.notes, (found.summary, found.notes)
+    assert found.summary.startswith("Results, gradients and what is written agree")
+
+
+@pytest.mark.parametrize("rung", ["eager", "inductor"])
+def test_a_gpu_that_is_too_full_for_another_run_accuses_nobody(rung: str, tmp_path: Path) -> None:
+    def full(x: torch.Tensor) -> Any:
+        large = x + 4
+        raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {large.shape}")
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if rung == "inductor" or torch.compiler.is_compiling() else full(x)
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        return gm if rung == "eager" else full
+
+    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(torch.OutOfMemoryError):
+        torch.compile(step, backend=backend)(torch.ones(12347))
+        tensors = [one for one in gc.get_objects() if type(one) is torch.Tensor and one.shape == (12347,)]
+        assert not any(float(one[0]) == 5.0 for one in tensors)  # what the run had made is not kept
+    assert not found.verdict.failed, found.summary
+    assert "memory is not enough" in found.summary, found.summary
