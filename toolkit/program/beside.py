@@ -297,21 +297,20 @@ class Beside:
         runs until the rung has repeated itself, too."""
         far = row.verdict.verdict == "rounding" and (row.error or 0.0) > comparing.UNSTABLE
         same, tries = 0, TRIES if row.verdict.failed or far else 0
+        distance = lambda left: comparing.unsteady(eager.values, left.values).get(row.value, 0.0)  # noqa: E731
         most = comparing.MOST if row.verdict.kind == "metadata" else comparing.UNSTABLE
         if tries and row.part not in self.poisoned:
             self.poisoned[row.part], least = False, min(most, (row.error or most) / 4)
             for byte in POISONS:
                 filled = self._left_by(row.part, "eager", mode=Poison(byte))
-                if (far := comparing.unsteady(eager.values, filled.values).get(row.value, 0.0)) > least:
-                    again = [self._left_by(row.part, "eager") for _ in range(2)]  # it may do so by itself
-                    own = max(comparing.unsteady(eager.values, one.values).get(row.value, 0.0) for one in again)
-                    if far > 4 * own:
-                        self.poisoned[row.part] = True
-                        return filled
+                if (moved := distance(filled)) > least:
+                    again = max((self._left_by(row.part, "eager") for _ in range(2)), key=distance)
+                    self.poisoned[row.part] = moved > 4 * distance(again)  # else it may do so by itself
+                    if self.poisoned[row.part] or distance(again) > most:
+                        return filled if self.poisoned[row.part] else again
         while tries and same < SURE and time.monotonic() < self.shadow.until:
             again, tries = self._left_by(row.part, "eager"), tries - 1
-            moved = comparing.unsteady(eager.values, again.values).get(row.value, 0.0) > most
-            if moved or (again.error is None) != (eager.error is None):
+            if distance(again) > most or (again.error is None) != (eager.error is None):
                 return again
             other = got if got.error is not None else self._left_by(row.part, row.rung)
             same += comparing.unsteady(got.values, other.values).get(row.value, 0.0) <= most
