@@ -716,10 +716,9 @@ _COMPUTED = "..."
 def _class_body(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
     """The attributes that stand in a class, each with the text of its value, `_COMPUTED` for what is no constant."""
     for line in node.body:
-        targets = (
-            line.targets if isinstance(line, ast.Assign) else [line.target] if isinstance(line, ast.AnnAssign) else []
-        )
-        for target in targets:
+        if not isinstance(line, (ast.Assign, ast.AnnAssign)) or line.value is None:
+            continue
+        for target in line.targets if isinstance(line, ast.Assign) else [line.target]:
             try:
                 text = repr(ast.literal_eval(line.value)) if isinstance(target, ast.Name) else _COMPUTED
             except ValueError:
