@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ...dumps.schema import GraphRecord
     from ...dumps.store import SavedGraph
 
-_COLLECTIVE = re.compile(r"c10d_functional\w*\.(\w+)")
+_COLLECTIVE = re.compile(r"c10d_functional\w*\.(?!\w*(?:wait|send|recv|p2p))(\w+)")
+"""Of what both ranks call: not what one sends and the other receives."""
 WAIT_S = 120
 """How long a collective waits for the other ranks of a replay."""
 
@@ -44,7 +45,8 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
     """
     if saved.run is None or len({process.rank for process in saved.run.processes}) < 2:
         return []  # a graph that needs others says so when it is loaded
-    world = max((facts["world_size"] for facts in groups_of(saved.record).values()), default=1)
+    groups = groups_of(saved.record).values()
+    world = max((facts["world_size"] for facts in groups), default=1)
     if world == 1:
         return []
     by_rank = {
@@ -59,7 +61,7 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
             "replay it from a run that recorded all ranks",
         )
     found = [by_rank[rank] for rank in sorted(wanted)]
-    for peer in found:
+    for peer in found if all(len(facts["ranks"]) == world for facts in groups) else ():  # else others may answer
         if alone := called_alone(pair := sorted([saved, peer], key=lambda graph: graph.rank or 0)):
             raise RanksMissingError(
                 f"{saved.id} communicates with {counted(world - 1, 'other rank')}",
@@ -90,7 +92,7 @@ def _collectives(graph: SavedGraph) -> list[tuple[str, str]]:
     table = graph.table
     nodes = zip(table.target, table.where, strict=True)
     called = [(_COLLECTIVE.search(table.strings[target]), table.strings[where]) for target, where in nodes]
-    return [(found[1], line) for found, line in called if found and found[1] != "wait_tensor"]
+    return [(found[1], line) for found, line in called if found]
 
 
 def join(record: GraphRecord, meeting: str = "") -> None:
