@@ -82,7 +82,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleT
           torch.Size, types.BuiltinFunctionType, slice, range, type(Ellipsis), torch.layout)  # fmt: skip
 NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
 """Classes of Python's own whose objects hold what is the user's."""
-_DISTRIBUTED = ("FullyShardedDataParallel", "FSDPModule", "FSDPState")
+_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "FSDPState")
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
 _INSTALLED = {"site-packages", "dist-packages"}
 
@@ -116,7 +116,7 @@ def callable_of(function: Any) -> tuple[Any, Any]:
     """The innermost function, and the object it is bound to."""
     while True:
         owner = getattr(function, "__self__", None)
-        if isinstance(replica := function if owner is None else owner, DistributedDataParallel):
+        if type(replica := function if owner is None else owner) is DistributedDataParallel:
             function = replica.module
         elif isinstance(function, torch.nn.Module):
             return type(function).forward, function
@@ -156,8 +156,8 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
         if len(seen) > MOST:
             reached.refused = f"it reaches more than {MOST:,} objects"
             return reached
-        mixed = isinstance(value, DistributedDataParallel) and value.mixed_precision is not None
-        if mixed or any(base.__name__ in _DISTRIBUTED for base in inspect.getmro(type(value))):
+        plain = type(value) is DistributedDataParallel and value.mixed_precision is None
+        if not plain and any(base.__name__ in _DISTRIBUTED for base in inspect.getmro(type(value))):
             reached.refused = f"it talks to other processes ({name or 'the module'} is {type(value).__name__})"
             return reached
         if _is_read_once(value):
@@ -301,6 +301,7 @@ def _parts(reached: Reached, name: str, value: Any, outside: bool) -> Iterator[t
         yield from _of_function(reached, value)
     elif isinstance(value, DistributedDataParallel):
         reached.replicas.append(value)
+        reached.boxes.append(Restorable(name, value.__dict__, "attributes", False))
         yield name, value.module, False
     elif isinstance(value, torch.nn.Module):
         outside = False

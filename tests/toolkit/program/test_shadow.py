@@ -580,6 +580,19 @@ def process_group() -> Iterator[None]:
     torch.distributed.destroy_process_group()
 
 
+class _Counted(DistributedDataParallel):
+    def forward(self, *inputs: Any) -> Any:
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().forward(*inputs)
+
+
+def test_a_replica_of_a_class_of_its_own_is_not_judged(process_group: None, tmp_path: Path) -> None:
+    replica = _Counted(_Normed())
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(replica, backend="eager")(torch.randn(8, 4))
+    assert replica.calls == 1 and "it talks to other processes" in found.verdict.reason, found.summary
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_replica_is_judged_by_its_module_and_synchronises_no_more_than_the_program(
