@@ -33,6 +33,7 @@ from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
 from ...dumps.store import load_graph
 from ...dumps.wording import counted, listed, shown_path, size_text, without_excerpt
+from ..live.process_groups import groups_of
 from ..live.spec import is_opaque
 from ..live.torch_state import encoded, innermost_backend
 
@@ -326,8 +327,10 @@ def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
 def _commands(rows: list[index.ListedGraph], name: str, trusting: bool) -> list[str]:
     bad = [row for row in rows if row.status == "failed" or row.lost]
     chosen = best(bad or rows)
-    flag = " --trust" if trusting or load_graph(chosen.path).sourced else ""
-    first = f"graphdbg minify {name}/{chosen.id}" if bad else f"graphdbg triage {name}"
+    saved = load_graph(chosen.path)
+    flag = " --trust" if trusting or saved.sourced else ""
+    alone = not groups_of(saved.record)
+    first = f"graphdbg minify {name}/{chosen.id}" if bad and alone else f"graphdbg triage {name}"
     return [first + flag, f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}{flag}"]
 
 

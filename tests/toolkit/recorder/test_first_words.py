@@ -62,6 +62,19 @@ def test_the_next_commands_begin_with_minify_where_something_failed_and_bring_th
     assert told[told.index("graphdbg: next, try") + 1 :] == [f"  graphdbg {words}" for words in wanted]
 
 
+def test_a_graph_that_waits_for_other_ranks_is_not_minified_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = RunWriter.create(tmp_path / "myrun", RunRecord(format=FORMAT, command=["train.py"])).process()
+    record = chain("0_0/forward")
+    record.graph.meta["process_groups"] = {"dict": [["0", {"dict": [["backend", "gloo"], ["world_size", 2]]}]]}
+    process.save_graph(record)
+    process.journal.event("failed", graph="0_0/forward", error="RuntimeError: Connection closed by peer")
+    process.close()
+    monkeypatch.chdir(tmp_path)
+    assert "  graphdbg triage myrun" in summary.lines(tmp_path / "myrun")
+
+
 @pytest.mark.parametrize(("ours", "flag"), [(True, " --trust"), (False, "")])
 def test_ls_brings_the_users_operators_back_where_the_user_recorded_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool, flag: str
