@@ -5,6 +5,7 @@ For example: `graphdbg dump -o myrun --inputs first -- train.py --steps 3`.
 
 from __future__ import annotations
 
+import difflib
 import os
 import tempfile
 import time
@@ -85,6 +86,7 @@ def dump(
     if imports and not steps:
         what = f"{option_words(imports)[0]} needs --on-failure"
         raise CommandLineError(what, "it limits what --on-failure does", "add --on-failure minify")
+    _refuse_misspelled(command)
     options = recording(**asked)
     words = launch.command_line(command)
     run = _make_run(output, options, list(command))
@@ -101,6 +103,14 @@ def dump(
         except (GraphdbgError, OSError) as error:  # the exit code stays the command's own
             say(f"graphdbg: {said(error)}")
     return code
+
+
+def _refuse_misspelled(command: tuple[str, ...]) -> None:
+    """Raises click.NoSuchOption where CMD begins with an option that is not Python's `-m` or `-c`."""
+    name = command[0].partition("=")[0] if command else ""
+    if name.startswith("-") and name not in ("-m", "-c"):
+        mine = [option for parameter in dump.params for option in parameter.opts]
+        raise click.NoSuchOption(name, possibilities=difflib.get_close_matches(name, mine))
 
 
 def recording(*, when: str, held_limit: str, max_disk: str, stages: str, wrapped: bool = True, **plain: Any) -> Options:

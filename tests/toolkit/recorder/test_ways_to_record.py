@@ -69,6 +69,12 @@ def test_senseless_requests_are_one_sentence_and_exit_2(runner, words, text):
     assert not (runner.folder / "senseless").exists()
 
 
+def test_a_misspelled_option_is_not_taken_for_the_program(runner):
+    done = runner.dump("misspelled", "--max_disk=3G", "--", ENDS, "exit")
+    assert done.code == 2
+    assert "No such option '--max_disk'. Did you mean '--max-disk'? [GD02]" in done.stderr
+
+
 def test_an_existing_folder_is_refused(runner):
     (runner.folder / "mine").mkdir()
     (runner.folder / "mine" / "thesis.tex").write_text("years of work")
