@@ -4,7 +4,7 @@ is judged beside eager.
 For example:
 
     Failing(config, "tests/test_a.py::test_b", 300.0, print).found()
-    # ['tests/test_a.py::test_b: fails: wrong numbers in relu, model.py:5 (layer inductor)', ...]
+    # ['tests/test_a.py::test_b: FAILS: wrong numbers at relu, model.py:5 (compiler: inductor)', ...]
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from typing import Any
 
 from ...dumps.atomic import free_path
 from ...dumps.wording import counted, shown_path
+from ...toolkit.verdicts.verdict import Verdict, cannot_tell, read
+from ...toolkit.verdicts.verdict_words import first_line
 from . import FOLDER, INSIDE
 
 SAID = "said.txt"
@@ -34,6 +36,7 @@ _SEARCH = 0.6
 """The part of the time after which a search ends by itself; the rest is for what comes before, and for verifying."""
 _GRACE_S = 20.0
 _PASSED, _FAILED, _SIGNALS = 0, 1, 128
+_EAGER = {"TORCH_COMPILE_DISABLE": "1"}
 
 
 class Failing:
@@ -80,6 +83,12 @@ class Failing:
         code, done, issue = self._minified(run, _SEARCH)
         if done.get("verdict") in ("fails", None):
             return self._outcome_lines(code, done, issue, f"graphdbg triage {shown_path(run)}")
+        disabled, _ = self._ran(self.command, log="eager.log", **_EAGER)
+        if disabled == _FAILED:
+            setting = " ".join("=".join(item) for item in _EAGER.items())
+            agrees = "no graph of it departs from eager beyond rounding"
+            judged = agrees if _verdict(done).exit_code == 0 else _agrees(_verdict(done))
+            return [f"{self.test}: it fails without torch.compile, too ({setting}), and {judged}"]
         self.announce(f"{self.test}: no graph of it fails; its calls are run beside eager")
         out = self.folder / "program"
         most = str(max(round(_SEARCH * self._left_s()), 1))
@@ -99,19 +108,15 @@ class Failing:
         return *self._graphdbg("minify", str(run), *words, log="minify.log"), out / "issue.md"
 
     def _outcome_lines(self, code: int | None, done: dict[str, Any], issue: Path | None, by_hand: str) -> list[str]:
-        verdict = done.get("verdict")
         if not done:
             ended = f"nothing could be minified (code {code})"
             why = "it did not end in time (--graphdbg-time)" if code is None else ended
             return [f"{self.test}: {why}; what was said is in {shown_path(self.folder)}; {by_hand}"]
-        if verdict != "fails" and not (verdict == "rounding" and done.get("repro") == "shows"):
-            word = "agrees with eager" if verdict in ("ok", "rounding") else "could not be judged"
-            why = done.get("reason") or "no difference found"
-            return [f"{self.test}: what it compiles {word}: {why}", f"  {by_hand}"]
-        kind, layer = str(done.get("kind") or "failure").replace("_", " "), done.get("layer") or "not known"
-        rounding = "rounding: nothing shows that the compiler is wrong"
-        fails = f"fails: {kind} (layer {layer})" if verdict == "fails" else rounding
-        lines = [f"{self.test}: {fails}", f"  {done.get('reason', '')}"]
+        verdict = _verdict(done)
+        if not verdict.failed and not (verdict.differs and done.get("repro") == "shows"):
+            return [f"{self.test}: {_agrees(verdict)}", f"  {by_hand}"]
+        rounding = "ROUNDING: nothing shows that the compiler is wrong"
+        lines = [f"{self.test}: {first_line(verdict) if verdict.failed else rounding}", f"  {verdict.reason}"]
         if done.get("repro") == "shows":
             nodes = f"{counted(done['nodes'], 'node')} of {done['original_nodes']}; " if "nodes" in done else ""
             rates = f"shows the failure {done.get('repro_rate')} in processes of their own"
@@ -131,16 +136,19 @@ class Failing:
     def _graphdbg(self, *words: str, log: str) -> tuple[int | None, dict[str, Any]]:
         """Runs a graphdbg command: its exit code, None where the time was over, and the last JSON object of standard
         output."""
+        return self._ran([sys.executable, "-m", "graphdbg", *words], log)
+
+    def _ran(self, command: list[str], log: str, **settings: str) -> tuple[int | None, dict[str, Any]]:
         own = ("GRAPHDBG", "PYTEST_CURRENT", "PYTEST_XDIST")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         with (self.folder / log).open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "graphdbg", *words],
+                command,
                 stdin=subprocess.DEVNULL,
                 cwd=self.place,
                 stdout=subprocess.PIPE,
                 stderr=file,
-                env=environment | {INSIDE: "1"},
+                env=environment | {INSIDE: "1"} | settings,
                 start_new_session=True,
             )
             over = False
@@ -165,6 +173,16 @@ class Failing:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.communicate(timeout=_GRACE_S)[0]
         return b""
+
+
+def _verdict(done: dict[str, Any]) -> Verdict:
+    return read(done if "verdict" in done else None) or cannot_tell("nothing was judged")
+
+
+def _agrees(verdict: Verdict) -> str:
+    """Whether what a test compiles agrees with eager, and why that is said."""
+    word = "agrees with eager" if verdict.exit_code == 0 else "could not be judged"
+    return f"what it compiles {word}: {verdict.reason or 'no difference found'}"
 
 
 def folder_of(config: Any, test: str) -> Path:

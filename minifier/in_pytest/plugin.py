@@ -72,7 +72,7 @@ def _arm() -> None:
 
 
 class Failures:
-    """The tests of this run that failed and had compiled."""
+    """The tests of this run that failed and had compiled, or called what was."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -93,7 +93,9 @@ class Failures:
         outcome = yield
         report = outcome.get_result()
         by_comparison = call.excinfo is not None and call.excinfo.typename == "GraphsDifferError"
-        report.graphdbg = bool(report.failed) and not by_comparison and _compiled() > self.before
+        ring = _ring()
+        ran_compiled = _compiled() > self.before or (ring is not None and ring.has_called())
+        report.graphdbg = bool(report.failed) and not by_comparison and ran_compiled
         report.graphdbg_run = self._saved(item.nodeid) if report.graphdbg else ""
 
     def _saved(self, test: str) -> str:

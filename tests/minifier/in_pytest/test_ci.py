@@ -110,7 +110,7 @@ def look_at_a_red_run(folder: Path) -> None:
     wrong = {f"test_suite-test_wrong/{name}" for name in ("repro.py", "issue.md")}
     assert kept(folder / "graphdbg-ci") == {"summary.md"} | both | wrong
     told = (folder / "github-summary").read_text()
-    assert "### 🐛 Describe the bug" in told and "test_own_mistake[3]: what it compiles agrees with eager" in told
+    assert "### 🐛 Describe the bug" in told and "test_own_mistake[3]: it fails without torch.compile, too" in told
     repro = folder / "graphdbg-ci" / "test_suite-test_wrong" / "repro.py"
     assert subprocess.run([sys.executable, repro], check=False, capture_output=True).returncode == 1
 

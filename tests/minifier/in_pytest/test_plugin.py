@@ -106,15 +106,37 @@ def test_failing_tests_that_compiled_end_in_a_repro_or_in_what_agrees(tmp_path: 
         "test_suite-test_own_mistake-3",
         "test_suite-test_wrong",
     }
-    assert "test_suite.py::test_wrong: fails: wrong numbers (layer inductor)" in said, done.stdout
-    assert (
-        "test_own_mistake[3]: what it compiles agrees with eager" in said
-        and "test_plain" not in said.split("= short")[0]
-    )
+    first = "test_suite.py::test_wrong: FAILS: wrong numbers at relu, test_suite.py:6 (compiler: inductor)"
+    assert first in said, done.stdout
+    assert "test_own_mistake[3]: it fails without torch.compile, too (TORCH_COMPILE_DISABLE=1), and no graph" in said
+    assert "test_plain" not in said.split("= short")[0]
     repro = tmp_path / FOLDER / "test_suite-test_wrong" / "minified" / "repro.py"
     assert f"python {repro.relative_to(tmp_path)}" in said
     assert subprocess.run([sys.executable, repro], check=False, capture_output=True).returncode == 1
     look_at_a_red_run(tmp_path)
+
+
+@pytest.mark.long
+def test_a_failing_test_that_calls_what_an_earlier_one_compiled_is_judged(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        "--graphdbg-time",
+        "1",
+        suite="""
+import torch
+
+model = torch.compile(lambda x: x.cos() + 1, backend="aot_eager")
+
+def test_compiles():
+    assert model(torch.ones(3)).sum() < 100
+
+def test_calls():
+    assert model(torch.ones(3)).sum() > 100
+""",
+    )
+    said = done.stdout.partition("= graphdbg =")[2]
+    assert f"test_suite.py::test_calls: {FOLDER}/test_suite-test_calls/run is judged and minified" in said, done.stdout
+    assert "test_suite.py::test_compiles" not in said
 
 
 @pytest.mark.slow
@@ -135,5 +157,5 @@ def test_rounded():
 """,
     )
     said = done.stdout.partition("= graphdbg =")[2]
-    assert "test_suite.py::test_rounded: rounding: nothing shows that the compiler is wrong" in said, done.stdout
+    assert "test_suite.py::test_rounded: ROUNDING: nothing shows that the compiler is wrong" in said, done.stdout
     assert "shows the failure in 3 of 3" in said and "work-around: import torch._inductor.config" in said

@@ -89,6 +89,10 @@ class Armed(Session):
             for graph in self.calls.kept:
                 graph.newest = None
 
+    def has_called(self) -> bool:
+        """Whether anything compiled was called since it forgot last."""
+        return self.calls is not None and any(graph.newest is not None for graph in self.calls.kept)
+
     def uncaught(self, error: BaseException) -> None:
         """Records the exception that ends the program."""
         if isinstance(error, Exception) and os.getpid() == self.pid:
