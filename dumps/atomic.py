@@ -185,8 +185,9 @@ def write_file(
 def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
     """Yields an empty hidden folder that becomes `path` when the block ends well, and vanishes when it raises.
 
-    The block writes files plainly; they are synced before the folder is renamed, unless the caller has that done.
-    Raises UsageError when `path` exists: nothing is ever overwritten; EnvironmentLackError when the disk refuses.
+    The block writes files plainly. With `synced` they are on the disk before the folder gets its name; without, the
+    caller sees to that. Raises UsageError when `path` exists, as nothing is ever overwritten, and EnvironmentLackError
+    when the disk refuses.
     """
     if path.exists():
         raise ExistsAlreadyError(f"cannot write {path}", "it exists already", "choose another name or delete it")

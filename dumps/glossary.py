@@ -33,8 +33,8 @@ WORDS: dict[str, str] = {
     "candidate": "a smaller case that may fail the same way.",
     "query": "one candidate compiled, run and judged in a process of its own.",
     "polish": "the last step on nodes: each one that is left is bypassed or cut alone, until none can go.",
-    "needs": "the last step of all: other sizes, dtypes and settings in place of the case's, to say which of them the "
-    "failure needs.",
+    "needs": "the last step of a minification: other sizes, dtypes and settings are tried in place of the case's, to "
+    "say which of them the failure needs.",
     "probe": "one trial of a search: one thing changed, and whether it still fails.",
     "repro": "a Python program that shows the failure and needs torch alone.",
     "ring": "the last graphs and inputs that an armed process keeps, to write them as a run after a failure.",

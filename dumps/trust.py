@@ -1,7 +1,8 @@
 """Whether a dump is trusted: its source runs where the user says `--trust`, its settings also where the user recorded
 it here.
 
-Nothing that is read from a dump, a journal or the environment grants it: who recorded a run is known by `bound`.
+Nothing that is read from a dump, a journal or the environment grants it: `bind` marks a run that is recorded here, and
+`ours` tells whether one is.
 
 >>> given()
 False

@@ -86,8 +86,8 @@ class RunWriter:
 
     @classmethod
     def create(cls, path: str | Path, record: RunRecord, *, join: bool = False, ours: bool = False) -> RunWriter:
-        """Makes the run folder with run.json; with `join`, adds to a run that another process made (its record then
-        holds). `ours`: what is written into it comes from a program that this user runs (see `bound`).
+        """Makes the run folder with run.json. With `join` it may be a run that another process made, whose record is
+        kept. `ours`: what is written into it comes from a program that this user runs (see `trust.bind`).
 
         Raises UsageError when `path` is taken, EnvironmentLackError when it cannot be written.
         """

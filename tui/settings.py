@@ -81,7 +81,7 @@ class Settings(msgspec.Struct):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(msgspec.json.encode(self) + b"\n")
         except OSError as error:
-            why, fix = f"{path}: {error.strerror}", "set XDG_CONFIG_HOME to a folder of yours"
+            why, fix = f"{path}: {error.strerror}", "set XDG_CONFIG_HOME to a folder that you can write to"
             raise CannotWriteError("theme and split are not remembered", why, fix) from error
 
     def next_theme(self) -> str:

@@ -212,13 +212,15 @@ def substitutions(a: Key, b: Key) -> Iterator[tuple[Any, Any]]:
             yield str(a[-1]), str(b[-1])
         return
     if a[0] == "tensor":
-        yield a[1], b[1]
-        yield a[4], b[4]
-        if len(a[2]) == len(b[2]):
-            yield from zip(a[2], b[2], strict=True)
-            yield from zip(a[3], b[3], strict=False)
-        if all(isinstance(dim, int) for dim in (*a[2], *b[2])):
-            yield math.prod(a[2]), math.prod(b[2])
+        old_dtype, old_shape, old_strides, old_device = a[1:5]
+        new_dtype, new_shape, new_strides, new_device = b[1:5]
+        yield old_dtype, new_dtype
+        yield old_device, new_device
+        if len(old_shape) == len(new_shape):
+            yield from zip(old_shape, new_shape, strict=True)
+            yield from zip(old_strides, new_strides, strict=False)
+        if all(isinstance(dim, int) for dim in (*old_shape, *new_shape)):
+            yield math.prod(old_shape), math.prod(new_shape)
     elif a[0] in ("list", "tuple"):
         for left, right in zip(a[1:], b[1:], strict=False):
             yield from substitutions(left, right)

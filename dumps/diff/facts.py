@@ -23,6 +23,8 @@ from ..schema import GraphBody, GraphRecord, SymValue, TensorValue, Value
 from ..walk import string, user_frame
 
 Key = tuple[Any, ...]
+"""What is known of a value, its kind first: ("tensor", dtype, shape, strides, device, ...), ("sym", kind, expression),
+("list", keys...), ("tuple", keys...), ("other", bytes); empty where nothing is known."""
 
 _NODE = re.compile(rb'\{"node":"(\w+)"\}')
 _STRING = re.compile(rb'\{"string":(\d+)\}')

@@ -171,16 +171,16 @@ def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, 
 
 def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.Tensor:
     """A quantised tensor from its integers and the recorded quantizer."""
-    q = value.quantizer
-    whole, by_channel = t.optional("per_tensor_quantized"), t.optional("per_channel_quantized")
-    if whole is None or by_channel is None:
+    quantizer = value.quantizer
+    per_tensor, per_channel = t.optional("per_tensor_quantized"), t.optional("per_channel_quantized")
+    if per_tensor is None or per_channel is None:
         raise TorchLacksError(where, "this torch has no quantised tensors")
     try:
-        if "axis" in q:
-            scales = torch.tensor(q["scale"], dtype=torch.float64, device="cpu")
-            points = torch.tensor(q["zero_point"], dtype=torch.int64, device="cpu")
-            return by_channel(tensor, scales, points, q["axis"])
-        return whole(tensor, q["scale"], q["zero_point"])
+        if "axis" in quantizer:
+            scales = torch.tensor(quantizer["scale"], dtype=torch.float64, device="cpu")
+            zero_points = torch.tensor(quantizer["zero_point"], dtype=torch.int64, device="cpu")
+            return per_channel(tensor, scales, zero_points, quantizer["axis"])
+        return per_tensor(tensor, quantizer["scale"], quantizer["zero_point"])
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
         raise DamagedError(where, f"torch refuses its quantizer ({error})") from error
 

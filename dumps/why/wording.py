@@ -138,14 +138,15 @@ def shown(value: object) -> str:
 
 
 def gloss(item: Guard) -> str:
-    """A sentence for guards whose text says little to a beginner, with what to do about it; or nothing."""
+    """A sentence that explains a guard whose text says little to a beginner, with what to do about it; empty for other
+    guards."""
     text = item.text
     if "___stack" in text:
         return "___stackN is a value that was carried over a graph break."
     if item.hint:
         return item.hint
-    sized = _MISMATCH.match(text)
-    if sized and sized["what"] == "size":
+    mismatch = _MISMATCH.match(text)
+    if mismatch and mismatch["what"] == "size":
         return ""
     for words, meaning in _MEANINGS:
         if words in text:
@@ -188,25 +189,27 @@ _NEW_NODE = re.compile(r"Cache miss due to new autograd node: (.+) with key size
 _NEW_SIZES = re.compile(r"Cache miss due to \d+ changed tensor shapes \(total of \d+\): (.*)")
 
 
-def captured(reason: str, sizes: dict[str, Any]) -> str:
-    """Why compiled autograd captured a backward, and what became dynamic by it; nothing for the first backward. `sizes`
-    are the autograd nodes that the sizes in the reason belong to.
+def captured(reason: str, node_of_size: dict[str, Any]) -> str:
+    """Why compiled autograd captured a backward, and what became dynamic by it; empty for the first backward.
+
+    `node_of_size`: size in the reason -> the autograd node that it belongs to.
     """
-    node = _NEW_NODE.search(reason)
-    if node:
-        before = [f"{size} bytes" for size in node[3].split(",") if size.strip()]
-        if "GraphRoot" in node[1]:
-            return "no earlier backward began like this one" if before else ""
-        sizes_told = f"a key of {node[2]} bytes, not {', '.join(before)}"
+    new_node = _NEW_NODE.search(reason)
+    if new_node:
+        name, key_bytes = new_node[1], new_node[2]
+        earlier = [f"{size} bytes" for size in new_node[3].split(",") if size.strip()]
+        if "GraphRoot" in name:
+            return "no earlier backward began like this one" if earlier else ""
+        sizes_told = f"a key of {key_bytes} bytes, not {', '.join(earlier)}"
         known = f"it differs from earlier ones in the values that it saved, or in its next node ({sizes_told})"
-        return f"at {node[1]}, {known if before else 'which no earlier backward had there'}"
+        return f"at {name}, {known if earlier else 'which no earlier backward had there'}"
     changed = _NEW_SIZES.search(reason)
     if changed is None:
         return _joined(reason)
-    of: dict[str, list[str]] = {}
-    for size in changed[1].split(","):
-        of.setdefault(str(sizes.get(size.strip(), "")), []).append(size.strip())
-    changes = "; ".join(f"{', '.join(which)}{f' of {node}' if node else ''}" for node, which in of.items())
+    sizes_of_node: dict[str, list[str]] = {}
+    for size in map(str.strip, changed[1].split(",")):
+        sizes_of_node.setdefault(str(node_of_size.get(size, "")), []).append(size)
+    changes = "; ".join(f"{', '.join(sizes)}{f' of {node}' if node else ''}" for node, sizes in sizes_of_node.items())
     return f"sizes changed and are dynamic from here on: {changes}"
 
 

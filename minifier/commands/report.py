@@ -103,7 +103,8 @@ def report(
         imports = (*known.imports, *imports)
         search_here(imports)
     rung = rung or (known.rung if known else "inductor")
-    signature, verdict = known.signature if known and known.rung == rung else None, None
+    signature = known.signature if known and known.rung == rung else None
+    verdict = None
     if signature is None:
         say(f"finding out how {graph} fails under {rung}")
         resolved = replay(saved, rung=rung, seed=seed, outputs=False, imports=imports)

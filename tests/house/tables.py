@@ -1,5 +1,5 @@
-"""The tables of docs that are made of screens, rungs, passes and commands: `python -m tests.house.tables` writes them,
-and begins the page of a new command.
+"""The tables of docs that are made of screens, rungs, passes and commands: `python -m tests.house.tables` writes them
+and docs/glossary.md, and begins the page of a new command.
 
 >>> rungs()[2]
 '| `eager` | node by node by torch itself, ... | always |'
@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 
 from graphdbg import cli
+from graphdbg.dumps import glossary
 from graphdbg.minifier.passes import PASSES
 from graphdbg.toolkit.live.rung import LADDER, Facts
 from graphdbg.tui.registry import SCREENS
@@ -75,3 +76,4 @@ def _begun(page: str) -> str:
 if __name__ == "__main__":
     for page in TABLES:
         (ROOT / page).write_text(text_of(page), encoding="utf-8")
+    (ROOT / "docs" / "glossary.md").write_text(glossary.page(), encoding="utf-8")

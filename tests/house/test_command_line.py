@@ -25,7 +25,7 @@ def command(name: str) -> click.Command:
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (command(name).help or "").strip()
+    assert (command(name).help or "").strip(), f"the docstring of the command {name} is its help, and is empty"
     bare = [p.name for p in command(name).params if isinstance(p, click.Option) and not p.help and not p.hidden]
     assert not bare, f"options of {name} without help: {bare}"
     assert cli.run([name, "--help"]) == 0
@@ -41,14 +41,16 @@ def test_help_lists_every_command_once_under_its_heading(capsys: pytest.CaptureF
             headings[line[:-1]] = []
         elif line.startswith("  ") and line[2:3].isalpha():
             headings[list(headings)[-1]].append(line.split()[0])
-    assert list(headings) == ["Record", "Look", "Judge", "Shrink and share", "Compiler engineers"]
+    known = ["Record", "Look", "Judge", "Shrink and share", "Compiler engineers"]
+    assert list(headings) == known, "the first word of each row in COMMANDS is one of these headings, in this order"
     listed = [(name, heading) for heading, names in headings.items() for name in names]
     assert sorted(listed) == sorted((name, row[0]) for name, row in cli.COMMANDS.items())
 
 
 @pytest.mark.parametrize("name", DATA_COMMANDS)
 def test_every_command_that_prints_data_takes_json(name: str) -> None:
-    assert any("--json" in parameter.opts for parameter in command(name).params)
+    has_json = any("--json" in parameter.opts for parameter in command(name).params)
+    assert has_json, f"{name} lacks @json_option() of dumps/commands/options.py"
 
 
 SAME_EVERYWHERE = {"-o": "--output", "-j": "--jobs"}
@@ -62,7 +64,7 @@ def test_a_flag_is_spelt_the_same_everywhere() -> None:
         for short, long in SAME_EVERYWHERE.items()
         if short in option.opts and long not in option.opts
     ]
-    assert wrong == []
+    assert not wrong, f"these short options have another long name than elsewhere ({SAME_EVERYWHERE}): {wrong}"
 
 
 def test_a_misspelt_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

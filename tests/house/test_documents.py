@@ -57,7 +57,8 @@ def test_ci_runs_what_readme_names() -> None:
 
 def test_contributing_maps_every_room() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert [room for room in ROOMS if f"`{room}/`" not in text] == []
+    missing = [room for room in ROOMS if f"`{room}/`" not in text]
+    assert not missing, f"CONTRIBUTING.md, under The rooms, lacks {missing}"
 
 
 def test_contributing_names_what_is_there() -> None:
@@ -66,9 +67,11 @@ def test_contributing_names_what_is_there() -> None:
         path for path in re.findall(r"`([\w.-]+/[\w./-]*)`", text) if not re.search("NAME|ROOM|RUN|[.]cache", path)
     ]
     places = [ROOT, *(ROOT / room for room in ROOMS), ROOT / "tests"]
-    assert [path for path in paths if not any((place / path).exists() for place in places)] == []
+    gone = [path for path in paths if not any((place / path).exists() for place in places)]
+    assert not gone, f"paths in CONTRIBUTING.md that are not there: {gone}"
     programs = set(re.findall(r"python -m (tests[\w.]+)", text)) - {"tests.bench.bench_x"}
-    assert [name for name in programs if not (ROOT / f"{name.replace('.', '/')}.py").exists()] == []
+    gone = [name for name in programs if not (ROOT / f"{name.replace('.', '/')}.py").exists()]
+    assert not gone, f"programs in CONTRIBUTING.md that are not there: {gone}"
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"\bmake ([a-z-]+\b)(?= +#|`)", text)
     assert targets and [name for name in targets if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
@@ -82,12 +85,15 @@ def test_the_changelog_is_by_version_and_begins_with_this_one() -> None:
     assert next(form.findall(head)[0][0] for head in heads if head != "[Unreleased]") == cli.__version__
     assert [head for head in heads[1:] if not form.fullmatch(head) or "unreleased" in head] == []
     sections = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "For contributors"}
-    assert set(re.findall(r"^### (.*)", text, re.MULTILINE)) <= sections
-    assert [line for line in text.splitlines() if len(line) > 120] == []
+    other = set(re.findall(r"^### (.*)", text, re.MULTILINE)) - sections
+    assert not other, f"CHANGELOG.md: {other}; a section is one of {sorted(sections)}"
+    long = [number for number, line in enumerate(text.splitlines(), 1) if len(line) > 120]
+    assert not long, f"lines of CHANGELOG.md with more than 120 letters: {long}"
 
 
 def test_the_glossary_is_made_from_its_table() -> None:
-    assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == glossary.page()
+    fix = "run `python -m tests.house.tables`"
+    assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == glossary.page(), fix
 
 
 def test_help_explains_the_words_that_it_uses() -> None:

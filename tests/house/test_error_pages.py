@@ -19,7 +19,8 @@ MOST = 60
 
 def test_the_pages_are_those_of_the_classes() -> None:
     wanted = error_pages.pages()
-    assert set(error_pages.FOLDER.iterdir()) == set(wanted)
+    apart = sorted(path.name for path in set(error_pages.FOLDER.iterdir()) ^ set(wanted))
+    assert not apart, f"run python -m tests.house.error_pages, and remove the pages of classes that are gone: {apart}"
     stale = [path.name for path, text in wanted.items() if path.read_text(encoding="utf-8") != text]
     assert not stale, f"run python -m tests.house.error_pages: {stale}"
 
@@ -27,7 +28,8 @@ def test_the_pages_are_those_of_the_classes() -> None:
 def test_codes_are_few_and_each_has_a_text_and_a_link() -> None:
     codes = set(error_pages.meanings())
     assert len(codes) <= MOST and all(re.fullmatch(r"GD\d\d", code) for code in codes)
-    assert set(error_pages.texts()) == codes
+    apart = sorted(codes ^ set(error_pages.texts()))
+    assert not apart, f"tests/house/error_pages.txt has a part for each code of dumps/errors.py: {apart}"
     linked = re.findall(r"\[(GD\d\d)\]\(\1\.md\)", (error_pages.FOLDER / "index.md").read_text(encoding="utf-8"))
     assert linked == sorted(codes)
 
@@ -42,7 +44,8 @@ def test_every_error_that_is_raised_has_a_code() -> None:
             elif isinstance(node, ast.Call) and _name(node.func) in known and not _is_foreign(node.func):
                 raised.add(_name(node.func))
     assert defined == set(known) - {"GraphdbgError"}, "HOMES of error_pages.py lacks a module"
-    assert not [name for name in raised if not known[name].code]
+    bare = [name for name in raised if not known[name].code]
+    assert not bare, f"raise a class of dumps/errors.py that has a `code` in place of {bare}"
     assert {family.__name__ for family in error_pages.families().values()} - raised <= {"CannotTakeError"}
 
 

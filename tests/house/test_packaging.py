@@ -43,12 +43,14 @@ def test_the_list_of_packages_is_the_folders() -> None:
         folders |= {
             "graphdbg." + ".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / room).rglob("__init__.py")
         }
-    assert set(project()["tool"]["setuptools"]["packages"]) == folders
+    wrong = sorted(folders ^ set(project()["tool"]["setuptools"]["packages"]))
+    assert not wrong, f"`packages` of pyproject.toml has each folder with __init__.py, and no other: {wrong}"
 
 
 def test_every_folder_with_modules_is_a_package() -> None:
     folders = {path.parent for room in INSTALLED for path in (ROOT / room).rglob("*.py")}
-    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+    without = [str(folder) for folder in folders if not (folder / "__init__.py").exists()]
+    assert not without, f"folders that lack an __init__.py: {without}"
 
 
 def test_the_version_is_told_once() -> None:
@@ -97,7 +99,7 @@ def test_what_is_imported_is_declared_or_guarded_and_an_extra() -> None:
     undeclared = [
         f"{where.path}:{item.line} imports {root}" for where, item, root in imports(every) if root not in known
     ]
-    assert undeclared == []
+    assert not undeclared, f"put these packages into dependencies, or an extra, of pyproject.toml: {undeclared}"
     heavy = {where.name for where, item, root in imports(every) if root not in declared and item.top_level}
     named = {module.name for module in every}
     for _ in every:

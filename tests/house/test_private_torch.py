@@ -99,7 +99,8 @@ def test_private_torch_names_stay_in_their_home() -> None:
         if not is_home(module)
         for line, name in private_names(module)
     ]
-    assert not wrong, "\n".join(wrong)
+    why = "a private name of torch is a row of toolkit/torch_private/names.py, and code takes it as torch_private.NAME:"
+    assert not wrong, "\n".join([why, *wrong])
 
 
 @cache
@@ -130,14 +131,15 @@ def _of_table(node: ast.ImportFrom, alias: ast.alias) -> bool:
 
 @pytest.mark.parametrize("names", [OF_DUMPS, OF_TOOLKIT], ids=["dumps", "toolkit"])
 def test_every_row_exists_in_this_torch(names: Names) -> None:
-    assert names.lacking(torch.__version__, cuda=torch.version.cuda is not None) == []
+    lacking = names.lacking(torch.__version__, cuda=torch.version.cuda is not None)
+    assert not lacking, f"the torch here lacks these; give their rows the versions that have them: {lacking}"
 
 
 def test_every_row_is_used() -> None:
     idle = [
         name for names in (OF_DUMPS, OF_TOOLKIT) for row in names.rows for name in row.places() if name not in used()
     ]
-    assert not idle, idle
+    assert not idle, f"no code takes these as `torch_private.NAME`; remove their rows: {idle}"
 
 
 def test_a_private_attribute_of_a_name_is_a_row_too() -> None:
@@ -169,11 +171,13 @@ def test_a_name_has_one_meaning() -> None:
     for row in (*OF_DUMPS.rows, *OF_TOOLKIT.rows):
         for name, path in row.places().items():
             meant.setdefault(name, set()).add(f"{row.module}.{path}")
-    assert {name: places for name, places in meant.items() if len(places) > 1} == {}
+    wrong = {name: places for name, places in meant.items() if len(places) > 1}
+    assert not wrong, f"a name stands for one thing of torch in both tables; rename one: {wrong}"
 
 
 def test_every_row_says_who_needs_it() -> None:
-    assert all(row.needed_by for names in (OF_DUMPS, OF_TOOLKIT) for row in names.rows)
+    silent = [row.module for names in (OF_DUMPS, OF_TOOLKIT) for row in names.rows if not row.needed_by]
+    assert not silent, f"rows that do not say who needs them: {silent}"
 
 
 def test_a_missing_name_is_told_in_a_sentence() -> None:

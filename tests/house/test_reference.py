@@ -47,7 +47,8 @@ def parsed(line: str) -> None:
 def test_a_help_ends_with_two_examples_that_parse(name: str) -> None:
     ending = help_text(name).partition("Examples:")[2]
     lines = [line for line, _ in manual.EXAMPLES[name]]
-    assert len(lines) >= 2 and all(about for _, about in manual.EXAMPLES[name])
+    why = f"EXAMPLES of dumps/manual.py needs two lines or more for {name}, each with `  # what it does`"
+    assert len(lines) >= 2 and all(about for _, about in manual.EXAMPLES[name]), why
     for line in lines:
         assert line.split()[:2] == ["graphdbg", name] and line in ending
         parsed(line)
@@ -58,24 +59,26 @@ def test_a_help_ends_with_two_examples_that_parse(name: str) -> None:
 def test_no_line_of_help_is_broken_badly(name: str, columns: int) -> None:
     text = help_text(name, columns)
     described = text.partition("Options:")[0].splitlines()
-    assert max(map(len, text.splitlines())) <= columns
+    wide = [line for line in text.splitlines() if len(line) > columns]
+    assert not wide, f"wider than {columns} columns: {wide}"
     lonely = [
         line
         for before, line, after in zip(described, described[1:], described[2:], strict=False)
         if before.strip() and after.strip() and len(line.split()) == 1 and len(before) > columns // 2
     ]
-    assert lonely == []
+    assert not lonely, f"a line of one word at {columns} columns; say the paragraph in other words: {lonely}"
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_a_command_has_a_page_with_its_options_and_codes(name: str) -> None:
-    text = page(f"commands/{name}.md")
+    text, again = page(f"commands/{name}.md"), "run `python -m tests.house.tables`"
     options = [word for option in command(name).params if isinstance(option, click.Option) for word in option.opts]
-    assert [word for word in options if word not in text] == []
-    assert f"[`{name}`]({name}.md)" in page("commands/index.md")
+    missing = [word for word in options if word not in text]
+    assert not missing, f"the page lacks {missing}: {again}"
+    assert f"[`{name}`]({name}.md)" in page("commands/index.md"), f"commands/index.md lacks {name}: {again}"
     codes = page("exit-codes.md")
     for code in manual.EXITS[name]:
-        assert f"| [`{name}`](commands/{name}.md) | {code} |" in codes
+        assert f"| [`{name}`](commands/{name}.md) | {code} |" in codes, f"exit-codes.md lacks {name}, {code}: {again}"
     for code in manual.ALWAYS:
         assert f"| {code} |" in codes
     path = f"reference/commands/{name}.md"
@@ -100,7 +103,7 @@ def test_links_between_pages_of_the_reference_lead_somewhere() -> None:
 def test_every_public_name_is_on_the_page_of_python() -> None:
     text = page("python.md")
     names = [name for name in graphdbg.__all__ if f"### `{name}`" not in text and f"`graphdbg.{name}`" not in text]
-    assert names == []
+    assert not names, f"docs/reference/python.md needs a heading ### `NAME` for each of these: {names}"
 
 
 def variables_read() -> Iterator[str]:
@@ -132,7 +135,8 @@ def test_every_variable_that_the_code_reads_is_on_the_page_of_settings() -> None
     text = page("settings.md")
     names = set(variables_read())
     assert {"GRAPHDBG", "GRAPHDBG_ARM", "NO_COLOR", "XDG_STATE_HOME"} <= names
-    assert sorted(name for name in names if not re.search(rf"`{name}\b", text)) == []
+    unsaid = sorted(name for name in names if not re.search(rf"`{name}\b", text))
+    assert not unsaid, f"environment variables that docs/reference/settings.md has to say: {unsaid}"
     ours = set(OWN.findall(text)) and {match[0] for match in OWN.finditer(text)}
     assert sorted(ours - names - {"GRAPHDBG_OPTIONS"}) == []
 

@@ -13,7 +13,7 @@ from graphdbg.cli import COMMANDS, graphdbg
 from graphdbg.tui.actions import EVERYWHERE, Action
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.key_line import shown
-from graphdbg.tui.registry import BY_ID, REGISTRY, of_room
+from graphdbg.tui.registry import REGISTRY, of_room
 from graphdbg.tui.screens.help import entries, keys_text, matching
 from graphdbg.tui.screens.palette import likeness
 
@@ -35,7 +35,8 @@ def is_safe(key: str) -> bool:
 
 
 def test_every_id_is_there_once() -> None:
-    assert len(BY_ID) == len(REGISTRY)
+    twice = [one for one, times in Counter(action.id for action in REGISTRY).items() if times > 1]
+    assert not twice, f"two actions have the same id: {twice}"
 
 
 @pytest.mark.parametrize("action", REGISTRY, ids=lambda action: action.id)
@@ -44,14 +45,18 @@ def test_an_action_can_be_done_and_its_command_is_one(action: Action) -> None:
     assert rooms, action
     for name in rooms:
         room = ROOMS[name]()
-        does = next(found for part in (room, *room.parts, Workbench) if (found := getattr(part, action.method, None)))
+        places = (room, *room.parts, Workbench)
+        does = next(filter(None, (getattr(part, action.method, None) for part in places)), None)
+        assert does is not None, f"the screen {name}, a part of it or the app needs a method `{action.method}`"
         given = action.call[1:] if not isfunction(does) else (None, *action.call[1:])
         signature(does).bind(*given)
-    assert action.label and action.help[0].isupper() and action.help.endswith("."), action.help
-    assert action.keys and all(is_safe(key) for key in action.keys), action.keys
+    why = f"{action.id} needs a label, and as help a sentence with a capital letter and a full stop: {action.help!r}"
+    assert action.label and action.help[:1].isupper() and action.help.endswith("."), why
+    unsafe = [key for key in action.keys if not is_safe(key)]
+    assert action.keys and not unsafe, f"{action.id} needs keys that every terminal hands on; these are not: {unsafe}"
     if action.words:
         name, *words = shlex.split(action.words)
-        assert name in COMMANDS
+        assert name in COMMANDS, f"{action.id}: there is no command `graphdbg {name}`"
         command = graphdbg.get_command(click.Context(graphdbg), name)
         assert command is not None
         _, left, _ = command.make_parser(click.Context(command)).parse_args(words)
@@ -60,8 +65,12 @@ def test_an_action_can_be_done_and_its_command_is_one(action: Action) -> None:
 
 @pytest.mark.parametrize("name", ROOMS)
 def test_no_key_means_two_things_in_a_room(name: str) -> None:
-    keys = Counter(key for action in of_room(name) for key in action.keys)
-    assert [key for key, count in keys.items() if count > 1] == []
+    meant: dict[str, list[str]] = {}
+    for action in of_room(name):
+        for one in action.keys:
+            meant.setdefault(one, []).append(action.id)
+    twice = {one: ids for one, ids in meant.items() if len(ids) > 1}
+    assert not twice, f"on the screen {name} a key (or the digit of a screen) is taken twice: {twice}"
 
 
 def test_a_key_means_the_same_in_all_rooms() -> None:
@@ -69,7 +78,8 @@ def test_a_key_means_the_same_in_all_rooms() -> None:
     for action in REGISTRY:
         for one in action.keys:
             meanings.setdefault(one, set()).add(action.label)
-    assert {one: labels for one, labels in meanings.items() if len(labels) > 1} == {}
+    wrong = {one: sorted(labels) for one, labels in meanings.items() if len(labels) > 1}
+    assert not wrong, f"a key has the same label on all screens; choose another key, or that label: {wrong}"
 
 
 @pytest.mark.parametrize("name", ROOMS)

@@ -343,17 +343,18 @@ def _named_operators(asking: BisectQuestions, verdict: Verdict) -> Iterator[str]
 
 
 def operators(asking: BisectQuestions, verdict: Verdict) -> list[str]:
-    """The operators of the compile, the likeliest first: that of the node named, those of its line, the last ones."""
+    """The operators that the compile lowered or decomposed, the likeliest to be at fault first: where it died, the last
+    one lowered; that of the node that the verdict names; those of its line; the others, from the last to the first."""
     lowered = [application for application in asking.applications("lowerings") if not application.required]
-    taken_apart = asking.applications("decomposition")
+    decomposed = asking.applications("decomposition")
     node, line = (verdict.where.node, verdict.where.line) if verdict.where is not None else ("", "")
     stem = re.sub(r"_\d+$", "", node)
     died = verdict.kind in ("crash", "signal", "hang", "memory")
     names = [application.name for application in lowered[-1:] if died]
     names += [application.name for application in lowered if node and application.label == node]
-    names += [application.name for application in taken_apart if stem and application.name.split(".")[1:2] == [stem]]
+    names += [application.name for application in decomposed if stem and application.name.split(".")[1:2] == [stem]]
     names += [application.name for application in reversed(lowered) if line and application.line.startswith(line)]
-    names += [application.name for application in reversed([*taken_apart, *lowered])]
+    names += [application.name for application in reversed([*decomposed, *lowered])]
     return [name for name in dict.fromkeys(names) if _IS_OPERATOR.fullmatch(name) and not name.startswith("aten.view")]
 
 

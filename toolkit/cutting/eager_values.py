@@ -222,8 +222,8 @@ def _refuse_wrappers(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
         if is_wrapper(value):
             why = f"its input {node.name} is a {type_name(value)}, which holds other tensors"
-            behind = "take one of the graphs behind AOTAutograd (forward, backward, inference)"
-            raise EnvironmentLackError("this graph cannot be cut", why, f"{behind}, which are given what it holds")
+            later = "cut a graph that was recorded after AOTAutograd (forward, backward, inference)"
+            raise EnvironmentLackError("this graph cannot be cut", why, f"{later}, whose inputs are the tensors inside")
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -165,7 +165,8 @@ class PendingTask(ABC):
         answer = self.answer()
         if answer.status == "lost":
             log = [line for line in answer.output.splitlines() if line.strip()]
-            raise errors.LostServer("the fork server ended by itself", log[-1] if log else "", "see graphdbg doctor")
+            what = "the fork server, which starts the processes that run graphs, ended by itself"
+            raise errors.LostServer(what, log[-1] if log else "", "see graphdbg doctor")
         raise_refusal(answer)
         return answer
 

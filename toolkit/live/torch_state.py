@@ -75,22 +75,32 @@ _caches = _Caches()
 
 
 @contextmanager
-def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "") -> Iterator[None]:
+def bypassed(session: Session, compile_name: str = "", cache: str = "", hidden: str = "") -> Iterator[None]:
     """Turns the caches that hide graphs off for the block and this thread, unless the session keeps them: a warm cache
-    skips the compiler. That `cache` answered, which `hides` graphs of the compile `name`, is journalled."""
-    hits = counter(*CACHE_HITS[cache]) if cache else 0
+    skips the compiler.
+
+    Where `cache` (a name in CACHE_HITS) answers all the same, the journal says that the graphs `hidden` (their stages,
+    in words) of the compile are not recorded.
+    """
+    hits_before = counter(*CACHE_HITS[cache]) if cache else 0
+    off_before = len(_caches.off)
+    keeps = session.options.keep_cache or _caches.on
+
+    def forget() -> None:
+        del _caches.off[off_before:]
+
     with ExitStack() as stack:
-        stack.callback(_caches.off.__delitem__, slice(len(_caches.off), None))
-        for room, names in ({} if session.options.keep_cache or _caches.on else CACHE_SWITCHES).items():
-            module = loaded(f"{room}_config")
-            present = {name: getattr(module, name) for name in names if hasattr(module, name)}
+        stack.callback(forget)
+        for config, switches in ({} if keeps else CACHE_SWITCHES).items():
+            module = loaded(f"{config}_config")
+            present = {switch: getattr(module, switch) for switch in switches if hasattr(module, switch)}
             if module is not None and any(present.values()):
                 session.caches_were_on = True
                 _caches.off.append((module, present))
                 stack.enter_context(module.patch(dict.fromkeys(present, False)))
         yield
-    if cache and session.options.stages != ["dynamo"] and counter(*CACHE_HITS[cache]) > hits:
-        session.note(f"{name}: {hides} not recorded, hidden by the {cache} cache", hidden=True)
+    if cache and session.options.stages != ["dynamo"] and counter(*CACHE_HITS[cache]) > hits_before:
+        session.note(f"{compile_name}: {hidden} not recorded, hidden by the {cache} cache", hidden=True)
 
 
 @contextmanager

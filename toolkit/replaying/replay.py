@@ -177,13 +177,14 @@ def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -
         verdict = fails("signal", "eager", text, where, WHOLE)
         outcome.verdict = msgspec.structs.replace(verdict, fault="custom_op" if custom else "model")
     else:
-        verdict = cannot_tell(f"{text}, on {given}: they may be what kills it")
+        verdict = cannot_tell(f"{text}, on {given}, which may be what kills it")
         outcome.verdict = msgspec.structs.replace(verdict, where=where)
     return outcome
 
 
 def eager_task(payload: dict[str, Any]) -> None:
-    """The body of the query: reports each node, then runs it."""
+    """What `dies_at` asks, in a process of its own: runs the graph in eager and reports each node before it runs, so
+    that the last one reported is the one that killed the process."""
     import torch
     from torch import fx
 

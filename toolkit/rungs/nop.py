@@ -32,7 +32,7 @@ class Nop(Rung):
 
 RUNG = Nop(
     order=20,
-    words="the graph as its own Python",
+    words="the Python code that fx writes for the graph, not compiled",
     layer="dynamo",
     meaning="The fault is in the graph itself, before any compiler: in tracing, or in how fx prints it.",
     is_plain=True,

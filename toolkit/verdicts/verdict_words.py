@@ -325,7 +325,7 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
 
 def memory_needed(needed: int, eagers: int, of: str = "") -> str:
     """What compile and first run needed, of that graph, beside eager's own run of it (both in bytes)."""
-    eager = f"{size_text(eagers)} for eager's" if eagers else "too little to measure for eager's"
+    eager = f"{size_text(eagers) if eagers else 'too little to measure'} for eager's own run"
     return f"{size_text(needed)} for compile and first run{f' of {of}' if of else ''}, {eager}"
 
 

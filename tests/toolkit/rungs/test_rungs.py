@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -14,10 +15,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.rung import LADDER, SIDE
 from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.replaying.fidelity import watching_compiles
 from graphdbg.toolkit.rungs import NAMES, rung
 from graphdbg.toolkit.rungs.inductor import RETRACED, made_by_inductor, needs_decomposing
+from graphdbg.toolkit.verdicts.verdict import Layer
 
 X = torch.linspace(-2, 2, 64).reshape(8, 8)
 INFERENCE = ReplaySpec("inference")
@@ -47,6 +50,19 @@ def loops(name: str) -> int:
 
 def test_a_rung_has_the_name_of_its_file() -> None:
     assert {name: rung(name).name for name in NAMES} == {name: name for name in NAMES}
+
+
+def test_a_rung_blames_a_layer_that_verdicts_know() -> None:
+    known = get_args(Layer)
+    wrong = {name: facts.layer for name, facts in LADDER.items() if facts.layer not in (None, *known)}
+    assert not wrong, f"`layer` of a rung is one of {', '.join(known)}: {wrong}"
+
+
+def test_a_step_of_the_ladder_has_a_row_that_says_what_is_wrong() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "concepts" / "rungs.md").read_text(encoding="utf-8")
+    told = page.partition("| the first that fails |")[2]
+    missing = [name for name in NAMES if name not in SIDE and f"| `{name}` |" not in told]
+    assert not missing, f"docs/concepts/rungs.md needs a row under `the first that fails` for {missing}"
 
 
 def test_without_fusion_every_node_has_a_loop_of_its_own() -> None:

@@ -172,7 +172,7 @@ def test_what_was_asked_for_is_in_the_answer_and_another_failure_beside_it(parte
     monkeypatch.setattr(symptoms, "replay", lambda *_, **__: SimpleNamespace(**_measures(small)))
     found = triage_symptom(parted, "memory", "asked for", asked=True, max_time_s=1)
     assert found.verdict.failed == failing
-    assert "3.0 MiB for compile and first run of 1:0_1/forward, 1.0 MiB for eager's" in found.summary
+    assert "3.0 MiB for compile and first run of 1:0_1/forward, 1.0 MiB for eager's own run" in found.summary
     assert (
         found.summary.startswith("Looked at: the memory") == found.summary.endswith("Besides: It is wrong.") == failing
     )
@@ -336,7 +336,7 @@ def test_a_rank_that_waits_for_one_that_recorded_nothing_says_for_which():
 
 def test_what_a_graph_needed_is_printed_beside_eagers():
     rows = facts(Outcome(needed_bytes=3 << 20, eager_bytes=1 << 20))
-    assert ("memory", "3.0 MiB for compile and first run, 1.0 MiB for eager's") in rows
+    assert ("memory", "3.0 MiB for compile and first run, 1.0 MiB for eager's own run") in rows
     assert "memory" not in dict(facts(Outcome()))
 
 

@@ -215,7 +215,7 @@ class GraphFind:
             self.room.app.push_screen(sheet, lambda node: None if node is None else self.jump(node))
 
     def do_graph_goto(self) -> None:
-        """Asks for a node."""
+        """Asks for a node, by name, number or line of code, and jumps to it."""
         view = self.room.needed()
 
         def check(text: str) -> str:
