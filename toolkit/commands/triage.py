@@ -76,7 +76,8 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     "--max-time",
     "max_time_s",
     help="Seconds in all: by default 600 for a run; calls of a command: 3600. What is left out is said; a rung of a "
-    "command's call that is still at work then is ended.",
+    "command's call that is still at work then is ended. The graphs of a call that departs, and its repro, have a "
+    "minute each all the same.",
 )
 @import_option()
 @trust_option
