@@ -4,8 +4,9 @@ roofline; with --check each access of the kernels, on the CPU."""
 from __future__ import annotations
 
 import shlex
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -30,9 +31,6 @@ from ..launching.launches import Launch, Launches, is_launches, open_launches, u
 from ..triton.needs import require_interpreter
 from ..triton.targets import target_of
 from .options import import_option, limit_option, seed_option
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 
 class KernelRequest(NamedTuple):

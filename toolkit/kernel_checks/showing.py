@@ -12,12 +12,13 @@ For example:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ...dumps.errors import NoSuchNodeError
 from ...dumps.output import emit, say
+from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ..isolation import ForkServer, ask, opened
 from ..triton.needs import require_interpreter
@@ -26,9 +27,6 @@ from ..verdicts.signature import how_ended
 from ..verdicts.verdict import with_flags
 from ..verdicts.verdict_words import first_line
 from .findings import Checked, KernelFault
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 TASK = f"{__name__}:task"
 _WIDTH = 8

@@ -15,21 +15,18 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.store import SavedGraph
 from ...dumps.wording import count_text, size_text
 from ..isolation import Answer, ForkServer, ask
 from ..triton.targets import DEFAULT
 from ..verdicts.ladder_words import address
 from ..verdicts.signature import how_ended
 from .launches import INDEX, Launch, Launches, open_launches
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
 
 COPY_BYTES = 1 << 30
 MATRIX = 8192

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ...dumps import temporary
 from ...dumps.browse.about import no_node
+from ...dumps.store import SavedGraph
 from ..isolation import Answer, ForkServer, ask, opened
 from ..isolation.child import TERMINAL, Terminal
 from ..replaying.after_failure import saw_nan
@@ -38,9 +39,6 @@ from ..verdicts.verdict import Verdict, skipped, with_flags
 from ..verdicts.verdict_words import RELATIONS, headline, text
 from . import seen
 from .seen import NO_PROGRAM, THE_MODELS, Relation, finding, largest, relation, size_text
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 VALUES_TASK = f"{__package__}.standing:values_task"
 BATCH_BYTES = 2 << 30

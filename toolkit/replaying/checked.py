@@ -12,11 +12,12 @@ For example:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ...dumps.allowlist import is_custom
+from ...dumps.store import SavedGraph
 from ...dumps.walk import contents, given, nodes
 from ...dumps.wording import counted
 from ..isolation import ForkServer, ask
@@ -25,9 +26,6 @@ from ..verdicts.mismatches import NodeMismatch, headline, next_step, origins, se
 from ..verdicts.signature import how_ended
 from ..verdicts.verdict import OK, OPERATOR, Verdict, Where, cannot_tell, fails
 from .how import How
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 TASK = f"{__name__}:task"
 TASKS = (TASK, "graphdbg.toolkit.debug_nop.checking")

@@ -18,18 +18,16 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.reading import read_bytes
+from ...dumps.schema import GraphRecord
+from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
 from .signature import Signature
-
-if TYPE_CHECKING:
-    from ...dumps.schema import GraphRecord
-    from ...dumps.store import SavedGraph
 
 Call = tuple[str, str]
 """Op and target of a node."""
