@@ -15,6 +15,7 @@ from ...dumps.wording import counted
 from ..isolation import opened
 from ..replaying.checked import TASKS, Checkup
 from ..replaying.checked import check as run
+from ..replaying.how import How
 from ..verdicts.ladder_words import address, run_address
 from ..verdicts.mismatches import origins, sentence
 from ..verdicts.verdict import unloadable, with_flags, with_trust_for, worst
@@ -56,7 +57,7 @@ def check(graph: str, as_json: bool, **options: Any) -> None:
 
 def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: bool) -> Checkup:
     try:
-        checkup = run(saved, server, **options)
+        checkup = run(saved, server, How(**options))
     except GraphdbgError as error:
         if isinstance(error, UsageError) or (alone and not with_trust_for(saved, "graphdbg check")):
             raise

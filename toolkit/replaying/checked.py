@@ -11,7 +11,6 @@ For example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +24,7 @@ from ..live.spec import rewritten
 from ..verdicts.mismatches import NodeMismatch, headline, next_step, origins, sentence, text_report
 from ..verdicts.signature import how_ended
 from ..verdicts.verdict import OK, OPERATOR, Verdict, Where, cannot_tell, fails
-from .how import How
+from .how import USUAL, How
 
 TASK = f"{__name__}:task"
 TASKS = (TASK, "graphdbg.toolkit.debug_nop.checking")
@@ -96,18 +95,10 @@ class Checkup(msgspec.Struct):
         return {**judged, **plain, **self.verdict.flat()}
 
 
-def check(
-    saved: SavedGraph,
-    server: ForkServer,
-    *,
-    seed: int = 0,
-    device: str | None = None,
-    limit_s: float = 600.0,
-    imports: Sequence[str] = (),
-) -> Checkup:
+def check(saved: SavedGraph, server: ForkServer, how: How = USUAL) -> Checkup:
     """Checks one saved graph in a child; one that dies is a Checkup too. Raises GraphdbgError where it cannot be
     loaded."""
-    answer = ask(TASK, How(seed, device, limit_s, imports).payload(saved), limit_s, server=server).end()
+    answer = ask(TASK, how.payload(saved), how.limit_s, server=server).end()
     checkup = msgspec.convert(answer.value, Checkup) if answer.status == "done" else Checkup(cannot=how_ended(answer))
     checkup.peak_bytes = answer.peak_bytes
     return checkup
@@ -122,7 +113,7 @@ def of_operator(saved: SavedGraph, verdict: Verdict, how: How, server: ForkServe
     such operators alone."""
     if not (verdict.failed and verdict.fault == "compiler" and verdict.kind in _EXPLAINED and calls_custom(saved)):
         return verdict
-    found = check(saved, server, seed=how.seed, device=how.device, limit_s=how.limit_s, imports=how.imports)
+    found = check(saved, server, how)
     first = next((finding for finding in found.findings if finding.of_custom_op), None)
     return verdict if first is None else blaming(verdict, first)
 

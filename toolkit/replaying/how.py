@@ -37,3 +37,6 @@ class How(NamedTuple):
             "device": self.device,
             "imports": list(self.imports),
         }
+
+
+USUAL = How()

@@ -137,8 +137,7 @@ def parted(saved: SavedGraph, server: ForkServer, how: How, limit_s: float) -> s
     differs."""
     if limit_s < 1.0:
         return ""
-    asked = {"seed": how.seed, "device": how.device, "imports": how.imports}
-    events = list(node_values(saved, **asked, limit_s=limit_s, server=server))
+    events = list(node_values(saved, "inductor", How(how.seed, how.device, limit_s, how.imports), server=server))
     if events[-1].get("relation") not in ("same", "other"):
         return ""
     rows = (row for row in events if row.get("error") is not None and row.get("eager_error") is not None)
