@@ -21,6 +21,7 @@ import msgspec
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.store import SavedGraph
+from ...dumps.tables import Column, render
 from ...dumps.wording import count_text, size_text
 from ..isolation import Answer, ForkServer, ask
 from ..triton.targets import DEFAULT
@@ -184,13 +185,12 @@ class JudgedLaunch(msgspec.Struct):
 
 def table(launches: Sequence[Launch]) -> str:
     """One row for each kernel: name, launches, grid, configuration, arguments; of several launches the first one's."""
-    rows = [["KERNEL", "LAUNCHES", "GRID", "CONFIG", "ARGUMENTS"]]
+    rows: list[list[str]] = []
     for name in dict.fromkeys(launch.kernel for launch in launches):
         first, *others = (launch for launch in launches if launch.kernel == name)
         more = "" if all(launch.grid == first.grid for launch in others) else " ..."
         rows.append([name, str(first.calls), _grid(first.grid) + more, first.config_text(), _arguments(first)])
-    widths = [*(max(len(row[column]) for row in rows) for column in range(4)), 0]
-    return "\n".join("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return render([*map(Column, ("KERNEL", "LAUNCHES", "GRID", "CONFIG", "ARGUMENTS"))], rows)
 
 
 def _arguments(launch: Launch) -> str:
