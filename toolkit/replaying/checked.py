@@ -18,7 +18,7 @@ import msgspec
 from ...dumps.allowlist import is_custom
 from ...dumps.store import SavedGraph
 from ...dumps.walk import contents, given, nodes
-from ...dumps.wording import counted
+from ...dumps.wording import counted, raised_line
 from ..isolation import ForkServer, ask
 from ..live.spec import rewritten
 from ..verdicts.mismatches import NodeMismatch, headline, next_step, origins, sentence, text_report
@@ -166,7 +166,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
             try:
                 run(clone_inputs(inputs))
             except Exception as error:  # noqa: BLE001  whatever a user op raises is reported
-                checkup.failed = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+                checkup.failed = raised_line(error, 300)
                 break
     checkup.findings, checkup.values, checkup.unchecked = run.findings, run.graph.values(), run.graph.unchecked()
     checkup.seconds = time.perf_counter() - began
