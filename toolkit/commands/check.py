@@ -13,9 +13,9 @@ from ...dumps.output import emit, say
 from ...dumps.store import SavedGraph, resolve
 from ...dumps.wording import counted
 from ..isolation import opened
+from ..live.how import How
 from ..replaying.checked import TASKS, Checkup
 from ..replaying.checked import check as run
-from ..replaying.how import How
 from ..verdicts.ladder_words import address, run_address
 from ..verdicts.mismatches import origins, sentence
 from ..verdicts.verdict import unloadable, with_flags, with_trust_for, worst

@@ -16,8 +16,8 @@ from ...dumps.store import Run, SavedGraph, resolve, resolve_graph
 from ...dumps.wording import counted
 from ...dumps.worst import keep, no_graphs
 from ..isolation import opened
+from ..live.how import How
 from ..node_values.seen import heading, line
-from ..replaying.how import How
 from ..rungs import warmth
 from ..verdicts import verdict_words
 from ..verdicts.ladder_words import address, run_address

@@ -24,6 +24,7 @@ from ...dumps.store import SavedGraph
 from ...dumps.tables import Column, render
 from ...dumps.wording import count_text, size_text
 from ..isolation import Answer, ForkServer, ask
+from ..live.how import USUAL, How
 from ..triton.targets import DEFAULT
 from ..verdicts.ladder_words import address
 from ..verdicts.signature import how_ended
@@ -322,24 +323,14 @@ def launches_of(
     folder: Path,
     target: str,
     children: ForkServer,
-    *,
     names: Sequence[str] | None = None,
-    seed: int = 0,
-    imports: Sequence[str] = (),
-    limit_s: float = 600.0,
+    how: How = USUAL,
 ) -> Launches:
     """Interprets a graph's kernels in a child and saves launches to `folder`: those of `names` (None: all). Raises
     RunError where the run itself went wrong."""
-    payload = {
-        "path": str(saved.path.absolute()),
-        "graph": address(saved),
-        "folder": str(folder.absolute()),
-        "target": target,
-        "names": None if names is None else list(names),
-        "seed": seed,
-        "imports": list(imports),
-    }
-    answer = ask(SAVE, payload, limit_s, server=children).end()
+    payload = {**how.payload(saved), "graph": address(saved), "folder": str(folder.absolute()), "target": target}
+    payload["names"] = None if names is None else list(names)
+    answer = ask(SAVE, payload, how.limit_s, server=children).end()
     if answer.status != "done":
         raise _failed(answer, folder)
     return open_launches(folder)

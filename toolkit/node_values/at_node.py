@@ -28,8 +28,8 @@ from ...dumps.browse.about import no_node
 from ...dumps.store import SavedGraph
 from ..isolation import Answer, ForkServer, ask, opened
 from ..isolation.child import TERMINAL, Terminal
+from ..live.how import USUAL, How
 from ..replaying.after_failure import saw_nan
-from ..replaying.how import USUAL, How
 from ..replaying.replay import replay
 from ..rungs import WHOLE, known, warmth
 from ..verdicts.ladder_words import address

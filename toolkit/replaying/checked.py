@@ -20,11 +20,11 @@ from ...dumps.store import SavedGraph
 from ...dumps.walk import contents, given, nodes
 from ...dumps.wording import counted, raised_line
 from ..isolation import ForkServer, ask
+from ..live.how import USUAL, How
 from ..live.spec import rewritten
 from ..verdicts.mismatches import NodeMismatch, headline, next_step, origins, sentence, text_report
 from ..verdicts.signature import how_ended
 from ..verdicts.verdict import OK, OPERATOR, Verdict, Where, cannot_tell, fails
-from .how import USUAL, How
 
 TASK = f"{__name__}:task"
 TASKS = (TASK, "graphdbg.toolkit.debug_nop.checking")

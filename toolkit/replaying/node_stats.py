@@ -16,8 +16,8 @@ import msgspec
 
 from ...dumps.tables import Column, render
 from ..isolation import ForkServer, ask, opened
+from ..live.how import USUAL, How
 from ..rungs import warmth
-from .how import USUAL, How
 from .replay import outcome_of
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.toolkit.commands import replay as replay_command
 from graphdbg.toolkit.commands import triage as triage_command
 from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.live.how import How
 from graphdbg.toolkit.node_values import at_node
 from graphdbg.toolkit.node_values.seen import ValuesSeen, relation
-from graphdbg.toolkit.replaying.how import How
 from graphdbg.toolkit.verdicts.signature import Signature
 
 X, W = torch.linspace(-2, 2, 32).reshape(4, 8), torch.linspace(-1, 1, 64).reshape(8, 8)
